@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
-# tiny model on a private bus. Then runs the programs that robot developers may copy from, or those named, with a real model and
-# release binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
+# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model and release
+# binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
 #   RELEASE=target/release   these binaries instead of release binaries that are built here
 #   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
 #                            between them
@@ -22,7 +22,7 @@ clients=(
     'PyGObject=gi' 'dasbus=dasbus' 'pydbus=pydbus' 'dbus-python=dbus_python' 'jeepney=jeepney' 'sdbus (Python)=sdbus'
     'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen' 'busctl=busctl' 'gdbus=gdbus'
 )
-# Each program: what it is, and its file below python/.
+# Each program: its name in the table, and its file below python/.
 programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
 turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
@@ -128,7 +128,7 @@ has() {
 # wanted NAME: whether it is among the arguments, or there are none.
 wanted() { [ -z "$asked" ] || [[ " $asked " == *" $1 "* ]]; }
 
-# A model that says something, with a chat template that has tools.
+# Makes the model of the programs: SmolLM2 with a chat template that has tools.
 model() {
     local plain=$root/target/models/SmolLM2-135M-Instruct.Q4_1.gguf
     "$root/target/venv/bin/python" tests/deps/model.py "$plain"
@@ -137,7 +137,7 @@ model() {
             "$plain" "$made/tools.gguf" >"$folder/output" 2>&1
 }
 
-# serve CONTEXT: the daemon of the programs, with that model and contexts of so many tokens.
+# serve CONTEXT: the daemon of the programs, with that model and a context of CONTEXT tokens.
 serve() {
     end_daemon || true
     cat >"$folder/gangliond.toml" <<TOML

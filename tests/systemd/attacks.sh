@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # attacks.sh [ATTACK...]: boots Debian 11 and 12 (dbus-daemon 1.12 and 1.14), lets one hostile user at a time at the
 # service there, and prints a row for each: how an honest client fares meanwhile, and what becomes of the daemon.
-# attacks.sh exhaust [ATTACK...]: attacks that are to exhaust a daemon of 2 GiB, next to four honest clients: schemas, grammars,
-# sessions that are taken, the state folder. A row has when the first token came alone and with the attack, memory before, at most
-# and afterwards, and what the attacker got. Exits with 1 if the daemon restarts, keeps 128 MiB, or does an honest client wrong.
+# attacks.sh exhaust [ATTACK...]: attacks on the memory and time of a daemon with MemoryMax=2G, next to four honest clients:
+# schemas, grammars, taken sessions, the state folder. A row has the first-token time alone and with the attack, the memory
+# before, at the peak and after, the restarts, and the attacker's outcomes. Exits with 1 if the daemon restarts or keeps 128 MiB,
+# or if an honest client gets a wrong answer or none.
 #   RELEASES="bullseye"        only these
 #   PROGRAMS=target/release    these binaries instead of the release binaries that cross/build.sh makes
 #   PROBE=FILE                 this systemd-check instead of one that is built for them
@@ -12,7 +13,7 @@
 #   ATTACK_SECONDS=10          how long each attack goes on; REST_SECONDS=10, and how long the daemon rests after it
 #   BARE=1                     a second row for each: the same at a service that does nothing but answer
 #   ALONE_SECONDS=10           to exhaust: how long honest clients are watched alone
-#   SEED=1 SCHEMAS=1000        to exhaust at "random": which random schemas of ten shapes, and how many in ATTACK_SECONDS
+#   SEED=1 SCHEMAS=1000        to exhaust at "random": the seed and number of schemas of ten shapes, sent in ATTACK_SECONDS
 # systemd-check attacks lists them. "together" is all of them at once, beside four honest clients. A long run of random schemas:
 #   ATTACK_SECONDS=600 tests/systemd/attacks.sh exhaust random
 set -euo pipefail

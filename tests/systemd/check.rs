@@ -66,13 +66,12 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   fuzz-wire SEED SECONDS sends frames made at random
   guides                 prints the attacks with schemas and grammars that take much time or memory
   guides NAME SECONDS [COUNT]
-                         sends these, at most so many; prints what came of them
+                         sends at most COUNT requests of that attack; prints their outcomes
   shapes SEED SECONDS COUNT
-                         sends so many random schemas of ten shapes, evenly over the time; prints what came of each shape
-  takes SECONDS          talks in a session that another connection tries to take, and is refused; prints what came of both
+                         sends COUNT random schemas of ten shapes, evenly over the time; prints their outcomes
+  takes SECONDS          talks in a session while another connection tries to take it, which is refused; prints the outcomes
   honest SECONDS COUNT [GUIDED]
-                         so many clients that ask all the time, GUIDED of them for JSON, and one that pings: times, and what
-                         went wrong
+                         COUNT clients that ask all the time, GUIDED of them for JSON, and one that pings: times and errors
   bare                   owns the daemon's name, and answers each call at once with nothing
   leaks PID FILE RELOADS CANCELLED SESSIONS
                          what that process holds before and after so many of each; FILE is a drop-in to overwrite";

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# exhausted.sh ATTACK...: inside a booted system whose daemon may have 2 GiB; a row of the table for each attack that is to
-# exhaust it, next to four honest clients, two of which ask for JSON. See attacks.sh.
-# Fails if the daemon restarts, keeps more than 128 MiB, or does an honest client wrong. A p99 of more than twice that of
-# running alone is marked as a miss: it depends on the machine.
+# exhausted.sh ATTACK...: inside a booted system, with MemoryMax=2G; prints a row of the table for each attack, next to four
+# honest clients, two of which ask for JSON. See attacks.sh.
+# Verdicts: RESTARTED or REPLACED (the daemon), KEPT (more than 128 MiB afterwards), WRONG, LATE or REFUSED (answers of honest
+# clients), BROKEN (the attack did harm), DEAF (no introspection). "miss" is a p99 of more than twice that of running alone;
+# it depends on the machine and is not a failure.
 set -uo pipefail
 here=/usr/lib/ganglion-check
 source $here/library.sh
@@ -41,12 +42,12 @@ mebibytes() {
     for one in "$@"; do echo $((one / 1024)); done | paste -sd /
 }
 
-# what FILE KEY: the word behind the key in the line about first tokens.
+# what FILE KEY: prints the word after the key in the line about first tokens.
 what() { sed -n "s/^first .*\b$2 \([^ ]*\).*/\1/p;s/^first $2 \([^ ]*\).*/\1/p" "$1" | head -n 1; }
 
 is_ready() { holds '"ready"' manager State; }
 
-# Systems where it has failed are as at first, too. What the first request takes, the second does not.
+# Starts the daemon, also after a failure, and warms it up.
 begin() {
     systemctl stop $unit
     systemctl reset-failed $unit 2>/dev/null
@@ -66,8 +67,8 @@ peaks() {
     done
 }
 
-# attacked NAME [MEANWHILE]: attack_NAME attacks; MEANWHILE is run when it has begun, before honest clients
-# are watched.
+# attacked NAME [MEANWHILE]: prints a row for attack_NAME. MEANWHILE is run between the start of the attack and that of the
+# honest clients.
 attacked() {
     local title=$1 meanwhile=${2:-sleep 1} before base after peak restarts kept verdict=()
     begin
@@ -129,8 +130,7 @@ attack_random() {
     as member $check shapes "$SEED" "$ATTACK_SECONDS" "$SCHEMAS"
 }
 
-# The daemon is started again while it is attacked: how long it takes to stop, and then until it is ready. Calls start it,
-# too: it is stopped by the job that starts it.
+# Restarts the daemon during the attack. Prints the seconds until it has stopped, and from there until it is ready.
 restarted() {
     local begun until=$((SECONDS + 60)) at
     sleep 1
@@ -145,8 +145,8 @@ restarted() {
         'BEGIN { printf "stopped within %.1f s, ready %.1f s later\n", at / 1e6 - begun, now - at / 1e6 }'
 }
 
-# What somebody put into the state folder is a FIFO, a device, a socket or huge: a user's sessions are listed and opened
-# all the same.
+# The state folder has a FIFO, a device and a file of 3 GiB in the places of session files. Sessions of the user can be listed
+# and opened all the same.
 attack_state_folder() {
     local until=$((SECONDS + ATTACK_SECONDS)) folder answered=0 late=0 session
     folder=/var/lib/ganglion/sessions/$(id -u member)
@@ -162,7 +162,7 @@ attack_state_folder() {
     chmod -R u=rwX,go= /var/lib/ganglion/sessions
     while [ $SECONDS -lt $until ]; do
         for session in fifo device huge other; do
-            # Refused or opened: what counts is that there is an answer.
+            # The call may be refused, but it has an answer.
             if as member busctl call --timeout=5 $name $path $name.Manager OpenSession 'a{sv}' \
                 1 name s "$session" 2>&1 | grep -qiE 'timed out|NoReply'; then
                 late=$((late + 1))
@@ -190,7 +190,7 @@ fi
 printf '%s\n' 'model.path = "/var/lib/ganglion/model.gguf"' "kv.context = $context" >/etc/ganglion/gangliond.toml.d/10-base.toml
 # shellcheck disable=SC2059
 printf "$row" attack 'alone p50/p99' 'with p50/p99' 'memory base/peak/after' 'PSS base/peak/after' restarts verdict \
-    'what the attacker got; what honest clients saw (first token in ms, memory in MiB)'
+    'outcomes of the attacker; errors of honest clients (first token in ms, memory in MiB)'
 for attack in "$@"; do
     case $attack in
     during-load) attacked "$attack" restarted ;;

@@ -1,8 +1,8 @@
 """A companion: one conversation of hundreds of turns, longer than the model's context, that survives restarts of the daemon,
 with asyncio and dbus-fast (pip install dbus-fast).
 
-companion.py [TURNS [RESTARTS [PAUSE]]]: talks for so many turns with so many seconds between them, and fails unless the daemon
-was restarted so often meanwhile. The session has a name, so that the daemon keeps it; its oldest turns are dropped when the
+companion.py [TURNS [RESTARTS [PAUSE]]]: talks for TURNS turns with PAUSE seconds between them. It fails if the daemon was
+restarted less than RESTARTS times. The session has a name, so that the daemon keeps it. Its oldest turns are dropped when the
 context is full.
 """
 
@@ -70,7 +70,7 @@ class Companion:
         return answer.text
 
     async def kept(self, text):
-        """Whether the session has this turn already; what was cut off of it is taken back."""
+        """Whether the session has this turn already. A partial answer is rewound."""
         said = plain(await self.session.call_messages())
         if len(said) < 3 or said[-2]["content"] != text:
             return False
@@ -80,7 +80,7 @@ class Companion:
         return True
 
     async def check(self, turn, text, answer):
-        """Whether the session ends with what was said, and is whole from its oldest turn on."""
+        """Checks that the session ends with this turn and has no gap. Returns the number of dropped turns."""
         said = plain(await self.session.call_messages())
         roles = [one["role"] for one in said]
         expect(roles == ["system"] + ["user", "assistant"] * (len(roles) // 2), f"turn {turn}: {roles}")
@@ -111,7 +111,7 @@ async def main():
         gone = await companion.check(turn, question(turn), answer)
         if turn % 25 == 0:
             print(f"turn {turn}, {gone} dropped", flush=True)
-        # The user thinks about what to say next.
+        # The user thinks. The daemon can drop turns and prefill in this time.
         await asyncio.sleep(pause)
     times = companion.first_tokens
     print(

@@ -1,6 +1,6 @@
 """A fleet: one program for each robot, all on one daemon, with asyncio and dbus-fast (pip install dbus-fast).
 
-fleet.py              the supervisor: starts the robots' programs, kills one and freezes one, and takes over what they did
+fleet.py              the supervisor: starts the robots' programs, kills one, freezes one, and takes over their sessions
 fleet.py robot NAME   the program of one robot
 
 Each robot has a session with a name, which belongs to the user and outlives its program. Summaries of the robots' logs are
@@ -47,7 +47,7 @@ async def robot(name):
 
 
 class Program:
-    """A robot's program, and what it reports."""
+    """A robot's program and its reports."""
 
     def __init__(self, name):
         self.name, self.first_tokens = name, []
@@ -59,7 +59,7 @@ class Program:
         return self
 
     async def turns(self, most):
-        """Waits for so many turns, or for the end of the program."""
+        """Waits until the program has reported `most` turns or has ended."""
         while len(self.first_tokens) < most and (line := await self.process.stdout.readline()):
             self.first_tokens.append(float(line.split()[1]))
         return len(self.first_tokens)
@@ -71,7 +71,7 @@ class Program:
 
 
 async def take_over(ganglion, program):
-    """Goes on with the conversation of a program that does not any more, whether it is dead or hangs."""
+    """Continues the conversation of a program that is dead or hangs."""
     try:
         session = await open_session(ganglion, program.name)
     except DBusError as error:
@@ -113,7 +113,7 @@ async def frozen(ganglion, program):
 
 
 async def summarize(ganglion, number):
-    """Asks for a summary that nobody waits for."""
+    """Queues a summary with priority "background"."""
     log = "; ".join(f"{place}: battery at {90 - 7 * number - at} percent" for at, place in enumerate(PLACES))
     text = [message("user", f"Summarize the log of a robot in one sentence. {log}")]
     options = fields(priority="background", max_tokens=24)

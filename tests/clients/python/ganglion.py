@@ -109,7 +109,7 @@ class Answer:
         return self.last
 
     async def cancel(self):
-        """Ends the answer. What was made of it still arrives, and then the last frame."""
+        """Ends the answer. The text so far still arrives, and then the last frame."""
         request = await self.ganglion.proxy(self.request, "Request")
         await request.call_cancel()
 
@@ -123,7 +123,7 @@ class Answer:
 
 
 def percentile(values, percent):
-    """The value that so many percent of the values do not exceed."""
+    """A percentile of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)]
 

@@ -1,7 +1,7 @@
 """A planner: a plan that fits a JSON schema, then tools that carry it out, with asyncio and dbus-fast (pip install dbus-fast
 jsonschema).
 
-planner.py [TASK]: all that the model says is validated by another library before it is done.
+planner.py [TASK]: another library validates each plan and each call before the robot acts.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ PLAN = {
     "required": ["goal", "steps"],
     "additionalProperties": False,
 }
-# A keyword that no answer can be held to: the daemon names it, and where it is.
+# The daemon refuses this keyword. The error has its name and a JSON pointer to it.
 UNSUPPORTED = {"type": "object", "properties": {"room": {"not": {"const": "kitchen"}}}}
 
 
@@ -92,7 +92,7 @@ PARAMETERS = {one["function"]["name"]: one["function"]["parameters"] for one in 
 
 
 async def plan(ganglion, task, most):
-    """A plan, or None where so many tokens were not enough for it."""
+    """A plan, or None where `most` tokens were not enough for it."""
     messages = [
         message("system", "You plan the work of a robot. You answer in JSON."),
         message("user", f"{task} Rooms: {', '.join(ROOMS)}. Things: {', '.join(THINGS)}."),
@@ -101,7 +101,7 @@ async def plan(ganglion, task, most):
     answer = await ganglion.answer(ganglion.manager.call_generate(messages, options))
     last = await answer.done()
     if answer.reason != "stop":
-        # Only the beginning of a plan, which is marked as such: it is not for a parser.
+        # The text is only the beginning of a plan, and the last frame marks it as incomplete.
         expect(last.get("incomplete"), f"not marked as incomplete: {last}")
         return None
     made = json.loads(answer.text)
@@ -110,7 +110,7 @@ async def plan(ganglion, task, most):
 
 
 async def refused(ganglion):
-    """What the daemon says of a schema that it cannot hold an answer to."""
+    """The error text for a schema with a keyword that the daemon does not support."""
     options = fields(json_schema=json.dumps(UNSUPPORTED), max_tokens=8)
     try:
         # A grammar is compiled after the call is accepted: the refusal is the call's error, or the answer's.
@@ -126,7 +126,7 @@ async def refused(ganglion):
 
 
 async def carry_out(ganglion, robot, made):
-    """Has the model call the robot's tools, and tells it the results, until it answers."""
+    """Lets the model call the robot's tools and returns the results to it, until it answers."""
     session = await ganglion.open_session(
         system="You move a robot by calling tools.",
         tools=json.dumps(TOOLS),
@@ -143,7 +143,7 @@ async def carry_out(ganglion, robot, made):
         results = []
         for call in answer.last["tool_calls"]:
             name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
-            # What a model calls is text that it made up: only what is declared is done.
+            # The model invents its calls. The robot carries out only declared ones.
             jsonschema.validate(arguments, PARAMETERS[name], jsonschema.Draft202012Validator)
             result = json.dumps(getattr(robot, name)(**arguments))
             print(f"{name}({arguments}) -> {result}", flush=True)

@@ -13,7 +13,7 @@ from dbus_fast import DBusError
 from ganglion import ERROR, Ganglion, expect, plain
 
 SYSTEM = "You are the voice of a small robot. You answer in short sentences."
-# What the user says, and whether they interrupt the answer.
+# The user's speech, and whether the user interrupts the answer.
 SPEECH = [
     ("Hello robot, please tell me in three sentences what you can see from the top of a hill in the summer.", False),
     ("Tell me a long story about a robot that lives in a lighthouse and looks for ships in the night.", True),
@@ -30,7 +30,7 @@ class Ear:
         self.voice = asyncio.Event()
 
     async def hear(self, speech):
-        """What was understood so far, a few words longer each time."""
+        """The text understood so far, a few words longer each time."""
         words = speech.split()
         for count in range(4, len(words) + 4, 4):
             await asyncio.sleep(0.4)
@@ -79,7 +79,7 @@ class Voice:
         self.ganglion, self.session, self.ear = ganglion, session, Ear()
 
     async def listen(self, speech):
-        """Prefills what the user has said so far. The daemon does so with the lowest priority, and a turn comes first."""
+        """Prefills the text so far. The daemon does this with the lowest priority: a turn preempts it."""
         heard = ""
         async for heard in self.ear.hear(speech):
             try:
@@ -141,7 +141,7 @@ async def main():
             f" were left to compute; {answer.reason}",
             flush=True,
         )
-        # What is checked here holds at every speed of the machine.
+        # These checks hold at every speed of the machine.
         expect("".join(cut) == answer.text and answer.text.strip(), f"text was lost: {cut} {answer.text!r}")
         expect(all(END.search(one) for one in cut[:-1]), f"no sentences: {cut}")
         expect(computed < len(speech.split()), f"nothing was prefilled while the user spoke: {usage}")

@@ -1,6 +1,6 @@
-//! Members of the group who ask for answers that fit what takes a great deal of time or memory to compile.
+//! Requests of group members with schemas and grammars that take much time or memory to compile.
 //!
-//! No request is the same as another: what the daemon remembers of a refused one does not help it with the next.
+//! Each request has another guide: the daemon cannot refuse it because it has refused the same one.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::outcomes::{Outcome, Outcomes, generate, manager};
 
 /// Requests at once of one attacker.
 const AT_ONCE: usize = 2;
-/// Answers are short: decoding is not what these attacks are about.
+/// Answers are short: these attacks are not about decoding.
 const TOKENS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,8 +39,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Sends the guides of that attack, one after the other on each of its connections, at most `count` of them; prints what came
-/// of them.
+/// Sends at most `count` requests of that attack and prints their outcomes.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(name: &str, seconds: &str, count: &str) -> Result<(), Failed> {
     let until = Instant::now() + Duration::from_secs(seconds.parse()?);
@@ -139,7 +138,7 @@ fn json_in_a_string(number: usize) -> Guide {
     ("grammar", format!("start: %json {nested}"))
 }
 
-/// Nothing is wrong with it, and it takes much memory.
+/// A valid schema of 240 KB.
 fn large_schema(number: usize) -> Guide {
     let property = |at| {
         let choice: Vec<_> = (0..8).map(|n| format!("v{number}x{at}x{n}")).collect();

@@ -20,7 +20,7 @@ use zbus::{Connection, OwnedFd, Variant};
 use crate::Failed;
 
 const TOKENS: u32 = 8;
-/// What the answers of some clients fit, and enough tokens for one.
+/// The schema of guided clients, and enough tokens for an answer.
 const SCHEMA: &str = r#"{"type": "object", "properties": {"metres": {"type": "integer", "minimum": 0, "maximum": 9},
     "fast": {"type": "boolean"}}, "required": ["metres", "fast"], "additionalProperties": false}"#;
 const GUIDED_TOKENS: u32 = 32;
@@ -155,7 +155,7 @@ async fn talk(number: usize, guided: bool, until: Instant) -> Seen {
     seen
 }
 
-/// Whether an answer is what the schema asks for, as another reader of JSON sees it.
+/// Whether another JSON parser finds that an answer fits the schema.
 fn fits(text: &str) -> bool {
     let Ok(Value::Object(answer)) = serde_json::from_str(text) else {
         return false;

@@ -1,4 +1,4 @@
-//! What becomes of requests, counted by name: what an attack prints, and what is read in a stream.
+//! Outcomes of requests: how their streams end, counted by name.
 
 use std::collections::BTreeMap;
 use std::fmt;

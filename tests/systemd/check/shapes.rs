@@ -31,8 +31,7 @@ const SHAPES: [(&str, fn(&mut Rng) -> Guide); 10] = [
     ("wrong", wrong),
 ];
 
-/// Sends one of each shape in turn, evenly over the time. Fails if a request has no end, or if what claims to be a whole answer
-/// is no JSON.
+/// Sends one of each shape in turn, evenly over the time. Fails if a request has no end, or if a whole answer is not JSON.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(seed: &str, seconds: &str, count: &str) -> Result<(), Failed> {
     let mut rng = Rng::with_seed(seed.parse()?);
@@ -77,7 +76,7 @@ pub(crate) async fn run(seed: &str, seconds: &str, count: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// What no schema may lead to.
+/// Outcomes that no schema may cause.
 const BAD: [&str; 5] = ["unanswered", "unsent", "disconnected", "lost", "not JSON"];
 
 fn collect<'a>(outcomes: &mut BTreeMap<&'a str, Outcomes>, ended: Option<(&'a str, Outcome)>) {
@@ -177,7 +176,7 @@ fn conjunctions(rng: &mut Rng) -> Guide {
 }
 
 fn pattern_properties(rng: &mut Rng) -> Guide {
-    // Half of them are told apart by their beginnings, as they must be.
+    // Half of these schemas have disjoint patterns. The daemon refuses the others.
     let apart = rng.bool();
     let name = |rng: &mut Rng, at| {
         let begin = if apart {
@@ -272,7 +271,7 @@ fn grammars(rng: &mut Rng) -> Guide {
     ("grammar", text)
 }
 
-/// What no answer can be held to, far down, under long names.
+/// Unsupported or wrong keywords, deeply nested below long names.
 fn wrong(rng: &mut Rng) -> Guide {
     let keyword = rng.choice([
         "not",

@@ -1,4 +1,4 @@
-//! A session that one connection uses, while another of the same user tries to take it with what must be refused.
+//! A session in use, while another connection of the same user tries to take it with options that are refused.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Schemas that take all time and memory, of two users at once, and a session that another connection tries to take, next to
-# four honest clients: no answer is wrong, late or lost, nothing restarts, and the memory comes back. tests/systemd/attacks.sh
-# exhaust has more of them, and figures.
+# Schemas of two users that take all time and memory, and refused attempts to take a session, next to four honest clients: no
+# answer is wrong, late or lost, the daemon does not restart, and it returns the memory. tests/systemd/attacks.sh exhaust has
+# more attacks, and figures.
 is_small() {
     [ $(($(pss) - base)) -lt $((128 * 1024)) ]
 }
