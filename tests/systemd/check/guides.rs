@@ -22,8 +22,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The name of an option, and its text.
 pub(crate) type Guide = (&'static str, String);
 
+/// Makes the guide of the request of that number.
+type Numbered = fn(usize) -> Guide;
+
 /// Each attack, and the guide of its request of a number.
-const GUIDES: &[(&str, fn(usize) -> Guide)] = &[
+const GUIDES: &[(&str, Numbered)] = &[
     ("patterns-all-of", patterns_all_of),
     ("patterns-lark", patterns_lark),
     ("pattern-properties", pattern_properties),
@@ -56,12 +59,7 @@ pub(crate) async fn run(name: &str, seconds: &str, count: &str) -> Result<(), Fa
 }
 
 /// The guides whose number is `first` and every `AT_ONCE`th after it.
-async fn send(
-    guide: fn(usize) -> Guide,
-    first: usize,
-    count: usize,
-    until: Instant,
-) -> Vec<Outcome> {
+async fn send(guide: Numbered, first: usize, count: usize, until: Instant) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for number in (first..count).step_by(AT_ONCE) {
         if Instant::now() >= until {

@@ -18,7 +18,10 @@ const AT_ONCE: usize = 4;
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const SHAPES: [(&str, fn(&mut Rng) -> Guide); 10] = [
+/// Makes a random guide of one shape.
+type Random = fn(&mut Rng) -> Guide;
+
+const SHAPES: [(&str, Random); 10] = [
     ("objects", objects),
     ("conjunctions", conjunctions),
     ("pattern-properties", pattern_properties),
@@ -257,7 +260,10 @@ fn references(rng: &mut Rng) -> Guide {
 fn grammars(rng: &mut Rng) -> Guide {
     let (rules, joined) = (size(rng, 40), size(rng, 20));
     let patterns: Vec<_> = (0..joined).map(|_| format!("/{}/", pattern(rng))).collect();
-    let mut text = format!("start: r0\nT: {}\n", patterns.join(" & "));
+    let mut lines = vec![
+        "start: r0".to_owned(),
+        format!("T: {}", patterns.join(" & ")),
+    ];
     for at in 0..rules {
         let next = |rng: &mut Rng| format!("r{}", rng.usize(..rules));
         let rule = match rng.u8(..4) {
@@ -266,9 +272,9 @@ fn grammars(rng: &mut Rng) -> Guide {
             2 => format!("%json {}", value(rng, 2)),
             _ => format!("\"{}\" | {} {}", word(rng), next(rng), next(rng)),
         };
-        text.push_str(&format!("r{at}: {rule}\n"));
+        lines.push(format!("r{at}: {rule}"));
     }
-    ("grammar", text)
+    ("grammar", lines.join("\n"))
 }
 
 /// Unsupported or wrong keywords, deeply nested below long names.
