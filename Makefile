@@ -60,8 +60,8 @@ demo: deps-demo build
 booted: deps-build
 	tests/systemd/run.sh
 
-# Clients in many languages, with all that these need.
-clients: deps-test
+# Clients in many languages, with all that these need, and programs with a real model.
+clients: deps-test build
 	@tests/clients/run.sh
 
 gpu: deps-test

@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
-# tiny model on a private bus. Prints a table, which is also target/clients/table.md; fails if any cell does.
+# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model and release
+# binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
+#   RELEASE=target/release   these binaries instead of release binaries that are built here
+#   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
+#                            between them
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -18,6 +22,9 @@ clients=(
     'PyGObject=gi' 'dasbus=dasbus' 'pydbus=pydbus' 'dbus-python=dbus_python' 'jeepney=jeepney' 'sdbus (Python)=sdbus'
     'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen' 'busctl=busctl' 'gdbus=gdbus'
 )
+# Each program: its name in the table, and its file below python/.
+programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
+turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
 packages() { "$root/cross/deps/packages.sh" "$@"; }
 flags() { pkg-config --cflags --libs "$@"; }
@@ -118,6 +125,51 @@ has() {
     esac
 }
 
+# wanted NAME: whether it is among the arguments, or there are none.
+wanted() { [ -z "$asked" ] || [[ " $asked " == *" $1 "* ]]; }
+
+# Makes the model of the programs: SmolLM2 with a chat template that has tools.
+model() {
+    local plain=$root/target/models/SmolLM2-135M-Instruct.Q4_1.gguf
+    "$root/target/venv/bin/python" tests/deps/model.py "$plain"
+    [ "$made/tools.gguf" -nt "$here/tools.jinja" ] ||
+        "$root/target/venv/bin/gguf-new-metadata" --force --chat-template "$(cat "$here/tools.jinja")" \
+            "$plain" "$made/tools.gguf" >"$folder/output" 2>&1
+}
+
+# serve CONTEXT: the daemon of the programs, with that model and a context of CONTEXT tokens.
+serve() {
+    end_daemon || true
+    cat >"$folder/gangliond.toml" <<TOML
+backend = 'cpu'
+model.path = '$made/tools.gguf'
+model.tool_formats = '$root/config/tools'
+kv.context = $1
+sessions.directory = '$folder/sessions'
+TOML
+    start_daemon "$release" "$folder/gangliond.toml" 60
+}
+
+# run_program NAME: its output goes to $folder/output.
+run_program() {
+    local program=("$made/venv/bin/python" "$here/python/$1.py")
+    if [ "$1" != companion ]; then
+        serve 1024
+        timeout 300 "${program[@]}" >"$folder/output" 2>&1
+        return
+    fi
+    # A small context, so that turns are dropped.
+    serve 512
+    timeout 1800 "${program[@]}" "$turns" 1 "$pause" >"$folder/output" 2>&1 &
+    local companion=$!
+    until grep -q "^turn $((turns / 50 * 25))," "$folder/output"; do
+        kill -0 "$companion" 2>/dev/null || break
+        sleep 0.1
+    done
+    serve 512
+    wait "$companion"
+}
+
 # try NAME VERB: its output goes to $folder/output.
 try() {
     if [ "$2" != reconnect ]; then
@@ -138,6 +190,7 @@ try() {
     wait "$client"
 }
 
+asked=$*
 export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
@@ -164,7 +217,7 @@ failed=0
 } >"$made/table.md"
 for client in "${clients[@]}"; do
     name=${client#*=}
-    [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
+    wanted "$name" || continue
     echo "==> ${client%=*}"
     run=()
     "$name"
@@ -183,5 +236,25 @@ for client in "${clients[@]}"; do
         row+=" $cell |"
     done
     echo "$row" | tee -a "$made/table.md"
+done
+
+ready=''
+for program in "${programs[@]}"; do
+    name=${program#*=}
+    wanted "$name" || continue
+    if [ -z "$ready" ]; then
+        release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
+        [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
+        venv dbus-fast jsonschema
+        model
+        ready=yes
+        printf '\n| program | result | seconds |\n|---|---|---|\n' >>"$made/table.md"
+    fi
+    echo "==> ${program%=*}"
+    begun=$SECONDS
+    cell=ok
+    run_program "$name" || cell=FAIL failed=1
+    sed 's/^/    /' "$folder/output" | tail -n 20
+    echo "| ${program%=*} | $cell | $((SECONDS - begun)) |" | tee -a "$made/table.md"
 done
 exit "$failed"

@@ -1,18 +1,34 @@
 #!/usr/bin/env bash
 # attacks.sh [ATTACK...]: boots Debian 11 and 12 (dbus-daemon 1.12 and 1.14), lets one hostile user at a time at the
 # service there, and prints a row for each: how an honest client fares meanwhile, and what becomes of the daemon.
+# attacks.sh exhaust [ATTACK...]: attacks on the memory and time of a daemon with MemoryMax=2G, next to four honest clients:
+# schemas, grammars, taken sessions, the state folder. A row has the first-token time alone and with the attack, the memory
+# before, at the peak and after, the restarts, and the attacker's outcomes. Exits with 1 if the daemon restarts or keeps 128 MiB,
+# or if an honest client gets a wrong answer or none.
 #   RELEASES="bullseye"        only these
 #   PROGRAMS=target/release    these binaries instead of the release binaries that cross/build.sh makes
 #   PROBE=FILE                 this systemd-check instead of one that is built for them
 #   OUT=target/attacked        logs and journals
-#   MODEL=FILE                 a model answers instead of a script
+#   MODEL=FILE                 a model answers instead of a script; to exhaust SmolLM2 if it is there, or else (MODEL=) a tiny one
 #   ATTACK_SECONDS=10          how long each attack goes on; REST_SECONDS=10, and how long the daemon rests after it
 #   BARE=1                     a second row for each: the same at a service that does nothing but answer
-# systemd-check attacks lists them. "together" is all of them at once, beside four honest clients.
+#   ALONE_SECONDS=10           to exhaust: how long honest clients are watched alone
+#   SEED=1 SCHEMAS=1000        to exhaust at "random": the seed and number of schemas of ten shapes, sent in ATTACK_SECONDS
+# systemd-check attacks lists them. "together" is all of them at once, beside four honest clients. A long run of random schemas:
+#   ATTACK_SECONDS=600 tests/systemd/attacks.sh exhaust random
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 read -ra releases <<<"${RELEASES:-bullseye bookworm}"
 here=tests/systemd roots=target/roots out=${OUT:-target/attacked}
+inner=attacked.sh
+if [ "${1:-}" = exhaust ]; then
+    shift
+    inner=exhausted.sh
+    [ $# -gt 0 ] || set -- patterns-all-of patterns-lark pattern-properties multiple-of long-pointers json-in-a-string \
+        large-schemas two-users during-load takes state-folder state-folder-at-start random
+    smollm2=target/models/SmolLM2-135M-Instruct.Q4_1.gguf
+    [ -n "${MODEL+set}" ] || [ ! -e $smollm2 ] || MODEL=$smollm2
+fi
 
 source $here/machine.sh
 can_boot >&2 || exit 77
@@ -27,14 +43,21 @@ rm -rf $out
 mkdir -p $out
 cross/install.sh "$programs" $out/tree >&2
 check=$out/tree/usr/lib/ganglion-check
-install -D -t $check $here/{prepare,library,attacked}.sh
+install -D -t $check $here/{prepare,library,attacked,exhausted}.sh
 "$PROBE" model $check/tiny.gguf
 install "$PROBE" $check/systemd-check
 [ -z "${MODEL:-}" ] || install -m 0644 "$MODEL" $check/model.gguf
 attacks=("$@")
 [ $# -gt 0 ] || mapfile -t attacks < <("$PROBE" attacks | cut -d ' ' -f 1)
 
-trap halt EXIT
+# The older hierarchy's group, which exhausted.sh may have made, outlives the system.
+end() {
+    halt
+    [ ! -d /sys/fs/cgroup/memory ] ||
+        find /sys/fs/cgroup/memory -depth -type d -name ganglion-attacked -exec rmdir {} + 2>/dev/null || true
+}
+failed=0
+trap end EXIT
 trap 'exit 130' INT TERM
 for release in "${releases[@]}"; do
     $here/root.sh "$release" $roots
@@ -43,8 +66,14 @@ for release in "${releases[@]}"; do
     inside bash /usr/lib/ganglion-check/prepare.sh >"$out/$release/prepare.log" 2>&1
     printf '\nDebian %s, %s, %s\n' "$release" "$(inside dbus-daemon --version | head -n 1)" "${MODEL:-scripted}"
     inside env BARE="${BARE:-}" ATTACK_SECONDS="${ATTACK_SECONDS:-10}" REST_SECONDS="${REST_SECONDS:-10}" \
-        bash /usr/lib/ganglion-check/attacked.sh "${attacks[@]}" 2>"$out/$release/errors" || cat "$out/$release/errors" >&2
+        ALONE_SECONDS="${ALONE_SECONDS:-10}" SEED="${SEED:-1}" SCHEMAS="${SCHEMAS:-1000}" \
+        bash /usr/lib/ganglion-check/$inner "${attacks[@]}" 2>"$out/$release/errors" || {
+        failed=1
+        cat "$out/$release/errors" >&2
+    }
+    inside sh -c 'tail -n +1 /run/attacker-*.log' >"$out/$release/attackers" 2>/dev/null || true
     inside journalctl --boot --unit=gangliond --output=short-precise --no-pager >"$out/$release/journal" || true
-    halt
+    end
     machine='' nspawn='' cgroups=()
 done
+exit $failed

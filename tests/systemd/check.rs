@@ -25,6 +25,8 @@ mod bare;
 mod freeze;
 #[path = "check/fuzz.rs"]
 mod fuzz;
+#[path = "check/guides.rs"]
+mod guides;
 #[path = "check/honest.rs"]
 mod honest;
 #[path = "check/journal.rs"]
@@ -33,8 +35,14 @@ mod journal;
 mod leaking;
 #[path = "check/load.rs"]
 mod load;
+#[path = "check/outcomes.rs"]
+mod outcomes;
 #[path = "check/sandbox.rs"]
 mod sandbox;
+#[path = "check/shapes.rs"]
+mod shapes;
+#[path = "check/takes.rs"]
+mod takes;
 #[path = "check/value.rs"]
 mod value;
 
@@ -56,7 +64,14 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   attacks                prints the hostile users that it can be, and whom the policy must take each for
   attack NAME SECONDS    is that hostile user, or all \"members\" or \"strangers\" at once
   fuzz-wire SEED SECONDS sends frames made at random
-  honest SECONDS COUNT   so many clients that ask all the time, and one that pings: times, and what went wrong
+  guides                 prints the attacks with schemas and grammars that take much time or memory
+  guides NAME SECONDS [COUNT]
+                         sends at most COUNT requests of that attack; prints their outcomes
+  shapes SEED SECONDS COUNT
+                         sends COUNT random schemas of ten shapes, evenly over the time; prints their outcomes
+  takes SECONDS          talks in a session while another connection tries to take it, which is refused; prints the outcomes
+  honest SECONDS COUNT [GUIDED]
+                         COUNT clients that ask all the time, GUIDED of them for JSON, and one that pings: times and errors
   bare                   owns the daemon's name, and answers each call at once with nothing
   leaks PID FILE RELOADS CANCELLED SESSIONS
                          what that process holds before and after so many of each; FILE is a drop-in to overwrite";
@@ -95,7 +110,16 @@ fn main() -> ExitCode {
             leaking::run(pid, file, [reloads, cancelled, sessions])
         }
         ["bare"] => bare::run(),
-        ["honest", seconds, count] => honest::run(seconds, count),
+        ["honest", seconds, count] => honest::run(seconds, count, "0"),
+        ["honest", seconds, count, guided] => honest::run(seconds, count, guided),
+        ["guides"] => {
+            guides::list();
+            Ok(())
+        }
+        ["guides", name, seconds] => guides::run(name, seconds, "1000000"),
+        ["guides", name, seconds, count] => guides::run(name, seconds, count),
+        ["shapes", seed, seconds, count] => shapes::run(seed, seconds, count),
+        ["takes", seconds] => takes::run(seconds),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -129,6 +129,14 @@ start() {
     is_active || fail "the unit is $(property ActiveState)"
 }
 
+# KiB of all processes of the unit, in proportion where they share pages.
+pss() {
+    local process
+    for process in $(find "/sys/fs/cgroup$(property ControlGroup)" -name cgroup.procs -exec cat {} + 2>/dev/null); do
+        sed -n 's/^Pss: *\([0-9]*\) kB/\1/p' "/proc/$process/smaps_rollup" 2>/dev/null
+    done | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
 # as USER COMMAND...
 as() {
     local user=$1

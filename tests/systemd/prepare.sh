@@ -7,10 +7,11 @@ journalctl --update-catalog
 systemctl daemon-reload
 systemctl reload dbus.service
 
-for user in member admin both stranger; do
+for user in member other admin both stranger; do
     useradd --no-create-home --shell /usr/sbin/nologin "$user"
 done
 usermod --append --groups ganglion member
+usermod --append --groups ganglion other
 usermod --append --groups ganglion-admin admin
 usermod --append --groups ganglion,ganglion-admin both
 # What a scenario changes is put back from here.

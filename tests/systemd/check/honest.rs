@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use ganglion::bus::proxy::{Fields, ManagerProxy};
 use ganglion::bus::{Frame, NAME, PATH};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout_at};
@@ -19,6 +20,10 @@ use zbus::{Connection, OwnedFd, Variant};
 use crate::Failed;
 
 const TOKENS: u32 = 8;
+/// The schema of guided clients, and enough tokens for an answer.
+const SCHEMA: &str = r#"{"type": "object", "properties": {"metres": {"type": "integer", "minimum": 0, "maximum": 9},
+    "fast": {"type": "boolean"}}, "required": ["metres", "fast"], "additionalProperties": false}"#;
+const GUIDED_TOKENS: u32 = 32;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The least that the daemon can be asked for, and `dbus-daemon` itself: name, path, interface and member.
 const DAEMON: [&str; 4] = [NAME, PATH, "org.freedesktop.DBus.Peer", "Ping"];
@@ -47,9 +52,11 @@ struct Seen {
 }
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn run(seconds: &str, clients: &str) -> Result<(), Failed> {
+pub(crate) async fn run(seconds: &str, clients: &str, guided: &str) -> Result<(), Failed> {
     let until = Instant::now() + Duration::from_secs(seconds.parse()?);
-    let clients = join_all((0..clients.parse()?).map(|number| talk(number, until)));
+    let guided = guided.parse()?;
+    let clients =
+        join_all((0..clients.parse()?).map(|number| talk(number, number < guided, until)));
     let (talked, pinged, mut bus) = tokio::join!(clients, ping(DAEMON, until), ping(BUS, until));
     let mut seen = pinged;
     for (error, count) in std::mem::take(&mut bus.errors) {
@@ -116,14 +123,14 @@ async fn manager() -> zbus::Result<(Connection, ManagerProxy<'static>)> {
     Ok((connection, manager))
 }
 
-/// Asks the same question again and again.
-async fn talk(number: usize, until: Instant) -> Seen {
+/// Asks the same question again and again, some for answers that fit a schema.
+async fn talk(number: usize, guided: bool, until: Instant) -> Seen {
     let mut seen = Seen::default();
     let question = format!("Count from {number} upwards, in words.");
     let mut expected: Option<String> = None;
     while Instant::now() < until {
         let begun = Instant::now();
-        match timeout_at((until + LATE).into(), ask(&question)).await {
+        match timeout_at((until + LATE).into(), ask(&question, guided)).await {
             Err(_) => {
                 seen.first_tokens.push(begun.elapsed());
                 seen.unanswered += 1;
@@ -137,7 +144,9 @@ async fn talk(number: usize, until: Instant) -> Seen {
                 match text {
                     None => seen.lost += 1,
                     Some(text) => {
-                        seen.wrong += usize::from(expected.get_or_insert(text.clone()) != &text);
+                        let fits = !guided || fits(&text);
+                        let same = expected.get_or_insert(text.clone()) == &text;
+                        seen.wrong += usize::from(!(fits && same));
                     }
                 }
             }
@@ -146,12 +155,27 @@ async fn talk(number: usize, until: Instant) -> Seen {
     seen
 }
 
+/// Whether another JSON parser finds that an answer fits the schema.
+fn fits(text: &str) -> bool {
+    let Ok(Value::Object(answer)) = serde_json::from_str(text) else {
+        return false;
+    };
+    let metres = answer.get("metres").and_then(Value::as_u64);
+    answer.len() == 2
+        && metres.is_some_and(|metres| metres <= 9)
+        && answer.get("fast").is_some_and(Value::is_boolean)
+}
+
 /// When the first token came, and the whole text; none if the last frame did not come.
-async fn ask(question: &str) -> Result<(Option<Instant>, Option<String>), Failed> {
+async fn ask(question: &str, guided: bool) -> Result<(Option<Instant>, Option<String>), Failed> {
     // A connection each time: what was said when the bus was lost is not of interest.
     let (_connection, manager) = manager().await?;
     let message = ("user", Fields::from([("content", Variant::from(question))]));
-    let options = Fields::from([("max_tokens", Variant::from(TOKENS))]);
+    let mut options = Fields::from([("max_tokens", Variant::from(TOKENS))]);
+    if guided {
+        options.insert("json_schema", Variant::from(SCHEMA));
+        options.insert("max_tokens", Variant::from(GUIDED_TOKENS));
+    }
     let (_, stream): (_, OwnedFd) = manager.generate(&[message], options).await?;
     let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
     let (mut first, mut text) = (None, String::new());
