@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::encoder::{Encoder, Rules};
+use super::lane::Wanted;
 use super::registration::Registration;
 use super::request::check_calls;
 use super::{Client, Handle, Message, Options, Refusal, Role};
@@ -30,7 +31,7 @@ impl Handle {
         let rules = self.shared.rules();
         let registration = Registration::new(&self.shared);
         let messages = messages.to_vec();
-        let encode = move || follows(&encoder, messages, tools, &rules);
+        let encode = move |_: &Wanted| follows(&encoder, messages, tools, &rules);
         let encoders = &self.shared.encoders;
         let encoded = encoders.run(registration.id(), client.clone(), encode);
         let gone = || Refusal::NotReady("the messages were not encoded; call again".into());

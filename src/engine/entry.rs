@@ -382,9 +382,11 @@ impl Entry {
             // A complete answer has ended.
             Soon::Known(Next::Anything | Next::Nothing) => Follows::Anything,
             Soon::Known(Next::Allowed(mask)) => Follows::Allowed(mask),
-            Soon::Known(Next::Forced(tokens)) => tokens.first().map_or(Follows::Anything, |first| {
-                Follows::Allowed(Mask::only(*first, vocabulary))
-            }),
+            Soon::Known(Next::Forced(tokens)) => {
+                tokens.first().map_or(Follows::Anything, |first| {
+                    Follows::Allowed(Mask::only(*first, vocabulary))
+                })
+            }
             Soon::Later(promise) => {
                 self.promise = Some(promise.clone());
                 Follows::Later(promise)

@@ -262,7 +262,7 @@ impl Conversation {
         is_away(error)
             || is_unknown(error)
             // The daemon is stopping, or another connection has taken the session.
-            || matches!(error, bus::Error::NotReady(_) | bus::Error::NotOwner(_))
+            || matches!(error, bus::Error::NotReady(_))
             || self.connection.is_closed()
             || daemon(&self.connection).await != self.daemon
     }
