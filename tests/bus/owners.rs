@@ -173,6 +173,7 @@ async fn introspection_shows_a_connection_its_own_objects() {
 /// A member reads how fast the daemon is, and an operator also how long the last prompt and its answer were.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_request_cost_is_for_operators() {
+    const INTERFACE: &str = "org.ganglion.Llm1.Diagnostics";
     if !needs::programs(&["busctl"]) || !is_root() {
         return;
     }
@@ -198,15 +199,14 @@ async fn what_a_request_cost_is_for_operators() {
         };
         tokio::task::spawn_blocking(call)
     };
-    let interface = "org.ganglion.Llm1.Diagnostics";
     for (method, arguments) in [
         (
             &["org.freedesktop.DBus.Properties", "Get"],
-            &["ss", interface, "Timing"][..],
+            &["ss", INTERFACE, "Timing"][..],
         ),
         (
             &["org.freedesktop.DBus.Properties", "GetAll"],
-            &["s", interface][..],
+            &["s", INTERFACE][..],
         ),
     ] {
         let said = read(method, arguments).await.unwrap();
