@@ -31,6 +31,7 @@ macro_rules! errors {
 
             fn description(&self) -> Option<&str> {
                 match self {
+                    Self::Bus(zbus::Error::FDO(error)) => error.description(),
                     Self::Bus(error) => error.description(),
                     $(Self::$name(text) => Some(text),)+
                 }

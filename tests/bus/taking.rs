@@ -134,7 +134,7 @@ async fn who_is_refused_takes_nothing() {
             "{shown}"
         );
         let rest = reader.answer().await;
-        assert_eq!(rest.reason, FinishReason::Length, "{shown}: {rest:?}");
+        assert_eq!(rest.reason, FinishReason::Stop, "{shown}: {rest:?}");
     }
     assert_eq!(session.turns().await.unwrap(), 8);
 
@@ -180,7 +180,7 @@ async fn a_take_that_the_disk_has_no_room_for_takes_nothing() {
         matches!(refused, Err(Error::QuotaExceeded(_))),
         "{refused:?}"
     );
-    assert_eq!(reader.answer().await.reason, FinishReason::Length);
+    assert_eq!(reader.answer().await.reason, FinishReason::Stop);
     assert_eq!(session.turns().await.unwrap(), 1);
     let deleted = thief.manager.delete_session("talk").await;
     assert!(matches!(deleted, Err(Error::Busy(_))), "{deleted:?}");
