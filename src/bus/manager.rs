@@ -23,13 +23,14 @@ use super::{Error, info, messages, opening, options};
 use crate::engine::{Held, Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 23] = [
+const FEATURES: [&str; 24] = [
     "complete",
     "complete.messages",
     "deadlines",
     "decode_graph",
     "hold",
     "hold.all",
+    "hold.list",
     "priorities",
     "reasoning",
     "rows",
@@ -258,9 +259,9 @@ impl Manager {
     }
 
     /// Keeps requests of priority "background" off the device, until the caller closes the descriptor, leaves the bus, or
-    /// hold.max_seconds are over; who has begun rests where it is. reason is for those who ask (Diagnostics.Work). For root
-    /// and group ganglion-admin. Error.Busy if this connection holds already, Error.NotSupported to connections that did not
-    /// ask the bus for file descriptors.
+    /// hold.max_seconds are over; who has begun rests where it is. Every member of group ganglion may read the reason, up to
+    /// 200 characters of it, in Holds. For root and group ganglion-admin. Error.Busy if this connection holds already,
+    /// Error.NotSupported to connections that did not ask the bus for file descriptors.
     #[zbus(out_args("hold"))]
     async fn hold(
         &self,
@@ -347,6 +348,15 @@ impl Manager {
     #[zbus(property)]
     fn sessions(&self) -> u32 {
         self.status(|status| status.sessions)
+    }
+
+    /// The active holds, oldest first. Of each: held (s), "background" (Hold) or "all" (HoldAll), user (u), the user id of its
+    /// owner, connection (s), the owner's name on the bus, reason (s), since (t), when it began, in seconds since 1970, and
+    /// seconds_left (d), the longest time that it can still last: it may end at any moment.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn holds(&self) -> Vec<Info> {
+        let holds = self.shared.engine.holds();
+        holds.iter().map(info::hold).collect()
     }
 
     /// What this daemon can do.

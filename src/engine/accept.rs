@@ -262,7 +262,7 @@ impl Handle {
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
         // It is counted before it is queued: the engine may finish it before this thread goes on.
-        registration.accept();
+        registration.accept(options.priority);
         let turn = Turn {
             id,
             client: client.into(),

@@ -227,13 +227,16 @@ impl Handle {
         &self.shared.progress
     }
 
-    /// What a request waits for; nothing once it is answered.
+    /// Returns what a request waits for: nothing while it is answered, unless a hold suspends it.
     #[must_use]
     pub fn waits(&self, ticket: u64) -> Waits {
+        let priority = self.shared.requests.priority(ticket);
+        let held = priority.and_then(|priority| self.queue.held_for(priority));
         let before = self.queue.before(ticket);
-        before.map_or_else(Waits::default, |before| {
+        let waits = before.map_or_else(Waits::default, |before| {
             self.shared.turn_times.waits(before)
-        })
+        });
+        waits.held(held)
     }
 
     /// Whose requests wait: each one's priority and user, as they came.

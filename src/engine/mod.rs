@@ -72,7 +72,7 @@ pub use control_group::ControlGroups;
 pub use encoder::{Encoded, Encoder};
 pub use engine_error::EngineError;
 pub use handle::{Handle, channel};
-pub use held::Held;
+pub use held::{ActiveHold, Held};
 pub use hold::Hold;
 pub use inbox::Inbox;
 pub use limits::{Limits, UserLimits};

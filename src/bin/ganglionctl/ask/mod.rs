@@ -117,7 +117,7 @@ async fn answer(
         let answer = Answer::new(connection, returned).await?;
         Ok((answer, (!known).then_some(manager)))
     };
-    let mut waiting = Waiting::new(arguments.quiet);
+    let mut waiting = Waiting::new(arguments.quiet).with(options);
     let asking = waiting.during(Ask::Nobody, asked);
     let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 

@@ -161,7 +161,7 @@ impl Chat {
             bail!(Unavailable: "the daemon keeps restarting; see journalctl -u gangliond");
         };
         let mut screen = Screen::default();
-        let waiting = Waiting::new(!self.watched);
+        let waiting = Waiting::new(!self.watched).with(&self.options);
         let answered = answer
             .follow(waiting, &mut self.interrupt, |_, frame| {
                 screen.show_frame(frame, false)?;
