@@ -188,9 +188,12 @@ impl Manager {
     /// max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d), repetition_penalty (d), seed (t), thinking (b),
     /// thinking_tokens (u), logprobs (u). Error.ContextFull if no turn could follow that, Error.NotSupported if this model calls no tools.
     ///
-    /// With context_overflow="truncate_oldest" (s) a turn that the context would not hold, with its answer or a quarter of the
-    /// context for that, drops the oldest turns until a quarter is free, whole ones; what the session has begun with stays, and
-    /// so do its tools. dropped_turns in the result says how many. Otherwise it is Error.ContextFull.
+    /// With context_overflow="truncate_oldest" (s) a turn drops the oldest turns, whole ones, where the context has too little
+    /// room for an ordinary message and its answer, or for a longer message. An ordinary message counts as an eighth of the
+    /// context, 512 tokens at most, and the answer as max_tokens, a quarter of the context at most. At least a quarter is free
+    /// afterwards; what the session has begun with stays, and so do its tools. While the daemon is idle after a turn, it prefills
+    /// what the next turn keeps, so that a turn that drops others takes no longer. dropped_turns in the result says how many.
+    /// Otherwise it is Error.ContextFull.
     ///
     /// With name (s) the session belongs to the caller's user: it outlives its caller, and unless persistent (b) is false
     /// also the daemon and a power cut. Where there is one of that name it is gone on with, and options that are given are

@@ -94,10 +94,9 @@ impl Handle {
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
     pub async fn branch(&self, session: SessionId, client: Client) -> Result<SessionId, Refusal> {
         self.accepting()?;
-        self.stop_warming(session).await;
         let limits = self.limits();
         let id = {
-            let mut sessions = self.shared.sessions();
+            let mut sessions = self.without_prefill(session).await;
             let id = sessions.branch(session, client, &limits)?;
             // The engine thread hears of it before anything happens to either.
             self.queue.branch(session, id);
@@ -293,6 +292,7 @@ impl Handle {
                 status.state = State::Stopping;
             }
         });
+        self.stop_prefills();
     }
 
     /// Why nothing is accepted any more.

@@ -31,6 +31,7 @@ mod named;
 mod observe;
 mod open_sessions;
 mod overflow;
+mod prewarm;
 mod progress;
 mod queue;
 mod registration;

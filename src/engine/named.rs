@@ -282,9 +282,8 @@ impl Handle {
         id: SessionId,
         entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
     ) -> Result<(), Refusal> {
-        self.stop_warming(id).await;
         let (kept, entry) = {
-            let mut sessions = self.shared.sessions();
+            let mut sessions = self.without_prefill(id).await;
             let session = sessions.idle(id)?;
             let Some(entry) = entry(session)? else {
                 return Ok(());
