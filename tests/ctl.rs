@@ -2,6 +2,7 @@
 
 mod asking;
 mod bench;
+mod holding;
 mod mistakes;
 mod reading;
 mod reload;
@@ -10,6 +11,7 @@ mod stored;
 mod talking;
 mod watching;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -61,6 +63,35 @@ struct Finished {
 
 async fn run(arguments: &[&str]) -> Finished {
     finish(ctl(arguments).spawn().expect("ganglionctl runs")).await
+}
+
+/// Runs it as a user without rights, in one group; only root can.
+async fn run_as(group: u32, arguments: &[&str]) -> Finished {
+    // Other users may be unable to reach the folder of the build.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("its mode");
+    let program = folder.path().join("ganglionctl");
+    // A process that another test starts meanwhile would inherit the open file, which then cannot be run.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_ganglionctl"))
+        .arg(&program)
+        .status()
+        .await;
+    assert!(copied.expect("cp runs").success());
+    let running = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            &format!("--regid={group}"),
+            "--clear-groups",
+        ])
+        .arg(&program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    finish(running.expect("setpriv runs")).await
 }
 
 async fn run_with_input(arguments: &[&str], input: &str) -> Finished {

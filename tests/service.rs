@@ -1,5 +1,6 @@
 //! The daemon as systemd and its operators meet it.
 
+mod ahead;
 #[cfg(feature = "cuda")]
 mod backends;
 mod bus_lost;

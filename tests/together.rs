@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
-    Client, Event, FinishReason, Handle, Held, Likelihood, Limits, Message, Options, Outcome,
+    Client, Event, FinishReason, Handle, Held, Hold, Likelihood, Limits, Message, Options, Outcome,
     Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
@@ -38,6 +38,15 @@ const GRAMMARS: [Option<&str>; 5] = [
             "required": ["robot", "hello"], "additionalProperties": false}"#,
     ),
 ];
+
+/// Holds requests for another caller.
+fn hold_device(handle: &Handle, held: Held, reason: &str) -> Hold {
+    let client = Client {
+        name: ":1.99".into(),
+        user: 99,
+    };
+    handle.hold(client, held, reason.into(), Duration::from_secs(60))
+}
 
 /// An engine with a tiny model, on a thread of its own.
 pub(crate) struct Engine {
@@ -449,7 +458,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         let handle = together.handle.clone();
         let holder = tokio::spawn(async move {
             for what in [Held::Background, Held::All].into_iter().cycle() {
-                let hold = handle.hold(what, "for a test".into());
+                let hold = hold_device(&handle, what, "for a test");
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 drop(hold);
                 tokio::time::sleep(Duration::from_millis(7)).await;
@@ -592,7 +601,7 @@ async fn a_reload_takes_with_it_whoever_runs() {
         for asked in &mut running {
             follow(asked, false).await;
         }
-        let hold = handle.hold(Held::Background, "in the middle".into());
+        let hold = hold_device(handle, Held::Background, "in the middle");
         let (engine, settings) = (handle.clone(), another(folder.path(), 4, context));
         let replacing = tokio::spawn(async move { engine.replace(settings, drain).await });
         if drain.is_zero() {
@@ -663,7 +672,7 @@ async fn a_model_takes_its_place_however_the_last_answer_ends() {
             let event = ticket.events.recv().await.expect("it goes on");
             said += usize::from(matches!(event, Event::Likelihood(_)));
         }
-        let hold = handle.hold(Held::All, "in the middle".into());
+        let hold = hold_device(handle, Held::All, "in the middle");
         let (engine, next) = (handle.clone(), settings([320, 256][outlives % 2]));
         let drain = Duration::from_secs(3600);
         let replacing = tokio::spawn(async move { engine.replace(next, drain).await });
@@ -789,7 +798,7 @@ async fn what_requests_of_a_user_have_in_common_is_read_once_also_if_they_come_t
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let engine = Engine::with_context(folder.path(), 8, 4, 512).await;
-    let hold = engine.handle.hold(Held::All, "until all wait".into());
+    let hold = hold_device(&engine.handle, Held::All, "until all wait");
     let rules = "hello a robot ".repeat(30);
     let mut tickets = Vec::new();
     for (number, user) in (0..).zip([1, 1, 2, 1]) {
@@ -860,7 +869,7 @@ async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
         "{refused:?}"
     );
     share(50);
-    let hold = engine.handle.hold(Held::All, "until all wait".into());
+    let hold = hold_device(&engine.handle, Held::All, "until all wait");
     let mut tickets = Vec::new();
     for user in [1, 1, 2] {
         tickets.push(ask(user).await.expect("it is within its share"));

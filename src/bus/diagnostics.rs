@@ -96,7 +96,7 @@ impl Diagnostics {
     #[zbus(property(emits_changed_signal = "false"))]
     fn work(&self) -> Info {
         let engine = &self.shared.engine;
-        info::work(engine.live().work, &engine.waiting(), engine.holds())
+        info::work(engine.live().work, &engine.waiting(), &engine.holds())
     }
 
     /// What computes: backend, description (s).

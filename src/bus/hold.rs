@@ -1,4 +1,5 @@
-//! `Manager.Hold` and `HoldAll`: work rests until the caller closes a descriptor, leaves the bus, or has held it for too long.
+//! `Manager.Hold` and `HoldAll`: requests stay off the device until the caller closes a descriptor, leaves the bus, or has
+//! held for `hold.max_seconds`.
 
 use std::time::Duration;
 
@@ -59,9 +60,10 @@ impl Shared {
             }
             holds.insert(owner.caller.clone(), end);
         }
+        let reason = reason.chars().take(REASON).collect();
         let hold = self
             .engine
-            .hold(what, reason.chars().take(REASON).collect());
+            .hold(owner.client.clone(), what, reason, longest);
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {

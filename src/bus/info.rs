@@ -1,13 +1,15 @@
 //! Writes `a{sv}`: what the engine tells, as dictionaries.
 
+use std::time::UNIX_EPOCH;
+
 use zbus::{Array, OwnedVariant, Str};
 
 use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    Commits, GraphStatus, Held, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt, Snapshot,
-    Status, Usage, Work,
+    ActiveHold, Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt,
+    Snapshot, Status, Usage, Work,
 };
 use crate::telemetry::Percentiles;
 use crate::tools;
@@ -159,15 +161,13 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
 }
 
 /// Whom the engine answers, and who waits.
-pub(super) fn work(
-    work: Work,
-    waiting: &[(Priority, u32)],
-    (held, holds): (Held, Vec<String>),
-) -> Info {
+pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: &[ActiveHold]) -> Info {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let mut users: Vec<u32> = waiting.iter().map(|(_, user)| *user).collect();
     users.sort_unstable();
     users.dedup();
+    let held = holds.iter().map(|hold| hold.held).max().unwrap_or_default();
+    let reasons: Vec<_> = holds.iter().map(|hold| hold.reason.as_str()).collect();
     let mut info = info([
         ("rows", work.rows.into()),
         ("pages", work.pages[0].into()),
@@ -181,7 +181,7 @@ pub(super) fn work(
     ]);
     let lists = [
         ("waiting_users", Array::from(users)),
-        ("holds", Array::from(holds)),
+        ("holds", Array::from(reasons)),
     ];
     for (name, list) in lists {
         // They have no descriptor, which alone could not be kept.
@@ -196,6 +196,19 @@ pub(super) fn work(
         info.insert(format!("waiting_{name}"), count(wait).into());
     }
     info
+}
+
+/// Describes an active hold.
+pub(super) fn hold(hold: &ActiveHold) -> Info {
+    let since = hold.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    info([
+        ("held", text(hold.held.name())),
+        ("user", hold.client.user.into()),
+        ("connection", text(&hold.client.name)),
+        ("reason", text(&hold.reason)),
+        ("since", since.as_secs().into()),
+        ("seconds_left", hold.left().as_secs_f64().into()),
+    ])
 }
 
 /// A dictionary for each kind of operation of a step.

@@ -31,6 +31,7 @@ const FEATURES: [&str; 24] = [
     "decode_graph",
     "hold",
     "hold.all",
+    "hold.list",
     "priorities",
     "reasoning",
     "rows",
@@ -199,9 +200,12 @@ impl Manager {
     /// thinking_tokens (u), logprobs (u). Error.ContextFull or Error.InvalidMessages
     /// if no turn could follow that, Error.NotSupported if this model calls no tools.
     ///
-    /// With context_overflow="truncate_oldest" (s) a turn that the context would not hold, with its answer or a quarter of the
-    /// context for that, drops the oldest turns until a quarter is free, whole ones; what the session has begun with stays, and
-    /// so do its tools. dropped_turns in the result says how many. Otherwise it is Error.ContextFull.
+    /// With context_overflow="truncate_oldest" (s) a turn drops the oldest turns, whole ones, where the context has too little
+    /// room for an ordinary message and its answer, or for a longer message. An ordinary message counts as an eighth of the
+    /// context, 512 tokens at most, and the answer as max_tokens, a quarter of the context at most. At least a quarter is free
+    /// afterwards; what the session has begun with stays, and so do its tools. While the daemon is idle after a turn, it prefills
+    /// what the next turn keeps, so that a turn that drops others takes no longer. dropped_turns in the result says how many.
+    /// Otherwise it is Error.ContextFull.
     ///
     /// With name (s) the session belongs to the caller's user: it outlives its caller, and unless persistent (b) is false
     /// also the daemon and a power cut. Where there is one of that name it is gone on with, and options that are given are
@@ -297,9 +301,9 @@ impl Manager {
     }
 
     /// Keeps requests of priority "background" off the device, until the caller closes the descriptor, leaves the bus, or
-    /// hold.max_seconds are over; who has begun rests where it is. reason is for those who ask (Diagnostics.Work). For root
-    /// and group ganglion-admin. Error.Busy if this connection holds already, Error.NotSupported to connections that did not
-    /// ask the bus for file descriptors.
+    /// hold.max_seconds are over; who has begun rests where it is. Every member of group ganglion may read the reason, up to
+    /// 200 characters of it, in Holds. For root and group ganglion-admin. Error.Busy if this connection holds already,
+    /// Error.NotSupported to connections that did not ask the bus for file descriptors.
     #[zbus(out_args("hold"))]
     async fn hold(
         &self,
@@ -386,6 +390,15 @@ impl Manager {
     #[zbus(property)]
     fn sessions(&self) -> u32 {
         self.status(|status| status.sessions)
+    }
+
+    /// The active holds, oldest first. Of each: held (s), "background" (Hold) or "all" (HoldAll), user (u), the user id of its
+    /// owner, connection (s), the owner's name on the bus, reason (s), since (t), when it began, in seconds since 1970, and
+    /// seconds_left (d), the longest time that it can still last: it may end at any moment.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn holds(&self) -> Vec<Info> {
+        let holds = self.shared.engine.holds();
+        holds.iter().map(info::hold).collect()
     }
 
     /// What this daemon can do.

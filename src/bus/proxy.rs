@@ -50,6 +50,8 @@ pub trait Manager {
     fn queue_length(&self) -> Result<u32, Error>;
     #[zbus(property)]
     fn sessions(&self) -> Result<u32, Error>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn holds(&self) -> Result<Vec<Info>, Error>;
     #[zbus(property(emits_changed_signal = "const"))]
     fn features(&self) -> Result<Vec<String>, Error>;
     #[zbus(property)]

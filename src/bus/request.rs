@@ -195,14 +195,17 @@ impl Request {
     }
 
     /// How many other requests come before this one; 0 once it is being answered. More urgent ones that come later come
-    /// before it, too. No signal tells of it: to be read when a person waits, once or twice a second.
+    /// before it, too. A hold that keeps this request off the device, also one that suspends its answer, counts as one more:
+    /// Manager.Holds has its owner and its reason. No signal tells of it: to be read when a person waits, once or twice a
+    /// second.
     #[zbus(property(emits_changed_signal = "false"))]
     fn queue_position(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
         Ok(self.waits(header)?.before)
     }
 
     /// In how many seconds it will probably begin, as long as others took so far: 0 once it has begun, or where nothing is
-    /// known yet.
+    /// known yet. While a hold keeps this request off the device, the longest time that the hold can still last is added,
+    /// also after the beginning of the answer: the hold may end at any moment before.
     #[zbus(property(emits_changed_signal = "false"))]
     fn estimated_wait(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<f64, Error> {
         Ok(self.waits(header)?.seconds)

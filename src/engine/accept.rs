@@ -16,24 +16,24 @@ use super::request::check;
 use super::session::{Lease, Past, SessionId};
 use super::shared::Shared;
 use super::{
-    Client, FinishReason, Handle, Message, Options, Overflow, Priority, Reading, Refusal, Role,
-    Ticket, Turn, Usage,
+    Client, FinishReason, Handle, Message, Options, Overflow, Reading, Refusal, Role, Ticket, Turn,
+    Usage,
 };
 
 /// What is asked, and by whom.
-struct Request {
-    registration: Registration,
-    client: Client,
-    session: Option<SessionId>,
+pub(super) struct Request {
+    pub(super) registration: Registration,
+    pub(super) client: Client,
+    pub(super) session: Option<SessionId>,
     /// The turn before it in that.
-    last: Option<Last>,
-    asked: Instant,
+    pub(super) last: Option<Last>,
+    pub(super) asked: Instant,
 }
 
 /// A session whose turn is not queued yet: dropping it ends the turn.
-struct Begun<'a> {
-    shared: &'a Shared,
-    session: Option<SessionId>,
+pub(super) struct Begun<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) session: Option<SessionId>,
 }
 
 impl Drop for Begun<'_> {
@@ -92,9 +92,11 @@ impl Handle {
         let lease = session.into();
         let session = lease.session;
         self.accepting()?;
-        self.stop_warming(session).await;
         let registration = Registration::new(&self.shared);
-        let begun = self.shared.sessions().begin_turn(lease, registration.id());
+        let begun = self
+            .without_prefill(session)
+            .await
+            .begin_turn(lease, registration.id());
         let Past {
             client,
             mut talk,
@@ -118,83 +120,14 @@ impl Handle {
             last,
             asked: Instant::now(),
         };
+        let drops = options.overflow == Overflow::TruncateOldest;
+        let next = drops.then(|| options.clone());
         let ticket = self.queue(request, talk, options).await?;
         begun.session = None;
+        if let Some(next) = next {
+            self.prefill_after(session, ticket.id, next);
+        }
         Ok(ticket)
-    }
-
-    /// Has the cache hold what a turn would begin with whose text begins like this; whatever comes next makes it stop. The
-    /// session is as before.
-    ///
-    /// # Errors
-    /// As `reply`; `NotReady` while the model loads.
-    pub async fn prewarm(
-        &self,
-        session: impl Into<Lease>,
-        text: String,
-        options: Options,
-    ) -> Result<(), Refusal> {
-        let lease = session.into();
-        let session = lease.session;
-        self.accepting()?;
-        let encoder = self.shared.encoder().clone();
-        let loads = || Refusal::NotReady("the model is still loading".into());
-        let encoder = encoder.ok_or_else(loads)?;
-        self.stop_warming(session).await;
-        let registration = Registration::new(&self.shared);
-        let Past {
-            client,
-            mut talk,
-            last,
-        } = self
-            .shared
-            .sessions()
-            .begin_turn(lease, registration.id())?;
-        self.shared.sessions().warm(session);
-        let mut begun = Begun {
-            shared: &self.shared,
-            session: Some(session),
-        };
-        talk.messages.push(Message::new(Role::User, text));
-        admit(&encoder, &talk, &options)?;
-        let request = Request {
-            registration,
-            client,
-            session: Some(session),
-            last: last.clone(),
-            asked: Instant::now(),
-        };
-        let place = self.queue.place(request.client.user)?;
-        // Those that the turn may have decide what goes to make room for it.
-        let (tokens, rules) = (options.max_tokens, self.shared.rules());
-        let options = Options {
-            max_tokens: 0,
-            priority: Priority::Background,
-            grammar: None,
-            ..options
-        };
-        let asked = Options {
-            max_tokens: tokens,
-            ..options.clone()
-        };
-        let encode = move |_: &Wanted| {
-            let last = last.as_deref();
-            let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
-            let beginning = encoder.beginning(&talk.messages, last, &asked, &rules);
-            beginning.map(|prepared| (talk, Some(prepared)))
-        };
-        let encoders = &self.shared.encoders;
-        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
-        let prompt = prompt.await.map_err(|error| unstarted(&error))?;
-        // Something else has come meanwhile.
-        let Some(prompt) = prompt else {
-            return Ok(());
-        };
-        let mut ticket = self.enqueue(request, place, prompt?, options)?;
-        begun.session = None;
-        // Who has no reader is cancelled.
-        tokio::spawn(async move { while ticket.events.recv().await.is_some() {} });
-        Ok(())
     }
 
     /// Encodes a request's conversation, which is checked against the context, and queues it.
@@ -278,7 +211,7 @@ impl Handle {
         self.shared.requests.ends_at(id, waits.abort_handle());
     }
 
-    fn enqueue(
+    pub(super) fn enqueue(
         &self,
         request: Request,
         place: Place,
@@ -301,7 +234,7 @@ impl Handle {
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
         // It is counted before it is queued: the engine may finish it before this thread goes on.
-        registration.accept();
+        registration.accept(options.priority);
         let turn = Turn {
             id,
             client: client.into(),
@@ -342,7 +275,7 @@ impl Handle {
 }
 
 /// Refuses a conversation that cannot fit, whatever its tokens are and whichever of its turns may go.
-fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
+pub(super) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
     encoder.admit(match options.overflow {
         Overflow::Error => &talk.messages,
         Overflow::TruncateOldest => talk.news(),

@@ -99,10 +99,9 @@ impl Handle {
     ) -> Result<SessionId, Refusal> {
         let lease = session.into();
         self.accepting()?;
-        self.stop_warming(lease.session).await;
         let limits = self.limits();
         let id = {
-            let mut sessions = self.shared.sessions();
+            let mut sessions = self.without_prefill(lease.session).await;
             let id = sessions.branch(lease, client, &limits)?;
             // The engine thread hears of it before anything happens to either.
             self.queue.branch(lease.session, id);
@@ -238,13 +237,16 @@ impl Handle {
         &self.shared.progress
     }
 
-    /// What a request waits for; nothing once it is answered.
+    /// Returns what a request waits for: nothing while it is answered, unless a hold suspends it.
     #[must_use]
     pub fn waits(&self, ticket: u64) -> Waits {
+        let priority = self.shared.requests.priority(ticket);
+        let held = priority.and_then(|priority| self.queue.held_for(priority));
         let before = self.queue.before(ticket);
-        before.map_or_else(Waits::default, |before| {
+        let waits = before.map_or_else(Waits::default, |before| {
             self.shared.turn_times.waits(before)
-        })
+        });
+        waits.held(held)
     }
 
     /// Whose requests wait: each one's priority and user, as they came.
@@ -308,6 +310,7 @@ impl Handle {
                 status.state = State::Stopping;
             }
         });
+        self.stop_prefills();
     }
 
     /// Why nothing is accepted any more.

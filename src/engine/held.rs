@@ -1,6 +1,10 @@
-//! Who rests while there are holds: nobody, `background`, or everyone.
+//! Which requests the active holds keep off the device: none, `background`, or all.
 
-use super::Priority;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Client, Priority};
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// What holds keep off the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,5 +41,39 @@ impl Held {
             1 => Self::Background,
             _ => Self::All,
         }
+    }
+}
+
+/// An active hold, as callers see it.
+#[derive(Clone, Debug)]
+pub struct ActiveHold {
+    /// Requests that it keeps off the device.
+    pub held: Held,
+    /// The connection that holds, and its user.
+    pub client: Client,
+    pub reason: String,
+    pub since: SystemTime,
+    /// Its end at the latest.
+    until: Instant,
+}
+
+impl ActiveHold {
+    /// Returns a hold that begins at this moment, and lasts for at most `longest`.
+    pub(super) fn new(client: Client, held: Held, reason: String, longest: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            held,
+            client,
+            reason,
+            since: SystemTime::now(),
+            // A day stands for what no clock can tell.
+            until: now.checked_add(longest).unwrap_or(now + DAY),
+        }
+    }
+
+    /// Returns the longest time that it can still last.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
     }
 }

@@ -1,10 +1,12 @@
-//! Holds: while there is one, `background` is not answered, or nobody is. Who has begun rests where it is, and goes on
-//! afterwards.
+//! Holds keep `background` requests, or all, off the device while they are active. A request that has begun is suspended
+//! where it is, and resumes afterwards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::held::{ActiveHold, Held};
 use super::queue::Queue;
-use super::{Handle, Held};
+use super::{Client, Handle};
 
 /// One hold; dropping it ends it.
 #[derive(Debug)]
@@ -14,20 +16,21 @@ pub struct Hold {
 }
 
 impl Handle {
-    /// Keeps requests off the device; `reason` is for those who ask why.
+    /// Keeps requests off the device until the value is dropped, which its owner does after `longest` at the latest.
     #[must_use]
-    pub fn hold(&self, held: Held, reason: String) -> Hold {
+    pub fn hold(&self, client: Client, held: Held, reason: String, longest: Duration) -> Hold {
         let id = self.shared.requests.id();
-        self.queue.hold(id, held, reason);
+        let active = ActiveHold::new(client, held, reason, longest);
+        self.queue.hold(id, active);
         Hold {
             queue: self.queue.clone(),
             id,
         }
     }
 
-    /// What is held, and each reason.
+    /// Returns the active holds, oldest first.
     #[must_use]
-    pub fn holds(&self) -> (Held, Vec<String>) {
+    pub fn holds(&self) -> Arc<Vec<ActiveHold>> {
         self.queue.holds()
     }
 }

@@ -392,9 +392,8 @@ impl Handle {
         entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
     ) -> Result<(), Refusal> {
         let id = lease.session;
-        self.stop_warming(id).await;
         let (kept, entry) = {
-            let mut sessions = self.shared.sessions();
+            let mut sessions = self.without_prefill(id).await;
             let session = sessions.idle(lease)?;
             let Some(entry) = entry(session)? else {
                 return Ok(());

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 
 use super::control::{Command, Control};
 use super::fair::{self, Fair, May, Seen};
-use super::held::Held;
+use super::held::{ActiveHold, Held};
 use super::progress::Phase;
 use super::session::SessionId;
 use super::shared::Shared;
@@ -48,7 +48,7 @@ pub(super) struct Queue {
     looked: AtomicU64,
     /// The turns that wait, and the holds, for whoever only looks: the engine thread waits for none of those.
     shown: ArcSwap<Vec<Seen<Shown>>>,
-    shown_holds: ArcSwap<(Held, Vec<String>)>,
+    shown_holds: ArcSwap<Vec<ActiveHold>>,
 }
 
 /// A turn that waits, for whoever looks.
@@ -66,8 +66,8 @@ struct Waiting {
     controls: VecDeque<Control>,
     /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
     held: HashSet<SessionId>,
-    /// Each hold has a number, says what it holds, and why.
-    holds: Vec<(u64, Held, String)>,
+    /// The holds, oldest first, each with its number.
+    holds: Vec<(u64, ActiveHold)>,
     closed: bool,
     /// Nobody is left to do anything.
     abandoned: bool,
@@ -101,10 +101,16 @@ impl Waiting {
         Ok(())
     }
 
-    /// What is held. Nobody holds up the end.
-    fn held(&self) -> Held {
+    /// Returns the active holds: none once the queue is closed, whose end no hold delays.
+    fn active_holds(&self) -> impl Iterator<Item = &ActiveHold> {
         let holds = self.holds.iter().filter(|_| !self.closed);
-        holds.map(|(_, held, _)| *held).max().unwrap_or_default()
+        holds.map(|(_, hold)| hold)
+    }
+
+    /// Returns which requests are held.
+    fn held(&self) -> Held {
+        let held = self.active_holds().map(|hold| hold.held);
+        held.max().unwrap_or_default()
     }
 
     /// A place of `user` is free.
@@ -415,28 +421,34 @@ impl Queue {
         taken
     }
 
-    pub(super) fn hold(&self, id: u64, held: Held, reason: String) {
+    pub(super) fn hold(&self, id: u64, hold: ActiveHold) {
         let mut waiting = self.lock();
-        waiting.holds.push((id, held, reason));
+        waiting.holds.push((id, hold));
         self.note_held(&waiting);
     }
 
     pub(super) fn release(&self, id: u64) {
         let mut waiting = self.lock();
-        waiting.holds.retain(|(hold, ..)| *hold != id);
+        waiting.holds.retain(|(hold, _)| *hold != id);
         self.note_held(&waiting);
         drop(waiting);
         self.changed.notify_all();
     }
 
-    pub(super) fn holds(&self) -> (Held, Vec<String>) {
-        (*self.shown_holds.load_full()).clone()
+    pub(super) fn holds(&self) -> Arc<Vec<ActiveHold>> {
+        self.shown_holds.load_full()
+    }
+
+    /// Returns the longest time that holds can keep requests of `priority` off the device; `None` if none does.
+    pub(super) fn held_for(&self, priority: Priority) -> Option<Duration> {
+        let holds = self.shown_holds.load();
+        let holds = holds.iter().filter(|hold| hold.held.rests(priority));
+        holds.map(ActiveHold::left).max()
     }
 
     fn note_held(&self, waiting: &Waiting) {
-        let reasons = waiting.holds.iter();
-        let reasons = reasons.map(|(.., reason)| reason.clone()).collect();
-        self.shown_holds.store(Arc::new((waiting.held(), reasons)));
+        let holds = waiting.active_holds().cloned().collect();
+        self.shown_holds.store(Arc::new(holds));
         self.held.store(waiting.held() as u8, Ordering::Release);
     }
 

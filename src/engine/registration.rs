@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Priority;
 use super::requests::Cancel;
 use super::shared::Shared;
 
@@ -31,9 +32,9 @@ impl Registration {
         self.cancel.is_cancelled()
     }
 
-    /// From now on it counts among those that wait or are answered.
-    pub(super) fn accept(&self) {
-        self.shared.requests.accept(self.id);
+    /// Counts it among the requests that are queued or active.
+    pub(super) fn accept(&self, priority: Priority) {
+        self.shared.requests.accept(self.id, priority);
         self.shared.publish(|_| ());
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
+use super::Priority;
 use super::ids::Ids;
 
 /// Marks one request as cancelled, from any thread.
@@ -21,8 +22,8 @@ impl Cancel {
 #[derive(Debug)]
 struct Request {
     cancel: Cancel,
-    /// It waits for the engine thread, or that is at it; what is only being encoded may still be refused.
-    accepted: bool,
+    /// Its priority once it is queued or active; a request that is only being encoded may still be refused.
+    accepted: Option<Priority>,
     /// What waits for the end of its time.
     deadline: Option<AbortHandle>,
 }
@@ -45,17 +46,22 @@ impl Requests {
         let cancel = Cancel::default();
         let request = Request {
             cancel: cancel.clone(),
-            accepted: false,
+            accepted: None,
             deadline: None,
         };
         self.lock().insert(id, request);
         cancel
     }
 
-    pub(super) fn accept(&self, id: u64) {
+    pub(super) fn accept(&self, id: u64, priority: Priority) {
         if let Some(request) = self.lock().get_mut(&id) {
-            request.accepted = true;
+            request.accepted = Some(priority);
         }
+    }
+
+    /// Returns the priority of a request that is queued or active.
+    pub(super) fn priority(&self, id: u64) -> Option<Priority> {
+        self.lock().get(&id)?.accepted
     }
 
     /// What waits for the end of a request's time waits no longer than that lasts.
@@ -81,13 +87,15 @@ impl Requests {
         if let Some(deadline) = request.deadline {
             deadline.abort();
         }
-        request.accepted
+        request.accepted.is_some()
     }
 
     /// Those that wait for the engine thread, or that it is at.
     pub(super) fn accepted(&self) -> Vec<u64> {
         let requests = self.lock();
-        let accepted = requests.iter().filter(|(_, request)| request.accepted);
+        let accepted = requests
+            .iter()
+            .filter(|(_, request)| request.accepted.is_some());
         accepted.map(|(id, _)| *id).collect()
     }
 
@@ -95,7 +103,7 @@ impl Requests {
     pub(super) fn count(&self) -> usize {
         self.lock()
             .values()
-            .filter(|request| request.accepted)
+            .filter(|request| request.accepted.is_some())
             .count()
     }
 

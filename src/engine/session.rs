@@ -124,6 +124,8 @@ pub(super) struct Session {
     pub(super) turn: Option<u64>,
     /// Whether that only reads ahead, and makes way for whatever comes.
     warms: bool,
+    /// Calls that have used it: each stops a prefill ahead.
+    uses: u64,
     /// Its turns, oldest first.
     ended: Vec<Ended>,
     /// The tokens of these.
@@ -213,6 +215,7 @@ impl Sessions {
             settled: other.settled,
             turn: None,
             warms: false,
+            uses: 0,
             ended: other.ended.clone(),
             trail: other.trail.clone(),
         };
@@ -307,11 +310,57 @@ impl Sessions {
         })
     }
 
-    /// The turn of a session only reads ahead.
-    pub(super) fn warm(&mut self, id: SessionId) {
-        if let Some(session) = self.open.get_mut(&id) {
+    /// Begins a turn that only prefills.
+    pub(super) fn begin_prefill(&mut self, lease: Lease, ticket: u64) -> Result<Past, Refusal> {
+        let past = self.begin_turn(lease, ticket)?;
+        if let Some(session) = self.open.get_mut(&lease.session) {
             session.warms = true;
         }
+        Ok(past)
+    }
+
+    /// Begins a turn that only prefills, unless the session has been used since it had been `uses` times, or has no holder.
+    pub(super) fn begin_idle_prefill(
+        &mut self,
+        id: SessionId,
+        ticket: u64,
+        uses: u64,
+    ) -> Option<Past> {
+        let session = self.open.get(&id)?;
+        let named = session.named.as_ref();
+        let is_held = named.is_none_or(|named| named.holder.is_some());
+        let is_same = is_held && session.uses == uses;
+        let lease = Lease::new(id, session.lease);
+        is_same.then(|| self.begin_prefill(lease, ticket).ok())?
+    }
+
+    /// Counts a call that uses a session.
+    pub(super) fn count_use(&mut self, id: SessionId) {
+        if let Some(session) = self.open.get_mut(&id) {
+            session.uses += 1;
+        }
+    }
+
+    /// Returns how many calls have used a session.
+    pub(super) fn uses(&self, id: SessionId) -> Option<u64> {
+        self.open.get(&id).map(|session| session.uses)
+    }
+
+    /// Returns the turn that a session has.
+    pub(super) fn turn(&self, id: SessionId) -> Option<u64> {
+        self.open.get(&id)?.turn
+    }
+
+    /// Returns the newest turn of a session that has been used so many times.
+    pub(super) fn last(&self, id: SessionId, uses: u64) -> Option<Last> {
+        let session = self.open.get(&id)?;
+        session.last().filter(|_| session.uses == uses)
+    }
+
+    /// Returns the turns that only prefill.
+    pub(super) fn prefills(&self) -> Vec<u64> {
+        let prefills = self.open.values().filter(|session| session.warms);
+        prefills.filter_map(|session| session.turn).collect()
     }
 
     /// Whether a session has such a turn.
@@ -380,6 +429,7 @@ impl Session {
             messages: Arc::new(messages),
             turn: None,
             warms: false,
+            uses: 0,
             ended: Vec::new(),
             trail: Trail::default(),
         }

@@ -1,5 +1,5 @@
-//! How long those who wait may still wait, for whoever asks. Nobody relies on it: it is worked out from how long turns took
-//! so far, and others may come.
+//! Estimates how long requests still wait, for their callers. An estimate follows from the duration of earlier turns and
+//! from the active holds; requests that arrive later change it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,10 +7,23 @@ use std::time::Duration;
 /// What a request still waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// Requests that come before it.
+    /// Requests that come before it, and one more while a hold keeps it off the device.
     pub before: u32,
     /// Probably, in seconds; 0 where nothing is known yet.
     pub seconds: f64,
+}
+
+impl Waits {
+    /// Adds a hold, which keeps the request off the device for at most `left`.
+    pub(super) fn held(self, left: Option<Duration>) -> Self {
+        let Some(left) = left else {
+            return self;
+        };
+        Self {
+            before: self.before.saturating_add(1),
+            seconds: self.seconds + left.as_secs_f64(),
+        }
+    }
 }
 
 /// How long turns take.
@@ -70,5 +83,16 @@ mod tests {
         turn_times.took(Duration::from_secs(8), 4);
         assert!((turn_times.seconds(2) - 6.0).abs() < 1e-3);
         turn_times.took(Duration::MAX, usize::MAX);
+    }
+
+    #[test]
+    fn a_hold_counts_as_one_more_and_with_the_most_that_it_can_last() {
+        let waits = Waits {
+            before: 2,
+            seconds: 6.0,
+        };
+        assert_eq!(waits.held(None), waits);
+        let held = waits.held(Some(Duration::from_secs(90)));
+        assert_eq!((held.before, held.seconds), (3, 96.0));
     }
 }

@@ -4,11 +4,12 @@
 //! of functions unless it is told that a method has some.
 
 /// The names that Qt's types get. `QVariantMap` is Qt's own; a program declares the others.
-const QT: [(&str, &str); 5] = [
+const QT: [(&str, &str); 6] = [
     ("a{sv}", "QVariantMap"),
     ("a(sa{sv})", "GanglionMessages"),
     ("a(ss)", "GanglionHistory"),
     ("(uu)", "GanglionReading"),
+    ("aa{sv}", "GanglionHolds"),
     ("a{sa{sv}}", "GanglionSessions"),
 ];
 const QT_NAME: &str = "org.qtproject.QtDBus.QtTypeName";

@@ -189,7 +189,22 @@ async fn background_waits_while_it_is_held() {
         let (_, now) = ask(&client, "now", of("normal")).await.unwrap();
         assert_eq!(Reader::new(now).answer().await.text, "sim: now");
         assert_eq!(later.state().await.unwrap(), "running");
-        assert_eq!(later.queue_position().await.unwrap(), 0);
+        assert_eq!(later.queue_position().await.unwrap(), 1, "the hold counts");
+        let wait = later.estimated_wait().await.unwrap();
+        assert!(wait > 30.0, "hold.max_seconds is 60: {wait}");
+        let holds = client.manager.holds().await.unwrap();
+        assert_eq!(holds.len(), 1);
+        let owner = another.connection.unique_name().expect("a name").as_str();
+        for (key, value) in [
+            ("held", Variant::from("background")),
+            ("user", Variant::U32(geteuid().as_raw())),
+            ("connection", Variant::from(owner)),
+            ("reason", Variant::from("the arm moves")),
+        ] {
+            assert_eq!(*holds[0][key], value, "{key}");
+        }
+        let left = f64::try_from(holds[0]["seconds_left"].clone()).expect("seconds");
+        assert!(left > 30.0 && left <= 60.0, "{left}");
         let told = work(&client).await;
         assert_eq!(*told["waiting_background"], Variant::U32(1));
         assert_eq!(
@@ -204,6 +219,8 @@ async fn background_waits_while_it_is_held() {
             another.connection.clone().close().await.unwrap();
         }
         assert_eq!(Reader::new(stream).answer().await.text, "sim: later");
+        assert_eq!(later.queue_position().await.unwrap(), 0);
+        assert!(client.manager.holds().await.unwrap().is_empty());
     }
 }
 
@@ -217,12 +234,15 @@ async fn nobody_is_answered_while_all_is_held() {
         .hold_all("the battery is low")
         .await
         .unwrap();
-    let (_, stream) = ask(&client, "urgent", of("realtime")).await.unwrap();
+    let (path, stream) = ask(&client, "urgent", of("realtime")).await.unwrap();
+    let urgent = client.request(path).await;
     // The engine thread is idle, and has had time to take it.
     until(async || daemon.engine.progress().pulse().idle).await;
     let told = work(&client).await;
     assert_eq!(*told["held"], Variant::from("all"));
     assert_eq!(*told["waiting_realtime"], Variant::U32(1));
+    assert_eq!(urgent.queue_position().await.unwrap(), 1);
+    assert!(urgent.estimated_wait().await.unwrap() > 30.0);
     drop(held);
     assert_eq!(Reader::new(stream).answer().await.text, "sim: urgent");
     until(async || *work(&client).await["held"] == Variant::from("")).await;

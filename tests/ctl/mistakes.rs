@@ -1,14 +1,9 @@
 //! What is said to whoever got something wrong: one line, about what was typed, with what helps.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
-
-use tokio::process::Command;
-
-use super::{finish, run};
+use super::{run, run_as};
 use crate::support::daemon::Daemon;
 
-/// Nobody's, in no group that the policy knows.
+/// A group that the policy does not know.
 const NOBODY: u32 = 65_534;
 
 #[tokio::test]
@@ -58,30 +53,8 @@ async fn a_stranger_reads_one_line_with_the_remedy() {
         return;
     }
     let daemon = Daemon::start("").await;
-    // Where it was built, others may be unable to go.
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), open).expect("its mode");
-    let program = folder.path().join("ganglionctl");
-    // Not by this process: what another test starts meanwhile would hold it open to write, and none can be run that is.
-    let copied = Command::new("cp")
-        .arg(env!("CARGO_BIN_EXE_ganglionctl"))
-        .arg(&program)
-        .status()
-        .await;
-    assert!(copied.expect("cp runs").success());
     for verb in [&["ask", "hi"][..], &["status"], &["top", "--once"]] {
-        let asking = Command::new("setpriv")
-            .args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")])
-            .arg("--clear-groups")
-            .arg(&program)
-            .args(["--bus", daemon.bus.text()])
-            .args(verb)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let asked = finish(asking.expect("setpriv runs")).await;
+        let asked = run_as(NOBODY, &[&["--bus", daemon.bus.text()], verb].concat()).await;
         assert_eq!(asked.code, Some(77), "{asked:?}");
         let lines: Vec<_> = asked.stderr.lines().collect();
         let [line] = lines[..] else {

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::exit_codes;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, man, pull, score, sessions, setup, status,
+    ask, bench, chat, completions, doctor, graph, hold, man, pull, score, sessions, setup, status,
     stored, tokenize, top,
 };
 
@@ -47,6 +47,14 @@ pub(crate) enum Verb {
     Status(status::Arguments),
     /// Show, save or reset the decode graph
     Graph(graph::Arguments),
+    /// Keep requests off the device while a command runs.
+    ///
+    /// Without `--all` these are requests of priority background: for root and group ganglion-admin. An answer that has
+    /// begun is suspended, and resumes after the command. The hold ends with the command, or after hold.max_seconds; then
+    /// a line on standard error says so, and the command goes on. `ask`, `status` and `top` show the hold with its owner and
+    /// its reason. The exit code is the command's: 128 and the number of the signal that ended it, 127 if it is not found,
+    /// 126 if it cannot be run. The command gets the signals SIGINT, SIGQUIT, SIGTERM and SIGHUP.
+    Hold(hold::Arguments),
     /// Have the daemon read its configuration again, and wait until it is in force
     Reload,
     /// Watch the daemon at work.

@@ -1,7 +1,7 @@
 //! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
 //!
-//! `ask`, `chat`, `sessions`, `status`, `graph`, `reload` and `top` are plain D-Bus clients and know nothing of models;
-//! `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
+//! `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain D-Bus clients and know nothing of
+//! models; `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
 //! `pull`, `models`, `setup` and `use` prepare it. The manual is made here as well.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod completions;
 mod doctor;
 mod failure;
 mod graph;
+mod hold;
 mod man;
 mod models;
 mod offline;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         return code;
     }
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             output::tell_failure(&failure);
             ExitCode::from(failure.exit as u8)
@@ -51,8 +52,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Cli { bus, verb }: Cli) -> Outcome {
-    match verb {
+/// Returns the exit code of a verb that did its work.
+fn run(Cli { bus, verb }: Cli) -> Outcome<ExitCode> {
+    let done = match verb {
+        Verb::Hold(arguments) => return client::block_on(hold::run(bus, &arguments)),
         Verb::Ask(arguments) => client::block_on(ask::run(bus, &arguments)),
         Verb::Chat(arguments) => client::block_on(chat::run(bus, &arguments)),
         Verb::Status(arguments) => client::block_on(status::run(bus, &arguments)),
@@ -70,5 +73,6 @@ fn run(Cli { bus, verb }: Cli) -> Outcome {
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments, Cli::command()),
         Verb::Man(arguments) => man::run(&arguments, &Cli::command()),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -88,6 +88,8 @@ async fn read(connection: &Connection) -> Outcome<Value> {
         "memory": manager["Memory"],
         "queue_length": manager["QueueLength"],
         "sessions": manager["Sessions"],
+        // Each has held, user, connection, reason, since and seconds_left.
+        "holds": manager.get("Holds").unwrap_or(&json!([])),
         "features": manager["Features"],
         // The description tells which device that is, or why it is not another.
         "device": text(&diagnostics["Device"]["description"]),

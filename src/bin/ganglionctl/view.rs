@@ -15,7 +15,7 @@ use minijinja::{
 };
 use serde::Serialize;
 
-use crate::client::megabytes;
+use crate::client::{megabytes, membership};
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 
@@ -42,6 +42,7 @@ fn fill(template: &str, values: &impl Serialize) -> Outcome<String> {
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
+    environment.add_filter("account", membership::account);
     environment.add_filter("day", day);
     environment.add_filter("fixed", fixed);
     environment.add_filter("megabytes", megabytes);

@@ -6,8 +6,8 @@ use super::*;
 use crate::engine::schedule::{Asks, preempts};
 use crate::engine::{Answer, Role};
 use crate::engine::{
-    Client, Codec, Event, FinishReason, Handle, Inbox, Message, Options, Share, Ticket, UserLimits,
-    channel,
+    Client, Codec, Event, FinishReason, Handle, Hold, Inbox, Message, Options, Share, Ticket,
+    UserLimits, channel,
 };
 
 const CLIENT: fn() -> Client = || Client {
@@ -46,6 +46,10 @@ async fn send(engine: &Handle, session: SessionId) -> Ticket {
 
 fn busy(engine: &Handle, session: SessionId) -> bool {
     engine.session(session).is_some_and(|session| session.busy)
+}
+
+fn hold(engine: &Handle, held: Held, reason: &str) -> Hold {
+    engine.hold(CLIENT(), held, reason.into(), Duration::from_secs(60))
 }
 
 async fn wait_for(holds: impl Fn() -> bool) {
@@ -317,15 +321,15 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
         .open_session(CLIENT(), Vec::new())
         .expect("there is room");
     let ticket = send(&engine, session).await;
-    let hold = engine.hold(Held::Background, "a test".into());
+    let hold = hold(&engine, Held::Background, "a test");
     {
         let _changes = (engine.queue.lock(), engine.shared.sessions());
         assert!(inbox.poll(|_| May::Go).is_none(), "it would have waited");
         assert_eq!(inbox.held(), Held::Background);
         // Each of these would wait for ever.
-        let (what, why) = engine.holds();
-        assert_eq!(what, Held::Background);
-        assert_eq!(why, ["a test"]);
+        let holds = engine.holds();
+        assert_eq!(holds[0].held, Held::Background);
+        assert_eq!(holds[0].reason, "a test");
         assert_eq!(engine.waiting(), [(Priority::Normal, 1)]);
         assert_eq!(engine.queue.before(ticket.id), Some(0));
         assert!(engine.session(session).is_some_and(|session| session.busy));
@@ -386,15 +390,61 @@ async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
         ..options()
     };
     let _ticket = engine.send(session, "hello".into(), options).await.unwrap();
-    let background = engine.hold(Held::Background, "one".into());
-    let all = engine.hold(Held::All, "other".into());
+    let background = hold(&engine, Held::Background, "one");
+    let all = hold(&engine, Held::All, "other");
     drop(background);
-    assert_eq!(engine.holds(), (Held::All, vec!["other".to_owned()]));
+    let active = engine.holds();
+    assert_eq!(active.len(), 1);
+    assert_eq!((active[0].held, &*active[0].reason), (Held::All, "other"));
     assert!(inbox.poll(|_| May::Go).is_none());
     drop(all);
-    let all = engine.hold(Held::All, "again".into());
+    let all = hold(&engine, Held::All, "again");
     engine.close();
     assert_eq!(inbox.held(), Held::Nothing);
+    assert!(engine.holds().is_empty());
     assert!(inbox.poll(|_| May::Go).is_some());
     drop(all);
+}
+
+/// A hold counts as one more request before those that it keeps off the device, also when they have begun.
+#[tokio::test]
+async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device() {
+    let (engine, inbox) = engine();
+    let _ready = inbox.ready(Codec::Words, 4096);
+    let ask = async |priority| {
+        let options = Options {
+            priority,
+            ..options()
+        };
+        let asked = vec![Message::new(Role::User, "a b")];
+        let asked = engine.generate(CLIENT(), asked, options).await;
+        asked.expect("it is accepted")
+    };
+    let background = ask(Priority::Background).await;
+    let normal = ask(Priority::Normal).await;
+    let waits = |ticket: &Ticket| {
+        let waits = engine.waits(ticket.id);
+        (waits.before, waits.seconds > 50.0 && waits.seconds <= 60.0)
+    };
+    assert_eq!(
+        (waits(&background), waits(&normal)),
+        ((1, false), (0, false))
+    );
+    let held = hold(&engine, Held::Background, "a test");
+    assert_eq!(
+        (waits(&background), waits(&normal)),
+        ((2, true), (0, false))
+    );
+    drop(held);
+    let begun = turn(&inbox);
+    assert_eq!(begun.id, normal.id);
+    assert_eq!(
+        (waits(&background), waits(&normal)),
+        ((0, false), (0, false))
+    );
+    let _all = hold(&engine, Held::All, "a test");
+    assert_eq!((waits(&background), waits(&normal)), ((1, true), (1, true)));
+    begun.finish(FinishReason::Cancelled, Usage::default(), None);
+    assert_eq!(waits(&normal), (0, false), "it has ended");
+    engine.cancel_all();
 }

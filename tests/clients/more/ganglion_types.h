@@ -22,6 +22,7 @@ struct GanglionReading {
 };
 using GanglionMessages = QList<GanglionMessage>;
 using GanglionHistory = QList<GanglionSaid>;
+using GanglionHolds = QList<QVariantMap>;
 using GanglionSessions = QMap<QString, QVariantMap>;
 Q_DECLARE_METATYPE(GanglionMessage)
 Q_DECLARE_METATYPE(GanglionSaid)
@@ -76,5 +77,6 @@ inline void registerGanglionTypes() {
     qDBusRegisterMetaType<GanglionReading>();
     qDBusRegisterMetaType<GanglionMessages>();
     qDBusRegisterMetaType<GanglionHistory>();
+    qDBusRegisterMetaType<GanglionHolds>();
     qDBusRegisterMetaType<GanglionSessions>();
 }

@@ -163,7 +163,7 @@ async fn answer(
         let answer = asked.ask(messages, options).await?;
         Ok((answer, (!known).then_some(manager)))
     };
-    let mut waiting = Waiting::new(arguments.quiet);
+    let mut waiting = Waiting::new(arguments.quiet).with(options);
     let asking = waiting.during(Ask::Nobody, asking);
     let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 

@@ -201,7 +201,7 @@ impl Chat {
         let sent = self.conversation.send(text, &self.options);
         let answer = unless_interrupted(interrupt, sent).await?;
         let (mut screen, mut heard) = (Screen::default(), String::new());
-        let waiting = Waiting::new(!self.watched);
+        let waiting = Waiting::new(!self.watched).with(&self.options);
         let answered = answer
             .follow(waiting, interrupt, |_, frame| {
                 screen.show_frame(frame, false)?;

@@ -38,6 +38,11 @@ fn is_in(group: Gid) -> bool {
     getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
 }
 
+/// Returns the name of the user with this id, or the id where the system knows no name.
+pub(crate) fn account(id: u32) -> String {
+    name(Uid::from_raw(id))
+}
+
 /// The user's name, or the number of one that has none.
 pub(crate) fn name(id: Uid) -> String {
     let known = User::from_uid(id).ok().flatten();

@@ -108,6 +108,11 @@ impl Options {
             .collect()
     }
 
+    /// Returns whether the request yields to all others, and to each hold.
+    pub(crate) fn is_background(&self) -> bool {
+        self.priority.as_deref() == Some("background")
+    }
+
     /// Whether the answer is to begin with thoughts.
     pub(crate) const fn wants_thinking(&self) -> bool {
         self.thinking

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use ganglion::bus::proxy::RequestProxy;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use tokio::time::sleep;
 use zbus::Connection;
 
 use super::info::text;
-use super::{MANAGER, is_there, properties};
+use super::{MANAGER, Options, is_there, membership, properties};
 use crate::output;
 
 /// What comes sooner needs no word; a line that flashed by would only disturb.
@@ -50,8 +51,9 @@ impl Ask<'_> {
         (seconds > 0.0).then(|| format!("{before}, about {seconds} s"))
     }
 
-    /// The kind of thing that is waited for, and what is said of it.
-    async fn situation(self) -> Option<(&'static str, String)> {
+    /// Returns the kind of thing that is waited for, and what is said of it. A hold of `background` requests matters only to
+    /// those.
+    async fn situation(self, is_background: bool) -> Option<(&'static str, String)> {
         let told = |kind, what: &str| Some((kind, what.to_owned()));
         let connection = match self {
             Self::Nobody => return told("acceptance", "waiting for gangliond to take the request"),
@@ -62,13 +64,18 @@ impl Ask<'_> {
         if !is_there(connection).await.ok()? {
             return told("no daemon", "waiting for gangliond, which does not run");
         }
+        let manager = properties(connection, MANAGER).await.ok()?;
+        if let Self::Request(_) = self
+            && let Some(hold) = held(&manager, is_background)
+        {
+            return Some(("held", hold));
+        }
         if let Self::Request(request) = self
             && let Ok((read, of)) = request.reading().await
             && read < of
         {
             return told("reading", &format!("reading: {read} of {of} tokens"));
         }
-        let manager = properties(connection, MANAGER).await.ok()?;
         let waiting = manager["QueueLength"].as_u64();
         let detail = text(&manager["StateDetail"]);
         if waiting > Some(1)
@@ -95,10 +102,29 @@ impl Ask<'_> {
     }
 }
 
+/// Describes the hold that keeps a request off the device for the longest time, if there is one.
+fn held(manager: &Value, is_background: bool) -> Option<String> {
+    let holds = manager["Holds"].as_array().into_iter().flatten();
+    let holds = holds.filter(|hold| is_background || text(&hold["held"]) == "all");
+    let left = |hold: &Value| hold["seconds_left"].as_f64().unwrap_or_default();
+    let hold = holds.max_by(|one, other| left(one).total_cmp(&left(other)))?;
+    let user = hold["user"].as_u64().and_then(|id| u32::try_from(id).ok());
+    let user = user.map_or_else(|| "another user".to_owned(), membership::account);
+    let (what, reason) = match text(&hold["held"]) {
+        "all" => ("all requests", text(&hold["reason"])),
+        _ => ("background requests", text(&hold["reason"])),
+    };
+    let most = left(hold).ceil();
+    Some(format!(
+        "{user} holds {what}, for at most {most} s more: {reason}"
+    ))
+}
+
 /// The line, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     quiet: bool,
+    is_background: bool,
     spinner: Option<ProgressBar>,
     /// The kind of thing that was told last.
     told: &'static str,
@@ -108,8 +134,18 @@ impl Waiting {
     pub(crate) fn new(quiet: bool) -> Self {
         Self {
             quiet,
+            is_background: false,
             spinner: None,
             told: "",
+        }
+    }
+
+    /// Describes the waiting of a request with these options.
+    pub(crate) fn with(self, options: &Options) -> Self {
+        let is_background = options.is_background();
+        Self {
+            is_background,
+            ..self
         }
     }
 
@@ -132,7 +168,7 @@ impl Waiting {
         let turns = io::stderr().is_terminal();
         sleep(if turns { PATIENCE } else { PATIENCE_OF_LOGS }).await;
         loop {
-            match ask.situation().await {
+            match ask.situation(self.is_background).await {
                 Some((_, what)) if turns => {
                     let spinner = self.spinner.get_or_insert_with(spinner);
                     spinner.set_message(output::harmless(&what));
