@@ -24,7 +24,7 @@ use super::{Error, info, messages, opening, options, statistics};
 use crate::engine::{Held, Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 24] = [
+const FEATURES: [&str; 25] = [
     "complete",
     "complete.messages",
     "deadlines",
