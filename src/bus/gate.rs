@@ -115,7 +115,7 @@ impl Gate {
                 "/" => "org",
                 "/org" => "ganglion",
                 "/org/ganglion" => "Llm1",
-                PATH if introspects => return Some(Ok(self.own_object())),
+                PATH if introspects => return Some(Ok(self.own_object(header))),
                 _ => return None,
             };
             return introspects.then(|| Ok(node(OF_NODES, [child])));
@@ -146,8 +146,17 @@ impl Gate {
         }
     }
 
-    fn own_object(&self) -> String {
-        node(&self.interfaces, Kind::ALL.map(Kind::name))
+    /// The daemon's own object, and the nodes that the caller has objects below.
+    fn own_object(&self, header: &Header<'_>) -> String {
+        let registry = &self.shared.registry;
+        let has = |kind: &Kind| {
+            let caller = Caller::of(header);
+            caller.is_ok_and(|caller| !registry.objects(&caller, *kind).is_empty())
+        };
+        node(
+            &self.interfaces,
+            Kind::ALL.into_iter().filter(has).map(Kind::name),
+        )
     }
 }
 

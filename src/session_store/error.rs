@@ -80,6 +80,7 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "let the daemon's user write there, or set sessions.directory to a folder where it may"
         }
+        io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => "move it away",
         io::ErrorKind::NotFound => "set sessions.directory to a folder that can be made",
         _ => "look for the disk's own errors in the kernel's log (journalctl -k)",
     }
