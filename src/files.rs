@@ -21,7 +21,7 @@ impl NotAFile {
     #[must_use]
     pub fn is(error: &io::Error) -> bool {
         let inner = error.get_ref();
-        inner.is_some_and(|inner| inner.is::<Self>())
+        inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
     }
 }
 

@@ -149,9 +149,9 @@ impl Handle {
         };
         let rules = self.shared.rules();
         let (asked, last) = (options.clone(), request.last.clone());
-        let encodes = encoder.clone();
+        let of_model = encoder.clone();
         let encode =
-            move |_: &Wanted| overflow::fitted(&encodes, talk, last.as_deref(), &asked, &rules);
+            move |_: &Wanted| overflow::fitted(&of_model, talk, last.as_deref(), &asked, &rules);
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
         let Some(prompt) = prompt.await.map_err(|error| unstarted(&error))? else {

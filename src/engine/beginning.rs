@@ -31,18 +31,18 @@ impl Handle {
         let rules = self.shared.rules();
         let registration = Registration::new(&self.shared);
         let messages = messages.to_vec();
-        let encode = move |_: &Wanted| follows(&encoder, messages, tools, &rules);
+        let encode = move |_: &Wanted| follows(&encoder, &messages, tools, &rules);
         let encoders = &self.shared.encoders;
-        let encoded = encoders.run(registration.id(), client.clone(), encode);
+        let checked = encoders.run(registration.id(), client.clone(), encode);
         let gone = || Refusal::NotReady("the messages were not encoded; call again".into());
-        encoded.await.ok().flatten().ok_or_else(gone)?
+        checked.await.ok().flatten().ok_or_else(gone)?
     }
 }
 
 /// Encodes the conversation with the shortest turns that could follow, one after the other, until one can.
 fn follows(
     encoder: &Encoder,
-    messages: Vec<Message>,
+    messages: &[Message],
     tools: Option<Arc<Tools>>,
     rules: &Rules,
 ) -> Result<(), Refusal> {
@@ -51,14 +51,14 @@ fn follows(
         ..Options::new(1, Parameters::default())
     };
     let mut refused = Ok(());
-    for turn in turns(&messages) {
-        let whole = [&messages[..], &turn].concat();
+    for turn in turns(messages) {
+        let whole = [messages, &turn].concat();
         match encoder.prompt(&whole, None, &options, rules) {
             Err(refusal @ Refusal::InvalidMessages(_)) => {
                 // The template may take another turn. The first refusal is of the most usual one.
                 refused = refused.and(Err(refusal));
             }
-            encoded => return encoded.map(drop),
+            prompt => return prompt.map(drop),
         }
     }
     refused

@@ -448,7 +448,7 @@ impl Entry {
     pub(super) fn show_guide(&mut self, token: u32) {
         if self.has_caught_up()
             && !self.encoder.codec().is_end(token)
-            && let Some(guide) = self.guide.as_mut().filter(|guide| !guide.is_over())
+            && let Some(guide) = &mut self.guide
         {
             guide.take(token);
             self.shown = true;

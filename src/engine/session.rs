@@ -25,6 +25,9 @@ pub struct Lease {
     number: u64,
 }
 
+/// A new lease, and the one that it ends, with its holder.
+pub(super) type HandedOver = (Lease, Option<(Lease, Arc<str>)>);
+
 impl Lease {
     /// A lease of a session, by its random number.
     pub(super) fn new(session: SessionId, number: u64) -> Self {
@@ -247,7 +250,7 @@ impl Sessions {
         &mut self,
         id: SessionId,
         client: &Client,
-    ) -> Result<(Lease, Option<(Lease, Arc<str>)>), Refusal> {
+    ) -> Result<HandedOver, Refusal> {
         let before = self.lease(id).ok_or(Refusal::SessionClosed)?;
         let number = self.new_lease();
         let session = self.open.get_mut(&id).ok_or(Refusal::SessionClosed)?;

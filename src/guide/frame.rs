@@ -259,11 +259,11 @@ impl Channel {
 
 impl Arrived {
     fn message<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
-        let Some(&[a, b, c, d, e, f, g, h]) = self.bytes.first_chunk::<8>() else {
+        let Some(([json, bytes], _)) = self.bytes.as_chunks::<4>().0.split_first_chunk::<2>()
+        else {
             return Ok(None);
         };
-        let [json, bytes] = [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes);
-        let [json, bytes] = [json as usize, bytes as usize];
+        let [json, bytes] = [json, bytes].map(|length| u32::from_le_bytes(*length) as usize);
         if json + bytes > LONGEST {
             return Err(ErrorKind::InvalidData.into());
         }

@@ -66,7 +66,7 @@ impl Grammars {
         }
         let process = self.process()?;
         let compile = ToProcess::Compile(grammar.clone(), limits);
-        match self.ask(&process, &compile, limits, wanted) {
+        match Self::ask(&process, &compile, limits, wanted) {
             Ok(FromProcess::Compiled(bytes)) => {
                 self.shelf.put(key, Arc::new(process), bytes);
                 Ok(())
@@ -91,7 +91,7 @@ impl Grammars {
     ) -> Option<(String, String)> {
         let process = self.process().ok()?;
         let find = ToProcess::Find(schemas, limits);
-        match self.ask(&process, &find, limits, wanted) {
+        match Self::ask(&process, &find, limits, wanted) {
             Ok(FromProcess::Found(found)) => found,
             _ => None,
         }
@@ -107,7 +107,6 @@ impl Grammars {
 
     /// Asks a process that compiles, and returns its answer; the first reason of a refusal if its time passes before a better one.
     fn ask(
-        &self,
         process: &Process,
         question: &ToProcess,
         limits: Limits,
@@ -156,8 +155,8 @@ impl Grammars {
             }
         };
         let stage = self.stage(prompt, thoughts);
-        let shelf = self.shelf.clone();
-        let back = Box::new(move |process, bytes| shelf.put(key, process, bytes));
+        let idle = self.shelf.clone();
+        let back = Box::new(move |process, bytes| idle.put(key, process, bytes));
         let thinking = self.thinking(thoughts);
         let begins = thinking.as_ref().filter(|_| stage == Stage::Begins);
         let besides = begins.map(|thinking| thinking.begin);
@@ -199,7 +198,7 @@ impl Grammars {
             Some(Found::Lent(busy)) => (Arc::new(busy.again().map_err(no_process)?), 0),
             None => return Err(grammar.wrong(&"its process has ended; try again")),
         };
-        match self.ask(&process, &ToProcess::Fit(tokens.to_vec()), limits, || true) {
+        match Self::ask(&process, &ToProcess::Fit(tokens.to_vec()), limits, || true) {
             Ok(FromProcess::Fits(allowed, ends)) => {
                 self.shelf.put(key, process, bytes);
                 Ok((allowed, ends))

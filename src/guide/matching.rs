@@ -102,11 +102,11 @@ impl Matching {
             forced,
         });
         shared.lock().besides = besides;
-        let receives = shared.clone();
-        let receiver = thread::Builder::new().name("guide".into());
-        receiver.spawn(move || {
-            if let Some(bytes) = receives.receive() {
-                back(receives.process.clone(), bytes);
+        let answer = shared.clone();
+        let thread = thread::Builder::new().name("guide".into());
+        thread.spawn(move || {
+            if let Some(bytes) = answer.receive() {
+                back(answer.process.clone(), bytes);
             }
         })?;
         Ok(Self(shared))

@@ -53,8 +53,11 @@ impl Shelf {
                     let _ = files.remove(&path);
                 } else if let (PAGES, Ok(name)) = (end, Name::new(name)) {
                     match files.open_to_read(&path).and_then(|file| file.stat()) {
-                        Ok((bytes, used)) if most == 0 || bytes <= most => {
-                            let kept = Kept { bytes, used };
+                        Ok((bytes, written)) if most == 0 || bytes <= most => {
+                            let kept = Kept {
+                                bytes,
+                                used: written,
+                            };
                             shelf.files.insert(Place { user, name }, kept);
                         }
                         Err(error) if !NotAFile::is(&error) => {}

@@ -349,12 +349,12 @@ impl Store {
             Some(folder) => folder,
             empty => empty.insert(self.read_all(user)?),
         };
-        let used = use_it(folder);
+        let done = use_it(folder);
         let most = UNINDEXED.max(folder.sessions.len() / INDEXED);
         if folder.unindexed() >= most {
             self.index(user, folder);
         }
-        used
+        done
     }
 
     /// Writes what makes the next start quick. What is still being written to the disk is read then.

@@ -112,9 +112,9 @@ async fn an_object_of_another_looks_like_none() {
         let interface = format!("{NAME}.{kind}");
         let (node, _) = path.rsplit_once('/').expect("a node");
         let theirs = answers(&thief, path, &interface).await;
-        for none in ["7", "007", "x/y", "18446744073709551615"] {
-            let none = format!("{node}/{none}");
-            assert_eq!(answers(&thief, &none, &interface).await, theirs, "{none}");
+        for id in ["7", "007", "x/y", "18446744073709551615"] {
+            let missing = format!("{node}/{id}");
+            assert_eq!(answers(&thief, &missing, &interface).await, theirs, "{id}");
         }
         let unknown = "org.freedesktop.DBus.Error.UnknownObject";
         for [name, text] in theirs {

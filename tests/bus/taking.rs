@@ -230,9 +230,9 @@ async fn a_session_that_is_taken_again_and_again_has_one_holder() {
     let (holder, other) = if has[0] == 1 { (0, 1) } else { (1, 0) };
     let deleted = clients[other].manager.delete_session("talk").await;
     assert!(matches!(deleted, Err(Error::Busy(_))), "{deleted:?}");
-    let taken = open(&clients[holder], begin()).await.expect("from itself");
+    let session = open(&clients[holder], begin()).await.expect("from itself");
     assert_eq!(objects(&clients[holder]).await, 1);
-    taken.close().await.unwrap();
+    session.close().await.unwrap();
     until(async || {
         clients[other].manager.sessions().await.unwrap() == 0
             || clients[other].manager.delete_session("talk").await.is_ok()

@@ -76,13 +76,12 @@ async fn talk(between: Between) -> Vec<(String, Usage)> {
             Between::Idle if used + CONTEXT / 8 + ANSWER > CONTEXT + 2 => {
                 until(async || has_prefilled(&client).await).await;
             }
-            Between::Idle => {}
             Between::Stopped => session.rewind(0).await.expect("nothing is taken back"),
             Between::Restarted if turn % 3 == 2 => {
                 client = served.start(&config).await;
                 session = open(&client).await;
             }
-            Between::Restarted => {}
+            Between::Idle | Between::Restarted => {}
         }
     }
     answers

@@ -23,11 +23,14 @@ use crate::support::stream::Reader;
 /// As many bytes as no disk here has.
 const HUGE: u64 = 100 << 30;
 
-/// What is put in the place of a file.
-const STRANGERS: [(&str, fn(&Path)); 5] = [
+/// Puts something in the place of a file.
+type Put = fn(&Path);
+
+/// What is put there.
+const STRANGERS: [(&str, Put); 5] = [
     ("fifo", |path| mkfifo(path, Mode::S_IRWXU).expect("a FIFO")),
     ("socket", |path| {
-        drop(UnixListener::bind(path).expect("a socket"))
+        drop(UnixListener::bind(path).expect("a socket"));
     }),
     ("zero", |path| symlink("/dev/zero", path).expect("a link")),
     ("out", |path| symlink("/etc/passwd", path).expect("a link")),

@@ -6,7 +6,7 @@
 
 use super::Worker;
 use crate::engine::RequestError;
-use crate::engine::entry::Follows;
+use crate::engine::entry::{Entry, Follows};
 use crate::engine::runner::RunError;
 
 impl Worker<'_> {
@@ -32,7 +32,7 @@ impl Worker<'_> {
 
     /// Whether an answer must wait for its guide.
     pub(super) fn awaits_mask(&self, id: u64) -> bool {
-        self.entry(id).is_some_and(|entry| entry.awaits_mask())
+        self.entry(id).is_some_and(Entry::awaits_mask)
     }
 
     /// Ends answers whose guide has failed, and those that wait to know whether they are complete.

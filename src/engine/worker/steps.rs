@@ -305,9 +305,16 @@ impl Worker<'_> {
             });
         let told = told.map(|((_, forced), _)| 1 + forced.len()).sum();
         self.observer.tokens(&mut self.runner, told);
+        // An answer that its forced tokens complete ends before the token that was chosen after them.
+        let mut whole = Vec::new();
         for ((cache_entry, _), token) in rows.iter().zip(&tokens) {
             if let (Some(at), Ok(Some(token))) = (at(self, *cache_entry), token) {
-                self.entries[at].show_guide(*token);
+                let entry = &mut self.entries[at];
+                if entry.is_whole() {
+                    whole.push(entry.id());
+                } else {
+                    entry.show_guide(*token);
+                }
             }
         }
         for ((cache_entry, forced), token) in rows.iter().zip(tokens) {
@@ -320,7 +327,7 @@ impl Worker<'_> {
                     for token in forced {
                         self.take(id, Taken::Forced(*token))?;
                     }
-                    if self.entry(id).is_some_and(Entry::is_whole) {
+                    if whole.contains(&id) {
                         self.end(id, FinishReason::Stop);
                     }
                     self.take(id, Taken::Chosen(token))?;

@@ -183,19 +183,18 @@ fn follow(
     } = process;
     let send = |report| daemon.channel.send(&FromProcess::Follows(question, report));
     clock.bound(most, || {
-        let taken = token.map_or(Ok(()), |token| answer.take(token));
-        let taken = taken.and_then(|()| {
-            while forced {
-                let tokens = answer.forced()?;
+        let fits = token.map_or(Ok(()), |token| answer.take(token));
+        let fits = fits.and_then(|()| {
+            loop {
+                let tokens = if forced { answer.forced()? } else { Vec::new() };
                 if tokens.is_empty() {
-                    break;
+                    return Ok(());
                 }
                 let _ = send(Report::Forced(tokens.clone()));
                 tokens.iter().try_for_each(|token| answer.take(*token))?;
             }
-            Ok(())
         });
-        if let Err(error) = taken {
+        if let Err(error) = fits {
             return send(Report::Failed(error));
         }
         if answer.is_over() {

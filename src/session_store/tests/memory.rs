@@ -384,8 +384,8 @@ impl File for Open {
     fn stat(&self) -> io::Result<(u64, SystemTime)> {
         let state = self.0.lock();
         let changes = state.changes.get(&self.1).copied().unwrap_or_default();
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(changes);
-        Ok((state.files[self.1].len() as u64, changed))
+        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(changes);
+        Ok((state.files[self.1].len() as u64, time))
     }
 
     fn touch(&mut self) -> io::Result<()> {
