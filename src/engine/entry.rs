@@ -407,16 +407,13 @@ impl Entry {
         self.guide.as_ref()?.error()
     }
 
-    /// Why it ends, if it ends and its guide has said meanwhile whether it is complete.
+    /// Why it ends, if its guide has reported meanwhile that it is complete, or that it is not where it was to end otherwise.
     pub(super) fn ends_now(&self) -> Option<FinishReason> {
-        let reason = self.ending?;
         let guide = self.guide.as_ref()?;
-        if guide.may_be_over() {
-            None
-        } else if guide.is_over() {
+        if self.is_whole() {
             Some(FinishReason::Stop)
         } else {
-            Some(reason)
+            self.ending.filter(|_| !guide.may_be_over())
         }
     }
 

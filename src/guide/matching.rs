@@ -58,7 +58,7 @@ pub(super) enum Follows {
     Forced(Vec<u32>),
     Nothing,
     /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
-    /// the token that must come, or only the end.
+    /// the token that must come, and there is none if the answer turns out to be complete.
     Choice(Promise),
 }
 
@@ -71,8 +71,6 @@ pub(super) struct Matching(Arc<Shared>);
 struct Shared {
     process: Arc<Process>,
     limits: Limits,
-    /// A token that ends an answer.
-    end: u32,
     vocabulary: usize,
     known: Mutex<Known>,
     changed: Condvar,
@@ -86,12 +84,10 @@ impl Matching {
         besides: Option<u32>,
         back: Back,
     ) -> std::io::Result<Self> {
-        let words = process.words();
-        let (end, vocabulary) = (words.ends().first().copied(), words.count() as usize);
+        let vocabulary = process.words().count() as usize;
         let shared = Arc::new(Shared {
             process,
             limits,
-            end: end.unwrap_or_default(),
             vocabulary,
             known: Mutex::default(),
             changed: Condvar::new(),
@@ -326,10 +322,8 @@ impl Shared {
             Report::Over => {
                 known.asked = None;
                 known.after = After::Over;
-                // A step that is under way ends the answer.
-                if let Some(promised) = known.promised.take() {
-                    promised.keep(Mask::only(self.end, self.vocabulary));
-                }
+                // A step that is under way chooses nothing.
+                known.promised = None;
             }
             Report::Failed(error) => {
                 known.asked = None;

@@ -78,7 +78,7 @@ pub enum Next {
 pub enum Soon {
     Known(Next),
     /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
-    /// the token that must come, or only the end.
+    /// the token that must come, and there is none if the answer turns out to be complete.
     Later(Promise),
 }
 

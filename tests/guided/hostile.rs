@@ -336,11 +336,11 @@ async fn exploding_grammars_hold_up_no_prompt() {
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let handle = Engine::loading(folder.path());
-    let exploding = |user| {
-        // It takes seconds, and little memory.
-        let slow = |(name, _): &(&str, _)| *name == "multiples of a million";
-        let slow = hostile().into_iter().find(slow).expect("it is there");
-        let (handle, grammar) = (handle.clone(), slow.1);
+    let exploding = |user: u32, loading: bool| {
+        // It takes seconds, and little memory; the same one is refused at once.
+        let of = 1_000_003 + 2 * user + u32::from(loading);
+        let slow = format!(r#"{{"type": "integer", "multipleOf": {of}}}"#);
+        let (handle, grammar) = (handle.clone(), Grammar::JsonSchema(slow));
         tokio::spawn(async move { ask(&handle, user, options(grammar, 0)).await })
     };
     let free = |user| {
@@ -349,7 +349,7 @@ async fn exploding_grammars_hold_up_no_prompt() {
         ask(&handle, user, options)
     };
     for loading in [true, false] {
-        let hostile = [exploding(1), exploding(2)];
+        let hostile = [exploding(1, loading), exploding(2, loading)];
         let (text, _) = free(3).await.expect("it is answered");
         assert!(!text.is_empty());
         assert!(hostile.iter().any(|one| !one.is_finished()), "{loading}");

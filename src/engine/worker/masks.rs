@@ -35,7 +35,7 @@ impl Worker<'_> {
         self.entry(id).is_some_and(Entry::awaits_mask)
     }
 
-    /// Ends answers whose guide has failed, and those that wait to know whether they are complete.
+    /// Ends answers whose guide has failed, or has reported after their last step that they are complete.
     pub(super) fn end_guided(&mut self) {
         for at in (0..self.entries.len()).rev() {
             if let Some(error) = self.entries[at].never_goes_on() {

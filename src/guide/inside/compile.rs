@@ -125,7 +125,7 @@ impl Shared {
         });
         match pointer.as_str() {
             "" => why,
-            pointer => format!("{why} at {pointer:?}"),
+            pointer => format!("{why} at {:?}", shortened(pointer)),
         }
     }
 
@@ -180,6 +180,20 @@ fn deep(
             Err(_) => failed("the system has no thread left to compile it; try again"),
         }
     })
+}
+
+/// Returns a pointer of bounded length: the names in a schema may be as long as the schema.
+fn shortened(pointer: &str) -> String {
+    const SIDE: usize = 300;
+    let chars = pointer.chars().count();
+    if chars <= 2 * SIDE {
+        return pointer.to_owned();
+    }
+    let (first, last) = (
+        pointer.chars().take(SIDE),
+        pointer.chars().skip(chars - SIDE),
+    );
+    first.chain("...".chars()).chain(last).collect()
 }
 
 /// Returns the first keyword that an error names.
