@@ -244,7 +244,7 @@ mod tests {
     const OF_THE_SERVICE: &str = "Type NotifyAccess BusName ExecStart ExecReload TimeoutStartSec TimeoutStopSec WatchdogSec \
         TimeoutAbortSec Restart RestartSec RestartPreventExitStatus StateDirectory CacheDirectory RuntimeDirectory \
         ConfigurationDirectory ConfigurationDirectoryMode WorkingDirectory StandardOutput StandardError SyslogIdentifier \
-        OOMScoreAdjust RemoveIPC";
+        OOMScoreAdjust OOMPolicy RemoveIPC";
 
     #[test]
     fn each_setting_of_the_shipped_unit_is_a_limit_or_the_services_alone() {
