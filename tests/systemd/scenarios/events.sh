@@ -120,4 +120,4 @@ reported bus_found
 # disk is.
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'events_dropped pages_refused pages_restored pages_saved pages_unwritten session_unreadable session_unwritten template_stopped turns_dropped '
+    'events_dropped grammar_stopped pages_refused pages_restored pages_saved pages_unwritten session_unreadable session_unwritten template_stopped turns_dropped '
