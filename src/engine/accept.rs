@@ -175,8 +175,12 @@ impl Handle {
         let Some(bound) = prepared.bound.clone().filter(Bound::has_grammar) else {
             return Ok(());
         };
-        let (encoder, tools) = (encoder.clone(), options.tools.clone());
         let user = request.client.user;
+        if encoder.has_compiled(user, &bound)? {
+            // It does not wait for the grammars of others.
+            return Ok(());
+        }
+        let (encoder, tools) = (encoder.clone(), options.tools.clone());
         let check = move |wanted: &Wanted| {
             encoder.check(user, &bound, tools.as_deref(), || wanted.is_wanted())
         };

@@ -366,6 +366,17 @@ impl Encoder {
         })
     }
 
+    /// Returns whether the grammar of a user's answer is compiled, or there is none. Does not wait.
+    ///
+    /// # Errors
+    /// `InvalidGrammar` if it has exceeded a bound before.
+    pub(super) fn has_compiled(&self, user: u32, bound: &Bound) -> Result<bool, Refusal> {
+        match (&self.grammars, &bound.grammar) {
+            (Some(grammars), Some(grammar)) => Ok(grammars.knows(user, grammar, bound.limits)?),
+            _ => Ok(true),
+        }
+    }
+
     /// Compiles the grammar of a user's answer, unless it is compiled. Waits for that, as long as `wanted` holds.
     ///
     /// # Errors

@@ -76,6 +76,14 @@ fn compile(mut away: Away, encoder: Arc<Encoder>) {
     let Some(bound) = turn.bound.clone().filter(Bound::has_grammar) else {
         return;
     };
+    match encoder.has_compiled(turn.client.user, &bound) {
+        Ok(false) => {}
+        Ok(true) => return,
+        Err(refusal) => {
+            away.fail(refusal);
+            return;
+        }
+    }
     let (id, client) = (turn.id, (*turn.client).clone());
     let (shared, tools) = (turn.shared.clone(), turn.options.tools.clone());
     if let Err(error) = shared.grammars.start() {

@@ -96,7 +96,7 @@ pub(super) enum FromProcess {
     Encode(String),
     /// The grammar is wrong; a more precise report may follow.
     Wrong(Why),
-    /// The grammar can be used; the process has so many bytes of its own.
+    /// The grammar can be used. The number is the bytes that the process shares with no other.
     Compiled(usize),
     Refused(Why),
     /// The first schema that is wrong, by its name, and the reason.
@@ -105,7 +105,7 @@ pub(super) enum FromProcess {
     Fits(bool, bool),
     /// What follows, as the reply to a question.
     Follows(u32, Report),
-    /// The answer has ended; the process has so many bytes of its own.
+    /// The answer has ended. The number is the bytes that the process shares with no other.
     Ended(usize),
 }
 
@@ -114,7 +114,7 @@ pub(super) enum FromProcess {
 pub(super) enum Report {
     /// Tokens that come next, in this order. What follows them is reported next.
     Forced(Vec<u32>),
-    /// The mask is in the shared memory; its computation took so many microseconds of processor time.
+    /// The mask is in the shared memory. The number is its processor time in microseconds.
     Mask(u64),
     /// The answer is complete.
     Over,
@@ -128,7 +128,7 @@ pub(super) enum Why {
     TooDeep(usize),
     TooWide(usize),
     NoVocabulary,
-    /// It needs so many bytes.
+    /// The bytes that the compiled grammar needs.
     TooLarge(usize),
 }
 
@@ -327,7 +327,7 @@ impl Masks {
         self.0.write_all_at(&bytes, 0)
     }
 
-    /// Returns the mask of a vocabulary with so many tokens.
+    /// Returns the mask of a vocabulary of this number of tokens.
     pub(super) fn read(&self, vocabulary: usize) -> io::Result<Mask> {
         let mut bytes = vec![0; 4 * Mask::words_of(vocabulary)];
         self.0.read_exact_at(&mut bytes, 0)?;

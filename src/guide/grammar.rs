@@ -54,7 +54,8 @@ pub enum GrammarError {
     )]
     NoVocabulary,
     #[error(
-        "option {option:?} needs {mib} MiB of memory once it is compiled; 64 are allowed; make it simpler"
+        "option {option:?} needs {mib} MiB of memory once it is compiled; {most} are allowed; make it simpler",
+        most = super::COMPILED >> 20
     )]
     TooLarge { option: &'static str, mib: usize },
     /// A bound of its process has passed.

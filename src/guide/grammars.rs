@@ -9,7 +9,7 @@ use super::frame::{FromProcess, ToProcess, Why};
 use super::keeper::{self, Keeper, Lost, Process};
 use super::matching::Matching;
 use super::shelf::{Found, Key, Shelf};
-use super::{Grammar, GrammarError, Guide, Limits, MEMORY, Stage, Thinking, Thoughts};
+use super::{COMPILING, Grammar, GrammarError, Guide, Limits, Stage, Thinking, Thoughts};
 use crate::confined::Bound;
 use crate::model::language::Words;
 use crate::sampler::Mask;
@@ -39,6 +39,19 @@ impl Grammars {
     /// first grammar that needs the process.
     pub fn prepare(&self) {
         let _ = self.keeper.prepare();
+    }
+
+    /// Returns whether a grammar of a user is compiled, without waiting.
+    ///
+    /// # Errors
+    /// The grammar has exceeded a bound before.
+    pub fn knows(
+        &self,
+        user: u32,
+        grammar: &Grammar,
+        limits: Limits,
+    ) -> Result<bool, GrammarError> {
+        self.shelf.knows(&key(user, grammar, limits))
     }
 
     /// Compiles a grammar of a user, unless it is compiled. Waits for that, as long as `wanted` holds.
@@ -76,7 +89,10 @@ impl Grammars {
             Err(Lost::Cancelled) => Err(GrammarError::Unwanted),
             Err(lost) => {
                 let error = stopped(grammar, limits, &lost);
-                self.shelf.refuse(key, error.clone());
+                // Another end may have been the machine's fault.
+                if let Lost::Bound(_) = lost {
+                    self.shelf.refuse(key, error.clone());
+                }
                 Err(error)
             }
         }
@@ -273,7 +289,7 @@ fn stopped(grammar: &Grammar, limits: Limits, lost: &Lost) -> GrammarError {
         Lost::Bound(Bound::Time) => {
             format!("took more than {seconds} s of processor time (limits.grammar_seconds)")
         }
-        Lost::Bound(Bound::Memory) => format!("needs more than {} MiB of memory", MEMORY >> 20),
+        Lost::Bound(Bound::Memory) => format!("needs more than {} MiB of memory", COMPILING >> 20),
         Lost::TooLong => format!(
             "did not end within {} s (limits.grammar_seconds)",
             limits.compile_on_the_wall().as_secs()

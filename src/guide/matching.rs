@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::{FromProcess, Report, ToProcess};
 use super::keeper::{Lost, Process};
-use super::{GuideError, Limits, MEMORY};
+use super::{ANSWERING, GuideError, Limits};
 use crate::confined::Bound;
 use crate::sampler::Mask;
 use crate::sampler::Promise;
@@ -341,7 +341,7 @@ impl Shared {
                 format!("a mask took more than {seconds} s of processor time (limits.mask_seconds)")
             }
             Lost::Bound(Bound::Memory) => {
-                format!("its masks need more than {} MiB of memory", MEMORY >> 20)
+                format!("it needs more than {} MiB of memory", ANSWERING >> 20)
             }
             lost => lost.to_string(),
         })

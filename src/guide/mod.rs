@@ -34,8 +34,11 @@ pub const TASK: Task = Task {
     run: inside::run,
 };
 
-/// Bytes that the process of one grammar may use, about.
-const MEMORY: usize = 128 << 20;
+/// Bytes that the process of a grammar may add to those of the keeper: while it compiles, and for all its answers.
+const COMPILING: usize = 128 << 20;
+const ANSWERING: usize = 192 << 20;
+/// The most bytes that a compiled grammar may have, because its answers need memory too.
+const COMPILED: usize = 64 << 20;
 
 /// What a grammar may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

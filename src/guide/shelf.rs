@@ -43,7 +43,7 @@ struct Idle {
 
 /// A process for an answer.
 pub(super) enum Found {
-    /// It has no answer; it has so many bytes of its own.
+    /// It has no answer. The number is the bytes that it shares with no other process.
     Idle(Arc<Process>, usize),
     /// It has one, and can start another process.
     Lent(Arc<Process>),

@@ -348,10 +348,19 @@ async fn exploding_grammars_hold_up_no_prompt() {
         (options.grammar, options.max_tokens) = (None, 4);
         ask(&handle, user, options)
     };
+    let choice = || {
+        let choices = Grammar::Choice(["yes", "no"].map(String::from).into());
+        ask(&handle, 3, options(choices, 0))
+    };
     for loading in [true, false] {
         let hostile = [exploding(1, loading), exploding(2, loading)];
         let (text, _) = free(3).await.expect("it is answered");
         assert!(!text.is_empty());
+        if !loading {
+            // Its grammar is compiled: it waits for no other.
+            let (text, _) = choice().await.expect("it is answered");
+            assert!(["yes", "no"].contains(&text.as_str()));
+        }
         assert!(hostile.iter().any(|one| !one.is_finished()), "{loading}");
         for one in hostile {
             let refused = match one.await.expect("it ends") {
@@ -361,6 +370,7 @@ async fn exploding_grammars_hold_up_no_prompt() {
             assert!(refused.contains("costs too much"), "{refused}");
         }
         assert_eq!(handle.status().borrow().state, State::Ready);
+        choice().await.expect("it is compiled");
     }
     handle.close();
 }

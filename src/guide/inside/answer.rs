@@ -12,7 +12,7 @@ use super::learned::{Learned, Lesson};
 use super::numbers::Numbers;
 use super::vocabulary::Daemon;
 use crate::guide::frame::{FromProcess, Masks, Report, Why};
-use crate::guide::{Grammar, GrammarError, GuideError, Limits};
+use crate::guide::{ANSWERING, COMPILED, COMPILING, Grammar, GrammarError, GuideError, Limits};
 
 /// The cost of all masks of one answer, some tens of MiB: a long answer to a large schema costs a tenth of it.
 const MOST_NODES: u64 = 500_000;
@@ -59,7 +59,7 @@ pub(super) fn compile(
     grammar: Grammar,
     limits: Limits,
 ) -> io::Result<Option<Ready>> {
-    process.memory.bound(bounds::COMPILING)?;
+    process.memory.bound(COMPILING)?;
     let daemon = process.daemon.clone();
     let first = |error: &GrammarError| {
         // A daemon that is gone ends this process at its next message.
@@ -72,8 +72,8 @@ pub(super) fn compile(
         .bound(limits.compile, || shared.compile(&grammar, limits, first))?;
     let bytes = bounds::own_bytes();
     let why = match compiled {
-        Ok(compiled) if bytes <= bounds::COMPILED => {
-            process.memory.bound(bounds::ANSWERING)?;
+        Ok(compiled) if bytes <= COMPILED => {
+            process.memory.bound(ANSWERING)?;
             process.send(&FromProcess::Compiled(bytes))?;
             return Ok(Some(Ready {
                 grammar,

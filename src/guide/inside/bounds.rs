@@ -13,12 +13,6 @@ use nix::time::{ClockId, clock_gettime};
 /// touch is not used.
 pub(super) const STACK: usize = 64 << 20;
 
-/// Bytes that a process may add to those of the keeper, while it compiles and for all its answers.
-pub(super) const COMPILING: usize = 128 << 20;
-pub(super) const ANSWERING: usize = 192 << 20;
-/// Bytes of a compiled grammar that are accepted: answers need memory too.
-pub(super) const COMPILED: usize = 64 << 20;
-
 /// The processor time of this process.
 pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
@@ -39,7 +33,7 @@ impl Clock {
         Ok(Self(timer?))
     }
 
-    /// Does `work`, for which this process may use so much processor time.
+    /// Does `work`. The kernel ends this process if that takes more than `most` of processor time.
     pub(super) fn bound<T>(&mut self, most: Duration, work: impl FnOnce() -> T) -> io::Result<T> {
         self.set(most.max(Duration::from_millis(1)))?;
         let done = work();
@@ -69,7 +63,7 @@ impl Memory {
         })
     }
 
-    /// From now on this process may have so many bytes more than at its start, and the stack that compiles.
+    /// Limits this process to its bytes at the start, `more` bytes, and the stack of the thread that compiles.
     pub(super) fn bound(&self, more: usize) -> io::Result<()> {
         let most = (self.start + more + STACK) as u64;
         let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;

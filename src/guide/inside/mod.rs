@@ -26,6 +26,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, close, getpid};
 
 use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
+use super::{ANSWERING, COMPILING};
 use answer::{Process, Ready};
 use bounds::{Clock, Memory};
 use compile::Shared;
@@ -128,7 +129,7 @@ fn serve(
         return Err(io::ErrorKind::InvalidData.into());
     };
     if ready.is_some() {
-        process.memory.bound(bounds::ANSWERING)?;
+        process.memory.bound(ANSWERING)?;
     }
     loop {
         let message = match process.daemon.receive() {
@@ -140,7 +141,7 @@ fn serve(
                 ready = answer::compile(shared, &mut process, grammar, limits)?;
             }
             ToProcess::Find(schemas, limits) => {
-                process.memory.bound(bounds::COMPILING)?;
+                process.memory.bound(COMPILING)?;
                 let found = process
                     .clock
                     .bound(limits.compile, || shared.find(schemas, limits))?;
