@@ -85,8 +85,8 @@ impl Shelf {
         self.lock().lent.push(lent);
     }
 
-    /// Keeps a process that has no answer, and drops others as far as it must: of the user with the most bytes, the least recently
-    /// used. Ending a process takes time, so no thread that makes answers calls this.
+    /// Keeps a process that has no answer, and drops others as far as it must. Ending a process takes time, so no thread that makes
+    /// answers calls this.
     pub(super) fn put(&self, key: Key, process: Arc<Process>, bytes: usize) {
         let mut dropped = Vec::new();
         {
@@ -126,7 +126,8 @@ impl Shelf {
     }
 }
 
-/// The position of the process that is dropped first.
+/// The position of the process that is dropped first: of the user with the most bytes, the least recently used of those whose
+/// grammar has another idle process, which can start one more within milliseconds; if there is none, the least recently used.
 fn leaves(idle: &VecDeque<Idle>) -> Option<usize> {
     let mut of_user = HashMap::<u32, usize>::new();
     for one in idle {
@@ -134,5 +135,17 @@ fn leaves(idle: &VecDeque<Idle>) -> Option<usize> {
         *of_user.entry(one.key.user).or_default() += one.bytes.max(1 << 20);
     }
     let (greatest, _) = of_user.into_iter().max_by_key(|(_, bytes)| *bytes)?;
-    idle.iter().position(|one| one.key.user == greatest)
+    let has_another = |at: usize, key: &Key| {
+        let mut later = idle.iter().skip(at + 1);
+        later.any(|other| other.key == *key)
+    };
+    let mut of_greatest = idle
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.key.user == greatest);
+    let first = of_greatest.clone().next();
+    of_greatest
+        .find(|(at, one)| has_another(*at, &one.key))
+        .or(first)
+        .map(|(at, _)| at)
 }

@@ -108,7 +108,11 @@ impl<'a> Times<'a> {
             let mut at_once = thread_time().saturating_sub(begun);
             let token = match known {
                 Soon::Later(promise) => {
-                    let mask = promise.wait().expect("it goes on");
+                    let Some(mask) = promise.wait() else {
+                        // The answer is complete, or has failed.
+                        guide.follows_soon().expect("it goes on");
+                        break;
+                    };
                     self.masks.push(guide.took());
                     let allowed = |token: &u32| mask.allows(*token);
                     let mut may: Vec<u32> = if self.common {

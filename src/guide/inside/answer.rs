@@ -200,11 +200,11 @@ fn follow(
         if answer.is_over() {
             return send(Report::Over);
         }
-        let before = bounds::processor_time();
+        let before = bounds::thread_time();
         match answer.mask() {
             Ok(mask) => {
                 masks.write(&mask)?;
-                let took = bounds::processor_time().saturating_sub(before);
+                let took = bounds::thread_time().saturating_sub(before);
                 let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                 send(Report::Mask(took))
             }

@@ -1,10 +1,13 @@
 //! Compiles grammars for one vocabulary.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::{Logger, ParserFactory};
+use rustix::process::Pid;
 use toktrie::InferenceCapabilities;
 
 use super::learned::Compiled;
@@ -23,6 +26,9 @@ const STATES: usize = 32_000;
 
 /// The priority of the thread that compiles: other work of the machine gets three times as much of a processor.
 const NICE: i32 = 5;
+/// Grammars in use compile within this processor time. Afterwards other work gets 68 times as much of a processor.
+const USUAL: Duration = Duration::from_millis(100);
+const LOWEST: i32 = 19;
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
@@ -165,21 +171,38 @@ fn deep(
     grammar: &Grammar,
     compile: impl FnOnce() -> Result<Compiled, GrammarError> + Send,
 ) -> Result<Compiled, GrammarError> {
+    let (id, ids) = mpsc::channel();
     let modest = || {
         // This changes the priority of this thread alone, as Linux has it.
         let _ = rustix::process::nice(NICE);
+        let id = id;
+        let _ = id.send(nix::unistd::gettid().as_raw());
         compile()
     };
     thread::scope(|scope| {
         let deep = thread::Builder::new().name("grammar".into());
         let deep = deep.stack_size(bounds::STACK).spawn_scoped(scope, modest);
         let failed = |why| Err(grammar.wrong(&why));
-        match deep.map(ScopedJoinHandle::join) {
-            Ok(Ok(compiled)) => compiled,
-            Ok(Err(_)) => failed("it cannot be compiled"),
-            Err(_) => failed("the system has no thread left to compile it; try again"),
-        }
+        let Ok(deep) = deep else {
+            return failed("the system has no thread left to compile it; try again");
+        };
+        lower(&deep, &ids);
+        deep.join()
+            .unwrap_or_else(|_| failed("it cannot be compiled"))
     })
+}
+
+/// Waits for a thread that compiles, and lowers its priority when it has computed for longer than usual.
+fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
+    let Ok(id) = ids.recv() else { return };
+    let until = bounds::processor_time() + USUAL;
+    // The channel closes when the thread ends.
+    while ids.recv_timeout(USUAL) == Err(RecvTimeoutError::Timeout) && !deep.is_finished() {
+        if bounds::processor_time() > until {
+            let _ = rustix::process::setpriority_process(Pid::from_raw(id), LOWEST);
+            return;
+        }
+    }
 }
 
 /// Returns a pointer of bounded length: the names in a schema may be as long as the schema.
