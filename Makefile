@@ -35,14 +35,14 @@ KERNELS  ?= own
 # take, unless that says otherwise. CI tests what is packed, and a package has all.
 BUILT    := $(if $(or $(CI),$(GANGLION_ARCHITECTURES),$(wildcard /proc/driver/nvidia)),,sm_87)
 ifneq ($(BUILT),)
-build demo test booted clients: export GANGLION_ARCHITECTURES := $(BUILT)
+build demo test booted clients files: export GANGLION_ARCHITECTURES := $(BUILT)
 endif
 # What `make cross` builds and `make deb` packs for: arm64 or amd64.
 ARCH     ?= arm64
 # Where `make install` lays the tree; empty is this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check test test-built test-roots test-here test-booted test-binaries test-packages booted clients gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check test test-built test-roots test-here test-booted test-binaries test-packages booted clients files gpu cross deb reproduce deps deps-build deps-demo deps-test
 # For this machine: its own CUDA toolkit compiles the kernels, if it has one. What `make deb` packs is for others, too.
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
@@ -63,6 +63,10 @@ booted: deps-build
 # Clients in many languages, with all that these need, and programs with a real model.
 clients: deps-test build
 	@tests/clients/run.sh
+
+# How many of the templates, vocabularies, schemas and other files that users have are read as the references read them.
+files: deps-test build
+	@target/venv/bin/python tests/files/run.py $(RELEASE)
 
 gpu: deps-test
 	GANGLION_NVRTC=$$(cross/deps/nvrtc.sh own) cargo build --release --locked --bins $(CHECKS:%=--example %)
@@ -141,6 +145,7 @@ test-binaries:
 	$(call stage,the build without CUDA,LINT=tests $(LINTED) $(CARGO) test --no-run --no-default-features --lib --bins --examples --config profile.release.package.ganglion.opt-level=0)
 test-here:
 	$(call stage,tests,tests/support/programs.sh run $(if $(CI),--skip this_machine_computes_as_it_should))
+	$(call stage,files that users have,target/venv/bin/python tests/files/run.py $(RELEASE))
 	$(call stage,demo,$(MAKE) demo KERNELS= ASK='Say hello.')
 	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
