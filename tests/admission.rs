@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::engine::{
-    ControlGroups, LoadError, MemoryRefusal, ReplaceError, Replaced, State, channel, worker,
+    ControlGroups, LoadError, MemoryRefusal, ReplaceError, Replaced, ServiceGroup, Site, State,
+    admit, channel, worker,
 };
 use ganglion::model::Checkpoint;
 
@@ -67,12 +68,13 @@ impl System {
         ControlGroups {
             own: self.folder.path().join("cgroup"),
             mounted: self.folder.path().join("groups"),
+            service: None,
         }
     }
 
     /// Puts the process into a control group, and writes files of it or of one around it.
     fn is_in(&self, line: &str, files: &[(&str, &str)]) {
-        let ControlGroups { own, mounted } = self.groups();
+        let ControlGroups { own, mounted, .. } = self.groups();
         std::fs::write(own, line).expect("it is written");
         let _ = std::fs::remove_dir_all(&mounted);
         for (file, text) in files {
@@ -98,6 +100,26 @@ impl System {
 
     fn load_as_it_is(&self, context: usize) -> Result<Runner, LoadError> {
         Runner::load(&self.checkpoint, &self.settings(context), &mut |_, _| {})
+    }
+
+    /// What a program says that asks for a service in that group; the machine has a gigabyte.
+    fn refused_to(&self, service: &str, limits: Vec<(&'static str, u64)>) -> String {
+        self.has(1 << 20);
+        let service = ServiceGroup {
+            path: service.into(),
+            limits,
+        };
+        let groups = ControlGroups {
+            own: "/proc/self/none".into(),
+            service: Some(service),
+            ..self.groups()
+        };
+        let settings = Settings {
+            groups: Some(groups),
+            ..self.settings(512)
+        };
+        let admitted = admit(&self.checkpoint, &settings, Site::Cpu);
+        admitted.expect_err("it is refused").to_string()
     }
 
     fn settings(&self, context: usize) -> Settings {
@@ -250,6 +272,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
             .load(1 << 20, 512)
             .expect_err("it is the reserve alone");
         let text = error.to_string();
+        assert_eq!(system.refused_to(unit, vec![]), text, "whoever asks");
         let key = if file == "memory.high" {
             "MemoryHigh="
         } else {
@@ -272,6 +295,17 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
         system.is_in(&v2, files);
         system.load(1 << 20, 512).expect("it fits the machine");
     }
+    // A service that does not run has its limits all the same.
+    system.is_in(&v2, &[]);
+    let stopped = system.refused_to(
+        unit,
+        vec![("memory.max", 5 << 20), ("memory.high", 7 << 20)],
+    );
+    let expected = format!(
+        "and 5 MiB are left of what its control group may take ({}",
+        system.groups().mounted.join(unit).display()
+    );
+    assert!(stopped.contains(&expected), "{stopped}");
     let wide = [limit("memory.max", 1 << 40), current(0)];
     system.is_in(&v2, &wide.each_ref().map(|(file, text)| (&**file, &**text)));
     let text = system

@@ -40,6 +40,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
+    assert!(std::mem::take(&mut config.kv.context_is_set));
     assert_eq!(config, Config::default());
 
     let documented: toml::Table = uncommented().parse().expect("TOML");

@@ -244,6 +244,38 @@ fn the_token_is_for_hugging_face_alone() {
     assert!(!told.contains("secret"), "{told}");
 }
 
+/// The first part of a split model stands for all, here and on a server.
+#[test]
+fn all_parts_of_a_split_model_come_or_none() {
+    let parts = tiny_gguf::with_vocabulary().parts(3);
+    let name = |number: usize| format!("tiny-{number:05}-of-00003.gguf");
+    let server = Server::start(parts.iter().map(|part| Reply::file(part)).collect());
+    let folder = Folder::new();
+    let url = format!("{}/{}", server.url(), name(1));
+    let output = folder.pull(&[&url]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(folder.files().len(), 6, "{:?}", folder.files());
+
+    // One that is damaged leaves none.
+    let source = Folder::new();
+    for (number, part) in (1..).zip(&parts) {
+        fs::write(source.path(&name(number)), part).expect("it is written");
+    }
+    let cut = &parts[2][..parts[2].len() - 64];
+    fs::write(source.path(&name(3)), cut).expect("it is written");
+    let other = Folder::new();
+    let first = source.path(&name(1));
+    let text = failure(&other.pull(&[first.to_str().expect("UTF-8")]), 65);
+    assert!(text.contains("does not fit the file"), "{text}");
+    assert_eq!(other.files(), Vec::<String>::new());
+    let second = source.path(&name(2));
+    let text = failure(&other.pull(&[second.to_str().expect("UTF-8")]), 2);
+    assert!(
+        text.contains(&format!("name its first part, {}", name(1))),
+        "{text}"
+    );
+}
+
 #[test]
 fn what_is_not_what_it_should_be_is_not_kept() {
     let bytes = model();

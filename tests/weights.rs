@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::model::checkpoint::Landing;
+use ganglion::model::checkpoint::{Identity, Landing, files_of};
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::quant::Format;
 use safetensors::SafeTensors;
@@ -135,6 +135,35 @@ fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
         checkpoint.vector(bias, &mut Landing::default()).unwrap()
     };
     assert_eq!(bias(&sharded), bias(&single));
+}
+
+#[test]
+fn a_split_file_reads_as_the_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let gguf = tiny_gguf::with_vocabulary();
+    std::fs::write(path("whole.gguf"), gguf.file()).unwrap();
+    for (number, part) in (1..).zip(gguf.parts(3)) {
+        std::fs::write(path(&format!("a-0000{number}-of-00003.gguf")), part).unwrap();
+    }
+    let first = path("a-00001-of-00003.gguf");
+    let (split, whole) = (
+        Checkpoint::open(&first).unwrap(),
+        Checkpoint::open(&path("whole.gguf")).unwrap(),
+    );
+    assert_eq!(split.shape, whole.shape);
+    assert!(all_rows(&split) == all_rows(&whole));
+    assert_eq!(files_of(&first).len(), 3);
+    let before = Identity::of(&first).unwrap().to_string();
+    let second = path("a-00002-of-00003.gguf");
+    std::fs::rename(&second, path("elsewhere")).unwrap();
+    let said = Checkpoint::open(&first).unwrap_err().to_string();
+    let expected = "a-00002-of-00003.gguf: this part of the model is missing: fetch it";
+    assert!(said.contains(expected), "{said}");
+    std::fs::copy(path("a-00003-of-00003.gguf"), &second).unwrap();
+    let said = Checkpoint::open(&first).unwrap_err().to_string();
+    assert!(said.contains("its split.no is not 1"), "{said}");
+    assert_ne!(Identity::of(&first).unwrap().to_string(), before);
 }
 
 /// The page cache is read where it has the file, and else read around.

@@ -105,6 +105,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         watchdog.stall_seconds => watchdog.stall: seconds(0.1..=MOST_SECONDS);
         log.level: choice;
     }
+    config.kv.context_is_set = typed.kv.context.is_some();
     // A default never exceeds a limit that was typed; what was typed must not.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);

@@ -39,6 +39,9 @@ pub struct Kv {
     pub element: KvType,
     /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
+    /// Whether a file sets `context`: a default gives way to a model that was trained for fewer tokens.
+    #[serde(skip)]
+    pub context_is_set: bool,
     /// The whole cache has so many; with 0 it takes what there is room for, up to four conversations of that length.
     pub memory_mib: u64,
     /// What of past turns serves others.
@@ -247,6 +250,7 @@ impl Default for Kv {
         Self {
             element: KvType::default(),
             context: 2048,
+            context_is_set: false,
             memory_mib: 0,
             reuse: Reuse::default(),
             slots: None,

@@ -13,6 +13,17 @@ pub struct ControlGroups {
     pub own: PathBuf,
     /// Where all of them are.
     pub mounted: PathBuf,
+    /// The group of a service, which takes the place of this process's.
+    pub service: Option<ServiceGroup>,
+}
+
+/// The group of a service, which may not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceGroup {
+    /// Its path below where all groups are.
+    pub path: PathBuf,
+    /// The files and values of limits that the service has once it runs.
+    pub limits: Vec<(&'static str, u64)>,
 }
 
 impl Default for ControlGroups {
@@ -20,6 +31,7 @@ impl Default for ControlGroups {
         Self {
             own: "/proc/self/cgroup".into(),
             mounted: "/sys/fs/cgroup".into(),
+            service: None,
         }
     }
 }
@@ -63,8 +75,34 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl ControlGroups {
-    /// The limit of which the least is left, of this process's groups and all that these are in; `None` if there is none.
+    /// The limit of which the least is left, of the groups and all that these are in; `None` if there is none.
     pub(super) fn left(&self) -> Option<Left> {
+        match &self.service {
+            None => self.left_to_process(),
+            Some(service) => self.left_to_service(service),
+        }
+    }
+
+    fn left_to_service(&self, service: &ServiceGroup) -> Option<Left> {
+        let path = relative(&service.path);
+        // A group that does not exist yet has nothing.
+        let own = self.mounted.join(&path);
+        let limits = service.limits.iter().map(|(file, bytes)| Left {
+            bytes: *bytes,
+            file: own.join(file),
+        });
+        let around = VERSIONS.iter().flat_map(|version| {
+            let mounted = self.mounted.join(version.folder);
+            let groups: Vec<_> = path.ancestors().map(|group| mounted.join(group)).collect();
+            groups.into_iter().flat_map(|group| version.left(&group))
+        });
+        let mut folders = VERSIONS.iter().map(|version| version.folder);
+        let is_there = folders.any(|folder| self.mounted.join(folder).join(&path).exists());
+        let limits = limits.filter(|_| !is_there);
+        limits.chain(around).min_by_key(|left| left.bytes)
+    }
+
+    fn left_to_process(&self) -> Option<Left> {
         let own = fs::read_to_string(&self.own).ok()?;
         let groups = own.lines().filter_map(|line| {
             // Number, controllers, path.
@@ -78,15 +116,20 @@ impl ControlGroups {
         });
         let limits = groups.flat_map(|(version, path)| {
             let mounted = self.mounted.join(version.folder);
-            let normal = path
-                .components()
-                .filter(|part| matches!(part, Component::Normal(_)));
-            let group: PathBuf = normal.collect();
+            let group = relative(path);
             let all: Vec<_> = group.ancestors().map(|group| mounted.join(group)).collect();
             all.into_iter().flat_map(|group| version.left(&group))
         });
         limits.min_by_key(|left| left.bytes)
     }
+}
+
+/// A group's path without what leads out of the folder of all groups.
+fn relative(path: &Path) -> PathBuf {
+    let normal = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_)));
+    normal.collect()
 }
 
 impl Version {

@@ -59,10 +59,10 @@ pub(super) fn plan<'a>(
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
     let shape = checkpoint.shape.clone();
-    let context = if settings.context == 0 {
-        shape.context
-    } else {
-        settings.context
+    let context = match settings.context {
+        0 => shape.context,
+        context if settings.shortens => context.min(shape.context),
+        context => context,
     };
     if context > shape.context {
         return Err(LoadError::Context {

@@ -1,5 +1,7 @@
 //! Why a model could not be loaded.
 
+use std::path::PathBuf;
+
 use super::admission::Refusal;
 use super::kv_memory::LessThanAPage;
 use super::runner::RunError;
@@ -14,8 +16,12 @@ use crate::tape::{FillError, TapeError};
 pub enum LoadError {
     #[error(transparent)]
     Model(#[from] ModelError),
-    #[error("{0}")]
-    Language(#[from] LanguageError),
+    /// Its tokenizer or its chat template.
+    #[error("{}: {error}", model.display())]
+    Language {
+        model: PathBuf,
+        error: LanguageError,
+    },
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
     #[error(transparent)]
@@ -66,7 +72,10 @@ impl LoadError {
             Self::Run(_)
                 | Self::Fill(_)
                 | Self::Threads(_)
-                | Self::Language(LanguageError::Process(_))
+                | Self::Language {
+                    error: LanguageError::Process(_),
+                    ..
+                }
         )
     }
 

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use super::load_error::LoadError;
+use super::open_model::OpenModel;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
-use crate::model::{Checkpoint, Language};
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,10 +102,10 @@ impl LoadedModel {
         mut tell: impl FnMut(Loading),
     ) -> Result<Self, LoadError> {
         let recipe = Recipe::of(settings);
-        tell(Loading::Begins(Phase::Opening));
-        let checkpoint = Checkpoint::open(&settings.model)?;
-        tell(Loading::Begins(Phase::Vocabulary));
-        let language = Language::load(checkpoint.language_source()?)?;
+        let OpenModel {
+            checkpoint,
+            language,
+        } = OpenModel::read_in_phases(&settings.model, |phase| tell(Loading::Begins(phase)))?;
         tell(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {

@@ -61,6 +61,8 @@ pub struct Settings {
     pub kv_type: KvType,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
+    /// Whether a model that was trained for fewer positions has a cache of those: nobody asked for `context`.
+    pub shortens: bool,
     pub kv_memory: KvMemory,
     /// Bytes of the cache that are allocated and given back at once, or a page if that is more.
     pub kv_chunk: usize,
@@ -121,6 +123,7 @@ impl Default for Settings {
             backend: Backend::Auto,
             kv_type: KvType::F16,
             context: 2048,
+            shortens: false,
             kv_memory: KvMemory::Conversations(1),
             kv_chunk: 64 << 20,
             kv_rest: Duration::from_secs(30),

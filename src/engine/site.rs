@@ -19,7 +19,7 @@ pub enum Site {
     Discrete(u64),
 }
 
-/// What the model would take there, if it would be admitted.
+/// What the model would take there, if it would be admitted. `settings.groups` are the daemon's, not those of this process.
 ///
 /// # Errors
 /// As loading it: if it does not fit, the refusal names the largest context that does.
@@ -28,11 +28,6 @@ pub fn admit(
     settings: &Settings,
     site: Site,
 ) -> Result<Admitted, LoadError> {
-    // The groups of whoever asks are not those of the daemon.
-    let settings = &Settings {
-        groups: None,
-        ..settings.clone()
-    };
     let (mut forward, _) = load::plan(checkpoint, settings)?;
     match site {
         Site::Cpu => load::admit_on_cpu(&mut forward, &chunk::settled(settings, chunk::CPU)),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::shown::{sentence, shown};
+use crate::quant::USUAL_FILES;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,16 +24,29 @@ pub enum Defect {
         "is no model: give a .gguf file, or a directory with config.json and model.safetensors"
     )]
     NotAModel,
+    /// It is a file or folder of another kind.
+    #[error("is {}: {remedy}", sentence(.what))]
+    Foreign { what: String, remedy: String },
+    /// A folder lacks one of a model's files.
+    #[error("{}: {remedy}", sentence(.what))]
+    Missing { what: String, remedy: String },
+    #[error(
+        "{}: quantized by {}, which is not supported: take the model in F16 or BF16, or a GGUF file of it \
+         in {}",
+        shown(key),
+        shown(method),
+        USUAL_FILES
+    )]
+    Quantized { key: String, method: String },
     /// Its structure breaks the rules of its format, or ends too early.
     #[error("{}; the file is damaged or incomplete: fetch it again", sentence(.0))]
     Malformed(String),
-    #[error("architecture \"{}\" is not known: {known} are", shown(name))]
-    UnknownArchitecture {
-        name: String,
-        /// These are known; people are shown them.
-        known: String,
-    },
-    #[error("{0} is missing")]
+    #[error(
+        "architecture \"{}\" is not supported; supported: {known}",
+        shown(name)
+    )]
+    UnknownArchitecture { name: String, known: String },
+    #[error("{0} is missing: take the model's own file, or a newer conversion of it")]
     MissingKey(String),
     #[error("{} = {}: {allowed}", shown(key), shown(value))]
     BadValue {
@@ -43,7 +57,7 @@ pub enum Defect {
     },
     #[error("has no vocabulary that can be used: {}", sentence(.0))]
     NoLanguage(String),
-    #[error("tensor {0} is missing")]
+    #[error("tensor {0} is missing: the file is incomplete, or it is part of a model")]
     MissingTensor(String),
     #[error("tensor {}: {}", shown(name), sentence(problem))]
     Tensor { name: String, problem: String },
@@ -66,6 +80,20 @@ impl Defect {
         Self::Tensor {
             name: name.to_owned(),
             problem: problem.into(),
+        }
+    }
+
+    pub(super) fn foreign(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Foreign {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    pub(super) fn missing(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Missing {
+            what: what.into(),
+            remedy: remedy.into(),
         }
     }
 

@@ -13,6 +13,10 @@ pub(super) struct Rope {
 /// How a model sees further than it was first trained for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
+    /// Positions are divided by a factor.
+    Linear {
+        factor: f64,
+    },
     Llama3(Llama3),
     Yarn(Yarn),
 }
@@ -47,6 +51,7 @@ impl Rope {
     pub(super) fn angles(&self, dims: usize) -> Angles {
         let plain = |pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
         let scaled = |pair| match &self.scaling {
+            Some(Scaling::Linear { factor }) => plain(pair) / *factor as f32,
             Some(Scaling::Llama3(scaling)) => scaling.apply(plain(pair)),
             Some(Scaling::Yarn(scaling)) => scaling.apply(plain(pair), pair, self.theta, dims),
             None => plain(pair),
@@ -55,8 +60,21 @@ impl Rope {
             frequencies: (0..dims / 2).map(scaled).collect(),
             amplitude: match self.scaling {
                 Some(Scaling::Yarn(scaling)) => scaling.amplitude as f32,
-                Some(Scaling::Llama3(_)) | None => 1.0,
+                Some(Scaling::Linear { .. } | Scaling::Llama3(_)) | None => 1.0,
             },
+        }
+    }
+
+    /// The positions that `YaRN` makes of those that the model was first trained for; 0 without it.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is bounded where a shape is checked
+    pub(super) fn scaled_context(&self) -> usize {
+        match self.scaling {
+            Some(Scaling::Yarn(Yarn {
+                factor,
+                original_context,
+                ..
+            })) => (factor * original_context).round() as usize,
+            _ => 0,
         }
     }
 }

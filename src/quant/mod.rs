@@ -99,21 +99,35 @@ formats! {
     IQ4_XS = 23: codebook, block;
 }
 
+/// The files of a model in formats that are read here, by the names that people know them by.
+pub const USUAL_FILES: &str = "Q4_K_M or IQ4_XS";
+
 /// Formats of ggml that files come in and that are not read here.
 const UNKNOWN: &[(u32, &str)] = &[
+    (9, "Q8_1"),
     (10, "Q2_K"),
     (11, "Q3_K"),
+    (15, "Q8_K"),
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
     (28, "F64"),
     (29, "IQ1_M"),
+    (31, "Q4_0_4_4"),
+    (32, "Q4_0_4_8"),
+    (33, "Q4_0_8_8"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
+    (36, "IQ4_NL_4_4"),
     (39, "MXFP4"),
+    (40, "NVFP4"),
 ];
 
 impl Format {

@@ -27,8 +27,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Check the configuration file, its drop-ins and the headers of the model's files, say what is wrong with them, and
-    /// start nothing
+    /// Check the configuration file, its drop-ins and the model's files (all but the weights), say what is wrong with them,
+    /// and start nothing
     #[arg(long)]
     pub check_config: bool,
 

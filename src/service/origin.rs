@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::Failure;
-use super::Source;
+use super::source::{self, Source};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
+use crate::engine::{LoadError, OpenModel};
 use crate::journal;
-use crate::model::Checkpoint;
 use crate::tools::Formats;
 
 /// What the arguments say.
@@ -59,19 +59,25 @@ impl Origin {
         Ok((config, source, formats))
     }
 
-    /// The same, and the headers of the model's files must be those of one that can be served. No weight is read.
+    /// Checks the configuration and the model's files: all but the weights, and what the configuration asks of the model.
     ///
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.
     pub fn check_model(&self) -> Result<(), Failure> {
-        let (_, Source::Model(model), _) = self.check()? else {
+        let (config, Source::Model(model), _) = self.check()? else {
             return Ok(());
         };
-        let failed =
-            |why: String| Failure::Model(format!("model.path in {}: {why}", self.file().display()));
-        let checkpoint = Checkpoint::open(&model).map_err(|error| failed(error.to_string()))?;
-        let spoken = checkpoint.language_source();
-        spoken.map_err(|error| failed(error.to_string()))?;
-        Ok(())
+        let failed = |error: LoadError| {
+            let file = self.file().display();
+            match error {
+                error @ (LoadError::Model(_) | LoadError::Language { .. }) => {
+                    Failure::Model(format!("model.path in {file}: {error}"))
+                }
+                error => Failure::Model(format!("{file}: {error}")),
+            }
+        };
+        let settings = source::settings(&model, &config).runner;
+        let opened = OpenModel::read(&model).map_err(failed)?;
+        opened.check(&settings).map_err(failed)
     }
 }

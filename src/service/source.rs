@@ -78,6 +78,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             backend: config.backend,
             kv_type: config.kv.element,
             context: config.kv.context,
+            shortens: !config.kv.context_is_set,
             kv_memory: kv_memory(&config.kv),
             reuse: config.kv.reuse,
             rows: config.engine.rows,

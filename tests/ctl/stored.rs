@@ -151,6 +151,11 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
         // More than it was trained for.
         (
             "kv.context = 1000000\n".to_owned(),
+            "is more than the 512 positions",
+        ),
+        // More than any machine has: the daemon refuses it.
+        (
+            "kv.memory_mib = 1000000\n".to_owned(),
             "goes on with the model from before",
         ),
     ] {

@@ -269,8 +269,11 @@ async fn check_config_starts_nothing() {
     .expect("it is written");
     for (name, why) in [
         ("none.gguf", "No such file"),
-        ("", "is no model: give a .gguf file"),
-        ("text.gguf", "is no model: give a .gguf file"),
+        (
+            "",
+            "a folder with several GGUF files (cut.gguf, text.gguf, tiny.gguf)",
+        ),
+        ("text.gguf", "is a text, not a file of a model"),
         ("cut.gguf", "the file is damaged or incomplete"),
     ] {
         let key = format!("model.path = '{}'\n", in_folder(name));

@@ -1,12 +1,17 @@
 //! Writes GGUF files, version 3, from metadata and tensors; it checks nothing.
 
 /// A file in the making.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct GgufWriter {
-    metadata: Vec<u8>,
-    keys: u64,
-    infos: Vec<u8>,
-    tensors: u64,
+    /// Keys, each with the bytes of its type and its value.
+    metadata: Vec<(String, Vec<u8>)>,
+    tensors: Vec<Tensor>,
+}
+
+#[derive(Clone)]
+struct Tensor {
+    /// Its name, shape and type.
+    info: Vec<u8>,
     data: Vec<u8>,
 }
 
@@ -28,14 +33,32 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
 
 impl GgufWriter {
     fn key(&mut self, key: &str, kind: u32) -> &mut Vec<u8> {
-        self.keys += 1;
-        put_string(&mut self.metadata, key);
-        self.metadata.extend(kind.to_le_bytes());
-        &mut self.metadata
+        self.metadata.push((key.into(), kind.to_le_bytes().into()));
+        let (_, value) = self.metadata.last_mut().unwrap();
+        value
+    }
+
+    /// Leaves a key out that is there.
+    pub(crate) fn remove(&mut self, key: &str) -> &mut Self {
+        self.metadata.retain(|(other, _)| other != key);
+        self
+    }
+
+    /// Gives a key that is there another text.
+    pub(crate) fn replace_string(&mut self, key: &str, value: &str) -> &mut Self {
+        self.remove(key).string(key, value)
     }
 
     pub(crate) fn string(&mut self, key: &str, value: &str) -> &mut Self {
         put_string(self.key(key, STRING), value);
+        self
+    }
+
+    /// A text that need not be UTF-8.
+    pub(crate) fn bytes(&mut self, key: &str, value: &[u8]) -> &mut Self {
+        let out = self.key(key, STRING);
+        out.extend((value.len() as u64).to_le_bytes());
+        out.extend(value);
         self
     }
 
@@ -80,29 +103,47 @@ impl GgufWriter {
         kind: u32,
         data: &[u8],
     ) -> &mut Self {
-        self.tensors += 1;
-        put_string(&mut self.infos, name);
+        let mut info = Vec::new();
+        put_string(&mut info, name);
         let dimensions = u32::try_from(shape.len()).unwrap();
-        self.infos.extend(dimensions.to_le_bytes());
+        info.extend(dimensions.to_le_bytes());
         for dimension in shape.iter().rev() {
-            self.infos.extend((*dimension as u64).to_le_bytes());
+            info.extend((*dimension as u64).to_le_bytes());
         }
-        self.infos.extend(kind.to_le_bytes());
-        self.infos.extend((self.data.len() as u64).to_le_bytes());
-        self.data.extend(data);
-        self.data
-            .resize(self.data.len().next_multiple_of(ALIGNMENT), 0);
+        info.extend(kind.to_le_bytes());
+        let data = data.to_vec();
+        self.tensors.push(Tensor { info, data });
         self
+    }
+
+    /// Gives a tensor another type, and leaves its data as they are.
+    pub(crate) fn set_type(&mut self, name: &str, kind: u32) {
+        for Tensor { info, .. } in &mut self.tensors {
+            let mut named = Vec::new();
+            put_string(&mut named, name);
+            if info.starts_with(&named) {
+                let at = info.len() - 4;
+                info[at..].copy_from_slice(&kind.to_le_bytes());
+            }
+        }
     }
 
     /// The bytes of header, metadata and tensor infos: all that comes before the data.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = b"GGUF".to_vec();
         head.extend(3_u32.to_le_bytes());
-        head.extend(self.tensors.to_le_bytes());
-        head.extend(self.keys.to_le_bytes());
-        head.extend(&self.metadata);
-        head.extend(&self.infos);
+        head.extend((self.tensors.len() as u64).to_le_bytes());
+        head.extend((self.metadata.len() as u64).to_le_bytes());
+        for (key, value) in &self.metadata {
+            put_string(&mut head, key);
+            head.extend(value);
+        }
+        let mut offset = 0;
+        for Tensor { info, data } in &self.tensors {
+            head.extend(info);
+            head.extend((offset as u64).to_le_bytes());
+            offset += data.len().next_multiple_of(ALIGNMENT);
+        }
         head
     }
 
@@ -110,7 +151,31 @@ impl GgufWriter {
     pub(crate) fn file(&self) -> Vec<u8> {
         let mut file = self.head();
         file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
-        file.extend(&self.data);
+        for Tensor { data, .. } in &self.tensors {
+            file.extend(data);
+            file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
+        }
         file
+    }
+
+    /// The files of as many parts, as llama-gguf-split writes them.
+    pub(crate) fn parts(&self, count: u32) -> Vec<Vec<u8>> {
+        let all = u32::try_from(self.tensors.len()).unwrap();
+        let tensors = self
+            .tensors
+            .chunks(self.tensors.len().div_ceil(count as usize));
+        let parts = (0..count).zip(tensors).map(|(number, tensors)| {
+            let mut part = if number == 0 {
+                self.clone()
+            } else {
+                Self::default()
+            };
+            part.tensors = tensors.to_vec();
+            part.u32("split.no", number)
+                .u32("split.count", count)
+                .u32("split.tensors.count", all)
+                .file()
+        });
+        parts.collect()
     }
 }

@@ -26,6 +26,13 @@ pub(crate) fn with_vocabulary() -> GgufWriter {
     speaking("tiny", 0)
 }
 
+/// The model with its first matrix in another number format, of which nothing is read.
+pub(crate) fn of_type(kind: u32) -> GgufWriter {
+    let mut gguf = with_vocabulary();
+    gguf.set_type("blk.0.attn_k.weight", kind);
+    gguf
+}
+
 /// The same with another chat template.
 pub(crate) fn with_template(template: &str) -> GgufWriter {
     with_tokens(template, &[])

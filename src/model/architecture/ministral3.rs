@@ -4,18 +4,29 @@
 use std::num::NonZeroUsize;
 
 use super::llama::LLAMA;
-use super::{Architecture, Keys};
+use super::{Architecture, Defaults, Keys};
 use crate::model::{Defect, Shape};
 use crate::tape::QueryScale;
 
 pub(super) const MINISTRAL3: Architecture = Architecture {
     name: "ministral3",
     gguf: "mistral3",
+    defaults: Defaults {
+        epsilon: 1e-5,
+        kv_heads: Some(8),
+        head_dim: Some(128),
+        scaled: true,
+        ..Defaults::PLAIN
+    },
     from_config: |keys, shape| {
-        slide(keys, shape)?;
-        let beta = "rope_parameters.llama_4_scaling_beta";
-        let original = "rope_parameters.original_max_position_embeddings";
-        scale_queries(shape, keys, beta, original)
+        slide(keys, shape, None)?;
+        let beta = |object: &str| format!("{object}.llama_4_scaling_beta");
+        let object = ["rope_scaling", "rope_parameters"]
+            .into_iter()
+            .find(|object| keys.has(&beta(object)))
+            .unwrap_or("rope_parameters");
+        let original = format!("{object}.original_max_position_embeddings");
+        scale_queries(shape, keys, &beta(object), &original)
     },
     from_gguf: |keys, shape| {
         let original = "rope.scaling.original_context_length";
@@ -24,9 +35,17 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
     ..LLAMA
 };
 
-/// All layers have the window that the file names, if it names one.
-pub(super) fn slide(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
-    let window = keys.size("sliding_window")?.and_then(NonZeroUsize::new);
+/// Gives all layers the window that the file names, or the `usual` one if it leaves the key out.
+pub(super) fn slide(
+    keys: &dyn Keys,
+    shape: &mut Shape,
+    usual: Option<usize>,
+) -> Result<(), Defect> {
+    let window = match keys.size("sliding_window")? {
+        None if !keys.has("sliding_window") => usual,
+        window => window,
+    };
+    let window = window.and_then(NonZeroUsize::new);
     for layer in &mut shape.attention {
         layer.window = window;
     }

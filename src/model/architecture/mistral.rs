@@ -1,15 +1,22 @@
 //! Mistral 7B and models of its shape, Mistral Nemo and Mistral Small 3 among them: Llama, but that the first ones see a
 //! window of positions alone.
 
-use super::Architecture;
 use super::llama::LLAMA;
 use super::ministral3::slide;
+use super::{Architecture, Defaults};
+
+/// Positions that a layer sees where a config.json leaves the key out.
+const WINDOW: usize = 4096;
 
 pub(super) const MISTRAL: Architecture = Architecture {
     name: "mistral",
     // Such a file says that it is a Llama, and says nothing of a window.
     gguf: "llama",
-    from_config: slide,
+    defaults: Defaults {
+        kv_heads: Some(8),
+        ..Defaults::PLAIN
+    },
+    from_config: |keys, shape| slide(keys, shape, Some(WINDOW)),
     ..LLAMA
 };
 
@@ -34,5 +41,13 @@ mod tests {
             config["sliding_window"] = Value::Null;
         });
         assert_eq!(of(&later), [0; 4]);
+        let left_out = of_config("tiny-mistral", |config| {
+            config["max_position_embeddings"] = 8192.into();
+            config
+                .as_object_mut()
+                .expect("an object")
+                .remove("sliding_window");
+        });
+        assert_eq!(of(&left_out), [4096; 4]);
     }
 }

@@ -35,10 +35,38 @@ pub struct Architecture {
     pub(super) biased: bool,
     /// Each head of Q and K is normed before it turns.
     pub(super) head_norms: bool,
+    /// The values of keys that a config.json leaves out.
+    pub(super) defaults: Defaults,
     /// What its own keys of a config.json say of a shape.
     pub(super) from_config: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
     /// What its own keys of a GGUF file do, or what those leave out.
     pub(super) from_gguf: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
+}
+
+/// The values of keys that a config.json may leave out, as the family's class in transformers has them.
+#[derive(Debug)]
+pub(super) struct Defaults {
+    pub(super) theta: f64,
+    pub(super) epsilon: f64,
+    /// `None`: as many as attention heads.
+    pub(super) kv_heads: Option<usize>,
+    /// `None`: the hidden size divided by the attention heads.
+    pub(super) head_dim: Option<usize>,
+    /// Whether the head is the embedding.
+    pub(super) tied: bool,
+    /// Whether a rope scaling is the default, so that a file must state its own.
+    pub(super) scaled: bool,
+}
+
+impl Defaults {
+    const PLAIN: Self = Self {
+        theta: 10_000.0,
+        epsilon: 1e-6,
+        kv_heads: None,
+        head_dim: None,
+        tied: false,
+        scaled: false,
+    };
 }
 
 /// What most of them have in common.
@@ -48,6 +76,7 @@ const PLAIN: Architecture = Architecture {
     interleaved: false,
     biased: false,
     head_norms: false,
+    defaults: Defaults::PLAIN,
     from_config: |_, _| Ok(()),
     from_gguf: |_, _| Ok(()),
 };
@@ -78,6 +107,8 @@ impl Architecture {
 ///
 /// Of a config.json a key within an object is "object.key"; of GGUF it lacks the architecture in front.
 pub trait Keys {
+    /// Whether the key is there, even without a value.
+    fn has(&self, key: &str) -> bool;
     fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
     /// One for each layer; numbers but 0 are true.
@@ -88,7 +119,7 @@ pub trait Keys {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use crate::model::{Checkpoint, Shape};
 
@@ -97,8 +128,8 @@ mod tests {
         folder.join(name)
     }
 
-    /// The shape of a golden model once its config.json has been edited.
-    pub(super) fn of_config(name: &str, edit: impl FnOnce(&mut Value)) -> Shape {
+    /// The shape of a golden model once its config.json has been edited, or why it is refused.
+    fn read(name: &str, edit: impl FnOnce(&mut Value)) -> Result<Shape, String> {
         let text = std::fs::read_to_string(golden(name).join("config.json")).expect("golden data");
         let mut config = serde_json::from_str(&text).expect("JSON");
         edit(&mut config);
@@ -107,8 +138,14 @@ mod tests {
         std::fs::write(file("config.json"), config.to_string()).expect("it is written");
         let weights = golden(name).join("model.safetensors");
         std::fs::copy(weights, file("model.safetensors")).expect("it is copied");
-        let checkpoint = Checkpoint::open(directory.path()).expect("it opens");
-        checkpoint.shape
+        let opened = Checkpoint::open(directory.path());
+        let shape = opened.map(|checkpoint| checkpoint.shape);
+        shape.map_err(|error| error.defect.to_string())
+    }
+
+    /// The shape of a golden model once its config.json has been edited.
+    pub(super) fn of_config(name: &str, edit: impl FnOnce(&mut Value)) -> Shape {
+        read(name, edit).expect("it opens")
     }
 
     /// The shape of the GGUF file beside a golden model.
@@ -127,5 +164,117 @@ mod tests {
         });
         assert_eq!(now, before);
         assert!(now.attention.iter().all(|layer| layer.angles == Some(0)));
+    }
+
+    /// A key that save_pretrained leaves out has the value that it leaves out.
+    #[test]
+    fn a_key_that_is_left_out_has_its_familys_default() {
+        for (name, key, default) in [
+            ("tiny-llama", "rms_norm_eps", json!(1e-6)),
+            ("tiny-llama", "num_key_value_heads", json!(4)),
+            ("tiny-qwen2", "rms_norm_eps", json!(1e-6)),
+            ("tiny-qwen2", "rope_parameters", json!({"rope_theta": 1e4})),
+            ("tiny-smollm3", "rope_theta", json!(2e6)),
+            ("tiny-smollm3", "tie_word_embeddings", json!(true)),
+            ("tiny-mistral", "rope_theta", json!(1e4)),
+            ("tiny-mistral", "sliding_window", json!(4096)),
+            ("tiny-ministral3", "rms_norm_eps", json!(1e-5)),
+        ] {
+            let edit = |value: Option<&Value>| {
+                read(name, |config| {
+                    config["max_position_embeddings"] = json!(8192);
+                    let members = config.as_object_mut().expect("an object");
+                    members.remove(key);
+                    members.extend(value.map(|value| (key.into(), value.clone())));
+                })
+            };
+            let (left_out, stated) = (edit(None), edit(Some(&default)));
+            match (&left_out, &stated) {
+                (Ok(left_out), Ok(stated)) => assert_eq!(left_out, stated, "{name} {key}"),
+                // The golden weights are of another shape.
+                (left_out, stated) => assert_eq!(
+                    left_out.as_ref().err(),
+                    stated.as_ref().err(),
+                    "{name} {key}"
+                ),
+            }
+        }
+        for (name, key) in [
+            ("tiny-ministral3", "rope_parameters"),
+            ("tiny-llama", "hidden_size"),
+            ("tiny-llama", "max_position_embeddings"),
+        ] {
+            let refused = read(name, |config| {
+                config.as_object_mut().expect("an object").remove(key);
+            });
+            let said = refused.expect_err("it is refused");
+            assert!(said.contains(&format!("{key} is missing")), "{said}");
+        }
+        // The golden weights have another head dimension than the family's default.
+        let qwen3 = read("tiny-qwen3", |config| {
+            config
+                .as_object_mut()
+                .expect("an object")
+                .remove("head_dim");
+        });
+        let said = qwen3.expect_err("it is refused");
+        assert!(said.contains("the model's shape says [512, 64]"), "{said}");
+    }
+
+    /// A head that the config says to be the embedding counts where the file has another, as in transformers.
+    #[test]
+    fn a_head_with_values_of_its_own_is_not_tied() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = |name: &str| directory.path().join(name);
+        let text = std::fs::read_to_string(golden("tiny-llama").join("config.json"));
+        let text = text.expect("golden data");
+        let tied = text.replace(
+            "\"tie_word_embeddings\": false",
+            "\"tie_word_embeddings\": true",
+        );
+        assert_ne!(tied, text);
+        std::fs::write(file("config.json"), tied).expect("it is written");
+        let weights = golden("tiny-llama").join("model.safetensors");
+        std::fs::copy(weights, file("model.safetensors")).expect("it is copied");
+        let checkpoint = Checkpoint::open(directory.path()).expect("it opens");
+        assert!(checkpoint.tensors.head.is_some());
+    }
+
+    /// As model cards say how to extend a context, and as newer files nest it.
+    #[test]
+    fn yarn_multiplies_the_context_that_it_states() {
+        let with = |key: &str, value: Value| of_config("tiny-llama", |config| config[key] = value);
+        let yarn = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512});
+        let scaled = with("rope_scaling", yarn.clone());
+        assert_eq!(scaled.context, 2048);
+        assert!(scaled.angles[0].amplitude > 1.0);
+        let mut whole = yarn.clone();
+        whole["rope_theta"] = json!(1e5);
+        let nested = json!({"full_attention": whole, "sliding_attention": {"rope_theta": 1e4}});
+        let amplitude = |shape: &Shape| shape.angles[0].amplitude.to_bits();
+        assert_eq!(
+            amplitude(&with("rope_parameters", nested)),
+            amplitude(&scaled)
+        );
+        // The factor follows from both contexts where it is not stated.
+        let implied = json!({"rope_type": "yarn", "original_max_position_embeddings": 128});
+        assert_eq!(with("rope_scaling", implied).context, 512);
+
+        let plain = of_config("tiny-llama", |_| ());
+        let dynamic = json!({"type": "dynamic", "factor": 2.0});
+        let theta = json!(1e5);
+        let with_theta = |value: &Value| {
+            of_config("tiny-llama", |config| {
+                config["rope_scaling"] = value.clone();
+                config["rope_theta"] = theta.clone();
+            })
+        };
+        assert_eq!(with_theta(&dynamic), plain);
+        let linear = with_theta(&json!({"type": "linear", "factor": 2.0}));
+        assert_eq!(linear.context, plain.context);
+        let tables = linear.angles[0].frequencies.iter();
+        for (slow, fast) in tables.zip(&plain.angles[0].frequencies) {
+            assert!((fast / 2.0 - slow).abs() <= f32::EPSILON * fast);
+        }
     }
 }

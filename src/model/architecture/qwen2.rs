@@ -1,10 +1,14 @@
 //! Qwen2 and Qwen2.5: a bias on Q, K and V.
 
-use super::{Architecture, PLAIN};
+use super::{Architecture, Defaults, PLAIN};
 
 pub(super) const QWEN2: Architecture = Architecture {
     name: "qwen2",
     gguf: "qwen2",
     biased: true,
+    defaults: Defaults {
+        kv_heads: Some(32),
+        ..Defaults::PLAIN
+    },
     ..PLAIN
 };

@@ -1,12 +1,18 @@
 //! SmolLM3: Llama, but that some layers do not turn (`NoPE`, Kazemnejad et al. 2023).
 
 use super::llama::LLAMA;
-use super::{Architecture, Keys};
+use super::{Architecture, Defaults, Keys};
 use crate::model::{Defect, Shape};
 
 pub(super) const SMOLLM3: Architecture = Architecture {
     name: "smollm3",
     gguf: "smollm3",
+    defaults: Defaults {
+        theta: 2_000_000.0,
+        kv_heads: Some(4),
+        tied: true,
+        ..Defaults::PLAIN
+    },
     from_config: |keys, shape| {
         let every = keys.size("no_rope_layer_interval")?.unwrap_or(4);
         stand_still(shape, keys, every)

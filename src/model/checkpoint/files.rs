@@ -16,6 +16,7 @@ use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::landing::{BLOCK, Landing};
+use super::{foreign, parts};
 use crate::model::weights::RowOrder;
 use crate::model::{Defect, Tensor};
 
@@ -26,11 +27,11 @@ const REMEMBERED: u64 = 32 << 20;
 /// Places of a file that are looked for in the page cache.
 const PROBES: u64 = 16;
 
-/// The files that hold a model: itself, or what lies in its folder.
+/// Lists the files that hold a model: itself with its other parts, or the files in its folder.
 #[must_use]
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path) else {
-        return vec![path.into()];
+        return parts::all_parts(path);
     };
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| {
@@ -259,7 +260,7 @@ pub(in crate::model) fn read_text(path: &Path, longest: u64) -> Result<String, D
     }
     let mut text = String::new();
     file.take(longest).read_to_string(&mut text)?;
-    Ok(text)
+    foreign::placeholder(&text).map_or(Ok(text), Err)
 }
 
 /// A file's name without its extension.

@@ -5,36 +5,65 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::config::Described;
+use super::files::Source;
 use super::plan::Plan;
-use super::{Checkpoint, HuggingFaceFiles, LanguageSource, config, files, names, safetensors};
+use super::{
+    Checkpoint, HuggingFaceFiles, Landing, LanguageSource, config, files, foreign, names,
+    safetensors,
+};
 use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
 
 /// Configs are a few kilobytes, `tokenizer_config.json` with many added tokens some hundred.
 const LONGEST_CONFIG: u64 = 4 << 20;
 
+/// Tokenizers in other formats.
+const OTHER_TOKENIZERS: [&str; 4] = ["tokenizer.model", "tekken.json", "vocab.json", "vocab.txt"];
+
+/// Rows of the embedding and the head that are compared at each end.
+const COMPARED: usize = 16;
+
+/// Files that only quantized checkpoints have, and the methods that write them.
+const QUANTIZED: [(&str, &str); 3] = [
+    ("quantize_config.json", "GPTQ"),
+    ("quant_config.json", "AWQ"),
+    ("hf_quant_config.json", "NVIDIA ModelOpt"),
+];
+
 pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     let config = path.join("config.json");
     if !config.exists() {
-        return Err(Defect::NotAModel.at(path));
+        return Err(foreign::folder(path).unwrap_or(Defect::NotAModel).at(path));
+    }
+    for (file, method) in QUANTIZED {
+        if path.join(file).exists() {
+            let (key, method) = (file.into(), method.into());
+            return Err(Defect::Quantized { key, method }.at(path));
+        }
     }
     let Described {
         shape,
         architecture,
         tied,
+        biased,
     } = files::read_text(&config, LONGEST_CONFIG)
         .and_then(|text| config::read(&text))
         .map_err(|defect| defect.at(&config))?;
     let (directory, files) = safetensors::open(path)?;
-    let plan = Plan {
+    let mut plan = Plan {
         shape: &shape,
         architecture,
         names: &names::HUGGING_FACE,
         directory: &directory,
         interleaved: false,
-        tied,
+        tied: Some(tied),
+        biased,
     };
-    let tensors = plan.weights().map_err(|defect| defect.at(path))?;
+    let failed = |defect: Defect| defect.at(path);
+    if tied && has_other_head(&plan, &files).map_err(failed)? {
+        plan.tied = Some(false);
+    }
+    let tensors = plan.weights().map_err(failed)?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = full.file_name().unwrap_or_default().to_string_lossy();
     Ok(Checkpoint {
@@ -48,9 +77,38 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     })
 }
 
+/// Whether a head that should be the embedding is in the files with other values. It counts, as in transformers. The first
+/// and last rows tell.
+fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
+    let (embedding, Some(head)) = plan.ends()? else {
+        return Ok(false);
+    };
+    let rows = embedding.rows;
+    let some = COMPARED.min(rows);
+    for rows in [0..some, rows - some..rows] {
+        let mut landings = [Landing::default(), Landing::default()];
+        let [one, other] = &mut landings;
+        let one = files[embedding.file].rows(&embedding, rows.clone(), one)?;
+        let other = files[head.file].rows(&head, rows, other)?;
+        if embedding.format != head.format || one != other {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The language files beside the weights. Their own contents are the tokenizer's to check.
 fn language(path: &Path, vocabulary: usize) -> Result<HuggingFaceFiles, ModelError> {
     let existing = |name: &str| Some(path.join(name)).filter(|path| path.exists());
+    if existing("tokenizer.json").is_none()
+        && let Some(other) = OTHER_TOKENIZERS.iter().find_map(|name| existing(name))
+    {
+        return Err(Defect::missing(
+            "tokenizer.json is missing, and this file is not supported in its place",
+            "transformers writes it: AutoTokenizer.from_pretrained(...).save_pretrained(...)",
+        )
+        .at(&other));
+    }
     let tokenizer_config = existing("tokenizer_config.json");
     let chat_template = match (existing("chat_template.jinja"), &tokenizer_config) {
         (Some(file), _) => {

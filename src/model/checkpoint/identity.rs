@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::parts;
+
 /// Blocks of a file that are looked at, its first and its last among them, and the bytes of each.
 const BLOCKS: u64 = 16;
 const BLOCK: u64 = 1 << 16;
@@ -34,7 +36,8 @@ struct One {
 impl Identity {
     pub fn of(model: &Path) -> io::Result<Self> {
         if !fs::metadata(model)?.is_dir() {
-            return Ok(Self(vec![One::of(model.to_owned())?]));
+            let parts = parts::all_parts(model).into_iter().map(One::of);
+            return parts.collect::<io::Result<_>>().map(Self);
         }
         let mut files = Vec::new();
         for file in fs::read_dir(model)? {

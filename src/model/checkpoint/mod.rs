@@ -5,12 +5,14 @@
 
 mod config;
 mod files;
+mod foreign;
 mod gguf;
 mod huggingface;
 mod identity;
 mod landing;
 mod language_source;
 mod names;
+mod parts;
 mod plan;
 mod safetensors;
 mod stored;
@@ -20,6 +22,7 @@ pub(in crate::model) use files::read_text;
 pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
+pub use parts::{all_parts, first_part};
 
 use std::ops::Range;
 use std::path::Path;
@@ -41,7 +44,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a `.gguf` file, or a directory with `config.json` and `model.safetensors` (or
+    /// Opens a `.gguf` file (the first part of a split one), or a directory with `config.json` and `model.safetensors` (or
     /// `model.safetensors.index.json` and its shards).
     ///
     /// # Errors
@@ -50,7 +53,7 @@ impl Checkpoint {
         if path.is_dir() {
             huggingface::open(path)
         } else {
-            gguf::open(path).map_err(|defect| defect.at(path))
+            gguf::open(path)
         }
     }
 

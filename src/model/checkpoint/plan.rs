@@ -4,6 +4,7 @@ use super::names::Names;
 use super::stored::Directory;
 use crate::model::weights::RowOrder;
 use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
+use crate::quant::USUAL_FILES;
 
 /// What a plan is made from.
 pub(super) struct Plan<'a> {
@@ -15,9 +16,22 @@ pub(super) struct Plan<'a> {
     pub(super) interleaved: bool,
     /// Whether the head is the embedding; `None` where only the tensors say so.
     pub(super) tied: Option<bool>,
+    /// Whether Q, K and V have a bias; `None` where only the tensors say so.
+    pub(super) biased: Option<bool>,
 }
 
 impl Plan<'_> {
+    /// The embedding, and the head if the file has one of its own.
+    pub(super) fn ends(&self) -> Result<(Tensor, Option<Tensor>), Defect> {
+        let (shape, names) = (self.shape, self.names);
+        let [prefix, of_head] = self.prefixes();
+        let matrix = |name| self.matrix(name, shape.vocabulary, shape.hidden);
+        let head = Some(format!("{of_head}{}", names.head));
+        let head = head.filter(|head| self.directory.contains_key(head));
+        let embedding = matrix(format!("{prefix}{}", names.embedding))?;
+        Ok((embedding, head.map(matrix).transpose()?))
+    }
+
     /// The place of every weight.
     pub(super) fn weights(&self) -> Result<Weights<Tensor>, Defect> {
         let (shape, names) = (self.shape, self.names);
@@ -68,10 +82,16 @@ impl Plan<'_> {
         let linear = |names: &Linear<&str>, rows, row_order| {
             let mut weight = self.matrix(name(names.weight), rows, shape.hidden)?;
             weight.row_order = row_order;
-            let bias = names
-                .bias
-                .map(name)
-                .filter(|bias| self.architecture.biased || self.directory.contains_key(bias));
+            let bias = names.bias.map(name);
+            let bias = bias.filter(|bias| {
+                self.architecture.biased
+                    || self.biased == Some(true)
+                    || self.directory.contains_key(bias)
+            });
+            if let Some(bias) = bias.as_ref().filter(|_| self.biased == Some(false)) {
+                let problem = "is there, and config.json says that attention has no bias";
+                return Err(Defect::tensor(bias, problem));
+            }
             let mut bias = bias.map(|bias| self.vector(bias, rows)).transpose()?;
             if let Some(bias) = &mut bias {
                 bias.row_order = row_order;
@@ -123,9 +143,23 @@ impl Plan<'_> {
         self.tensor(name, &[rows, columns])
     }
 
+    /// Returns the defect of an absent tensor. Quantized checkpoints have others in its place.
+    fn lacks(&self, name: String) -> Defect {
+        let stem = name.strip_suffix("weight").unwrap_or(&name);
+        let others = ["qweight", "weight_packed", "weight_scale"].into_iter();
+        let mut others = others.map(|end| format!("{stem}{end}"));
+        match others.find(|other| self.directory.contains_key(other)) {
+            Some(key) => Defect::Quantized {
+                key,
+                method: "a method that config.json does not name".into(),
+            },
+            None => Defect::MissingTensor(name),
+        }
+    }
+
     fn tensor(&self, name: String, expected: &[usize]) -> Result<Tensor, Defect> {
         let Some(stored) = self.directory.get(&name) else {
-            return Err(Defect::MissingTensor(name));
+            return Err(self.lacks(name));
         };
         if stored.dimensions != expected {
             let problem = format!(
@@ -137,7 +171,9 @@ impl Plan<'_> {
         let format = match &stored.format {
             Ok(format) => *format,
             Err(unknown) => {
-                let problem = format!("is {unknown}, a format that Ganglion does not read");
+                let problem = format!(
+                    "is {unknown}, which is not supported: take the model's {USUAL_FILES} file, or its F16 or BF16 weights"
+                );
                 return Err(Defect::tensor(&name, problem));
             }
         };

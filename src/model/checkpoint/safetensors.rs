@@ -10,6 +10,7 @@ use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
 use super::files::{self, Source};
+use super::foreign;
 use super::stored::{Directory, Stored};
 use crate::model::{Defect, ModelError};
 use crate::quant::Format;
@@ -30,13 +31,17 @@ pub(super) fn open(path: &Path) -> Result<(Directory, Vec<Source>), ModelError> 
     }
     let index = path.join(INDEX);
     if !index.exists() {
-        return Err(Defect::NotAModel.at(path));
+        return Err(foreign::folder(path).unwrap_or(Defect::NotAModel).at(path));
     }
     let shards = weight_map(&index).map_err(|defect| defect.at(&index))?;
     let mut directory = Directory::new();
     let mut opened = Vec::new();
     for shard in shards.values().collect::<BTreeSet<_>>() {
         let path = path.join(shard);
+        if !path.exists() {
+            let what = format!("this shard, which {INDEX} names, is missing");
+            return Err(Defect::missing(what, "fetch it from where the others are from").at(&path));
+        }
         let (tensors, source) = read(&path, opened.len()).map_err(|defect| defect.at(&path))?;
         directory.extend(
             tensors
@@ -83,7 +88,12 @@ fn read(path: &Path, index: usize) -> Result<(Directory, Source), Defect> {
     let length = u64::from_le_bytes(length);
     if length > file_len.saturating_sub(8) {
         let problem = format!("a header of {length} bytes does not fit the file of {file_len}");
-        return Err(Defect::Malformed(problem));
+        return Err(foreign::file(
+            file,
+            path,
+            file_len,
+            Defect::Malformed(problem),
+        ));
     }
     if length > LONGEST_HEADER {
         let problem = format!("a header of {length} bytes, and {LONGEST_HEADER} are allowed");
@@ -91,8 +101,10 @@ fn read(path: &Path, index: usize) -> Result<(Directory, Source), Defect> {
     }
     let mut header = vec![0; usize::try_from(length).unwrap_or(0)];
     file.read_exact_at(&mut header, 8)?;
-    let header: Metadata = serde_json::from_slice(&header)
-        .map_err(|error| Defect::Malformed(format!("header: {error}")))?;
+    let header: Metadata = serde_json::from_slice(&header).map_err(|error| {
+        let defect = Defect::Malformed(format!("header: {error}"));
+        foreign::file(file, path, file_len, defect)
+    })?;
     let mut directory = Directory::new();
     for (name, info) in header.tensors() {
         let stored = Stored {

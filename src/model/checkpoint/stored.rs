@@ -44,13 +44,10 @@ impl Stored {
             .and_then(|bytes| u64::try_from(bytes).ok())
             .and_then(|bytes| self.offset.checked_add(bytes));
         if end.is_none_or(|end| end > file_len) {
-            return Err(Defect::tensor(
-                name,
-                format!(
-                    "{:?} of {format:?} at byte {} do not fit the file of {file_len} bytes",
-                    self.dimensions, self.offset
-                ),
-            ));
+            return Err(Defect::Malformed(format!(
+                "tensor {name} ({:?} of {format:?} at byte {}) does not fit the file of {file_len} bytes",
+                self.dimensions, self.offset
+            )));
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::engine::Site;
 use ganglion::engine::runner::Backend;
+use ganglion::engine::{ControlGroups, Site};
 use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
@@ -77,6 +77,16 @@ impl Machine {
         Some(format!(
             "user {name} cannot read {path}: let others pass through its folders (chmod o+x) and read it (chmod o+r)"
         ))
+    }
+
+    /// The control groups that limit the service's memory.
+    pub(crate) fn groups(&self) -> Option<ControlGroups> {
+        let service = self.unit().group()?;
+        Some(ControlGroups {
+            mounted: self.tree.path("/sys/fs/cgroup"),
+            service: Some(service),
+            ..ControlGroups::default()
+        })
     }
 
     /// A field of /proc/meminfo, in bytes.

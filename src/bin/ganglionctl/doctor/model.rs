@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::{Site, admit};
+use ganglion::engine::{OpenModel, Site, admit};
+use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
-use ganglion::model::{Checkpoint, Language};
 use ganglion::service;
 
 use super::unit::reveal;
@@ -24,24 +24,17 @@ pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Che
         found.fail(CHECK, format!("{shown}: {error}"), remedy);
         return None;
     }
-    let opened = Checkpoint::open(&here).map_err(|error| found.error(CHECK, error));
-    let checkpoint = opened.ok()?;
-    match speaks(&checkpoint) {
-        Ok(()) => {
+    match OpenModel::read(&here) {
+        Ok(OpenModel { checkpoint, .. }) => {
             let (name, mib) = (&checkpoint.name, checkpoint.weight_bytes() >> 20);
             found.ok(CHECK, format!("{shown}: {name}, {mib} MiB of weights"));
+            Some(checkpoint)
         }
-        Err(why) => found.error(CHECK, format!("{shown}: {why}")),
+        Err(error) => {
+            found.error(CHECK, error);
+            None
+        }
     }
-    Some(checkpoint)
-}
-
-/// Whether its tokenizer and its chat template can be used.
-fn speaks(checkpoint: &Checkpoint) -> Result<(), String> {
-    let source = checkpoint.language_source();
-    let source = source.map_err(|error| error.defect.to_string())?;
-    Language::load(source).map_err(|error| error.to_string())?;
-    Ok(())
 }
 
 /// Reads it as the service does.
@@ -130,10 +123,16 @@ impl Machine {
         }
         let mut settings = service::settings(path, config).runner;
         settings.meminfo = self.tree.path("/proc/meminfo");
+        settings.groups = self.groups();
         match admit(checkpoint, &settings, site) {
             Ok(admitted) => {
                 let takes = admitted.estimate.bytes() >> 20;
-                let (context, kv) = (config.kv.context, admitted.estimate.kv >> 20);
+                let trained = checkpoint.shape.context;
+                let context = match config.kv.context {
+                    0 => trained,
+                    context => context.min(trained),
+                };
+                let kv = admitted.estimate.kv >> 20;
                 let what = format!(
                     "{what}; the model takes {takes}, {kv} of them for conversations of up to {context} tokens"
                 );

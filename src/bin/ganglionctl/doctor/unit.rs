@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ganglion::engine::ServiceGroup;
+
 use super::finding::Finding;
 use super::{Account, Findings, Tree};
 
@@ -20,7 +22,7 @@ const FAILED: &str =
 /// What `systemctl show` is asked for.
 const PROPERTIES: &str = "LoadState,ActiveState,SubState,UnitFileState,Result,ExecMainStatus,NRestarts,StatusText,\
     FragmentPath,DropInPaths,NeedDaemonReload,User,SupplementaryGroups,ProtectHome,PrivateTmp,BindPaths,\
-    BindReadOnlyPaths,InaccessiblePaths";
+    BindReadOnlyPaths,InaccessiblePaths,ControlGroup,Slice,MemoryMax,MemoryHigh";
 
 /// Folders that a setting takes away from the service.
 const HIDDEN_BY: &[(&str, &[&str])] = &[
@@ -48,6 +50,23 @@ impl Unit {
 
     fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
+    }
+
+    /// The control group that the service has, or will have; `None` where systemd does not know it.
+    pub(super) fn group(&self) -> Option<ServiceGroup> {
+        let path = match (self.get("ControlGroup"), self.get("Slice")) {
+            ("", "") => return None,
+            ("", slice) => Path::new(slice).join(NAME),
+            (group, _) => group.into(),
+        };
+        let limits = [("memory.max", "MemoryMax"), ("memory.high", "MemoryHigh")];
+        let limits = limits.into_iter();
+        // A limit that is not set is a word.
+        let limits = limits.filter_map(|(file, key)| Some((file, self.get(key).parse().ok()?)));
+        Some(ServiceGroup {
+            path,
+            limits: limits.collect(),
+        })
     }
 
     /// Whether it runs, or is about to.

@@ -17,7 +17,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use ganglion::model::Checkpoint;
+use ganglion::engine::{LoadError, OpenModel};
+use ganglion::model::checkpoint::{all_parts, first_part};
 
 use crate::doctor::Machine;
 use crate::failure::{Failure, Outcome, bail, ensure, failure};
@@ -60,8 +61,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return output::print(&models::table()?);
     };
     // A file here is opened before root gives up what lets it read.
-    let mut address = Address::of(model)?;
-    let name = OsString::from(address.file_name()?);
+    let address = Address::of(model)?;
+    let name = address.file_name()?;
+    if let Some(first) = first_part(Path::new(&name)) {
+        bail!(Usage: "{name} is a later part of a split model: name its first part, {}", first.display());
+    }
+    let mut files = Vec::new();
+    for part in all_parts(Path::new(&name)) {
+        let part = part.display().to_string();
+        let address = Address::of(&model.replace(&name, &part))?;
+        files.push((OsString::from(part), address));
+    }
     // The service, and setup, look for it from elsewhere.
     let path = std::path::absolute(&arguments.dir);
     let path = path.map_err(|error| failed(&arguments.dir, &error))?;
@@ -69,8 +79,52 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let listed = models::named(model);
     let bytes = listed.as_ref().map(|model| model.bytes);
     let wanted = arguments.sha256.clone();
+    ensure!(
+        files.len() == 1 || wanted.is_none(),
+        Usage: "{name} has {} parts, and --sha256 is of one file: leave it out", files.len()
+    );
     let wanted = wanted.or(listed.map(|model| model.sha256));
-    if folder.has(&name) && !arguments.force {
+    let is_whole = files.len() == 1;
+    let mut came = Vec::new();
+    for (name, address) in files {
+        let asked = Asked {
+            name: &name,
+            most: bytes.unwrap_or(LARGEST),
+            wanted: wanted.clone(),
+        };
+        if fetch(&folder, asked, address, arguments, is_whole)? {
+            came.push(name);
+        }
+    }
+    let file = folder.at(OsStr::new(&name));
+    if !came.is_empty() {
+        if !is_whole {
+            check_parts(&folder, &file, &came)?;
+        }
+        announce(&file);
+    }
+    output::print(&format!("{}\n", file.display()))
+}
+
+/// A file that is to be there.
+struct Asked<'a> {
+    name: &'a OsStr,
+    /// The bytes that it may have.
+    most: u64,
+    /// The SHA-256 that it must have.
+    wanted: Option<String>,
+}
+
+/// Brings one file, and returns whether it was not there before. A whole model is opened before it gets its name.
+fn fetch(
+    folder: &Folder,
+    asked: Asked<'_>,
+    mut address: Address,
+    arguments: &Arguments,
+    is_whole: bool,
+) -> Outcome<bool> {
+    let Asked { name, most, wanted } = asked;
+    if folder.has(name) && !arguments.force {
         // Whoever names a file here means what is in it by now.
         let expected = match (wanted, &mut address) {
             (None, Address::File(path, file)) => {
@@ -78,11 +132,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             (wanted, _) => wanted,
         };
-        return there(&folder, &name, expected);
+        return there(folder, name, expected).map(|()| false);
     }
-    let file = folder.at(&name);
-    let shown = file.display();
-    let mut part = Part::open(&folder, &name, bytes.unwrap_or(LARGEST), wanted)?;
+    let mut part = Part::open(folder, name, most, wanted)?;
     let came = match address {
         Address::File(path, mut file) => part.copy(&path, &mut file),
         Address::Remote(url) => http::fetch(&url, &mut part, arguments.retries),
@@ -93,18 +145,47 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     })?;
     let found = part.check()?;
-    if let Err(error) = Checkpoint::open(&part.path()) {
+    if is_whole && let Err(error) = OpenModel::read(&part.path()) {
         part.discard();
-        let why = error.defect;
-        bail!(Data: "what came is no model that this release can run, and was not kept: {why}");
+        return Err(no_model(error));
     }
     let checked = match part.expected() {
         Some(_) => "its SHA-256 is as expected",
         None => "its SHA-256 is now recorded; nobody told what it should be",
     };
     part.finish(&found)?;
-    output::tell(&format!("{shown}: {checked} ({found})"));
-    if let Some(why) = Machine::new(None).hides(&file) {
+    let shown = folder.at(name);
+    output::tell(&format!("{}: {checked} ({found})", shown.display()));
+    Ok(true)
+}
+
+/// Opens a model once all its parts are there. If it is refused, the parts that came are removed.
+fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
+    let Err(error) = OpenModel::read(first) else {
+        return Ok(());
+    };
+    for name in came {
+        for name in [name.clone(), checksum::beside(name, checksum::RECORDED)] {
+            folder.told(&name, folder.remove(&name))?;
+        }
+    }
+    Err(no_model(error))
+}
+
+fn no_model(error: LoadError) -> Failure {
+    let why = match error {
+        // The path may be one of this process alone.
+        LoadError::Model(error) => error.defect.to_string(),
+        LoadError::Language { error, .. } => error.to_string(),
+        error => error.to_string(),
+    };
+    failure!(Data: "what came is no model that this release can run, and was not kept: {why}")
+}
+
+/// Says what to do with a model that is there.
+fn announce(file: &Path) {
+    let shown = file.display();
+    if let Some(why) = Machine::new(None).hides(file) {
         output::tell(&format!(
             "the service will not be able to use it there: {why}"
         ));
@@ -112,7 +193,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     output::tell(&format!(
         "next: sudo ganglionctl setup --model {shown}; or, where gangliond is set up already, sudo ganglionctl use {shown}"
     ));
-    output::print(&format!("{shown}\n"))
 }
 
 /// It need not be fetched, if it is what was asked for.
@@ -139,7 +219,7 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
         );
     }
     output::tell(&format!("{shown} is there already{whole}"));
-    output::print(&format!("{shown}\n"))
+    Ok(())
 }
 
 /// An error of the disk, with what helps.

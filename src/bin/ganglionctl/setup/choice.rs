@@ -41,6 +41,7 @@ pub(super) fn choose(
     let site = machine.site(config.backend)?;
     let mut settings = service::settings(&machine.outside(model), config).runner;
     settings.meminfo = machine.path(Path::new("/proc/meminfo"));
+    settings.groups = machine.groups();
     let have = match site {
         Site::Discrete(free) => free,
         Site::Cpu | Site::Integrated => machine.meminfo("MemAvailable:").unwrap_or(0),

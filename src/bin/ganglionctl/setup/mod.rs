@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
-use ganglion::model::Checkpoint;
-use ganglion::model::checkpoint::files_of;
+use ganglion::engine::OpenModel;
+use ganglion::model::checkpoint::{files_of, first_part};
 use nix::unistd::Uid;
 use zbus::fdo::DBusProxy;
 
@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         read => read.or_exit(Exit::Config)?,
     };
     let model = model(&machine, arguments.model.as_deref(), &before)?;
-    let checkpoint = Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
+    let opened = OpenModel::read(&machine.outside(&model));
+    let OpenModel { checkpoint, .. } = opened.or_exit(Exit::Data)?;
     let would = if arguments.dry_run { "would: " } else { "" };
     let does = |what: &str| output::print(&format!("{would}{what}\n"));
     does(&format!("board: {}", machine.name()))?;
@@ -164,6 +165,7 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
     }
     let mut found = files_of(&machine.path(folder));
     found.retain(|file| file.extension().is_some_and(|end| end == "gguf"));
+    found.retain(|file| first_part(file).is_none());
     match &found[..] {
         [only] => Ok(folder.join(only.file_name().unwrap_or_default())),
         [] => bail!(

@@ -5,7 +5,9 @@
 
 use clap::Parser;
 use ganglion::bus::proxy::ManagerProxy;
-use ganglion::model::Checkpoint;
+use ganglion::config::Config;
+use ganglion::engine::OpenModel;
+use ganglion::service;
 
 use super::drop_in::DropIn;
 use super::named_in_force;
@@ -32,7 +34,12 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
     let model = find(&machine, dir, &arguments.model)?;
-    Checkpoint::open(&machine.outside(&model)).or_exit(Exit::Data)?;
+    let opened = OpenModel::read(&machine.outside(&model)).or_exit(Exit::Data)?;
+    // A configuration that cannot be read is refused once it is written.
+    if let Ok(before) = Config::read(&config) {
+        let settings = service::settings(&model, &before).runner;
+        opened.check(&settings).or_exit(Exit::Data)?;
+    }
     if let Some(why) = machine.hides(&model) {
         bail!(Data: "{why}");
     }

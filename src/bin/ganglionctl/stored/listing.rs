@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ganglion::model::{Checkpoint, Defect};
+use ganglion::engine::{LoadError, OpenModel};
+use ganglion::model::checkpoint::{files_of, first_part};
+use ganglion::model::{Defect, ModelError};
 use serde::Serialize;
 
 use crate::doctor::Machine;
@@ -34,6 +36,10 @@ impl Stored {
     fn of(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().into_owned();
         let metadata = fs::metadata(&path).ok()?;
+        // The first part stands for all.
+        if first_part(&path).is_some_and(|first| first.exists()) {
+            return None;
+        }
         let is_gguf = |name: &str| {
             let end = Path::new(name).extension();
             end.is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
@@ -43,7 +49,9 @@ impl Stored {
             let lengths = files.map(|file| file.metadata().map_or(0, |file| file.len()));
             (lengths.sum(), path.join("config.json").exists())
         } else {
-            (metadata.len(), is_gguf(&name))
+            let parts = files_of(&path).into_iter();
+            let lengths = parts.map(|part| fs::metadata(part).map_or(0, |part| part.len()));
+            (lengths.sum(), is_gguf(&name))
         };
         let is_part = name.strip_suffix(PART).is_some_and(is_gguf);
         let (format, problem) = match is_model.then(|| format(&path)) {
@@ -66,11 +74,17 @@ impl Stored {
 
 /// The format of most of its weights, or why it is no model that this release can run.
 fn format(path: &Path) -> Result<String, String> {
-    let checkpoint = Checkpoint::open(path).map_err(|error| match error.defect {
+    let opened = OpenModel::read(path).map_err(|error| match error {
         // What helps is said for the daemon's key, which did not name this one.
-        Defect::Io(why) => why.to_string(),
-        defect => defect.to_string(),
+        LoadError::Model(ModelError {
+            defect: Defect::Io(why),
+            ..
+        }) => why.to_string(),
+        LoadError::Model(error) if error.path == path => error.defect.to_string(),
+        LoadError::Language { error, .. } => error.to_string(),
+        error => error.to_string(),
     })?;
+    let checkpoint = opened.checkpoint;
     let mut formats: BTreeMap<String, usize> = BTreeMap::new();
     let _ = checkpoint.tensors.try_map(|tensor| {
         *formats.entry(format!("{:?}", tensor.format)).or_default() += tensor.bytes();

@@ -6,6 +6,8 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
+use ganglion::model::checkpoint::files_of;
+
 use super::Paths;
 use super::listing::PART;
 use super::served::InForce;
@@ -45,6 +47,14 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
     if !is_part {
         gone.extend([part, beside(name, RECORDED)]);
+    }
+    // Of a split file, all parts are the model.
+    for later in files_of(&path)
+        .iter()
+        .skip(1)
+        .filter_map(|part| part.file_name())
+    {
+        gone.extend([later.to_owned(), beside(later, RECORDED)]);
     }
     for name in gone {
         folder.told(&name, folder.remove_whole(&name))?;

@@ -2,27 +2,31 @@
 
 use std::collections::HashMap;
 
-use super::reader::{LONGEST_NAME, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
+use super::reader::{LONGEST_KEY, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
 use crate::model::Defect;
 
-/// Shorter arrays may have a value for each layer.
+/// The most layers of a model: shorter arrays may have a value for each layer.
 const MOST_LAYERS: usize = 1 << 10;
 
+/// A value as its file has it. A text or an array is checked where it is used, so that an unused one cannot be wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
     Bool(bool),
-    String(String),
+    /// The bytes of a text.
+    Text(Vec<u8>),
+    /// The length of a text that is too long to be read.
+    LongText(u64),
     Strings(Vec<String>),
-    Integers(Vec<i32>),
-    /// An array that nothing here reads.
-    Unread,
+    Integers(Vec<i64>),
+    /// The length of an array that is not read.
+    Unread(usize),
 }
 
 impl Value {
-    /// Long arrays are passed over but for those that are `wanted`.
+    /// Reads a value. Long arrays are skipped, except for the `wanted` keys.
     fn read(
         reader: &mut Reader<'_>,
         kind: u32,
@@ -30,34 +34,28 @@ impl Value {
         wanted: &[&str],
     ) -> Result<Self, Defect> {
         Ok(match kind {
-            0 => Self::Unsigned(u8::from_le_bytes(reader.bytes(key)?).into()),
-            1 => Self::Signed(i8::from_le_bytes(reader.bytes(key)?).into()),
-            2 => Self::Unsigned(u16::from_le_bytes(reader.bytes(key)?).into()),
-            3 => Self::Signed(i16::from_le_bytes(reader.bytes(key)?).into()),
-            4 => Self::Unsigned(u32::from_le_bytes(reader.bytes(key)?).into()),
-            5 => Self::Signed(i32::from_le_bytes(reader.bytes(key)?).into()),
             6 => Self::Float(f32::from_le_bytes(reader.bytes(key)?).into()),
-            7 => match reader.bytes(key)? {
-                [0] => Self::Bool(false),
-                [1] => Self::Bool(true),
-                [other] => {
-                    return Err(Defect::bad_value(key, other, "a boolean is 0 or 1"));
+            7 => reader.bytes(key).map(|[byte]| Self::Bool(byte != 0))?,
+            8 => {
+                let length = reader.length(key)?;
+                if length > LONGEST_VALUE {
+                    reader.skip(length, key)?;
+                    return Ok(Self::LongText(length));
                 }
-            },
-            8 => Self::String(reader.string(key, LONGEST_VALUE)?),
+                Self::Text(reader.text(key, length)?)
+            }
             9 => Self::read_array(reader, key, wanted.contains(&key))?,
             10 => Self::Unsigned(reader.u64(key)?),
-            11 => Self::Signed(i64::from_le_bytes(reader.bytes(key)?)),
             12 => Self::Float(f64::from_le_bytes(reader.bytes(key)?)),
-            other => {
-                return Err(Defect::Malformed(format!(
-                    "{key} has the unknown type {other}"
-                )));
+            _ => {
+                Self::Signed(integer(reader, kind, key)?.ok_or_else(|| {
+                    Defect::Malformed(format!("{key} has the unknown type {kind}"))
+                })?)
             }
         })
     }
 
-    fn read_array(reader: &mut Reader<'_>, key: &str, is_read: bool) -> Result<Self, Defect> {
+    fn read_array(reader: &mut Reader<'_>, key: &str, is_wanted: bool) -> Result<Self, Defect> {
         let kind = reader.u32(key)?;
         let item_bytes: u64 = match kind {
             0 | 1 | 7 => 1,
@@ -70,33 +68,44 @@ impl Value {
                 )));
             }
         };
-        let count = reader.count(key, item_bytes, MOST_ITEMS)?;
-        // Not reserved ahead: a count that lies is found out before much has been pushed.
+        let most = if is_wanted { MOST_ITEMS } else { u64::MAX };
+        let count = reader.count(key, item_bytes, most)?;
+        let is_short = is_wanted || count <= MOST_LAYERS;
+        // Not reserved ahead: a false count is found before much has been pushed.
         Ok(match kind {
-            8 if is_read => Self::Strings(
+            8 if is_wanted => Self::Strings(
                 (0..count)
                     .map(|_| reader.string(key, LONGEST_TOKEN))
                     .collect::<Result<_, _>>()?,
             ),
             8 => {
                 (0..count).try_for_each(|_| reader.skip_string(key))?;
-                Self::Unread
+                Self::Unread(count)
             }
-            4 | 5 if is_read || count <= MOST_LAYERS => Self::Integers(
+            0..=5 | 7 | 10 | 11 if is_short => Self::Integers(
                 (0..count)
-                    .map(|_| reader.bytes(key).map(i32::from_le_bytes))
-                    .collect::<Result<_, _>>()?,
-            ),
-            7 if count <= MOST_LAYERS => Self::Integers(
-                (0..count)
-                    .map(|_| reader.bytes(key).map(|[value]| i32::from(value)))
+                    .map(|_| Ok(integer(reader, kind, key)?.unwrap_or_default()))
                     .collect::<Result<_, Defect>>()?,
             ),
             _ => {
                 reader.skip(count as u64 * item_bytes, key)?;
-                Self::Unread
+                Self::Unread(count)
             }
         })
+    }
+
+    /// The whole number that a value is: itself, or the one that an array repeats for each layer.
+    fn whole(&self) -> Option<usize> {
+        match self {
+            Self::Unsigned(value) => usize::try_from(*value).ok(),
+            Self::Signed(value) => usize::try_from(*value).ok(),
+            Self::Integers(values) => {
+                let first = values.first()?;
+                let is_same = values.iter().all(|value| value == first);
+                usize::try_from(*first).ok().filter(|_| is_same)
+            }
+            _ => None,
+        }
     }
 
     fn describe(&self) -> String {
@@ -105,8 +114,12 @@ impl Value {
             Self::Signed(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
             Self::Bool(value) => value.to_string(),
-            Self::String(value) => format!("{value:?}"),
-            Self::Strings(_) | Self::Integers(_) | Self::Unread => "an array".into(),
+            Self::Text(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+            Self::LongText(length) => format!("a text of {length} bytes"),
+            Self::Integers(values) if values.len() <= 8 => format!("{values:?}"),
+            Self::Strings(values) => format!("an array of {} texts", values.len()),
+            Self::Integers(values) => format!("an array of {} numbers", values.len()),
+            Self::Unread(count) => format!("an array of {count}"),
         }
     }
 }
@@ -123,7 +136,7 @@ impl Metadata {
     ) -> Result<Self, Defect> {
         let mut values = HashMap::new();
         for _ in 0..count {
-            let key = reader.string("a metadata key", LONGEST_NAME)?;
+            let key = reader.string("a metadata key", LONGEST_KEY)?;
             let kind = reader.u32(&key)?;
             let value = Value::read(reader, kind, &key, wanted)?;
             if values.contains_key(&key) {
@@ -132,6 +145,10 @@ impl Metadata {
             values.insert(key, value);
         }
         Ok(Self(values))
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
     }
 
     fn get<T>(
@@ -148,18 +165,17 @@ impl Metadata {
             .transpose()
     }
 
+    /// A whole number. An array counts where it repeats one number for each layer.
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
-        self.get(key, "it must be a whole number", |value| match value {
-            Value::Unsigned(value) => usize::try_from(*value).ok(),
-            Value::Signed(value) => usize::try_from(*value).ok(),
-            _ => None,
-        })
+        let allowed = "only a whole number is supported, the same for each layer";
+        self.get(key, allowed, Value::whole)
     }
 
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, Defect> {
         self.get(key, "it must be a number", |value| match value {
             Value::Float(value) => Some(*value),
-            _ => None,
+            #[allow(clippy::cast_precision_loss)] // such a number is small
+            value => value.whole().map(|value| value as f64),
         })
     }
 
@@ -168,6 +184,12 @@ impl Metadata {
             Value::Bool(value) => Some(*value),
             _ => None,
         })
+    }
+
+    /// A token's id. A number that is no id of the `vocabulary` means that there is none.
+    pub(super) fn token(&self, key: &str, vocabulary: usize) -> Option<u32> {
+        let id = self.0.get(key)?.whole()?;
+        u32::try_from(id).ok().filter(|_| id < vocabulary)
     }
 
     /// An array of which is told whether each is 0.
@@ -183,8 +205,9 @@ impl Metadata {
     }
 
     pub(super) fn string(&self, key: &str) -> Result<Option<String>, Defect> {
-        self.get(key, "it must be a string", |value| match value {
-            Value::String(value) => Some(value.clone()),
+        let allowed = format!("it must be a text in UTF-8 of at most {LONGEST_VALUE} bytes");
+        self.get(key, &allowed, |value| match value {
+            Value::Text(bytes) => String::from_utf8(bytes.clone()).ok(),
             _ => None,
         })
     }
@@ -206,7 +229,13 @@ impl Metadata {
     pub(super) fn take_integers(&mut self, key: &str) -> Result<Option<Vec<i32>>, Defect> {
         match self.0.remove(key) {
             None => Ok(None),
-            Some(Value::Integers(integers)) => Ok(Some(integers)),
+            Some(Value::Integers(integers)) => {
+                let narrow = integers.into_iter().map(|integer| {
+                    let bad = |_| Defect::bad_value(key, integer, "it must fit 32 bits");
+                    i32::try_from(integer).map_err(bad)
+                });
+                narrow.collect::<Result<_, _>>().map(Some)
+            }
             Some(other) => Err(Defect::bad_value(
                 key,
                 other.describe(),
@@ -214,6 +243,20 @@ impl Metadata {
             )),
         }
     }
+}
+
+/// A whole number of a type that 64 bits with a sign hold; `None` for another type.
+fn integer(reader: &mut Reader<'_>, kind: u32, key: &str) -> Result<Option<i64>, Defect> {
+    Ok(Some(match kind {
+        0 | 7 => u8::from_le_bytes(reader.bytes(key)?).into(),
+        1 => i8::from_le_bytes(reader.bytes(key)?).into(),
+        2 => u16::from_le_bytes(reader.bytes(key)?).into(),
+        3 => i16::from_le_bytes(reader.bytes(key)?).into(),
+        4 => u32::from_le_bytes(reader.bytes(key)?).into(),
+        5 => i32::from_le_bytes(reader.bytes(key)?).into(),
+        10 | 11 => i64::from_le_bytes(reader.bytes(key)?),
+        _ => return Ok(None),
+    }))
 }
 
 /// The value of a key that must be there.

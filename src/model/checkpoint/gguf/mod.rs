@@ -1,4 +1,4 @@
-//! GGUF files, versions 2 and 3, little-endian, in one piece.
+//! GGUF files, versions 2 and 3, little-endian, in one file or split into parts.
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>
 
 mod metadata;
@@ -7,17 +7,17 @@ mod shape;
 mod tensors;
 mod vocabulary;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use metadata::{Metadata, required};
 use reader::Reader;
 
 use super::files::Source;
 use super::stored::Directory;
-use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan};
-use crate::model::Defect;
+use super::{Checkpoint, Landing, LanguageSource, files, foreign, names, parts, plan::Plan};
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
+use crate::model::{Defect, ModelError};
 
 /// Real models have fewer than 2,000.
 const MOST_TENSORS: u64 = 16 << 10;
@@ -27,16 +27,30 @@ const MOST_KEYS: u64 = 1 << 10;
 /// What each rope frequency is divided by: llama3 scaling, which has no metadata.
 const FACTORS: &str = "rope_freqs.weight";
 
-pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
-    let source = Source::open(path)?;
-    let mut reader = Reader::new(&source.file, source.length);
-    let (mut metadata, directory) = read_head(&mut reader, source.length)?;
+pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
+    let source = Source::open(path).map_err(|defect| defect.at(path))?;
+    let first = read_head(&source, 0).map_err(|defect| defect.at(path))?;
+    let (sources, head) = with_parts(source, first)?;
+    checkpoint(path, sources, head).map_err(|defect| defect.at(path))
+}
 
+fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoint, Defect> {
+    let Head {
+        mut metadata,
+        directory,
+    } = head;
+    refuse_other_kinds(&metadata)?;
     let architecture = required(
         metadata.string("general.architecture"),
         "general.architecture",
     )?;
     let architecture = Architecture::of_gguf(architecture)?;
+    if directory.is_empty() {
+        return Err(Defect::foreign(
+            "a GGUF file without tensors, such as a vocabulary",
+            "name the file that has the weights",
+        ));
+    }
     let embedding = names::GGUF.embedding;
     let vocabulary = directory
         .get(embedding)
@@ -50,6 +64,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         directory: &directory,
         interleaved: architecture.interleaved,
         tied: None,
+        biased: None,
     };
     let tensors = plan.weights()?;
     let factors = directory
@@ -57,30 +72,148 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
         .transpose()?;
     if let Some(factors) = factors {
-        let factors = source.vector(&factors, &mut Landing::default())?;
+        let factors = sources[factors.file].vector(&factors, &mut Landing::default())?;
         let frequencies = &mut shape.angles[0].frequencies;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
         }
         shape.check_rope()?;
     }
-    let name = metadata
-        .string("general.name")?
-        .unwrap_or_else(|| files::stem(path));
+    let name = metadata.string("general.name").ok().flatten();
+    let name = name.unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
     Ok(Checkpoint {
         name,
         shape,
         tensors,
-        files: vec![source],
+        files: sources,
         language,
     })
 }
 
-fn read_head(reader: &mut Reader<'_>, file_len: u64) -> Result<(Metadata, Directory), Defect> {
+/// Refuses GGUF files of anything but a language model.
+fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Defect> {
+    let text = |key| metadata.string(key).ok().flatten().unwrap_or_default();
+    match (
+        text("general.type").as_str(),
+        text("general.architecture").as_str(),
+    ) {
+        ("adapter", _) => {
+            let base = metadata.string("general.base_model.0.name").ok().flatten();
+            Err(foreign::lora(base))
+        }
+        ("mmproj", _) | (_, "clip") => Err(Defect::foreign(
+            "the vision part of a model (mmproj)",
+            "name the file of the language model that is published beside it; images are not supported",
+        )),
+        ("imatrix", _) => Err(Defect::foreign(
+            "an importance matrix, which is used to quantize a model",
+            "name the file of the model itself",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The metadata and the tensor infos of a file.
+struct Head {
+    metadata: Metadata,
+    directory: Directory,
+}
+
+/// Opens the other parts of a model, and joins the tensors of all of them.
+fn with_parts(first: Source, head: Head) -> Result<(Vec<Source>, Head), ModelError> {
+    let path = first.path.clone();
+    let size = |metadata: &Metadata, key: &str| {
+        let size = metadata.size(key).map_err(|defect| defect.at(&path));
+        size.map(Option::unwrap_or_default)
+    };
+    let count = size(&head.metadata, "split.count")?;
+    if count <= 1 {
+        return Ok((vec![first], head));
+    }
+    let number = size(&head.metadata, "split.no")?;
+    let named = path.file_name().and_then(|name| name.to_str());
+    let named = named.and_then(parts::of);
+    if number != 0 || named.as_ref().is_some_and(|part| part.number != 1) {
+        let first = parts::sibling(&path, 1);
+        let first = first.map_or_else(|| "its name ends in -00001-of-".into(), shown_path);
+        return Err(Defect::foreign(
+            format!("part {} of {count} of a split file", number + 1),
+            format!("name the first part: {first}"),
+        )
+        .at(&path));
+    }
+    if named.is_none_or(|part| part.count != count) {
+        return Err(Defect::foreign(
+            format!("the first of {count} parts under another name"),
+            format!(
+                "keep the names of the parts, which end in -00001-of-{count:05}.gguf, or join them: \
+                 llama-gguf-split --merge"
+            ),
+        )
+        .at(&path));
+    }
+    let expected = size(&head.metadata, "split.tensors.count")?;
+    let Head {
+        metadata,
+        mut directory,
+    } = head;
+    let mut sources = vec![first];
+    for (index, path) in (1..).zip(parts::all_parts(&path).into_iter().skip(1)) {
+        let (source, tensors) = part(&path, index).map_err(|defect| defect.at(&path))?;
+        for (name, stored) in tensors {
+            if directory.contains_key(&name) {
+                return Err(Defect::tensor(&name, "is in two parts").at(&path));
+            }
+            directory.insert(name, stored);
+        }
+        sources.push(source);
+    }
+    let found = directory.len();
+    if expected != 0 && found != expected {
+        let problem = format!("{count} parts have {found} tensors, and {expected} are declared");
+        return Err(Defect::Malformed(problem).at(&path));
+    }
+    let head = Head {
+        metadata,
+        directory,
+    };
+    Ok((sources, head))
+}
+
+/// Opens a later part and reads its tensors.
+fn part(path: &Path, index: usize) -> Result<(Source, Directory), Defect> {
+    if !path.exists() {
+        return Err(Defect::missing(
+            "this part of the model is missing",
+            "fetch it: all parts must be in one folder",
+        ));
+    }
+    let source = Source::open(path)?;
+    let Head {
+        metadata,
+        directory,
+    } = read_head(&source, index)?;
+    if metadata.size("split.no")? != Some(index) {
+        let problem = format!("its split.no is not {index}, as its name says");
+        return Err(Defect::Malformed(problem));
+    }
+    Ok((source, directory))
+}
+
+#[allow(clippy::needless_pass_by_value)] // as a path is mapped
+fn shown_path(path: PathBuf) -> String {
+    path.display().to_string()
+}
+
+/// Reads the head of a file, which has that index among the model's.
+fn read_head(source: &Source, index: usize) -> Result<Head, Defect> {
+    let file_len = source.length;
+    let reader = &mut Reader::new(&source.file, file_len);
     if reader.bytes("the magic number").ok() != Some(*b"GGUF") {
-        return Err(Defect::NotAModel);
+        let none = Defect::NotAModel;
+        return Err(foreign::file(&source.file, &source.path, file_len, none));
     }
     match reader.u32("the version")? {
         2 | 3 => {}
@@ -103,15 +236,17 @@ fn read_head(reader: &mut Reader<'_>, file_len: u64) -> Result<(Metadata, Direct
     let tensors = reader.count("the number of tensors", 24, MOST_TENSORS)?;
     let keys = reader.count("the number of metadata keys", 13, MOST_KEYS)?;
     let metadata = Metadata::read(reader, keys, &vocabulary::ARRAYS)?;
-    if let Some(parts) = metadata.size("split.count")?.filter(|parts| *parts > 1) {
-        let allowed = "join the parts with llama-gguf-split --merge";
-        return Err(Defect::bad_value("split.count", parts, allowed));
-    }
     let alignment = metadata.size("general.alignment")?.unwrap_or(32);
     if !alignment.is_power_of_two() || alignment > 1 << 20 {
         let allowed = "it must be a power of two up to 1048576";
         return Err(Defect::bad_value("general.alignment", alignment, allowed));
     }
-    let directory = tensors::read(reader, tensors, alignment as u64, file_len)?;
-    Ok((metadata, directory))
+    let mut directory = tensors::read(reader, tensors, alignment as u64, file_len)?;
+    for stored in directory.values_mut() {
+        stored.file = index;
+    }
+    Ok(Head {
+        metadata,
+        directory,
+    })
 }

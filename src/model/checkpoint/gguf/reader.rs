@@ -6,11 +6,13 @@ use std::io::{BufReader, Read};
 
 use crate::model::Defect;
 
-/// Keys and the names of tensors: real ones have fewer than 64 bytes.
+/// The longest key that the format allows.
+pub(super) const LONGEST_KEY: u64 = u16::MAX as u64;
+/// The names of tensors: real ones have fewer than 64 bytes.
 pub(super) const LONGEST_NAME: u64 = 256;
 /// Vocabularies and merges have none longer: the table of pieces that a tokenizer makes has shorter ones.
 pub(super) const LONGEST_TOKEN: u64 = 64 << 10;
-/// Values: templates and licences are far shorter.
+/// Texts that are used: chat templates are far shorter.
 pub(super) const LONGEST_VALUE: u64 = 1 << 20;
 /// The largest vocabularies have 262,144 tokens and twice as many merges.
 pub(super) const MOST_ITEMS: u64 = 1 << 20;
@@ -43,12 +45,21 @@ impl<'a> Reader<'a> {
         let left = self.end - self.position;
         if bytes > left {
             let position = self.position;
-            return Err(Defect::Malformed(format!(
+            return Err(self.cut(format!(
                 "{what} at byte {position} needs {bytes} bytes, and {left} are left"
             )));
         }
         self.position += bytes;
         Ok(())
+    }
+
+    /// Why more is needed than there is: the file ends, or its head is longer than any is allowed to be.
+    fn cut(&self, problem: String) -> Defect {
+        if self.end < LONGEST_HEAD {
+            return Defect::Malformed(problem);
+        }
+        let allowed = format!("a head of at most {LONGEST_HEAD} bytes is supported");
+        Defect::bad_value("GGUF head", problem, allowed)
     }
 
     /// The next `N` bytes; `what` they are is for the error.
@@ -79,33 +90,37 @@ impl<'a> Reader<'a> {
         usize::try_from(count)
             .ok()
             .filter(|_| count.checked_mul(least).is_some_and(|bytes| bytes <= left))
-            .ok_or_else(|| {
-                Defect::Malformed(format!("{what} is {count}, and {left} bytes are left"))
-            })
+            .ok_or_else(|| self.cut(format!("{what} is {count}, and {left} bytes are left")))
     }
 
     /// Reads a text of at most `longest` bytes.
     pub(super) fn string(&mut self, what: &str, longest: u64) -> Result<String, Defect> {
-        let length = self.length(what, longest)?;
-        self.advance(length as u64, what)?;
-        let mut bytes = vec![0; length];
-        self.input.read_exact(&mut bytes)?;
-        String::from_utf8(bytes).map_err(|_| Defect::Malformed(format!("{what} is not UTF-8")))
-    }
-
-    pub(super) fn skip_string(&mut self, what: &str) -> Result<(), Defect> {
-        let length = self.length(what, LONGEST_VALUE)?;
-        self.skip(length as u64, what)
-    }
-
-    fn length(&mut self, what: &str, longest: u64) -> Result<usize, Defect> {
-        let length = self.count(what, 1, u64::MAX)?;
-        if length as u64 > longest {
+        let length = self.length(what)?;
+        if length > longest {
             return Err(Defect::Malformed(format!(
                 "{what} is {length} bytes long, and {longest} are allowed"
             )));
         }
-        Ok(length)
+        let bytes = self.text(what, length)?;
+        String::from_utf8(bytes).map_err(|_| Defect::Malformed(format!("{what} is not UTF-8")))
+    }
+
+    pub(super) fn skip_string(&mut self, what: &str) -> Result<(), Defect> {
+        let length = self.length(what)?;
+        self.skip(length, what)
+    }
+
+    /// The length of the text that follows.
+    pub(super) fn length(&mut self, what: &str) -> Result<u64, Defect> {
+        self.count(what, 1, u64::MAX).map(|length| length as u64)
+    }
+
+    /// The next `length` bytes, which are there.
+    pub(super) fn text(&mut self, what: &str, length: u64) -> Result<Vec<u8>, Defect> {
+        self.advance(length, what)?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
+        self.input.read_exact(&mut bytes)?;
+        Ok(bytes)
     }
 
     pub(super) fn skip(&mut self, bytes: u64, what: &str) -> Result<(), Defect> {

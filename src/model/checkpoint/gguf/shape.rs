@@ -12,7 +12,7 @@ const NEUTRAL: [(&str, f64); 5] = [
     ("attention.sliding_window", 0.0),
     ("attention.clamp_kqv", 0.0),
     ("attention.max_alibi_bias", 0.0),
-    ("rope.scale_linear", 1.0),
+    ("rope.scaling.yarn_ext_factor", 1.0),
 ];
 
 /// The keys of a file's architecture.
@@ -38,6 +38,10 @@ impl Own<'_> {
 }
 
 impl Keys for Own<'_> {
+    fn has(&self, key: &str) -> bool {
+        self.metadata.has(&self.key(key))
+    }
+
     fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
         self.metadata.size(&self.key(key))
     }
@@ -79,6 +83,12 @@ pub(super) fn read(
         }
     }
     let epsilon = "attention.layer_norm_rms_epsilon";
+    let rope = own.rope()?;
+    let scaled = if own.has("rope.scaling.original_context_length") {
+        rope.scaled_context()
+    } else {
+        0
+    };
     let shape = Shape {
         layers: own.needed("block_count")?,
         hidden,
@@ -87,7 +97,7 @@ pub(super) fn read(
         head_dim,
         intermediate: own.needed("feed_forward_length")?,
         vocabulary,
-        context: own.needed("context_length")?,
+        context: own.needed("context_length")?.max(scaled),
         norm_epsilon: required(own.number(epsilon), &own.key(epsilon))?,
         multipliers: own.multipliers()?,
         softcaps: Softcaps {
@@ -100,24 +110,25 @@ pub(super) fn read(
         },
         ..Shape::plain(architecture.name)
     };
-    shape.checked(&own.rope()?, |shape| (architecture.from_gguf)(&own, shape))
+    shape.checked(&rope, |shape| (architecture.from_gguf)(&own, shape))
 }
 
 impl Own<'_> {
     fn refuse_uncomputed(&self) -> Result<(), Defect> {
         for (suffix, neutral) in NEUTRAL {
-            let value = match self.size(suffix) {
-                #[allow(clippy::cast_precision_loss)] // compared with zero and one
-                Ok(value) => value.map(|value| value as f64),
-                Err(_) => self.float(suffix)?,
-            };
             #[allow(clippy::float_cmp)] // these values are exact
-            if let Some(value) = value
+            if let Some(value) = self.float(suffix)?
                 && value != neutral
             {
                 let allowed = format!("only {neutral} is computed");
                 return Err(Defect::bad_value(self.key(suffix), value, allowed));
             }
+        }
+        let causal = self.key("attention.causal");
+        if self.metadata.boolean(&causal)? == Some(false) {
+            let allowed =
+                "a model that sees what follows, such as one for embeddings, is not supported";
+            return Err(Defect::bad_value(causal, false, allowed));
         }
         Ok(())
     }
@@ -137,36 +148,42 @@ impl Own<'_> {
 
     fn rope(&self) -> Result<Rope, Defect> {
         let kind = self.metadata.string(&self.key("rope.scaling.type"))?;
-        let factor = self.float("rope.scaling.factor")?;
+        let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let scaling = match kind.as_deref() {
-            None | Some("none") => {
-                #[allow(clippy::float_cmp)] // one is exact
-                if let Some(factor) = factor.filter(|factor| *factor != 1.0) {
-                    let key = self.key("rope.scaling.factor");
-                    return Err(Defect::bad_value(key, factor, "only 1 is computed"));
-                }
-                None
-            }
-            Some("yarn") => Some(Scaling::Yarn(self.yarn(factor)?)),
+            // A file that does not name its scaling means this one.
+            None | Some("linear") => self.factor()?.map(|factor| Scaling::Linear { factor }),
+            Some("none") => None,
+            Some("yarn") => Some(Scaling::Yarn(self.yarn()?)),
             Some(other) => {
                 return Err(Defect::bad_value(
                     self.key("rope.scaling.type"),
                     other,
-                    "only \"none\" and \"yarn\" are computed; llama3 scaling is the tensor rope_freqs.weight",
+                    "only \"none\", \"linear\" and \"yarn\" are computed; llama3 scaling is the tensor rope_freqs.weight",
                 ));
             }
         };
-        let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         Ok(Rope { theta, scaling })
     }
 
-    fn yarn(&self, factor: Option<f64>) -> Result<Yarn, Defect> {
-        let factor = required(Ok(factor), &self.key("rope.scaling.factor"))?;
-        let original = self.needed("rope.scaling.original_context_length")?;
-        // Where this is stated, scores have been scaled for it; else q and k grow.
+    /// The factor of the context. Zero means none. An older key has it where the newer one is absent.
+    fn factor(&self) -> Result<Option<f64>, Defect> {
+        let factor = match self.float("rope.scaling.factor")? {
+            None => self.float("rope.scale_linear")?,
+            factor => factor,
+        };
+        Ok(factor.filter(|factor| *factor != 0.0))
+    }
+
+    fn yarn(&self) -> Result<Yarn, Defect> {
+        let factor = required(self.factor(), &self.key("rope.scaling.factor"))?;
+        let original = match self.size("rope.scaling.original_context_length")? {
+            Some(original) => original,
+            None => self.needed("context_length")?,
+        };
+        // Where this is stated, scores have been scaled for a part of the growth.
         let scaled = self.float("rope.scaling.yarn_log_multiplier")?;
         let growth = match scaled.filter(|scaled| *scaled != 0.0) {
-            Some(_) => 1.0,
+            Some(scaled) => Yarn::growth(factor, 1.0) / Yarn::growth(factor, scaled),
             None => Yarn::growth(factor, 1.0),
         };
         let or = |suffix: &str, usual| Ok::<_, Defect>(self.float(suffix)?.unwrap_or(usual));

@@ -1,0 +1,59 @@
+//! Opens a model's files, all but the weights, and checks whether the model can be served.
+//!
+//! The daemon loads a model through this, and so do the programs that check one before the daemon starts. Their answers
+//! cannot differ.
+
+use std::path::Path;
+
+use super::load;
+use super::load_error::LoadError;
+use super::progress::Phase;
+use super::runner::Settings;
+use crate::model::{Checkpoint, Language};
+use crate::tape::{Ending, Input};
+
+/// A model whose files can be served.
+#[derive(Debug)]
+pub struct OpenModel {
+    pub checkpoint: Checkpoint,
+    pub language: Language,
+}
+
+impl OpenModel {
+    /// Opens a `.gguf` file or a safetensors directory, its tokenizer and its chat template.
+    ///
+    /// # Errors
+    /// Each one with which the daemon would refuse the files.
+    pub fn read(path: &Path) -> Result<Self, LoadError> {
+        Self::read_in_phases(path, |_| ())
+    }
+
+    /// Opens them, and calls `begins` as each phase begins.
+    pub(super) fn read_in_phases(
+        path: &Path,
+        mut begins: impl FnMut(Phase),
+    ) -> Result<Self, LoadError> {
+        begins(Phase::Opening);
+        let checkpoint = Checkpoint::open(path)?;
+        begins(Phase::Vocabulary);
+        let source = checkpoint.language_source()?;
+        let language = Language::load(source).map_err(|error| LoadError::Language {
+            model: path.to_owned(),
+            error,
+        })?;
+        Ok(Self {
+            checkpoint,
+            language,
+        })
+    }
+
+    /// Checks what the settings ask of the model. Whether it fits the memory is for `admit` to say.
+    ///
+    /// # Errors
+    /// Each one with which the daemon would refuse to run the model so.
+    pub fn check(&self, settings: &Settings) -> Result<(), LoadError> {
+        let (forward, _) = load::plan(&self.checkpoint, settings)?;
+        forward.tape(1, Input::Step, Ending::Token).check()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! The refusal of what a `config.json` says and `forward` does not compute.
+
+use serde_json::{Map, Value};
+
+use crate::model::Defect;
+use crate::model::architecture::Keys as _;
+
+/// Objects in a config that do not change what a model computes, or that are read elsewhere.
+const KNOWN_OBJECTS: [&str; 12] = [
+    "rope_parameters",
+    "rope_scaling",
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "auto_map",
+    "id2label",
+    "label2id",
+    "task_specific_params",
+    "generation_config",
+    "transformers.js_config",
+    "dtype",
+];
+
+/// Keys of a quantized checkpoint, and the method where the key's object names none.
+const QUANTIZED: [(&str, &str); 3] = [
+    ("quantization_config", "a method that it does not name"),
+    ("quantization", "MLX"),
+    ("compression_config", "compressed-tensors"),
+];
+
+/// Refuses a checkpoint whose weights are not numbers of F32, F16 or BF16.
+pub(super) fn refuse_quantized(config: &Value) -> Result<(), Defect> {
+    let mlx = config.get("quantization").is_some_and(Value::is_object);
+    for (key, usual) in QUANTIZED {
+        let Some(how) = config.get(key).filter(|how| !how.is_null()) else {
+            continue;
+        };
+        let usual = if mlx { "MLX" } else { usual };
+        return Err(Defect::Quantized {
+            key: key.into(),
+            method: method(how, usual),
+        });
+    }
+    Ok(())
+}
+
+/// A method's usual name, with the bits or the format that the object states.
+fn method(how: &Value, usual: &str) -> String {
+    let text = |key| how.get(key).and_then(Value::as_str);
+    let name = match text("quant_method").unwrap_or(usual) {
+        "gptq" => "GPTQ",
+        "awq" => "AWQ",
+        "fp8" => "FP8",
+        "mxfp4" => "MXFP4",
+        other => other,
+    };
+    let set = |key| how.get(key).and_then(Value::as_bool) == Some(true);
+    let bits = ["bits", "w_bit", "weight_bits"]
+        .into_iter()
+        .find_map(|key| how.get(key).and_then(Value::as_u64))
+        .or(set("load_in_4bit").then_some(4))
+        .or(set("load_in_8bit").then_some(8));
+    match (bits, text("format")) {
+        (Some(bits), _) => format!("{name} to {bits} bits"),
+        (None, Some(format)) => format!("{name} ({format})"),
+        (None, None) => name.into(),
+    }
+}
+
+/// The class in transformers that a config is of.
+pub(super) fn class(config: &Value) -> Option<&str> {
+    config.get("architectures")?.get(0)?.as_str()
+}
+
+/// `whole` is all of the file, and `config` the part that describes the language model.
+pub(super) fn refuse_uncomputed(config: &Value, whole: &Value) -> Result<(), Defect> {
+    let refuse = |key: &str, value: &Value, allowed: &str| {
+        let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
+        let allowed = format!("only {allowed} is computed");
+        Err(Defect::bad_value(key, value, allowed))
+    };
+    for (key, allowed) in [
+        ("hidden_act", Value::from("silu")),
+        ("use_sliding_window", false.into()),
+        ("mlp_bias", false.into()),
+        ("num_experts", 0.into()),
+        ("num_local_experts", 0.into()),
+        ("is_causal", true.into()),
+        ("is_encoder_decoder", false.into()),
+    ] {
+        let value = config.get(key).filter(|value| !value.is_null());
+        if let Some(value) = value.filter(|value| **value != allowed) {
+            let allowed = allowed
+                .as_str()
+                .map_or_else(|| allowed.to_string(), Into::into);
+            return refuse(key, value, &allowed);
+        }
+    }
+    let layers = config.get("layer_types").and_then(Value::as_array);
+    let mut layers = layers.into_iter().flatten();
+    if let Some(kind) = layers.find(|kind| kind.as_str() != Some("full_attention")) {
+        return refuse("layer_types", kind, "full_attention");
+    }
+    let writes = |class: &&str| {
+        let ends = ["ForCausalLM", "ForConditionalGeneration"];
+        !ends.iter().any(|end| class.ends_with(end))
+    };
+    if let Some(class) = class(config).or_else(|| class(whole)).filter(writes) {
+        let allowed =
+            "only a model that writes text is supported (a class that ends in ForCausalLM)";
+        return Err(Defect::bad_value("architectures", class, allowed));
+    }
+    refuse_objects(config.as_object())
+}
+
+/// Refuses objects that are not known: they could change any layer.
+fn refuse_objects(config: Option<&Map<String, Value>>) -> Result<(), Defect> {
+    let holds_more = |value: &Value| match value {
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => items.iter().any(Value::is_object),
+        _ => false,
+    };
+    let members = config.into_iter().flatten();
+    let mut unknown =
+        members.filter(|(key, value)| holds_more(value) && !KNOWN_OBJECTS.contains(&key.as_str()));
+    match unknown.next() {
+        Some((key, value)) => Err(Defect::bad_value(
+            key,
+            value,
+            "it is not known whether this changes the model: take a GGUF file of it",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The members of an object must be known.
+pub(super) fn refuse_members(key: &str, object: &Value, known: &[&str]) -> Result<(), Defect> {
+    let members = object.as_object().into_iter().flatten();
+    let unknown =
+        |(name, value): &(&String, &Value)| !value.is_null() && !known.contains(&name.as_str());
+    match members.into_iter().find(unknown) {
+        Some((name, value)) => Err(Defect::bad_value(
+            format!("{key}.{name}"),
+            value,
+            "it is not known what this changes: take a GGUF file of the model",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A number that must be in an object.
+pub(super) fn stated(object: &Value, key: &str) -> Result<f64, Defect> {
+    let missing = || Defect::MissingKey(format!("{key} of the rope scaling"));
+    object.float(key)?.ok_or_else(missing)
+}

@@ -1,0 +1,142 @@
+//! A model's dimensions from Hugging Face's `config.json`, and the refusal of what `forward` does not
+//! compute. A key that is absent has the default of its family's class in transformers, or is refused as missing.
+
+mod computed;
+mod rope;
+
+use serde_json::Value;
+
+use crate::model::architecture::{Architecture, Defaults, Keys};
+use crate::model::{Defect, Shape};
+
+/// What a `config.json` describes.
+pub(super) struct Described {
+    pub(super) shape: Shape,
+    pub(super) architecture: &'static Architecture,
+    /// Whether the head is the embedding.
+    pub(super) tied: bool,
+    /// Whether Q, K and V have a bias; `None` where the architecture says so.
+    pub(super) biased: Option<bool>,
+}
+
+pub(super) fn read(text: &str) -> Result<Described, Defect> {
+    let malformed = |error: serde_json::Error| Defect::Malformed(error.to_string());
+    let whole: Value = serde_json::from_str(text).map_err(malformed)?;
+    // A model that also sees or hears describes its language model apart.
+    let text = whole.get("text_config").filter(|part| part.is_object());
+    let text = text.unwrap_or(&whole);
+    computed::refuse_quantized(&whole)?;
+    computed::refuse_quantized(text)?;
+    let architecture = architecture(text)?;
+    computed::refuse_uncomputed(text, &whole)?;
+    let Defaults {
+        epsilon,
+        kv_heads,
+        head_dim,
+        tied,
+        ..
+    } = architecture.defaults;
+    let (hidden, heads) = (
+        needed(text, "hidden_size")?,
+        needed(text, "num_attention_heads")?,
+    );
+    let trained = needed(text, "max_position_embeddings")?;
+    let rope = rope::read(text, architecture, trained)?;
+    let epsilon = match text.float("rms_norm_eps")? {
+        Some(epsilon) => epsilon,
+        None if text.has("rms_norm_eps") => return Err(missing("rms_norm_eps")),
+        None => epsilon,
+    };
+    let shape = Shape {
+        layers: needed(text, "num_hidden_layers")?,
+        hidden,
+        heads,
+        kv_heads: match text.size("num_key_value_heads")? {
+            Some(kv_heads) => kv_heads,
+            None if text.has("num_key_value_heads") => heads,
+            None => kv_heads.unwrap_or(heads),
+        },
+        head_dim: match (text.size("head_dim")?, head_dim) {
+            (Some(head_dim), _) => head_dim,
+            (None, Some(head_dim)) if !text.has("head_dim") => head_dim,
+            (None, _) => hidden.checked_div(heads).unwrap_or(0),
+        },
+        intermediate: needed(text, "intermediate_size")?,
+        vocabulary: needed(text, "vocab_size")?,
+        context: match rope.scaled_context() {
+            0 => trained,
+            scaled => scaled,
+        },
+        #[allow(clippy::cast_possible_truncation)] // the reference computes in float32
+        norm_epsilon: epsilon as f32,
+        ..Shape::plain(architecture.name)
+    };
+    let own = |shape: &mut Shape| (architecture.from_config)(text, shape);
+    let ties = |config: &Value| config.get("tie_word_embeddings").and_then(Value::as_bool);
+    let bias = text.get("attention_bias").and_then(Value::as_bool);
+    Ok(Described {
+        shape: shape.checked(&rope, own)?,
+        architecture,
+        tied: ties(text).or_else(|| ties(&whole)).unwrap_or(tied),
+        biased: (!architecture.biased).then(|| bias.unwrap_or(false)),
+    })
+}
+
+fn needed(config: &Value, key: &str) -> Result<usize, Defect> {
+    config.size(key)?.ok_or_else(|| missing(key))
+}
+
+fn missing(key: &str) -> Defect {
+    Defect::MissingKey(key.into())
+}
+
+fn architecture(config: &Value) -> Result<&'static Architecture, Defect> {
+    let class = computed::class(config);
+    let kind = config.get("model_type").and_then(Value::as_str);
+    let name = kind
+        .map(str::to_owned)
+        .or_else(|| class.map(|class| class.trim_end_matches("ForCausalLM").to_lowercase()))
+        .ok_or_else(|| missing("model_type"))?;
+    Architecture::of_config(name)
+}
+
+impl Keys for Value {
+    fn has(&self, key: &str) -> bool {
+        within(self, key).is_some()
+    }
+
+    fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
+        found(self, key, "it must be a whole number", |value| {
+            value.as_u64().and_then(|value| usize::try_from(value).ok())
+        })
+    }
+
+    fn float(&self, key: &str) -> Result<Option<f64>, Defect> {
+        found(self, key, "it must be a number", Value::as_f64)
+    }
+
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
+        let flag = |value: &Value| value.as_bool().or(value.as_u64().map(|value| value != 0));
+        found(self, key, "it must be an array of 0 and 1", |value| {
+            value.as_array()?.iter().map(flag).collect()
+        })
+    }
+}
+
+fn within<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
+    let mut parts = key.split('.');
+    parts.try_fold(config, |within, part| within.get(part))
+}
+
+fn found<T>(
+    config: &Value,
+    key: &str,
+    allowed: &str,
+    convert: impl Fn(&Value) -> Option<T>,
+) -> Result<Option<T>, Defect> {
+    let Some(value) = within(config, key).filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let bad = || Defect::bad_value(key, value, allowed);
+    convert(value).map(Some).ok_or_else(bad)
+}

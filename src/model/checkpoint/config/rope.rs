@@ -1,0 +1,126 @@
+//! How positions turn, from `rope_parameters` or from what older files have in its place.
+
+use serde_json::Value;
+
+use super::computed::{refuse_members, stated};
+use crate::model::Defect;
+use crate::model::architecture::{Architecture, Keys as _};
+use crate::model::rope::{Llama3, Rope, Scaling, Yarn};
+
+/// The members that are read, and those that change nothing.
+const MEMBERS: &[&str] = &[
+    "rope_theta",
+    "rope_type",
+    "type",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "max_position_embeddings",
+    "partial_rotary_factor",
+    "beta_fast",
+    "beta_slow",
+    "truncate",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+    "llama_4_scaling_beta",
+    "finetuned",
+];
+
+/// The one kind of layers that is computed: `rope_parameters` may be nested by it.
+const LAYERS: &str = "full_attention";
+/// Other kinds, of which no layer is.
+const OTHER_LAYERS: [&str; 3] = ["sliding_attention", "chunked_attention", "linear_attention"];
+
+/// `trained` is `max_position_embeddings`.
+pub(super) fn read(
+    config: &Value,
+    architecture: &Architecture,
+    trained: usize,
+) -> Result<Rope, Defect> {
+    let holds = |key: &&str| {
+        let object = config.get(*key).and_then(Value::as_object);
+        object.is_some_and(|object| !object.is_empty())
+    };
+    let key = ["rope_scaling", "rope_parameters"].into_iter().find(holds);
+    let (key, parameters) = match key {
+        Some(key) => of_layers(key, &config[key])?,
+        None if architecture.defaults.scaled => {
+            return Err(Defect::MissingKey("rope_parameters".into()));
+        }
+        None => ("rope_parameters".into(), &Value::Null),
+    };
+    let either = |name| Ok::<_, Defect>(parameters.float(name)?.or(config.float(name)?));
+    #[allow(clippy::float_cmp)] // one is exact
+    if let Some(factor) = either("partial_rotary_factor")?.filter(|factor| *factor != 1.0) {
+        let allowed = "only 1 is computed";
+        return Err(Defect::bad_value("partial_rotary_factor", factor, allowed));
+    }
+    let kind = |name| parameters.get(name).and_then(Value::as_str);
+    #[allow(clippy::cast_precision_loss)] // contexts are far below 2^52
+    let trained = trained as f64;
+    let original = "original_max_position_embeddings";
+    let original = config.float(original)?.or(parameters.float(original)?);
+    let scaling = match kind("rope_type").or_else(|| kind("type")) {
+        // The dynamic kind begins to scale beyond the context that is supported.
+        None | Some("default" | "dynamic") => None,
+        Some("linear") => Some(Scaling::Linear {
+            factor: stated(parameters, "factor")?,
+        }),
+        Some("llama3") => Some(Scaling::Llama3(Llama3 {
+            factor: stated(parameters, "factor")?,
+            low_freq_factor: stated(parameters, "low_freq_factor")?,
+            high_freq_factor: stated(parameters, "high_freq_factor")?,
+            original_context: original.unwrap_or(trained),
+        })),
+        Some("yarn") => Some(Scaling::Yarn(yarn(parameters, original, trained)?)),
+        Some(other) => {
+            let allowed = "only default, linear, dynamic, llama3 and yarn are computed";
+            return Err(Defect::bad_value("rope_type", other, allowed));
+        }
+    };
+    refuse_members(&key, parameters, MEMBERS)?;
+    let theta = either("rope_theta")?.unwrap_or(architecture.defaults.theta);
+    Ok(Rope { theta, scaling })
+}
+
+/// The parameters of the layers that are computed, and what they are called.
+fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value), Defect> {
+    let is_nested = |kind: &&str| parameters.get(*kind).is_some();
+    if !OTHER_LAYERS.iter().any(|kind| is_nested(&kind)) && !is_nested(&LAYERS) {
+        return Ok((key.into(), parameters));
+    }
+    let all = [&[LAYERS][..], &OTHER_LAYERS].concat();
+    refuse_members(key, parameters, &all)?;
+    let name = format!("{key}.{LAYERS}");
+    match parameters.get(LAYERS).filter(|own| own.is_object()) {
+        Some(own) => Ok((name, own)),
+        None => Err(Defect::MissingKey(name)),
+    }
+}
+
+fn yarn(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Yarn, Defect> {
+    let number = |key| parameters.float(key);
+    let set = |value: Option<f64>| value.filter(|value| *value != 0.0);
+    let factor = match (number("factor")?, original) {
+        (Some(factor), _) => factor,
+        (None, Some(original)) => trained / original,
+        (None, None) => stated(parameters, "factor")?,
+    };
+    let scales = set(number("mscale")?).zip(set(number("mscale_all_dim")?));
+    let amplitude = match (number("attention_factor")?, scales) {
+        (Some(factor), _) => factor,
+        (None, Some((scale, all))) => Yarn::growth(factor, scale) / Yarn::growth(factor, all),
+        (None, None) => Yarn::growth(factor, 1.0),
+    };
+    let truncate = parameters.get("truncate").and_then(Value::as_bool);
+    Ok(Yarn {
+        factor,
+        original_context: original.unwrap_or(trained),
+        beta_fast: set(number("beta_fast")?).unwrap_or(32.0),
+        beta_slow: set(number("beta_slow")?).unwrap_or(1.0),
+        truncate: truncate.unwrap_or(true),
+        amplitude,
+    })
+}
