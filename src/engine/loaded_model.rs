@@ -7,6 +7,7 @@ use super::load_error::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;
+use crate::journal;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
 use crate::model::{Checkpoint, Language};
@@ -106,6 +107,9 @@ impl LoadedModel {
         let checkpoint = Checkpoint::open(&settings.model)?;
         tell(Loading::Begins(Phase::Vocabulary));
         let language = Language::load(checkpoint.language_source()?)?;
+        for note in language.notes() {
+            journal::tokenizer_skips(&settings.model.display().to_string(), note);
+        }
         tell(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {

@@ -1,7 +1,8 @@
 """Encodes texts with the Python package tokenizers: a job on stdin, ids on stdout (JSON).
 
 A job is {"tokens", "merges", "special", "pre", "texts", "save"}: spellings by id, merges as in GGUF, ids of
-control tokens, the pre-tokenizer's name, and where the tokenizer.json goes.
+control tokens, the pre-tokenizer's name, and where the tokenizer.json goes. "added" has the members of added tokens that match in
+the texts.
 """
 
 import json
@@ -47,6 +48,8 @@ tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=name in ("lla
 tokenizer.pre_tokenizer = pre_tokenizer(name)
 if name == "qwen2":
     tokenizer.normalizer = normalizers.NFC()
+for added in job.get("added", []):
+    tokenizer.add_tokens([AddedToken(**added)])
 ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in job["texts"]]
 # Added afterwards: our plain text has no special tokens.
 tokenizer.add_special_tokens([AddedToken(job["tokens"][id], special=True) for id in sorted(special)])

@@ -31,19 +31,17 @@ pub(super) fn take(
             ));
         }
     }
-    let id = |key: &str| match metadata.size(key)? {
-        Some(id) if id >= vocabulary => Err(Defect::bad_value(
-            key,
-            id,
-            format!("the vocabulary has {vocabulary} tokens"),
-        )),
-        id => Ok(id.and_then(|id| u32::try_from(id).ok())),
+    // Whether it is a token's is the tokenizer's to check. Converters write -1 where there is none.
+    let id = |key: &str| match metadata.size(key) {
+        Ok(id) => id.map(|id| u32::try_from(id).unwrap_or(u32::MAX)),
+        Err(_) => Some(u32::MAX),
     };
-    let (bos, eos, eot, pad) = (
-        id("tokenizer.ggml.bos_token_id")?,
-        id("tokenizer.ggml.eos_token_id")?,
-        id("tokenizer.ggml.eot_token_id")?,
-        id("tokenizer.ggml.padding_token_id")?,
+    let (bos, eos, eot, eom, pad) = (
+        id("tokenizer.ggml.bos_token_id"),
+        id("tokenizer.ggml.eos_token_id"),
+        id("tokenizer.ggml.eot_token_id"),
+        id("tokenizer.ggml.eom_token_id"),
+        id("tokenizer.ggml.padding_token_id"),
     );
     Ok(Ok(GgufVocabulary {
         model: required(metadata.string(MODEL), MODEL)?,
@@ -54,6 +52,7 @@ pub(super) fn take(
         bos,
         eos,
         eot,
+        eom,
         pad,
         add_bos: metadata
             .boolean("tokenizer.ggml.add_bos_token")?
