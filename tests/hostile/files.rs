@@ -358,10 +358,6 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
             with(|gguf| gguf.tensor("blk.0.attn_output.bias", &[64], 0, &[0; 256])),
             "blk.0.attn_output.bias",
         ),
-        (
-            with(|gguf| gguf.u32("tokenizer.ggml.eot_token_id", 512)),
-            "eot_token_id = 512",
-        ),
     ] {
         assert!(
             said.contains(expected),

@@ -37,7 +37,7 @@ fn a_gguf_vocabulary_that_lies_is_refused() {
             v.merges.push("nothing t".into());
         }),
         ("merge 7 is \"th\"", |v| v.merges.push("th".into())),
-        ("no token for any byte", |v| v.token_types.fill(3)),
+        ("no token for any byte", |v| v.token_types.fill(5)),
         ("token 0 is 70000 bytes long", |v| {
             v.tokens[0] = "x".repeat(70_000);
         }),

@@ -39,8 +39,7 @@ impl Language {
             LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
             LanguageSource::HuggingFace(files) => &files.chat_template,
         };
-        let written = template.as_deref().unwrap_or_default();
-        let tokenizer = Arc::new(Tokenizer::load(source, written)?);
+        let tokenizer = Arc::new(Tokenizer::load(source)?);
         let template = template
             .clone()
             .map(|template| ChatTemplate::new(template, tokenizer.names()).map(Box::new))

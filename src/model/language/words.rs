@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::model::tokenizer::{Piece, THINKING, Tokenizer};
+use crate::model::tokenizer::{Piece, Tokenizer};
+
+/// Spellings between which models think before they answer.
+const THINKING: [&str; 2] = ["<think>", "</think>"];
 
 /// A part of a text in which special tokens are spelled.
 #[derive(Clone, Debug, PartialEq, Eq)]

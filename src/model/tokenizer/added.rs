@@ -8,17 +8,57 @@ use super::definition::Added;
 use super::ends;
 use super::special::Class;
 
-/// Spellings between which models think before they answer.
-pub(in crate::model) const THINKING: [&str; 2] = ["<think>", "</think>"];
+/// Elements of HTML that vocabularies have tags of.
+const ELEMENTS: [&str; 40] = [
+    "a",
+    "b",
+    "blockquote",
+    "body",
+    "br",
+    "caption",
+    "code",
+    "col",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "hr",
+    "html",
+    "i",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "s",
+    "span",
+    "strong",
+    "sub",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
 
-/// The class of each added token by id. `template` is what chat templates are written in: a tag that occurs there is structure.
+/// Returns the class of each added token by id, and the ids of tokens that merges make.
 ///
-/// A token that merges make is text whatever the file says of it, except where its spelling is that of a control token: its
-/// merges are dropped then, for no caller's text may become it.
+/// A token that merges make is text whatever the file says of it, except where its spelling is that of a control token. The merges
+/// of that one are dropped, because no caller's text may become it.
 pub(super) fn classify(
     added: &[Added],
     merges: &mut Vec<(String, String)>,
-    template: &str,
 ) -> (HashMap<u32, Class>, HashSet<u32>) {
     let merged = merged(added, merges);
     let mut classes = HashMap::new();
@@ -32,7 +72,7 @@ pub(super) fn classify(
             Class::Text
         } else if token.special || steers {
             Class::Control
-        } else if is_tag(content) && (template.contains(content) || THINKING.contains(&content)) {
+        } else if is_tag(content) && !is_html(content) {
             Class::Structure
         } else {
             Class::Text
@@ -89,13 +129,22 @@ fn looks_like_control(token: &Added) -> bool {
     let framed = |open, close| token.content.starts_with(open) && token.content.ends_with(close);
     framed("<|", "|>")
         || framed("<｜", "｜>")
-        || ends::usual().any(|end| end == token.content)
         || (token.special && is_tag(&token.content))
+        || (ends::usual().any(|end| end == token.content) && !is_html(&token.content))
 }
 
 fn is_tag(content: &str) -> bool {
     let framed = |open, close| content.starts_with(open) && content.ends_with(close);
     content.len() > 2 && (framed('<', '>') || framed('[', ']'))
+}
+
+/// Whether a content is a tag of HTML, which programs and web pages have.
+fn is_html(content: &str) -> bool {
+    let name = content
+        .strip_prefix('<')
+        .and_then(|rest| rest.strip_suffix('>'));
+    let name = name.map(|name| name.strip_prefix('/').unwrap_or(name));
+    name.is_some_and(|name| ELEMENTS.contains(&name))
 }
 
 /// White space, or one letter, digit, sign or the like: nothing tells it from text.

@@ -53,11 +53,11 @@ pub(super) fn usual() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the union of the end tokens that files name and of those with a usual spelling, ascending, and a sentence for each
-/// named id that is not a token's. `spelling` returns the spelling of a token, and `added` the id of an added one.
+/// named id that is not a token's. `spelling` returns the spelling of a token, and `control` the id of a control token.
 pub(super) fn union<'a>(
     named: &[NamedEnd],
     spelling: impl Fn(u32) -> Option<&'a str>,
-    added: impl Fn(&str) -> Option<u32>,
+    control: impl Fn(&str) -> Option<u32>,
 ) -> (Vec<u32>, Vec<String>) {
     let mut ends = Vec::new();
     let mut notes = Vec::new();
@@ -68,8 +68,8 @@ pub(super) fn union<'a>(
             notes.push(not_a_token(place, id));
         }
     }
-    for end in usual().filter(|end| !is_within_a_turn(end, &added)) {
-        ends.extend(added(end));
+    for end in usual().filter(|end| !is_within_a_turn(end, &control)) {
+        ends.extend(control(end));
     }
     ends.sort_unstable();
     ends.dedup();
@@ -84,8 +84,8 @@ pub(super) fn not_a_token(place: &str, value: &impl ToString) -> String {
     )
 }
 
-fn is_within_a_turn(end: &str, added: impl Fn(&str) -> Option<u32>) -> bool {
-    let is_there = |spelling: &&str| added(spelling).is_some();
+fn is_within_a_turn(end: &str, control: impl Fn(&str) -> Option<u32>) -> bool {
+    let is_there = |spelling: &&str| control(spelling).is_some();
     let all = |others: &[&[&str]]| others.iter().all(|one| one.iter().any(&is_there));
     let mut rules = WITHIN_A_TURN.iter();
     rules.any(|(within, others)| *within == end && all(others))

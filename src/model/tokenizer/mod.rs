@@ -15,7 +15,6 @@ mod pretokenizer;
 mod special;
 mod vocabulary;
 
-pub(super) use added::THINKING;
 pub use decode::Decoder;
 pub(super) use special::{Class, Piece, Special, Specials};
 
@@ -69,27 +68,23 @@ pub(super) struct Names {
 }
 
 impl Tokenizer {
-    /// Reads and checks the tokenizer that `source` names. `template` is what chat templates are written in.
-    pub(super) fn load(source: &LanguageSource, template: &str) -> Result<Self, LanguageError> {
+    /// Reads and checks the tokenizer that `source` names.
+    pub(super) fn load(source: &LanguageSource) -> Result<Self, LanguageError> {
         let definition = match source {
             LanguageSource::Gguf(vocabulary) => gguf::define(vocabulary)?,
             LanguageSource::HuggingFace(files) => huggingface::define(files)?,
         };
-        Self::build(definition, template)
+        Self::build(definition)
     }
 
-    fn build(mut definition: Definition, template: &str) -> Result<Self, LanguageError> {
-        let vocabulary = Vocabulary::check(
-            definition.tokens,
-            definition.added,
-            &mut definition.merges,
-            template,
-        )?;
+    fn build(mut definition: Definition) -> Result<Self, LanguageError> {
+        let vocabulary =
+            Vocabulary::check(definition.tokens, definition.added, &mut definition.merges)?;
         let mut notes = definition.notes;
         let (ends, skipped) = ends::union(
             &definition.ends,
             |id| vocabulary.spelling(id),
-            |spelling| vocabulary.added(spelling),
+            |spelling| vocabulary.control(spelling),
         );
         notes.extend(skipped);
         let begin = definition.begin;

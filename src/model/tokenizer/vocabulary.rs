@@ -31,12 +31,11 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// Proves that spellings are unique and that every merge joins two ordinary tokens to a third. Drops merges that would make
-    /// control tokens of text; `template` is what chat templates are written in.
+    /// control tokens of text.
     pub(super) fn check(
         mut tokens: Vec<Option<Token>>,
         added: Vec<Added>,
         merges: &mut Vec<(String, String)>,
-        template: &str,
     ) -> Result<Self, LanguageError> {
         let len = u32::try_from(tokens.len())
             .ok()
@@ -48,7 +47,7 @@ impl Vocabulary {
                 ))
             })?;
         let by_spelling = index(&tokens)?;
-        let (classes, made) = added::classify(&added, merges, template);
+        let (classes, made) = added::classify(&added, merges);
         for token in &added {
             if let Some(Some(own)) = tokens.get_mut(token.id as usize) {
                 own.kind = if made.contains(&token.id) {
@@ -101,11 +100,11 @@ impl Vocabulary {
         (token.kind != Kind::Unused).then_some(token.spelling.as_str())
     }
 
-    /// The id of an added token.
-    pub(super) fn added(&self, spelling: &str) -> Option<u32> {
+    /// The id of a control token.
+    pub(super) fn control(&self, spelling: &str) -> Option<u32> {
         let mut added = self.added.iter();
-        let added = added.find(|token| token.content == spelling);
-        added.map(|token| token.id)
+        let id = added.find(|token| token.content == spelling)?.id;
+        (self.class(id) == Class::Control).then_some(id)
     }
 
     /// Control tokens and those of a template's structure.

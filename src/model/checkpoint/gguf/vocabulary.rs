@@ -43,9 +43,10 @@ pub(super) fn take(
         id("tokenizer.ggml.eom_token_id"),
         id("tokenizer.ggml.padding_token_id"),
     );
+    let pre = metadata.string("tokenizer.ggml.pre")?;
     Ok(Ok(GgufVocabulary {
         model: required(metadata.string(MODEL), MODEL)?,
-        pre: metadata.string("tokenizer.ggml.pre")?,
+        pre: pre.clone(),
         tokens,
         token_types,
         merges: metadata.take_strings(MERGES)?.unwrap_or_default(),
@@ -56,7 +57,24 @@ pub(super) fn take(
         pad,
         add_bos: metadata
             .boolean("tokenizer.ggml.add_bos_token")?
-            .unwrap_or(false),
+            .unwrap_or_else(|| begins(pre.as_deref())),
         chat_template: metadata.string("tokenizer.chat_template")?,
     }))
+}
+
+/// Whether a tokenizer begins each prompt with a token if its file does not say so, as in llama.cpp.
+fn begins(pre: Option<&str>) -> bool {
+    const BEGIN: [&str; 10] = [
+        "llama3",
+        "llama-v3",
+        "llama-bpe",
+        "falcon3",
+        "falcon-h1",
+        "pixtral",
+        "midm-2.0",
+        "lfm2",
+        "jina-v5-nano",
+        "tekken",
+    ];
+    pre.is_some_and(|pre| BEGIN.contains(&pre))
 }
