@@ -108,6 +108,8 @@ fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
         "smaug-bpe",
         "tekken",
         "gpt-2",
+        "falcon",
+        "deepseek-coder",
         "default",
     ] {
         let mut vocabulary = smollm2();

@@ -170,7 +170,7 @@ impl Specials {
         let mut from = 0;
         while let Some((begin, special)) = self.next(text, from, &wanted) {
             from = begin + special.spelling.len();
-            pieces.push(special, begin..from);
+            pieces.push(special, begin, from);
         }
         pieces.finish()
     }
@@ -188,7 +188,7 @@ impl Specials {
         let mut blank = 0..0;
         while let Some((begin, special)) = self.next(text, from, &wanted) {
             let end = begin + special.spelling.len();
-            if special.class == Class::Text && self.hides(text, begin..end, &wanted) {
+            if special.class == Class::Text && self.hides(text, (begin, end), &wanted) {
                 from = begin + text[begin..].chars().next().map_or(1, char::len_utf8);
                 continue;
             }
@@ -197,17 +197,17 @@ impl Specials {
             if flags.single_word && !is_whole_word(&text[..begin], &text[end..]) {
                 continue;
             }
-            let mut span = begin..end;
+            let (mut first, mut last) = (begin, end);
             if flags.lstrip {
-                span.start -= blanks_at_end(&text[pieces.taken.min(begin)..begin]);
+                first -= blanks_at_end(&text[pieces.taken.min(begin)..begin]);
             }
             if flags.rstrip {
                 if !blank.contains(&end) {
                     blank = end..end + blanks_at_start(&text[end..]);
                 }
-                span.end = blank.end.max(end);
+                last = blank.end;
             }
-            pieces.push(special, span);
+            pieces.push(special, first, last);
         }
         pieces.finish()
     }
@@ -216,15 +216,14 @@ impl Specials {
     fn hides(
         &self,
         text: &str,
-        range: std::ops::Range<usize>,
+        (begin, end): (usize, usize),
         wanted: impl Fn(&Special) -> bool,
     ) -> bool {
         let steers = |special: &Special| special.class != Class::Text && wanted(special);
-        let mut within = text[range.clone()].char_indices().skip(1);
+        let mut within = text[begin..end].char_indices().skip(1);
         within.any(|(at, _)| {
-            let at = range.start + at;
-            let other = self.at_start(&text[at..], steers);
-            other.is_some_and(|other| at + other.spelling.len() > range.end)
+            let other = self.at_start(&text[begin + at..], steers);
+            other.is_some_and(|other| begin + at + other.spelling.len() > end)
         })
     }
 }
@@ -246,14 +245,15 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    fn push(&mut self, special: &'a Special, span: std::ops::Range<usize>) {
-        if self.taken < span.start {
-            self.pieces
-                .push(Piece::Plain(&self.text[self.taken..span.start]));
+    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part.
+    fn push(&mut self, special: &'a Special, first: usize, last: usize) {
+        if self.taken < first {
+            let plain = &self.text[self.taken..first];
+            self.pieces.push(Piece::Plain(plain));
         }
-        let own = span.start.max(self.taken).min(span.end)..span.end;
-        self.pieces.push(Piece::Special(special, &self.text[own]));
-        self.taken = self.taken.max(span.end);
+        let own = &self.text[first.max(self.taken).min(last)..last];
+        self.pieces.push(Piece::Special(special, own));
+        self.taken = self.taken.max(last);
     }
 
     fn finish(mut self) -> Vec<Piece<'a>> {
