@@ -100,6 +100,8 @@ deps-test: deps-demo
 	@target/venv/bin/python tests/deps/schemas.py target/schemas/draft2020-12
 	@target/venv/bin/python tests/deps/templates.py target/templates
 	@target/venv/bin/python tests/deps/parsers.py target/parsers
+	@cross/deps/packages.sh node=nodejs npm=npm
+	@target/venv/bin/python tests/deps/vocabularies.py target/vocabularies
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

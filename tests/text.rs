@@ -72,6 +72,7 @@ pub(crate) fn qwen3_style() -> GgufVocabulary {
         bos: id("<|endoftext|>"),
         eos: id("<|im_end|>"),
         eot: None,
+        eom: None,
         pad: id("<|endoftext|>"),
         add_bos: false,
         chat_template: Some(include_str!("data/qwen3-style.jinja").into()),

@@ -309,6 +309,36 @@ fn no_special_token_is_thought_but_the_end() {
     assert!(text.iter().all(|token| mask.allows(*token)));
 }
 
+/// An answer that need not call may end within its thoughts, as it may where no tools are offered.
+#[test]
+fn an_answer_with_tools_may_end_in_thoughts() {
+    let family = families().swap_remove(0);
+    let words = words(&family);
+    let writing = Writing::new(family.format(), words.clone());
+    let thoughts = Thoughts {
+        allowed: true,
+        most: None,
+    };
+    let [begin, _] = words.thinking().expect("it thinks");
+    for (choice, may_end) in [(None, true), (Some("required"), false)] {
+        let grammar = Grammar::Tools {
+            lark: writing.grammar(&tools(choice, true), guide::spaced),
+            bytes: 0,
+            trigger: writing.spelled_trigger().map(Box::from),
+        };
+        let grammars = Grammars::new(words.clone());
+        let guide = grammars.guide(&grammar, Limits::USUAL, &[], thoughts);
+        let mut guide = guide.expect("it is allowed");
+        guide.take(begin);
+        let Ok(Next::Allowed(mask)) = guide.follows() else {
+            panic!("{guide:?}");
+        };
+        for end in words.ends() {
+            assert_eq!(mask.allows(*end), may_end, "{choice:?}");
+        }
+    }
+}
+
 fn call(id: &str, name: &str, arguments: &str) -> Call {
     Call {
         id: id.into(),

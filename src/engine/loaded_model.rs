@@ -8,6 +8,7 @@ use super::open_model::OpenModel;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
 use crate::graph::Mode;
+use crate::journal;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
 
@@ -106,6 +107,9 @@ impl LoadedModel {
             checkpoint,
             language,
         } = OpenModel::read_in_phases(&settings.model, |phase| tell(Loading::Begins(phase)))?;
+        for note in language.notes() {
+            journal::tokenizer_skips(&settings.model.display().to_string(), note);
+        }
         tell(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {

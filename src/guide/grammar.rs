@@ -82,6 +82,11 @@ impl Grammar {
         }
     }
 
+    /// Whether an answer may be any text, also none.
+    pub(super) fn allows_silence(&self) -> bool {
+        matches!(self, Self::Tools { lark, .. } if lark.starts_with("start: TEXT"))
+    }
+
     /// Bytes of what the caller said.
     pub(super) fn bytes(&self) -> usize {
         match self {

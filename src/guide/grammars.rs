@@ -173,7 +173,7 @@ impl Grammars {
         let stage = self.stage(prompt, thoughts);
         let idle = self.shelf.clone();
         let back = Box::new(move |process, bytes| idle.put(key, process, bytes));
-        let thinking = self.thinking(thoughts);
+        let thinking = self.thinking(thoughts, grammar.allows_silence());
         let begins = thinking.as_ref().filter(|_| stage == Stage::Begins);
         let besides = begins.map(|thinking| thinking.begin);
         let matching = Matching::begin(process, limits, besides, back);
@@ -227,7 +227,7 @@ impl Grammars {
     /// Returns a guide that bounds only thoughts; `None` if the model has none.
     #[must_use]
     pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
-        let thinking = self.thinking(thoughts)?;
+        let thinking = self.thinking(thoughts, true)?;
         let stage = self.stage(prompt, thoughts);
         Some(Guide::new(None, Some(thinking), stage))
     }
@@ -241,7 +241,8 @@ impl Grammars {
         }
     }
 
-    fn thinking(&self, thoughts: Thoughts) -> Option<Thinking> {
+    /// How the model thinks; `ends` says whether an answer may end within its thoughts.
+    fn thinking(&self, thoughts: Thoughts, ends: bool) -> Option<Thinking> {
         let [begin, end] = self.words.thinking()?;
         let apart = self.words.encode(APART);
         let close = [self.words.encode(LAST), vec![end], apart.clone()];
@@ -250,18 +251,22 @@ impl Grammars {
             end,
             close: close.concat(),
             apart,
-            may: self.text_and(end),
+            may: self.text_and(end, ends),
             left: thoughts.most,
         })
     }
 
-    /// Returns the mask of all tokens that are text, and one other.
-    fn text_and(&self, other: u32) -> Mask {
+    /// Returns the mask of all tokens that are text, of one other, and of those that end an answer if `ends` says so.
+    fn text_and(&self, other: u32, ends: bool) -> Mask {
         let count = self.words.count();
         let mut all = vec![0_u32; Mask::words_of(count as usize)];
         let specials = self.words.specials().map(|(special, _)| special);
         let never: HashSet<_> = specials.chain(self.words.ends().iter().copied()).collect();
-        for token in (0..count).filter(|token| *token == other || !never.contains(token)) {
+        let may = |token: &u32| {
+            let may_end = ends && self.words.ends().contains(token);
+            *token == other || may_end || !never.contains(token)
+        };
+        for token in (0..count).filter(may) {
             all[token as usize / 32] |= 1 << (token % 32);
         }
         Mask::new(all)

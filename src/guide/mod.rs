@@ -150,7 +150,7 @@ struct Thinking {
     close: Vec<u32>,
     /// What comes between thoughts and answer.
     apart: Vec<u32>,
-    /// What may be thought where an answer must follow: text, and what ends thoughts.
+    /// Tokens that may be thought under a grammar: text, those that end thoughts, and those that end an answer if it may be empty.
     may: Mask,
     /// Tokens that may still be thought.
     left: Option<usize>,

@@ -314,6 +314,11 @@ events! {
     "c9072be4f5a8416d9d63e1a07b84f2d5" "{path} cannot be written: {error}"
     { path = path, client_uid = client_uid, error = error }
 
+    /// The model's files name something that its tokenizer skips.
+    WARN tokenizer_skips(path: &str, note: &str)
+    "b7d2f6a1e94c4f0c8a35d1c6e27b904f" "{path}: {note}"
+    { path = path, note = note }
+
     /// The model's chat template wanted too much of a conversation, or could not be run: that request was refused.
     WARN template_stopped(error: &str) by (ANY)
     "0b280442487f4707bf0dc8d4b26afc8d" "{error}"

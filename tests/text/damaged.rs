@@ -17,7 +17,7 @@ fn refusal(vocabulary: GgufVocabulary) -> String {
 #[test]
 fn a_gguf_vocabulary_that_lies_is_refused() {
     type Damage = fn(&mut GgufVocabulary);
-    let cases: [(&str, Damage); 13] = [
+    let cases: [(&str, Damage); 10] = [
         ("the tokenizer is llama; supported: gpt2", |v| {
             v.model = "llama".into();
         }),
@@ -37,13 +37,7 @@ fn a_gguf_vocabulary_that_lies_is_refused() {
             v.merges.push("nothing t".into());
         }),
         ("merge 7 is \"th\"", |v| v.merges.push("th".into())),
-        ("merge 7 names \"thi\"", |v| {
-            v.tokens[263] = "thi".into(); // a control token
-            v.merges.push("th i".into());
-        }),
-        ("eos_token is 272", |v| v.eos = Some(272)),
-        ("an end token is 4294967295", |v| v.eot = Some(u32::MAX)),
-        ("no token for any byte", |v| v.token_types.fill(3)),
+        ("no token for any byte", |v| v.token_types.fill(5)),
         ("token 0 is 70000 bytes long", |v| {
             v.tokens[0] = "x".repeat(70_000);
         }),

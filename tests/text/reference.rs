@@ -108,6 +108,8 @@ fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
         "smaug-bpe",
         "tekken",
         "gpt-2",
+        "falcon",
+        "deepseek-coder",
         "default",
     ] {
         let mut vocabulary = smollm2();
@@ -144,6 +146,74 @@ fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
                 *theirs,
                 "{pre} from tokenizer.json: {text:?}"
             );
+        }
+    }
+}
+
+/// Added tokens of all flags: white space, tags, words, and one that only a normalized text has.
+fn added() -> Vec<Value> {
+    let token = |content: &str, on: &[&str]| {
+        let mut token = json!({"content": content, "normalized": false});
+        for flag in on {
+            token[flag] = true.into();
+        }
+        token
+    };
+    vec![
+        token("<|user|>", &["special", "rstrip"]),
+        token("<|bot|>", &["special", "lstrip"]),
+        token("<|end|>", &["special", "lstrip", "rstrip"]),
+        token("<mask>", &["special", "lstrip", "single_word"]),
+        token("  ", &[]),
+        token("    ", &[]),
+        token("\t\t", &["normalized"]),
+        token("the", &["single_word"]),
+        token("theory", &["single_word", "normalized"]),
+        token("é", &["normalized"]),
+        token("<br>", &["rstrip", "normalized"]),
+        token("x\n", &["lstrip"]),
+    ]
+}
+
+#[test]
+fn added_tokens_match_as_in_the_python_package() {
+    if !(needs::python() && needs::smollm2()) {
+        return;
+    }
+    const ADDED: [&str; 22] = [
+        "<|user|>", "<|bot|>", "<|end|>", "<mask>", " ", "  ", "   ", "    ", "\t\t", "\n", "the",
+        "theory", " the ", "e\u{301}", "é", "<br>", "x\n", "_", "½", "!", "\u{3000}", "word",
+    ];
+    let mut random = Random(11);
+    let mut text = |len| -> String {
+        let inner: String = (0..len).map(|_| random.of(&ADDED)).collect();
+        // A template takes away white space at its ends.
+        format!("[{inner}]")
+    };
+    let texts: Vec<String> = (0..120).map(|n| text(1 + n % 25)).collect();
+    let directory = tempfile::tempdir().unwrap();
+    for pre in ["gpt-2", "qwen2"] {
+        let vocabulary = smollm2();
+        let saved = directory.path().join(format!("{pre}.json"));
+        let theirs = python(
+            "tokenizer.py",
+            &json!({
+                "tokens": vocabulary.tokens, "merges": vocabulary.merges, "special": [], "added": added(),
+                "pre": pre, "texts": texts, "save": saved,
+            }),
+        );
+        let theirs: Vec<Vec<u32>> = serde_json::from_value(theirs).unwrap();
+        for (text, theirs) in texts.iter().zip(&theirs) {
+            let language = Language::load(&LanguageSource::HuggingFace(HuggingFaceFiles {
+                tokenizer: saved.clone(),
+                tokenizer_config: None,
+                generation_config: None,
+                chat_template: Some(format!("{{% raw %}}{text}{{% endraw %}}")),
+                vocabulary: 50_000,
+            }))
+            .unwrap();
+            let prompt = language.prompt(&[], None).unwrap();
+            assert_eq!(prompt.tokens, *theirs, "{pre}: {text:?}");
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct GgufVocabulary {
     pub eos: Option<u32>,
     /// End of turn.
     pub eot: Option<u32>,
+    /// End of message.
+    pub eom: Option<u32>,
     pub pad: Option<u32>,
     pub add_bos: bool,
     pub chat_template: Option<String>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use super::chat::Manner;
 use super::chat::{ChatTemplate, Guard};
 use super::checkpoint::LanguageSource;
-use super::tokenizer::{Piece, Special, Tokenizer};
+use super::tokenizer::{Class, Piece, Special, Tokenizer};
 use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 
@@ -166,12 +166,18 @@ impl Language {
         self.answer(answer).text()
     }
 
-    /// The ids of plain text: no token is put before it, and special spellings are text.
+    /// The ids of plain text: no token is put before it, and no control token matches in it.
     #[must_use]
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.tokenizer.encode(text, &mut ids);
         ids
+    }
+
+    /// What the model's files say and the tokenizer skips, one sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
     }
 
     /// Whether a token ends a turn or a text.
@@ -235,9 +241,7 @@ impl Language {
             ..manner
         };
         let text = template.render(&guarded, self.tokenizer.names(), manner)?;
-        let mut segments = self
-            .split(&text, |_| true)
-            .map_text(|text| guard.unmark(text));
+        let mut segments = self.cut(&text).map_text(|text| guard.unmark(text));
         if let Some(begin) = self.tokenizer.begin()
             && segments.first_id() != Some(begin)
             && let Some(special) = specials.with_id(begin)
@@ -264,11 +268,13 @@ impl Language {
         segments
     }
 
-    fn split(&self, text: &str, wanted: impl Fn(&Special) -> bool) -> Segments {
+    fn cut(&self, text: &str) -> Segments {
         let mut segments = Segments::default();
-        for piece in self.tokenizer.specials().split(text, wanted) {
+        for piece in self.tokenizer.cut(text) {
             match piece {
-                Piece::Special(special) => segments.push_special(special.id, &special.spelling),
+                Piece::Special(special, _) => {
+                    segments.push_special(special.id, &special.spelling);
+                }
                 Piece::Plain(text) => segments.push_text(text),
             }
         }
@@ -311,5 +317,5 @@ fn guarded(guard: &Guard<'_>, message: &Message) -> Message {
 /// Whether the text of an answer may mean it. Templates look for such tokens in past answers, so they
 /// must stay as they are (Qwen3's cuts at `</think>`).
 fn is_answerable(special: &Special) -> bool {
-    !special.control
+    special.class != Class::Control
 }

@@ -31,7 +31,7 @@ impl Words {
         self.0.bytes(id)
     }
 
-    /// The special tokens and their spellings: no text becomes one of them.
+    /// The special tokens and their spellings. No text becomes one of them.
     pub fn specials(&self) -> impl Iterator<Item = (u32, &str)> {
         let all = self.0.specials().iter();
         all.map(|special| (special.id, &*special.spelling))
@@ -56,7 +56,7 @@ impl Words {
     pub fn parts(&self, text: &str) -> Vec<Part> {
         let pieces = self.0.specials().split(text, |_| true).into_iter();
         let parts = pieces.map(|piece| match piece {
-            Piece::Special(special) => Part::Special(special.id),
+            Piece::Special(special, _) => Part::Special(special.id),
             Piece::Plain(text) => Part::Text(text.to_owned()),
         });
         parts.collect()

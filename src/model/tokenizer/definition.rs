@@ -1,25 +1,28 @@
-//! What a model's files say about its tokenizer, in one form for all of them, not yet checked.
+//! A tokenizer as a model's files define it, in one form for all files, unchecked.
 
 use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
+
+use super::Names;
 
 /// A byte-level BPE tokenizer.
 #[derive(Debug)]
 pub(super) struct Definition {
-    /// They are in the order of their ids; `None` is where an id stands for nothing.
+    /// In the order of the ids; `None` is an id without a token.
     pub(super) tokens: Vec<Option<Token>>,
+    /// Tokens that are matched in a text before it is cut for the merges.
+    pub(super) added: Vec<Added>,
     /// Pairs of spellings, the most frequent first.
     pub(super) merges: Vec<(String, String)>,
     /// A piece that is a token is taken whole, even where no merges lead to it.
     pub(super) ignore_merges: bool,
     pub(super) normalizers: Vec<PipelineNormalizer>,
     pub(super) pre_tokenizer: PipelinePreTokenizer,
-    pub(super) bos: Option<u32>,
-    pub(super) eos: Option<u32>,
-    pub(super) pad: Option<u32>,
+    pub(super) names: Names,
     /// The token that the tokenizer puts before every text.
     pub(super) begin: Option<u32>,
-    /// Ids that end a turn or a text.
-    pub(super) ends: Vec<u32>,
+    pub(super) ends: Vec<NamedEnd>,
+    /// Entries of the files that are skipped, one sentence each.
+    pub(super) notes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -31,25 +34,40 @@ pub(super) struct Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What text is made of.
+    /// Text consists of such tokens.
     Ordinary,
-    /// Steers the model (`<|im_end|>`); never shown.
-    Control,
-    /// Added after training, and shown (`<think>`).
-    UserDefined,
+    /// Only matching makes it.
+    Added,
     /// Padding of the vocabulary.
     Unused,
 }
 
-impl Kind {
-    /// The kind of an added token. Some models declare what begins a role's turn to be ordinary text:
-    /// a spelling between `<|` and `|>` is taken for a control token all the same.
-    pub(super) fn of_added(spelling: &str, control: bool) -> Self {
-        let framed = |open, close| spelling.starts_with(open) && spelling.ends_with(close);
-        if control || framed("<|", "|>") || framed("<｜", "｜>") {
-            Self::Control
-        } else {
-            Self::UserDefined
-        }
-    }
+/// An added token, with the flags of the `tokenizers` crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Added {
+    pub(super) id: u32,
+    pub(super) content: String,
+    pub(super) special: bool,
+    pub(super) flags: Flags,
+}
+
+/// Where an added token matches, and what a match takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::model) struct Flags {
+    /// It matches only between characters that are not part of a word.
+    pub(in crate::model) single_word: bool,
+    /// A match takes the white space before it.
+    pub(in crate::model) lstrip: bool,
+    /// A match takes the white space after it.
+    pub(in crate::model) rstrip: bool,
+    /// It matches in normalized text.
+    pub(in crate::model) normalized: bool,
+}
+
+/// An end token as a file names it.
+#[derive(Clone, Debug)]
+pub(super) struct NamedEnd {
+    pub(super) id: u32,
+    /// The key, and the file if there are several.
+    pub(super) place: &'static str,
 }

@@ -1,6 +1,8 @@
 //! The tokenizer in a GGUF file's metadata.
 
-use super::definition::{Definition, Kind, Token};
+use super::Names;
+use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Token};
+use super::ends;
 use super::pretokenizer;
 use crate::model::checkpoint::GgufVocabulary;
 use crate::model::language::LanguageError;
@@ -25,12 +27,23 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
         )));
     }
     let preparation = pretokenizer::named(vocabulary.pre.as_deref())?;
-    let tokens = vocabulary.tokens.iter().enumerate().map(|(id, spelling)| {
-        Some(Token {
+    let mut tokens = Vec::with_capacity(vocabulary.tokens.len());
+    let mut added = Vec::new();
+    for ((id, spelling), at) in (0_u32..).zip(&vocabulary.tokens).zip(0..) {
+        let (kind, special) = kind(types.get(at).copied(), spelling);
+        if kind == Kind::Added {
+            added.push(Added {
+                id,
+                content: spelling.clone(),
+                special,
+                flags: Flags::default(),
+            });
+        }
+        tokens.push(Some(Token {
             spelling: spelling.clone(),
-            kind: kind(types.get(id).copied(), spelling),
-        })
-    });
+            kind,
+        }));
+    }
     let merges = vocabulary.merges.iter().enumerate().map(|(rank, merge)| {
         merge
             .split_once(' ')
@@ -41,26 +54,38 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
                 ))
             })
     });
+    let spelling = |id: Option<u32>| vocabulary.tokens.get(id? as usize).cloned();
+    let end = |id: Option<u32>, place| Some(NamedEnd { id: id?, place });
+    let ends = [
+        end(vocabulary.eos, "tokenizer.ggml.eos_token_id"),
+        end(vocabulary.eot, "tokenizer.ggml.eot_token_id"),
+        end(vocabulary.eom, "tokenizer.ggml.eom_token_id"),
+    ];
     Ok(Definition {
-        tokens: tokens.collect(),
+        tokens,
+        added,
         merges: merges.collect::<Result<_, _>>()?,
         ignore_merges: preparation.ignore_merges,
         normalizers: preparation.normalizers,
         pre_tokenizer: preparation.pre_tokenizer,
-        bos: vocabulary.bos,
-        eos: vocabulary.eos,
-        pad: vocabulary.pad,
+        names: Names {
+            bos: spelling(vocabulary.bos),
+            eos: spelling(vocabulary.eos),
+            pad: spelling(vocabulary.pad),
+        },
         begin: vocabulary.bos.filter(|_| vocabulary.add_bos),
-        ends: vocabulary.eos.into_iter().chain(vocabulary.eot).collect(),
+        ends: ends.into_iter().flatten().collect(),
+        notes: Vec::new(),
     })
 }
 
-/// What llama.cpp's token types mean.
-fn kind(token_type: Option<i32>, spelling: &str) -> Kind {
+/// What llama.cpp's token types mean, and whether a token is special. The spelling of an end token counts more than its type.
+fn kind(token_type: Option<i32>, spelling: &str) -> (Kind, bool) {
     match token_type {
-        Some(3) => Kind::Control,
-        Some(4) => Kind::of_added(spelling, false),
-        Some(2 | 5) => Kind::Unused,
-        _ => Kind::Ordinary,
+        Some(3) => (Kind::Added, true),
+        Some(2 | 5) => (Kind::Unused, false),
+        _ if ends::usual().any(|end| end == spelling) => (Kind::Added, true),
+        Some(4) => (Kind::Added, false),
+        _ => (Kind::Ordinary, false),
     }
 }

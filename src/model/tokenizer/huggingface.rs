@@ -2,111 +2,130 @@
 //!
 //! The `tokenizers` crate brings older forms of the file up to date; what it holds is taken from that.
 
+mod added;
 mod components;
 mod file;
 
 use serde_json::Value;
 
-use super::definition::{Definition, Kind, Token};
+use super::Names;
+use super::definition::{Definition, Kind, NamedEnd, Token};
+use super::ends;
 use crate::model::checkpoint::HuggingFaceFiles;
 use crate::model::language::LanguageError;
+use added::AddedTokens;
 use file::File;
 
 pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageError> {
     let mut file = File::read(&files.tokenizer)?;
     components::check_kind(file.object("model")?)?;
     tokenizers::canonicalize_value(&mut file.json).map_err(|error| file.unreadable(&error))?;
-    let config = files
-        .tokenizer_config
-        .as_deref()
-        .map(File::read)
-        .transpose()?;
-    let generation = files
-        .generation_config
-        .as_deref()
-        .map(File::read)
-        .transpose()?;
+    let read = |path: &Option<std::path::PathBuf>| path.as_deref().map(File::read).transpose();
+    let config = read(&files.tokenizer_config)?;
+    let generation = read(&files.generation_config)?;
+    let map = File::beside(&files.tokenizer, "special_tokens_map.json")?;
+    let model_config = File::beside(&files.tokenizer, "config.json")?;
 
     let model = file.object("model")?;
     components::check_kind(model)?;
     components::check_bpe(model)?;
-    let tokens = tokens(&file, model, files.vocabulary)?;
-    let named = |key| named_token(config.as_ref(), key, &tokens);
-    let (bos, eos, pad) = (named("bos_token"), named("eos_token"), named("pad_token"));
-    let mut ends: Vec<u32> = eos.into_iter().collect();
-    if let Some(generation) = &generation {
-        ends.extend(generation.ids("eos_token_id")?);
+    let mut tokens = tokens(&file, model, files.vocabulary)?;
+    let mut added = AddedTokens::read(&file, &mut tokens, files.vocabulary)?;
+    added.complete(config.as_ref(), map.as_ref());
+    let (added, mut notes) = added.finish();
+    let mut ends = Vec::new();
+    for (file, place) in [
+        (&config, "eos_token in tokenizer_config.json"),
+        (&map, "eos_token in special_tokens_map.json"),
+    ] {
+        if let Some(spelling) = file.as_ref().and_then(|file| named(file, "eos_token")) {
+            match with_spelling(&tokens, spelling) {
+                Some(id) => ends.push(NamedEnd { id, place }),
+                None => notes.push(ends::not_a_token(place, &spelling)),
+            }
+        }
     }
+    for (file, place) in [
+        (&model_config, "eos_token_id in config.json"),
+        (&generation, "eos_token_id in generation_config.json"),
+    ] {
+        for value in file.iter().flat_map(end_ids) {
+            match value.as_u64().and_then(|id| u32::try_from(id).ok()) {
+                Some(id) => ends.push(NamedEnd { id, place }),
+                None => notes.push(ends::not_a_token(place, value)),
+            }
+        }
+    }
+    // The older file counts for transformers only where the newer key is not there.
+    let newer = config
+        .as_ref()
+        .filter(|file| file.json.get("added_tokens_decoder").is_some());
+    let role = |key: &str| {
+        let of = |file: Option<&File>| named(file?, key).map(str::to_owned);
+        of(newer)
+            .or_else(|| of(map.as_ref()))
+            .or_else(|| of(config.as_ref()))
+    };
     Ok(Definition {
         merges: merges(&file, model)?,
         ignore_merges: model.get("ignore_merges").and_then(Value::as_bool) == Some(true),
         normalizers: components::normalizers(file.json.get("normalizer"))?,
         pre_tokenizer: components::pre_tokenizer(file.json.get("pre_tokenizer"))?,
         begin: components::begin(file.json.get("post_processor")),
-        bos,
-        eos,
-        pad,
+        names: Names {
+            bos: role("bos_token"),
+            eos: role("eos_token"),
+            pad: role("pad_token"),
+        },
         ends,
+        added,
         tokens,
+        notes,
     })
 }
 
-/// The tokens of `model.vocab` and `added_tokens`, by id.
+/// The tokens of `model.vocab`, by id.
 fn tokens(
     file: &File,
     model: &serde_json::Map<String, Value>,
-    vocabulary: usize,
+    rows: usize,
 ) -> Result<Vec<Option<Token>>, LanguageError> {
-    let mut tokens = Vec::new();
-    let mut place = |id: &Value, token: Token, replaces: bool| {
-        let slot = id.as_u64().and_then(|id| usize::try_from(id).ok());
-        let Some(slot) = slot.filter(|&id| id < vocabulary) else {
-            return Err(LanguageError::Vocabulary(format!(
-                "token {:?} has the id {id}; the model has {vocabulary} rows for tokens",
-                token.spelling
-            )));
-        };
-        if tokens.len() <= slot {
-            tokens.resize(slot + 1, None);
-        }
-        match &mut tokens[slot] {
-            Some(Token { spelling, .. }) if !replaces || *spelling != token.spelling => {
-                Err(LanguageError::Vocabulary(format!(
-                    "tokens {spelling:?} and {:?} have the same id {id}",
-                    token.spelling
-                )))
-            }
-            empty => {
-                *empty = Some(token);
-                Ok(())
-            }
-        }
-    };
+    let mut tokens: Vec<Option<Token>> = Vec::new();
     let ordinary = model
         .get("vocab")
         .and_then(Value::as_object)
         .ok_or_else(|| file.lacks("model.vocab, an object"))?;
     for (spelling, id) in ordinary {
-        let token = Token {
+        let id = slot(spelling, id, rows)?;
+        let at = id as usize;
+        if tokens.len() <= at {
+            tokens.resize(at + 1, None);
+        }
+        if let Some(other) = &tokens[at] {
+            return Err(twice(&other.spelling, spelling, id));
+        }
+        tokens[at] = Some(Token {
             spelling: spelling.clone(),
             kind: Kind::Ordinary,
-        };
-        place(id, token, false)?;
-    }
-    let added = file.json.get("added_tokens").and_then(Value::as_array);
-    for entry in added.into_iter().flatten() {
-        let content = entry.get("content").and_then(Value::as_str);
-        let (Some(content), Some(id)) = (content, entry.get("id")) else {
-            return Err(file.lacks("content and id in every entry of added_tokens"));
-        };
-        let control = entry.get("special").and_then(Value::as_bool) == Some(true);
-        let token = Token {
-            spelling: content.to_owned(),
-            kind: Kind::of_added(content, control),
-        };
-        place(id, token, true)?;
+        });
     }
     Ok(tokens)
+}
+
+/// The id of a token, for which the model must have a row.
+fn slot(spelling: &str, id: &Value, rows: usize) -> Result<u32, LanguageError> {
+    let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+    number.filter(|id| (*id as usize) < rows).ok_or_else(|| {
+        LanguageError::Vocabulary(format!(
+            "token {spelling:?} has the id {id}; the model has {rows} rows for tokens"
+        ))
+    })
+}
+
+fn twice(one: &str, other: &str, id: u32) -> LanguageError {
+    LanguageError::Vocabulary(format!(
+        "tokens {one:?} and {other:?} have the same id {id}"
+    ))
 }
 
 fn merges(
@@ -124,16 +143,27 @@ fn merges(
         .collect()
 }
 
-/// A token that `tokenizer_config.json` names by its spelling, as a string or as an added token.
-fn named_token(config: Option<&File>, key: &str, tokens: &[Option<Token>]) -> Option<u32> {
-    let value = config?.json.get(key)?;
-    let spelling = value.as_str().or_else(|| value.get("content")?.as_str())?;
-    (0_u32..)
-        .zip(tokens)
-        .find(|(_, token)| {
-            token
-                .as_ref()
-                .is_some_and(|token| token.spelling == spelling)
-        })
-        .map(|(id, _)| id)
+/// The spelling of a token that a file names by its role, as a string or as an added token.
+fn named<'f>(file: &'f File, role: &str) -> Option<&'f str> {
+    let value = file.json.get(role)?;
+    value.as_str().or_else(|| value.get("content")?.as_str())
+}
+
+/// The end tokens of a model, and of its text model if that is a part of it.
+fn end_ids(file: &File) -> Vec<&Value> {
+    let text = file.json.get("text_config");
+    let within = text.and_then(|text| text.get("eos_token_id"));
+    let mut ids = file.values("eos_token_id");
+    match within {
+        Some(Value::Array(several)) => ids.extend(several),
+        Some(Value::Null) | None => {}
+        Some(one) => ids.push(one),
+    }
+    ids
+}
+
+fn with_spelling(tokens: &[Option<Token>], spelling: &str) -> Option<u32> {
+    let is_it = |token: &&Token| token.spelling == spelling;
+    let mut found = (0_u32..).zip(tokens);
+    found.find_map(|(id, token)| token.as_ref().filter(is_it).map(|_| id))
 }

@@ -1,12 +1,14 @@
 //! Text to token ids and back: byte-level BPE, as GPT-2, Llama 3 and Qwen use it.
 //!
-//! A model's files are read into a `Definition`, which is checked before the `tokenizers` crate sees
-//! it. That crate only ever encodes plain text: it is given no special token, so no text can become
-//! one. Special tokens are matched by `special`, and only in what a chat template wrote.
+//! A model's files are read into a `Definition`, which is checked before the `tokenizers` crate sees it. That crate only encodes
+//! plain text, and gets no added token. Added tokens are matched by `special`: those that are text in every text, all others only
+//! in what a chat template wrote.
 
+mod added;
 mod bpe;
 mod decode;
 mod definition;
+mod ends;
 mod gguf;
 mod huggingface;
 mod pretokenizer;
@@ -14,13 +16,15 @@ mod special;
 mod vocabulary;
 
 pub use decode::Decoder;
-pub(super) use special::{Piece, Special, Specials};
+pub(super) use special::{Class, Piece, Special, Specials};
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use tokenizers::pipeline::{
-    EncodeOptions, PipelineModel, PipelinePostProcessor, PipelineTokenizer,
+    EncodeOptions, PipelineModel, PipelineNormalizer, PipelinePostProcessor, PipelineTokenizer,
+    normalize_all,
 };
 use tokenizers::vocab::bucket_added_vocabulary::AddedVocabulary;
 
@@ -32,9 +36,16 @@ use vocabulary::Vocabulary;
 
 /// A checked tokenizer.
 pub(super) struct Tokenizer {
+    /// Encodes normalized text in which nothing is an added token.
     plain: PipelineTokenizer,
+    normalizers: Vec<PipelineNormalizer>,
     bytes: Arc<Bytes>,
+    /// Control tokens and those of a template's structure.
     specials: Specials,
+    /// All that match in a text as it is.
+    raw: Specials,
+    /// Tokens that are text and match in a normalized text.
+    normalized: Specials,
     /// Ids that end a turn or a text, ascending.
     ends: Vec<u32>,
     /// What every prompt must begin with.
@@ -45,6 +56,7 @@ pub(super) struct Tokenizer {
     len: u32,
     /// The most bytes that one token stands for, in a prompt or in an answer.
     longest: usize,
+    notes: Vec<String>,
 }
 
 /// The spellings that chat templates ask for by role.
@@ -65,29 +77,34 @@ impl Tokenizer {
         Self::build(definition)
     }
 
-    fn build(definition: Definition) -> Result<Self, LanguageError> {
-        let vocabulary = Vocabulary::check(definition.tokens, &definition.merges)?;
-        let names = Names {
-            bos: vocabulary.name("bos_token", definition.bos)?,
-            eos: vocabulary.name("eos_token", definition.eos)?,
-            pad: vocabulary.name("pad_token", definition.pad)?,
-        };
-        vocabulary.name("the token that begins a prompt", definition.begin)?;
-        let mut ends = vocabulary.usual_ends();
-        for &end in &definition.ends {
-            vocabulary.name("an end token", Some(end))?;
-            ends.push(end);
+    fn build(mut definition: Definition) -> Result<Self, LanguageError> {
+        let vocabulary =
+            Vocabulary::check(definition.tokens, definition.added, &mut definition.merges)?;
+        let mut notes = definition.notes;
+        let (ends, skipped) = ends::union(
+            &definition.ends,
+            |id| vocabulary.spelling(id),
+            |spelling| vocabulary.control(spelling),
+        );
+        notes.extend(skipped);
+        let begin = definition.begin;
+        let begin = begin.filter(|begin| vocabulary.spelling(*begin).is_some());
+        if let (Some(named), None) = (definition.begin, begin) {
+            notes.push(format!(
+                "the token that begins a prompt is skipped, because {named} is not the id of a token"
+            ));
         }
-        ends.sort_unstable();
-        ends.dedup();
         let len = vocabulary.len();
         let bytes = Arc::new(vocabulary.bytes());
-        let specials = vocabulary.specials();
-        let longest = bytes.longest().max(specials.longest());
+        let (specials, raw) = (vocabulary.specials(), vocabulary.raw());
+        let normalizers = definition.normalizers;
+        let normalized = vocabulary.normalized(|spelling| normalize(&normalizers, spelling, 1));
+        let longest = [&specials, &raw, &normalized].map(Specials::longest);
+        let longest = longest.into_iter().fold(bytes.longest(), usize::max);
         let model = bpe::model(vocabulary, definition.merges, definition.ignore_merges)?;
         let plain = PipelineTokenizer::from_parts(
             AddedVocabulary::new(),
-            definition.normalizers,
+            Vec::new(),
             definition.pre_tokenizer,
             PipelineModel::BPE(model),
             PipelinePostProcessor::default(),
@@ -98,19 +115,58 @@ impl Tokenizer {
         );
         Ok(Self {
             plain,
+            normalizers,
             bytes,
             specials,
+            raw,
+            normalized,
             ends,
-            begin: definition.begin,
-            names,
+            begin,
+            names: definition.names,
             len,
             longest,
+            notes,
         })
     }
 
-    /// Appends the ids of `text`, in which nothing is special. Bytes that the vocabulary has no token
-    /// for are left out, as the original implementations do.
+    /// Appends the ids of `text`, in which only tokens that are text match. Bytes that the vocabulary has no token for are left out,
+    /// as the original implementations do.
     pub(super) fn encode(&self, text: &str, ids: &mut Vec<u32>) {
+        let is_text = |special: &Special| special.class == Class::Text;
+        for piece in self.raw.matches(text, is_text) {
+            let plain = match piece {
+                Piece::Special(special, _) => {
+                    ids.push(special.id);
+                    continue;
+                }
+                Piece::Plain(plain) => plain,
+            };
+            let plain = normalize(&self.normalizers, plain, 0);
+            for piece in self.normalized.matches(&plain, is_text) {
+                match piece {
+                    Piece::Special(special, _) => ids.push(special.id),
+                    Piece::Plain(plain) => self.encode_plain(plain, ids),
+                }
+            }
+        }
+    }
+
+    /// Cuts a text that a chat template wrote at the control tokens and those of its structure, as they match in it.
+    pub(super) fn cut<'a>(&'a self, text: &'a str) -> Vec<Piece<'a>> {
+        let late = |special: &Special| special.flags.normalized;
+        let pieces = self.raw.matches(text, |_| true).into_iter();
+        let pieces = pieces.flat_map(|piece| match piece {
+            Piece::Plain(plain) => self.specials.matches(plain, late),
+            Piece::Special(special, span) if special.class == Class::Text => {
+                vec![Piece::Plain(span)]
+            }
+            special @ Piece::Special(..) => vec![special],
+        });
+        pieces.collect()
+    }
+
+    /// Appends the ids of normalized text.
+    fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) {
         let mut tokens = Vec::new();
         let encoded = self
             .plain
@@ -124,8 +180,8 @@ impl Tokenizer {
                 .rev()
                 .find(|&at| text.is_char_boundary(at) && at > 0);
             if let Some((left, right)) = middle.and_then(|at| text.split_at_checked(at)) {
-                self.encode(left, ids);
-                self.encode(right, ids);
+                self.encode_plain(left, ids);
+                self.encode_plain(right, ids);
             }
         }
     }
@@ -160,6 +216,11 @@ impl Tokenizer {
         &self.names
     }
 
+    /// What the files say and this tokenizer skips, one sentence each.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     pub(super) fn len(&self) -> u32 {
         self.len
     }
@@ -167,6 +228,11 @@ impl Tokenizer {
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
+}
+
+/// A text as the vocabulary spells it; `offset` is its place in the whole text.
+fn normalize(normalizers: &[PipelineNormalizer], text: &str, offset: usize) -> String {
+    normalize_all(normalizers, text, offset).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 impl fmt::Debug for Tokenizer {

@@ -1,31 +1,46 @@
-//! Special tokens: where their spellings occur in a text.
+//! Added tokens: where their spellings occur in a text.
 //!
-//! Only texts that a chat template wrote are split here; what users wrote is guarded first (`chat::guard`).
+//! Text that a caller wrote is guarded before a template renders it (`chat::guard`), and `Class` says what it may become.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A control or user-defined token.
+use tokenizers::pre_tokenizers::whitespace::is_word_char;
+
+use super::definition::Flags;
+
+/// What an added token is to callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) enum Class {
+    /// It steers the model (`<|im_end|>`). No caller's text becomes it, and no answer shows it.
+    Control,
+    /// It is shown, and only templates and answers write it (`<think>`).
+    Structure,
+    /// It is ordinary text (white space of code, `!`): it matches in every text.
+    Text,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::model) struct Special {
     pub(in crate::model) id: u32,
     pub(in crate::model) spelling: Arc<str>,
-    /// It is never shown, and never what an assistant's text means.
-    pub(in crate::model) control: bool,
+    pub(in crate::model) class: Class,
+    pub(super) flags: Flags,
 }
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::model) enum Piece<'a> {
-    Special(&'a Special),
+    /// A token, and the part of the text that its match takes.
+    Special(&'a Special, &'a str),
     Plain(&'a str),
 }
 
 /// Spellings in bytes; real ones have fewer than 40. Where one begins, as many bytes of a text may be looked at.
 const LONGEST: usize = 256;
 
-/// The special tokens of a vocabulary. One of a single character is none of them: it could not be told
-/// from text. Nor is one that is too long to look for.
+/// Added tokens that are matched together. A spelling that is too long to look for is not among them, and of equal spellings
+/// only the last.
 #[derive(Debug)]
 pub(in crate::model) struct Specials {
     /// They are in the order of their spellings' bytes.
@@ -41,9 +56,9 @@ pub(in crate::model) struct Specials {
 impl Specials {
     pub(super) fn new(specials: impl Iterator<Item = Special>) -> Self {
         let mut sorted: Vec<_> = specials
-            .filter(|special| special.spelling.chars().nth(1).is_some())
-            .filter(|special| special.spelling.len() <= LONGEST)
+            .filter(|special| (1..=LONGEST).contains(&special.spelling.len()))
             .collect();
+        sorted.reverse();
         sorted.sort_by(|a, b| a.spelling.cmp(&b.spelling));
         sorted.dedup_by(|a, b| a.spelling == b.spelling);
         let mut first = [false; 256];
@@ -68,7 +83,6 @@ impl Specials {
         self.longest
     }
 
-    /// Spellings of all of them.
     pub(in crate::model) fn iter(&self) -> impl Iterator<Item = &Special> {
         self.sorted.iter()
     }
@@ -102,7 +116,7 @@ impl Specials {
         })
     }
 
-    /// The longest special token that is spelled at the beginning of `text` and that `wanted` accepts.
+    /// The longest token that is spelled at the beginning of `text` and that `wanted` accepts.
     pub(in crate::model) fn at_start(
         &self,
         text: &str,
@@ -130,30 +144,135 @@ impl Specials {
                 .any(|(length, agreeing)| length == text.len() && agreeing.iter().any(&wanted))
     }
 
-    /// Cuts a text at its special tokens, leftmost and longest first.
+    /// The first token that is spelled in `text` from `at` on: where it begins, and the token.
+    fn next(
+        &self,
+        text: &str,
+        mut at: usize,
+        wanted: impl Fn(&Special) -> bool,
+    ) -> Option<(usize, &Special)> {
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            if let Some(special) = self.at_start(rest, &wanted) {
+                return Some((at, special));
+            }
+            at += rest.chars().next().map_or(1, char::len_utf8);
+        }
+        None
+    }
+
+    /// Cuts a text at the tokens that are spelled in it, leftmost and longest first, whatever their flags.
     pub(in crate::model) fn split<'a>(
         &'a self,
         text: &'a str,
         wanted: impl Fn(&Special) -> bool,
     ) -> Vec<Piece<'a>> {
-        let mut pieces = Vec::new();
-        let mut plain = 0;
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            if let Some(special) = self.at_start(rest, &wanted) {
-                if plain < at {
-                    pieces.push(Piece::Plain(&text[plain..at]));
-                }
-                pieces.push(Piece::Special(special));
-                at += special.spelling.len();
-                plain = at;
-            } else {
-                at += rest.chars().next().map_or(1, char::len_utf8);
-            }
+        let mut pieces = Pieces::of(text);
+        let mut from = 0;
+        while let Some((begin, special)) = self.next(text, from, &wanted) {
+            from = begin + special.spelling.len();
+            pieces.push(special, begin, from);
         }
-        if plain < text.len() {
-            pieces.push(Piece::Plain(&text[plain..]));
-        }
-        pieces
+        pieces.finish()
     }
+
+    /// Cuts a text at the tokens that match in it, as the `tokenizers` crate does: leftmost and longest first, and a match that its
+    /// flags refuse hides what it covers. The search goes on behind a spelling, also where the match takes more.
+    pub(in crate::model) fn matches<'a>(
+        &'a self,
+        text: &'a str,
+        wanted: impl Fn(&Special) -> bool,
+    ) -> Vec<Piece<'a>> {
+        let mut pieces = Pieces::of(text);
+        let mut from = 0;
+        // White space that a match has taken is not looked at again.
+        let mut blank = 0..0;
+        while let Some((begin, special)) = self.next(text, from, &wanted) {
+            let end = begin + special.spelling.len();
+            if special.class == Class::Text && self.hides(text, (begin, end), &wanted) {
+                from = begin + text[begin..].chars().next().map_or(1, char::len_utf8);
+                continue;
+            }
+            from = end;
+            let flags = special.flags;
+            if flags.single_word && !is_whole_word(&text[..begin], &text[end..]) {
+                continue;
+            }
+            let (mut first, mut last) = (begin, end);
+            if flags.lstrip {
+                first -= blanks_at_end(&text[pieces.taken.min(begin)..begin]);
+            }
+            if flags.rstrip {
+                if !blank.contains(&end) {
+                    blank = end..end + blanks_at_start(&text[end..]);
+                }
+                last = blank.end;
+            }
+            pieces.push(special, first, last);
+        }
+        pieces.finish()
+    }
+
+    /// Whether a token that is not text begins within a range and ends behind it: no text takes a part of it.
+    fn hides(
+        &self,
+        text: &str,
+        (begin, end): (usize, usize),
+        wanted: impl Fn(&Special) -> bool,
+    ) -> bool {
+        let steers = |special: &Special| special.class != Class::Text && wanted(special);
+        let mut within = text[begin..end].char_indices().skip(1);
+        within.any(|(at, _)| {
+            let other = self.at_start(&text[begin + at..], steers);
+            other.is_some_and(|other| begin + at + other.spelling.len() > end)
+        })
+    }
+}
+
+/// A text that is being cut.
+struct Pieces<'a> {
+    text: &'a str,
+    pieces: Vec<Piece<'a>>,
+    /// The end of what is in `pieces`.
+    taken: usize,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            text,
+            pieces: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part.
+    fn push(&mut self, special: &'a Special, first: usize, last: usize) {
+        if self.taken < first {
+            let plain = &self.text[self.taken..first];
+            self.pieces.push(Piece::Plain(plain));
+        }
+        let own = &self.text[first.max(self.taken).min(last)..last];
+        self.pieces.push(Piece::Special(special, own));
+        self.taken = self.taken.max(last);
+    }
+
+    fn finish(mut self) -> Vec<Piece<'a>> {
+        if self.taken < self.text.len() {
+            self.pieces.push(Piece::Plain(&self.text[self.taken..]));
+        }
+        self.pieces
+    }
+}
+
+fn is_whole_word(before: &str, after: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(is_word_char);
+    !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+}
+
+fn blanks_at_start(text: &str) -> usize {
+    text.len() - text.trim_start().len()
+}
+
+fn blanks_at_end(text: &str) -> usize {
+    text.len() - text.trim_end().len()
 }

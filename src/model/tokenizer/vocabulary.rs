@@ -3,13 +3,14 @@
 //! The `tokenizers` crate indexes its tables unchecked and asserts what it believes of a file, so
 //! nothing reaches it that has not been proven here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tokenizers::utils::byte_level::char_to_byte;
 
+use super::added;
 use super::decode::Bytes;
-use super::definition::{Kind, Token};
-use super::special::{Special, Specials};
+use super::definition::{Added, Kind, Token};
+use super::special::{Class, Special, Specials};
 use crate::model::language::LanguageError;
 
 /// No vocabulary in use has a tenth of it; ids beyond are a damaged file's.
@@ -17,29 +18,24 @@ const MAX_TOKENS: usize = 1 << 22;
 /// The `tokenizers` crate stores a length in 16 bits.
 const MAX_SPELLING: usize = u16::MAX as usize;
 
-/// End tokens by their spelling: files often name only one of them.
-const USUAL_ENDS: [&str; 5] = [
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<|end|>",
-];
-
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     /// They are in the order of their ids.
     tokens: Vec<Option<Token>>,
+    added: Vec<Added>,
+    classes: HashMap<u32, Class>,
     /// Ordinary tokens by spelling.
     ordinary: HashMap<String, u32>,
     len: u32,
 }
 
 impl Vocabulary {
-    /// Proves that spellings are unique and that every merge joins two ordinary tokens to a third.
+    /// Proves that spellings are unique and that every merge joins two ordinary tokens to a third. Drops merges that would make
+    /// control tokens of text.
     pub(super) fn check(
         mut tokens: Vec<Option<Token>>,
-        merges: &[(String, String)],
+        added: Vec<Added>,
+        merges: &mut Vec<(String, String)>,
     ) -> Result<Self, LanguageError> {
         let len = u32::try_from(tokens.len())
             .ok()
@@ -51,7 +47,16 @@ impl Vocabulary {
                 ))
             })?;
         let by_spelling = index(&tokens)?;
-        demote_mergeable(&mut tokens, &by_spelling, merges);
+        let (classes, made) = added::classify(&added, merges);
+        for token in &added {
+            if let Some(Some(own)) = tokens.get_mut(token.id as usize) {
+                own.kind = if made.contains(&token.id) {
+                    Kind::Ordinary
+                } else {
+                    Kind::Added
+                };
+            }
+        }
         let mut ordinary = HashMap::with_capacity(tokens.len());
         for (spelling, id) in by_spelling {
             let token = tokens.get(id as usize).and_then(Option::as_ref);
@@ -77,6 +82,8 @@ impl Vocabulary {
         }
         Ok(Self {
             tokens,
+            added,
+            classes,
             ordinary,
             len,
         })
@@ -87,47 +94,66 @@ impl Vocabulary {
         self.len
     }
 
-    /// The spelling of the token that plays `role`.
-    pub(super) fn name(
-        &self,
-        role: &str,
-        id: Option<u32>,
-    ) -> Result<Option<String>, LanguageError> {
-        let Some(id) = id else { return Ok(None) };
-        match self.tokens.get(id as usize) {
-            Some(Some(token)) => Ok(Some(token.spelling.clone())),
-            _ => Err(damaged(format!("{role} is {id}, which is no token's id"))),
-        }
+    /// The spelling of a token; `None` for an id that is no token's.
+    pub(super) fn spelling(&self, id: u32) -> Option<&str> {
+        let token = self.tokens.get(id as usize)?.as_ref()?;
+        (token.kind != Kind::Unused).then_some(token.spelling.as_str())
     }
 
-    /// Control tokens that end a turn by common agreement.
-    pub(super) fn usual_ends(&self) -> Vec<u32> {
-        self.with_kind(Kind::Control)
-            .filter(|(_, spelling)| USUAL_ENDS.contains(spelling))
-            .map(|(id, _)| id)
-            .collect()
+    /// The id of a control token.
+    pub(super) fn control(&self, spelling: &str) -> Option<u32> {
+        let mut added = self.added.iter();
+        let id = added.find(|token| token.content == spelling)?.id;
+        (self.class(id) == Class::Control).then_some(id)
     }
 
-    /// Control and user-defined tokens.
+    /// Control tokens and those of a template's structure.
     pub(super) fn specials(&self) -> Specials {
-        let of = |kind, control| {
-            self.with_kind(kind).map(move |(id, spelling)| Special {
-                id,
-                spelling: spelling.into(),
-                control,
-            })
+        Specials::new(self.matched().filter(|one| one.class != Class::Text))
+    }
+
+    /// Tokens that match in a text as it is.
+    pub(super) fn raw(&self) -> Specials {
+        Specials::new(self.matched().filter(|one| !one.flags.normalized))
+    }
+
+    /// Tokens that are text and match in a normalized text, by what `normalize` makes of their spelling.
+    pub(super) fn normalized(&self, normalize: impl Fn(&str) -> String) -> Specials {
+        let tokens = self.matched();
+        let tokens = tokens.filter(|one| one.flags.normalized && one.class == Class::Text);
+        Specials::new(tokens.map(|one| Special {
+            spelling: normalize(&one.spelling).into(),
+            ..one
+        }))
+    }
+
+    fn matched(&self) -> impl Iterator<Item = Special> {
+        // A guard cannot break a spelling of one character.
+        let is_guarded = |token: &&Added| {
+            self.class(token.id) == Class::Text || token.content.chars().nth(1).is_some()
         };
-        Specials::new(of(Kind::Control, true).chain(of(Kind::UserDefined, false)))
+        self.added.iter().filter(is_guarded).map(|token| Special {
+            id: token.id,
+            spelling: token.content.as_str().into(),
+            class: self.class(token.id),
+            flags: token.flags,
+        })
+    }
+
+    fn class(&self, id: u32) -> Class {
+        self.classes.get(&id).copied().unwrap_or(Class::Text)
     }
 
     /// What each id adds to a decoded text.
     pub(super) fn bytes(&self) -> Bytes {
         let alphabetic = |c: char| char_to_byte(c).map_or_else(|| encoded(c), |byte| vec![byte]);
-        Bytes::new(self.tokens.iter().map(|token| match token {
+        let tokens = (0_u32..).zip(&self.tokens);
+        Bytes::new(tokens.map(|(id, token)| match token {
             Some(token) => match token.kind {
                 Kind::Ordinary => token.spelling.chars().flat_map(alphabetic).collect(),
-                Kind::UserDefined => token.spelling.clone().into_bytes(),
-                Kind::Control | Kind::Unused => Vec::new(),
+                Kind::Added if self.class(id) == Class::Control => Vec::new(),
+                Kind::Added => token.spelling.clone().into_bytes(),
+                Kind::Unused => Vec::new(),
             },
             None => Vec::new(),
         }))
@@ -136,15 +162,6 @@ impl Vocabulary {
     /// The ids of ordinary tokens by spelling.
     pub(super) fn into_ordinary(self) -> HashMap<String, u32> {
         self.ordinary
-    }
-
-    fn with_kind(&self, kind: Kind) -> impl Iterator<Item = (u32, &str)> {
-        (0..self.len)
-            .zip(&self.tokens)
-            .filter_map(move |(id, token)| match token {
-                Some(token) if token.kind == kind => Some((id, token.spelling.as_str())),
-                _ => None,
-            })
     }
 }
 
@@ -179,31 +196,4 @@ fn index(tokens: &[Option<Token>]) -> Result<HashMap<String, u32>, LanguageError
         }
     }
     Ok(by_spelling)
-}
-
-/// A user-defined token that merges make or use is one that text is made of.
-fn demote_mergeable(
-    tokens: &mut [Option<Token>],
-    by_spelling: &HashMap<String, u32>,
-    merges: &[(String, String)],
-) {
-    let user_defined: HashSet<u32> = (0_u32..)
-        .zip(tokens.iter())
-        .filter(|(_, token)| matches!(token, Some(token) if token.kind == Kind::UserDefined))
-        .map(|(id, _)| id)
-        .collect();
-    if user_defined.is_empty() {
-        return;
-    }
-    for (left, right) in merges {
-        let product = [left.as_str(), right.as_str()].concat();
-        for part in [left, right, &product] {
-            if let Some(id) = by_spelling.get(part)
-                && user_defined.contains(id)
-                && let Some(Some(token)) = tokens.get_mut(*id as usize)
-            {
-                token.kind = Kind::Ordinary;
-            }
-        }
-    }
 }

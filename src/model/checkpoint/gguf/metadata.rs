@@ -186,12 +186,6 @@ impl Metadata {
         })
     }
 
-    /// A token's id. A number that is no id of the `vocabulary` means that there is none.
-    pub(super) fn token(&self, key: &str, vocabulary: usize) -> Option<u32> {
-        let id = self.0.get(key)?.whole()?;
-        u32::try_from(id).ok().filter(|_| id < vocabulary)
-    }
-
     /// An array of which is told whether each is 0.
     pub(super) fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
         self.get(

@@ -12,21 +12,6 @@ const MODEL: &str = "tokenizer.ggml.model";
 /// The `MODEL` that needs merges.
 const BYTE_LEVEL_BPE: &str = "gpt2";
 
-/// Pre-tokenizers with which llama.cpp begins each text where the file does not say.
-const BEGUN: [&str; 11] = [
-    "llama3",
-    "llama-v3",
-    "llama-bpe",
-    "falcon3",
-    "falcon-h1",
-    "pixtral",
-    "midm-2.0",
-    "lfm2",
-    "jina-v5-nano",
-    "tekken",
-    "chameleon",
-];
-
 /// The arrays that are read; others are passed over.
 pub(super) const ARRAYS: [&str; 3] = [TOKENS, TYPES, MERGES];
 
@@ -56,23 +41,51 @@ pub(super) fn take(
             "{MERGES} is missing, without which every byte is a token: take a newer conversion of the model"
         )));
     }
+    // Whether it is a token's is the tokenizer's to check. Converters write -1 where there is none.
+    let id = |key: &str| match metadata.size(key) {
+        Ok(id) => id.map(|id| u32::try_from(id).unwrap_or(u32::MAX)),
+        Err(_) => Some(u32::MAX),
+    };
+    let (bos, eos, eot, eom, pad) = (
+        id("tokenizer.ggml.bos_token_id"),
+        id("tokenizer.ggml.eos_token_id"),
+        id("tokenizer.ggml.eot_token_id"),
+        id("tokenizer.ggml.eom_token_id"),
+        id("tokenizer.ggml.padding_token_id"),
+    );
     let pre = metadata.string("tokenizer.ggml.pre")?;
-    let begins = pre.as_deref().is_some_and(|pre| BEGUN.contains(&pre));
-    // Converters write numbers that are no ids where there is no such token.
-    let id = |key: &str| metadata.token(key, vocabulary);
     Ok(Ok(GgufVocabulary {
         model,
-        pre,
+        pre: pre.clone(),
         tokens,
         token_types,
         merges,
-        bos: id("tokenizer.ggml.bos_token_id"),
-        eos: id("tokenizer.ggml.eos_token_id"),
-        eot: id("tokenizer.ggml.eot_token_id"),
-        pad: id("tokenizer.ggml.padding_token_id"),
+        bos,
+        eos,
+        eot,
+        eom,
+        pad,
         add_bos: metadata
             .boolean("tokenizer.ggml.add_bos_token")?
-            .unwrap_or(begins),
+            .unwrap_or_else(|| begins(pre.as_deref())),
         chat_template: metadata.string("tokenizer.chat_template")?,
     }))
+}
+
+/// Whether a tokenizer begins each prompt with a token if its file does not say so, as in llama.cpp.
+fn begins(pre: Option<&str>) -> bool {
+    const BEGIN: [&str; 11] = [
+        "llama3",
+        "llama-v3",
+        "llama-bpe",
+        "falcon3",
+        "falcon-h1",
+        "pixtral",
+        "midm-2.0",
+        "lfm2",
+        "jina-v5-nano",
+        "tekken",
+        "chameleon",
+    ];
+    pre.is_some_and(|pre| BEGIN.contains(&pre))
 }

@@ -18,6 +18,12 @@ pub(super) struct File {
 }
 
 impl File {
+    /// Reads a file of the folder of `path`, if it is there.
+    pub(super) fn beside(path: &Path, name: &str) -> Result<Option<Self>, LanguageError> {
+        let path = path.with_file_name(name);
+        path.exists().then(|| Self::read(&path)).transpose()
+    }
+
     pub(super) fn read(path: &Path) -> Result<Self, LanguageError> {
         let text = read_text(path, LONGEST).map_err(|defect| match defect {
             Defect::Io(source) => LanguageError::Read {
@@ -44,19 +50,13 @@ impl File {
         object.ok_or_else(|| self.lacks(&format!("{key}, an object")))
     }
 
-    /// The ids under `key`: none, one, or a list.
-    pub(super) fn ids(&self, key: &str) -> Result<Vec<u32>, LanguageError> {
-        let ids = match self.json.get(key) {
-            None | Some(Value::Null) => return Ok(Vec::new()),
-            Some(Value::Array(ids)) => ids.iter().collect(),
-            Some(id) => vec![id],
-        };
-        ids.into_iter()
-            .map(|id| {
-                let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
-                id.ok_or_else(|| self.lacks(&format!("token ids under {key}")))
-            })
-            .collect()
+    /// The values under `key`: none, one, or a list.
+    pub(super) fn values(&self, key: &str) -> Vec<&Value> {
+        match self.json.get(key) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(values)) => values.iter().collect(),
+            Some(value) => vec![value],
+        }
     }
 
     pub(super) fn lacks(&self, what: &str) -> LanguageError {

@@ -1,0 +1,158 @@
+//! What each added token is to callers: a control token, a part of a template's structure, or text.
+
+use std::collections::{HashMap, HashSet};
+
+use tokenizers::utils::byte_level::char_to_byte;
+
+use super::definition::Added;
+use super::ends;
+use super::special::Class;
+
+/// Elements of HTML that vocabularies have tags of.
+const ELEMENTS: [&str; 40] = [
+    "a",
+    "b",
+    "blockquote",
+    "body",
+    "br",
+    "caption",
+    "code",
+    "col",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "hr",
+    "html",
+    "i",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "s",
+    "span",
+    "strong",
+    "sub",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
+
+/// Returns the class of each added token by id, and the ids of tokens that merges make.
+///
+/// A token that merges make is text whatever the file says of it, except where its spelling is that of a control token. The merges
+/// of that one are dropped, because no caller's text may become it.
+pub(super) fn classify(
+    added: &[Added],
+    merges: &mut Vec<(String, String)>,
+) -> (HashMap<u32, Class>, HashSet<u32>) {
+    let merged = merged(added, merges);
+    let mut classes = HashMap::new();
+    let mut made = HashSet::new();
+    let mut unreachable = HashSet::new();
+    for token in added {
+        let content = token.content.as_str();
+        let is_made = merged.contains(content);
+        let steers = looks_like_control(token);
+        let class = if is_blank_or_visible_character(content) || (is_made && !steers) {
+            Class::Text
+        } else if token.special || steers {
+            Class::Control
+        } else if is_tag(content) && !is_html(content) {
+            Class::Structure
+        } else {
+            Class::Text
+        };
+        if is_made && class == Class::Text {
+            made.insert(token.id);
+        }
+        if is_made && class != Class::Text {
+            unreachable.insert(content);
+        }
+        classes.insert(token.id, class);
+    }
+    if !unreachable.is_empty() {
+        merges.retain(|(left, right)| {
+            let product = [left.as_str(), right.as_str()].concat();
+            let mut parts = [left, right, &product].into_iter();
+            !parts.any(|part| unreachable.contains(part.as_str()))
+        });
+    }
+    (classes, made)
+}
+
+/// The contents that are bytes of the vocabulary, or that merges make or join.
+fn merged<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a str> {
+    let contents: HashSet<&str> = added.iter().map(|token| token.content.as_str()).collect();
+    let mut merged: HashSet<&str> = contents
+        .iter()
+        .copied()
+        .filter(|content| is_byte(content))
+        .collect();
+    let longest = contents.iter().map(|content| content.len()).max();
+    for (left, right) in merges {
+        if left.len().min(right.len()) > longest.unwrap_or(0) {
+            continue;
+        }
+        let product = [left.as_str(), right.as_str()].concat();
+        for part in [left, right, &product] {
+            merged.extend(contents.get(part.as_str()));
+        }
+    }
+    merged
+}
+
+/// Whether a content is the spelling of one byte.
+fn is_byte(content: &str) -> bool {
+    let mut chars = content.chars();
+    let first = chars.next().and_then(char_to_byte);
+    first.is_some() && chars.next().is_none()
+}
+
+/// Whether a spelling is that of a control token by common agreement. Some models declare a token that begins a role's turn to be
+/// ordinary text.
+fn looks_like_control(token: &Added) -> bool {
+    let framed = |open, close| token.content.starts_with(open) && token.content.ends_with(close);
+    framed("<|", "|>")
+        || framed("<｜", "｜>")
+        || (token.special && is_tag(&token.content))
+        || (ends::usual().any(|end| end == token.content) && !is_html(&token.content))
+}
+
+fn is_tag(content: &str) -> bool {
+    let framed = |open, close| content.starts_with(open) && content.ends_with(close);
+    content.len() > 2 && (framed('<', '>') || framed('[', ']'))
+}
+
+/// Whether a content is a tag of HTML, which programs and web pages have.
+fn is_html(content: &str) -> bool {
+    let name = content
+        .strip_prefix('<')
+        .and_then(|rest| rest.strip_suffix('>'));
+    let name = name.map(|name| name.strip_prefix('/').unwrap_or(name));
+    name.is_some_and(|name| ELEMENTS.contains(&name))
+}
+
+/// White space, or one letter, digit, sign or the like: nothing tells it from text.
+fn is_blank_or_visible_character(content: &str) -> bool {
+    let mut chars = content.chars();
+    let first = chars.next();
+    let is_private = |c: char| matches!(c, '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}');
+    let is_visible = |c: char| !c.is_control() && !is_private(c);
+    content.chars().all(char::is_whitespace)
+        || (chars.next().is_none() && first.is_some_and(is_visible))
+}
