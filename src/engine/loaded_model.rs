@@ -16,6 +16,8 @@ use crate::model::{Checkpoint, Language};
 pub struct Settings {
     /// A `.gguf` file or a safetensors directory.
     pub model: PathBuf,
+    /// The file of a chat template that takes the place of the model's own.
+    pub chat_template: Option<PathBuf>,
     pub runner: runner::Settings,
 }
 
@@ -36,10 +38,18 @@ pub(super) enum Transition {
     Load,
 }
 
+fn files(settings: &Settings) -> std::io::Result<Identity> {
+    let files = Identity::of(&settings.model)?;
+    match &settings.chat_template {
+        Some(file) => files.with(file),
+        None => Ok(files),
+    }
+}
+
 impl Recipe {
     pub(super) fn of(settings: &Settings) -> Self {
         Self {
-            files: Identity::of(&settings.model).ok(),
+            files: files(settings).ok(),
             settings: settings.clone(),
         }
     }
@@ -103,7 +113,10 @@ impl LoadedModel {
     ) -> Result<Self, LoadError> {
         let recipe = Recipe::of(settings);
         tell(Loading::Begins(Phase::Opening));
-        let checkpoint = Checkpoint::open(&settings.model)?;
+        let mut checkpoint = Checkpoint::open(&settings.model)?;
+        if let Some(file) = &settings.chat_template {
+            checkpoint.use_chat_template(file)?;
+        }
         tell(Loading::Begins(Phase::Vocabulary));
         let language = Language::load(checkpoint.language_source()?)?;
         tell(Loading::Begins(Phase::Weights));
@@ -163,7 +176,11 @@ mod tests {
             let mut runner = runner::Settings::default();
             change(&mut runner);
             let model = model.path().to_owned();
-            Settings { model, runner }
+            Settings {
+                model,
+                chat_template: None,
+                runner,
+            }
         };
         let step = |from: fn(&mut runner::Settings), to: fn(&mut runner::Settings)| {
             Recipe::of(&settings(from)).transition_to(&Recipe::of(&settings(to)))

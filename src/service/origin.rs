@@ -64,12 +64,16 @@ impl Origin {
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.
     pub fn check_model(&self) -> Result<(), Failure> {
-        let (_, Source::Model(model), _) = self.check()? else {
+        let (config, Source::Model(model), _) = self.check()? else {
             return Ok(());
         };
         let failed =
             |why: String| Failure::Model(format!("model.path in {}: {why}", self.file().display()));
-        let checkpoint = Checkpoint::open(&model).map_err(|error| failed(error.to_string()))?;
+        let mut checkpoint = Checkpoint::open(&model).map_err(|error| failed(error.to_string()))?;
+        if let Some(file) = &config.model.chat_template {
+            let used = checkpoint.use_chat_template(file);
+            used.map_err(|error| failed(error.to_string()))?;
+        }
         let spoken = checkpoint.language_source();
         spoken.map_err(|error| failed(error.to_string()))?;
         Ok(())

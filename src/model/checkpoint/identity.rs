@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::templates;
+
 /// Blocks of a file that are looked at, its first and its last among them, and the bytes of each.
 const BLOCKS: u64 = 16;
 const BLOCK: u64 = 1 << 16;
@@ -34,14 +36,25 @@ struct One {
 impl Identity {
     pub fn of(model: &Path) -> io::Result<Self> {
         if !fs::metadata(model)?.is_dir() {
-            return Ok(Self(vec![One::of(model.to_owned())?]));
+            let mut files = vec![One::of(model.to_owned())?];
+            files.extend(templates::beside(model).map(One::of).transpose()?);
+            return Ok(Self(files));
         }
         let mut files = Vec::new();
         for file in fs::read_dir(model)? {
             files.push(One::of(file?.path())?);
         }
+        for file in templates::additional(model) {
+            files.push(One::of(file)?);
+        }
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Self(files))
+    }
+
+    /// The same with another file that belongs to the model.
+    pub fn with(mut self, file: &Path) -> io::Result<Self> {
+        self.0.push(One::of(file.to_owned())?);
+        Ok(self)
     }
 }
 

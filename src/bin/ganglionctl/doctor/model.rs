@@ -15,7 +15,12 @@ use super::{Findings, Machine, Tree};
 use crate::checksum;
 
 /// Opens it, and says what is wrong with it.
-pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Checkpoint> {
+pub(super) fn open(
+    tree: &Tree,
+    path: &Path,
+    template: Option<&Path>,
+    found: &mut Findings,
+) -> Option<Checkpoint> {
     const CHECK: &str = "model";
     let shown = path.display();
     let here = tree.path(path);
@@ -25,7 +30,11 @@ pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Che
         return None;
     }
     let opened = Checkpoint::open(&here).map_err(|error| found.error(CHECK, error));
-    let checkpoint = opened.ok()?;
+    let mut checkpoint = opened.ok()?;
+    if let Some(file) = template {
+        let used = checkpoint.use_chat_template(&tree.path(file));
+        used.map_err(|error| found.error(CHECK, error)).ok()?;
+    }
     match speaks(&checkpoint) {
         Ok(()) => {
             let (name, mib) = (&checkpoint.name, checkpoint.weight_bytes() >> 20);

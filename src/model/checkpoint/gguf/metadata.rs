@@ -182,6 +182,13 @@ impl Metadata {
         )
     }
 
+    /// All keys, sorted.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        let mut keys: Vec<_> = self.0.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys.into_iter()
+    }
+
     pub(super) fn string(&self, key: &str) -> Result<Option<String>, Defect> {
         self.get(key, "it must be a string", |value| match value {
             Value::String(value) => Some(value.clone()),

@@ -14,7 +14,9 @@ use reader::Reader;
 
 use super::files::Source;
 use super::stored::Directory;
-use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan};
+use super::{
+    Checkpoint, GgufVocabulary, Landing, LanguageSource, files, names, plan::Plan, templates,
+};
 use crate::model::Defect;
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
@@ -68,7 +70,15 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .string("general.name")?
         .unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
-    let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
+    let beside = templates::beside(path).map(|file| templates::of_file(&file));
+    let beside = beside.transpose().map_err(|error| error.defect)?;
+    let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(|vocabulary| {
+        let chat_template = beside.or_else(|| vocabulary.chat_template.clone());
+        LanguageSource::Gguf(GgufVocabulary {
+            chat_template,
+            ..vocabulary
+        })
+    });
     Ok(Checkpoint {
         name,
         shape,
