@@ -36,6 +36,7 @@ fn the_shipped_file_is_the_default() {
 fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
+    assert!(config.model.chat_template.take().is_some());
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());

@@ -3,6 +3,7 @@
 mod damaged;
 mod huggingface;
 mod injection;
+mod jinja;
 mod merges;
 mod reference;
 mod smollm2;

@@ -113,6 +113,7 @@ impl Engine {
         handle.set_formats(Formats::read(&formats).expect("they are right"));
         let settings = worker::Settings {
             model: folder.join("tiny.gguf"),
+            chat_template: None,
             runner,
         };
         let told = journal.clone();
@@ -567,6 +568,7 @@ fn another(folder: &Path, rows: usize, context: usize) -> worker::Settings {
 fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     worker::Settings {
         model: folder.join("tiny.gguf"),
+        chat_template: None,
         runner: runner::Settings {
             kv_memory: KvMemory::Conversations(whole),
             rows,

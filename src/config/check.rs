@@ -47,6 +47,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     keys! { typed, config:
         backend: choice;
         model.path: path(directory);
+        model.chat_template: path(directory);
         model.thinking: switch_or_unset;
         model.tool_formats: folder(directory);
         kv.element as "kv.type": choice;

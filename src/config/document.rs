@@ -47,7 +47,7 @@ sections! {
         engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, sessions: Sessions, sampling: Sampling, stream: Stream,
         stop: Stop, watchdog: Watchdog, log: Log
     }
-    Model: "the section [model]" { path: Typed, thinking: Typed, tool_formats: Typed }
+    Model: "the section [model]" { path: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed,
         host_mib: Typed, disk_mib: Typed, disk_writes_mib_per_day: Typed, spill_after_seconds: Typed, stop_seconds: Typed }
     Graph: "the section [graph]" {

@@ -17,6 +17,8 @@ use crate::tape::KvType;
 pub struct Model {
     /// A GGUF file or a safetensors directory; absolute, or relative to where the daemon starts.
     pub path: Option<PathBuf>,
+    /// The file of a chat template that takes the place of the model's own.
+    pub chat_template: Option<PathBuf>,
     /// What templates get as `enable_thinking` where a request does not say; `None` leaves it to them.
     pub thinking: Option<bool>,
     /// The folder of the formats in which models call tools.
@@ -27,6 +29,7 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             path: None,
+            chat_template: None,
             thinking: None,
             tool_formats: "/usr/share/ganglion/tools".into(),
         }

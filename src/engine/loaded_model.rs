@@ -17,6 +17,8 @@ use crate::model::checkpoint::Identity;
 pub struct Settings {
     /// A `.gguf` file or a safetensors directory.
     pub model: PathBuf,
+    /// The file of a chat template that takes the place of the model's own.
+    pub chat_template: Option<PathBuf>,
     pub runner: runner::Settings,
 }
 
@@ -37,10 +39,18 @@ pub(super) enum Transition {
     Load,
 }
 
+fn files(settings: &Settings) -> std::io::Result<Identity> {
+    let files = Identity::of(&settings.model)?;
+    match &settings.chat_template {
+        Some(file) => files.with(file),
+        None => Ok(files),
+    }
+}
+
 impl Recipe {
     pub(super) fn of(settings: &Settings) -> Self {
         Self {
-            files: Identity::of(&settings.model).ok(),
+            files: files(settings).ok(),
             settings: settings.clone(),
         }
     }
@@ -106,7 +116,13 @@ impl LoadedModel {
         let OpenModel {
             checkpoint,
             language,
-        } = OpenModel::read_in_phases(&settings.model, |phase| tell(Loading::Begins(phase)))?;
+        } = OpenModel::read_in_phases(
+            &settings.model,
+            settings.chat_template.as_deref(),
+            |phase| {
+                tell(Loading::Begins(phase));
+            },
+        )?;
         for note in language.notes() {
             journal::tokenizer_skips(&settings.model.display().to_string(), note);
         }
@@ -167,7 +183,11 @@ mod tests {
             let mut runner = runner::Settings::default();
             change(&mut runner);
             let model = model.path().to_owned();
-            Settings { model, runner }
+            Settings {
+                model,
+                chat_template: None,
+                runner,
+            }
         };
         let step = |from: fn(&mut runner::Settings), to: fn(&mut runner::Settings)| {
             Recipe::of(&settings(from)).transition_to(&Recipe::of(&settings(to)))

@@ -84,8 +84,8 @@ pub use inbox::Inbox;
 pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot, Work};
 pub use load_error::LoadError;
-pub use open_model::OpenModel;
 pub use named::{Asked, Listed, Opened, Opening};
+pub use open_model::OpenModel;
 pub use progress::{Phase, Progress, Pulse};
 pub use replacement::{ReplaceError, Replaced, Replacement};
 pub use request::{

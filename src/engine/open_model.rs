@@ -20,21 +20,26 @@ pub struct OpenModel {
 }
 
 impl OpenModel {
-    /// Opens a `.gguf` file or a safetensors directory, its tokenizer and its chat template.
+    /// Opens a `.gguf` file or a safetensors directory, its tokenizer and its chat templates; `chat_template` is a file that
+    /// replaces those of the model.
     ///
     /// # Errors
     /// Each one with which the daemon would refuse the files.
-    pub fn read(path: &Path) -> Result<Self, LoadError> {
-        Self::read_in_phases(path, |_| ())
+    pub fn read(path: &Path, chat_template: Option<&Path>) -> Result<Self, LoadError> {
+        Self::read_in_phases(path, chat_template, |_| ())
     }
 
     /// Opens them, and calls `begins` as each phase begins.
     pub(super) fn read_in_phases(
         path: &Path,
+        chat_template: Option<&Path>,
         mut begins: impl FnMut(Phase),
     ) -> Result<Self, LoadError> {
         begins(Phase::Opening);
-        let checkpoint = Checkpoint::open(path)?;
+        let mut checkpoint = Checkpoint::open(path)?;
+        if let Some(file) = chat_template {
+            checkpoint.use_chat_template(file)?;
+        }
         begins(Phase::Vocabulary);
         let source = checkpoint.language_source()?;
         let language = Language::load(source).map_err(|error| LoadError::Language {

@@ -77,7 +77,8 @@ impl Origin {
             }
         };
         let settings = source::settings(&model, &config).runner;
-        let opened = OpenModel::read(&model).map_err(failed)?;
+        let opened =
+            OpenModel::read(&model, config.model.chat_template.as_deref()).map_err(failed)?;
         opened.check(&settings).map_err(failed)
     }
 }

@@ -74,6 +74,7 @@ impl Source {
 pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
+        chat_template: config.model.chat_template.clone(),
         runner: runner::Settings {
             backend: config.backend,
             kv_type: config.kv.element,

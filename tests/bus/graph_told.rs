@@ -160,6 +160,7 @@ fn settings(
     runner.graph.refuse_launches = refuse_launches;
     worker::Settings {
         model: folder.path().join("tiny.gguf"),
+        chat_template: None,
         runner,
     }
 }

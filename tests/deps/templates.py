@@ -5,6 +5,7 @@ The archive is checked by SHA-256, and the folder appears only when it is whole.
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,10 +13,12 @@ import tempfile
 from pathlib import Path
 
 NAME = "llama-cpp-python"
-PACKAGE = f"{NAME}==0.3.16"
-ARCHIVE = "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6"
-MODELS = "llama_cpp_python-0.3.16/vendor/llama.cpp/models/"
+PACKAGE = f"{NAME}==0.3.34"
+ARCHIVE = "d849d286d808284f1d3ec1bd6875572430d29d1f9574a010232caa4e9cef0e35"
+MODELS = "llama_cpp_python-0.3.34/vendor/llama.cpp/models/"
 VOCABULARY = "ggml-vocab-qwen2.gguf"
+# The file of the folder that says which package it is of.
+ORIGIN = "package.txt"
 
 
 def fetch(folder):
@@ -37,15 +40,19 @@ def fetch(folder):
                 if member.isfile() and (is_template or inside == VOCABULARY):
                     name = inside.removeprefix("templates/")
                     part.joinpath(name).write_bytes(tar.extractfile(member).read())
+        part.joinpath(ORIGIN).write_text(PACKAGE)
+        if folder.is_dir():
+            shutil.rmtree(folder)
         os.replace(part, folder)
 
 
 def main():
     folder = Path(sys.argv[1])
-    if folder.is_dir():
+    origin = folder / ORIGIN
+    if origin.is_file() and origin.read_text() == PACKAGE:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print("Fetching chat templates (50 MB)", flush=True)
+    print("Fetching chat templates (72 MB)", flush=True)
     try:
         fetch(folder)
     except subprocess.CalledProcessError as error:

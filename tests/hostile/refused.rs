@@ -22,7 +22,7 @@ fn said(name: &str, bytes: &[u8]) -> String {
 }
 
 fn refusal(path: &Path) -> String {
-    let refused = OpenModel::read(path).map(|_| ());
+    let refused = OpenModel::read(path, None).map(|_| ());
     refused.expect_err("it is refused").to_string()
 }
 
@@ -261,7 +261,10 @@ fn values_that_are_not_used_do_not_matter() {
     let path = folder.path().join("model.gguf");
     let open = |edit: &dyn Fn(&mut GgufWriter)| {
         fs::write(&path, gguf(edit)).expect("it is written");
-        OpenModel::read(&path).expect("it opens").checkpoint.shape
+        OpenModel::read(&path, None)
+            .expect("it opens")
+            .checkpoint
+            .shape
     };
     let plain = open(&|_| ());
     type Edit<'a> = &'a dyn Fn(&mut GgufWriter);
@@ -399,7 +402,7 @@ fn each_program_refuses_what_the_daemon_refuses() {
             assert!(!output.status.success(), "{who} takes {name}: {all}");
             assert!(all.contains(expected), "{who} of {name}: {all}");
         };
-        let refused = OpenModel::read(&model).map(|_| ());
+        let refused = OpenModel::read(&model, None).map(|_| ());
         let said = refused.expect_err("the daemon refuses it").to_string();
         assert!(said.contains(expected), "{said}");
         let daemon = env!("CARGO_BIN_EXE_gangliond");
@@ -442,7 +445,7 @@ fn a_context_that_is_asked_for_is_checked_and_a_default_is_not() {
     let machine = Machine::new();
     let model = machine.path("models/tiny.gguf");
     fs::write(&model, gguf(|_| ())).expect("it is written");
-    let trained = OpenModel::read(&model)
+    let trained = OpenModel::read(&model, None)
         .expect("it opens")
         .checkpoint
         .shape

@@ -93,6 +93,7 @@ impl Daemon {
         let seen = Seen::default();
         let settings = worker::Settings {
             model: model.path.clone(),
+            chat_template: None,
             runner: runner::Settings {
                 backend: model.backend,
                 context: CONTEXT,

@@ -119,10 +119,7 @@ fn a_special_token_that_text_consists_of_is_text() {
     let language = Language::load(&LanguageSource::HuggingFace(files)).unwrap();
     let text = "th!!\n\n<|x|>";
     let ids = language.encode_plain(text);
-    assert_eq!(
-        ids,
-        [256, 33, 33, 261, 259, u32::from(b'>')]
-    );
+    assert_eq!(ids, [256, 33, 33, 261, 259, u32::from(b'>')]);
     assert_eq!(decode(&language, &ids), text, "answers show it");
     let prompt = language.prompt(&[says(Role::User, text)], None).unwrap();
     assert_eq!(prompt.tokens, [ids.as_slice(), &[260]].concat());

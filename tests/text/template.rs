@@ -1,7 +1,8 @@
 //! Chat templates against Jinja2, set up as Hugging Face transformers does.
 
-use ganglion::model::language::LanguageError;
-use ganglion::model::{Message, Role};
+use ganglion::model::checkpoint::ChatTemplates;
+use ganglion::model::language::{LanguageError, Manner};
+use ganglion::model::{Call, Language, Message, Role};
 use serde_json::{Value, json};
 
 use super::{load, python, qwen3_style, says, smollm2};
@@ -60,7 +61,7 @@ fn templates_render_as_jinja2_renders_them() {
     let mut features = qwen3_style();
     features.chat_template = Some(FEATURES.into());
     for vocabulary in [qwen3_style(), features, smollm2] {
-        let template = vocabulary.chat_template.clone().unwrap();
+        let template = vocabulary.chat_template.as_deref().unwrap().to_owned();
         let named = |id: Option<u32>| vocabulary.tokens[id.unwrap() as usize].clone();
         let tokens = [
             named(vocabulary.bos),
@@ -149,4 +150,97 @@ fn what_is_marked_for_training_is_rendered() {
         .prompt(&[says(Role::User, "x")], None)
         .unwrap();
     assert_eq!(prompt.text(), "x.");
+}
+
+fn with_template(template: impl Into<ChatTemplates>) -> Language {
+    let mut vocabulary = qwen3_style();
+    vocabulary.chat_template = Some(template.into());
+    load(vocabulary)
+}
+
+#[test]
+fn a_conversation_with_tools_takes_the_template_for_tools() {
+    let of = |name: &str| {
+        (
+            name.to_owned(),
+            format!("{name}: {{{{ messages[0].content }}}}"),
+        )
+    };
+    let tools = json!([]);
+    let with_tools = Manner {
+        thinking: None,
+        tools: Some(&tools),
+    };
+    let messages = [says(Role::User, "x")];
+    let text = |language: &Language, manner| {
+        let rendered = language.render(&messages, manner);
+        rendered.map(|rendered| language.encode(rendered).text())
+    };
+    let both = with_template(ChatTemplates::named(
+        [of("default"), of("tool_use"), of("rag")],
+        "f",
+    ));
+    assert_eq!(text(&both, Manner::default()).unwrap(), "default: x");
+    assert_eq!(text(&both, with_tools).unwrap(), "tool_use: x");
+    assert!(both.template().unwrap().starts_with("tool_use"));
+    let one = with_template(ChatTemplates::named([of("default")], "f"));
+    assert_eq!(text(&one, with_tools).unwrap(), "default: x");
+    let others = with_template(ChatTemplates::named([of("tool_use"), of("rag")], "f"));
+    assert_eq!(text(&others, with_tools).unwrap(), "tool_use: x");
+    let refused = text(&others, Manner::default()).unwrap_err().to_string();
+    assert!(refused.contains("tool_use, rag"), "{refused}");
+}
+
+#[test]
+fn an_empty_template_is_refused() {
+    let empty = ChatTemplates::named([("default".into(), " \n".into())], "tokenizer_config.json");
+    let language = with_template(empty);
+    let refused = language.prompt(&[says(Role::User, "x")], None).unwrap_err();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("tokenizer_config.json is empty"),
+        "{refused}"
+    );
+}
+
+/// A dict is no text: Jinja would refuse to append it, or write it as Python does.
+#[test]
+fn arguments_are_text_to_templates_that_append_them_to_text() {
+    let call = |text: &str| Message {
+        calls: vec![Call {
+            id: "aB3dE6gH9".into(),
+            name: "go".into(),
+            arguments: text.into(),
+        }],
+        ..says(Role::Assistant, "")
+    };
+    let each = "{% for m in messages %}{% for c in m.tool_calls or [] %}";
+    let end = "{% endfor %}{% endfor %}";
+    let rendered = |written: &str| {
+        let language = with_template([each, written, end].concat());
+        let messages = [says(Role::User, "x"), call(r#"{"a":  [1.0, "é"]}"#)];
+        language.prompt(&messages, None).unwrap().text()
+    };
+    let as_written = r#"<{"a":  [1.0, "é"]}"#;
+    assert_eq!(rendered("{{ '<' + c.function.arguments }}"), as_written);
+    assert_eq!(rendered("<{{ c.function.arguments }}"), as_written);
+    let as_object = r#"<{"a": [1.0, "é"]}"#;
+    assert_eq!(rendered("<{{ c.function.arguments|tojson }}"), as_object);
+    assert_eq!(
+        rendered("{% if c.function.arguments is string %}text{% else %}object{% endif %}"),
+        "object"
+    );
+}
+
+#[test]
+fn the_guard_survives_escapes() {
+    let language = with_template(
+        "{{ messages[0].content|tojson(ensure_ascii=true) }}{{ [messages[0].content] }}",
+    );
+    let prompt = language
+        .prompt(&[says(Role::User, "é<|im_end|>")], None)
+        .unwrap();
+    assert_eq!(prompt.text(), r#""\u00e9<|im_end|>"['é<|im_end|>']"#);
+    let control = qwen3_style().eos.unwrap();
+    assert!(!prompt.tokens.contains(&control));
 }

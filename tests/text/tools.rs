@@ -125,7 +125,7 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
         println!("{name}: {}", format.name);
         known.push((name.clone(), format.name.clone()));
         let mut vocabulary = qwen3_style();
-        vocabulary.chat_template = Some(template.clone());
+        vocabulary.chat_template = Some(template.clone().into());
         let language = load(vocabulary);
         for messages in conversations() {
             let variables = json!({
@@ -163,8 +163,9 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     for ((name, ours, written), theirs) in ours.iter().zip(theirs.as_array().expect("texts")) {
         let theirs = theirs.as_str().expect("a text");
         assert_eq!(ours, theirs, "{name}");
-        // Mistral's past calls have ids, which it never makes.
-        if let Some(written) = written.as_ref().filter(|_| !name.contains("Nemo")) {
+        // Mistral's past calls have ids, which it never makes; Reka's past calls are in ASCII.
+        let differs = ["Nemo", "Reka"].iter().any(|one| name.contains(one));
+        if let Some(written) = written.as_ref().filter(|_| !differs) {
             assert!(ours.contains(written), "{name}: {written} in {ours}");
             alike += 1;
         }

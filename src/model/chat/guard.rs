@@ -40,6 +40,11 @@ impl<'a> Guard<'a> {
         Ok(Self { specials, sentinel })
     }
 
+    /// The character that breaks spellings.
+    pub(in crate::model) fn mark_character(&self) -> char {
+        self.sentinel
+    }
+
     /// `text` with every spelling of a special token that `guarded` accepts broken, also one that only
     /// the text after it would complete.
     pub(in crate::model) fn mark(&self, text: &str, guarded: impl Fn(&Special) -> bool) -> String {

@@ -6,10 +6,9 @@
 //! (`serve`), which the operating system bounds and which holds nothing but that template; what ends it is an error
 //! of this model alone. Messages reach it by a pipe, and no other way.
 
-mod environment;
 mod frame;
 mod guard;
-mod json;
+mod jinja;
 mod renderer;
 mod serve;
 
@@ -32,6 +31,8 @@ const LONGEST_SOURCE: usize = 1 << 20;
 pub(super) struct ChatTemplate {
     renderer: Renderer,
     source: String,
+    /// Whether it appends the arguments of calls to text, rather than writing an object as JSON.
+    takes_text: bool,
 }
 
 /// What a template knows.
@@ -49,6 +50,9 @@ struct Variables<'a> {
     pad_token: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_thinking: Option<bool>,
+    /// The guard's mark, under `serve::MARK`.
+    #[serde(rename = "", skip_serializing_if = "Option::is_none")]
+    mark: Option<char>,
 }
 
 /// A message as transformers hands it to templates.
@@ -75,7 +79,7 @@ struct Called<'a> {
 #[derive(Debug, Serialize)]
 struct Function<'a> {
     name: &'a str,
-    /// Templates expect an object, and write it themselves.
+    /// Most templates expect an object, and write it themselves.
     arguments: Value,
 }
 
@@ -96,16 +100,52 @@ impl ChatTemplate {
                 source.len()
             )));
         }
-        let template = Self {
+        let mut template = Self {
             renderer: Renderer::start(&source)?,
             source,
+            takes_text: false,
         };
         let question = Message::new(Role::User, "Hello");
         // A template may refuse a conversation, but one that has to be stopped would stop every answer.
-        match template.render(&[question], names, Manner::default()) {
+        match template.render(&[question], names, Manner::default(), None) {
             Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) => Err(error),
-            _ => Ok(template),
+            _ => {
+                template.takes_text = template.wants_text(names);
+                Ok(template)
+            }
         }
+    }
+
+    /// Whether it takes the arguments of calls as text: it renders text, and fails with an object or writes it as Python
+    /// writes a dict.
+    fn wants_text(&mut self, names: &Names) -> bool {
+        const NAME: &str = "ganglion";
+        if !self.source.contains("arguments") {
+            return false;
+        }
+        let conversation = probe(NAME);
+        let tools = serde_json::json!([{"type": "function", "function": {
+            "name": "go", "description": "Goes", "parameters": {"type": "object", "properties": {}},
+        }}]);
+        let mut rendered = |takes_text: bool| {
+            self.takes_text = takes_text;
+            let manner = Manner {
+                tools: Some(&tools),
+                ..Manner::default()
+            };
+            self.render(&conversation, names, manner, None)
+        };
+        let as_object = rendered(false);
+        let is_wrong = match &as_object {
+            Ok(text) => text.contains(&format!("{{'{NAME}'")),
+            Err(error) => matches!(error, LanguageError::Template(_)),
+        };
+        is_wrong && rendered(true).is_ok_and(|text| text.contains(&format!("\"{NAME}\"")))
+    }
+
+    /// Whether arguments of calls are text to it.
+    pub(super) fn takes_text(&self) -> bool {
+        self.takes_text
     }
 
     /// Whether it asks for `enable_thinking`.
@@ -148,9 +188,13 @@ impl ChatTemplate {
         messages: &[Message],
         names: &Names,
         Manner { thinking, tools }: Manner<'_>,
+        mark: Option<char>,
     ) -> Result<String, LanguageError> {
         let variables = Variables {
-            messages: messages.iter().map(Turn::of).collect(),
+            messages: messages
+                .iter()
+                .map(|message| Turn::of(message, self.takes_text))
+                .collect(),
             add_generation_prompt: true,
             tools,
             documents: (),
@@ -158,6 +202,7 @@ impl ChatTemplate {
             eos_token: names.eos.as_deref(),
             pad_token: names.pad.as_deref(),
             enable_thinking: thinking,
+            mark,
         };
         let variables = serde_json::to_vec(&variables)
             .map_err(|error| LanguageError::Template(error.to_string()))?;
@@ -166,14 +211,18 @@ impl ChatTemplate {
 }
 
 impl<'a> Turn<'a> {
-    fn of(message: &'a Message) -> Self {
+    fn of(message: &'a Message, takes_text: bool) -> Self {
         let calls = message.calls.iter().map(|call| Called {
             id: &call.id,
             kind: "function",
             function: Function {
                 name: &call.name,
-                // Whoever made it has checked that it is JSON.
-                arguments: serde_json::from_str(&call.arguments).unwrap_or_default(),
+                // Its JSON has been checked.
+                arguments: if takes_text {
+                    Value::from(call.arguments.as_str())
+                } else {
+                    serde_json::from_str(&call.arguments).unwrap_or_default()
+                },
             },
         });
         Self {
@@ -184,4 +233,21 @@ impl<'a> Turn<'a> {
             tool_call_id: message.call_id.as_deref(),
         }
     }
+}
+
+/// A conversation with a call that has an argument of this name.
+fn probe(name: &str) -> [Message; 3] {
+    let called = Message {
+        calls: vec![Call {
+            id: "aB3dE6gH9".into(),
+            name: "go".into(),
+            arguments: format!("{{\"{name}\": 1}}"),
+        }],
+        ..Message::new(Role::Assistant, "")
+    };
+    let result = Message {
+        call_id: Some("aB3dE6gH9".into()),
+        ..Message::new(Role::Tool, "ok")
+    };
+    [Message::new(Role::User, "Hello"), called, result]
 }

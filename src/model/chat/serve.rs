@@ -3,12 +3,12 @@
 
 use std::io;
 
-use minijinja::{Environment, ErrorKind, Value};
+use minijinja::{Error, ErrorKind, Value};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::alarm;
 
-use super::environment::{self, Raised};
 use super::frame::{self, Kind};
+use super::jinja::{Program, Raised};
 use crate::confined::{self, Task};
 
 /// Renders the conversations of one model.
@@ -24,13 +24,14 @@ pub(super) const MEMORY: u64 = 256 << 20;
 /// Bytes that a template may make of a conversation: several for each token of the longest contexts.
 pub(super) const LONGEST_TEXT: usize = 32 << 20;
 
-const NAME: &str = "chat template";
+/// The variable that has the guard's mark; no template can spell its name.
+pub(super) const MARK: &str = "";
 
 fn serve() -> io::Result<()> {
     confined::confine(c"chat-template")?;
     setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-    let mut environment = environment::hugging_face();
+    let mut program = None;
     loop {
         let (kind, bytes) = match frame::read(&mut input, usize::MAX) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -39,8 +40,8 @@ fn serve() -> io::Result<()> {
         // The kernel ends this process when it rings.
         alarm::set(SECONDS);
         let (kind, text) = match kind {
-            Kind::Source => compile(&mut environment, bytes),
-            _ => render(&environment, &bytes),
+            Kind::Source => compile(&mut program, bytes),
+            _ => render(program.as_ref(), &bytes),
         }
         .map_or_else(|error| failed(&error), |text| (Kind::Text, text));
         alarm::cancel();
@@ -53,50 +54,24 @@ fn serve() -> io::Result<()> {
     }
 }
 
-fn compile(
-    environment: &mut Environment<'static>,
-    source: Vec<u8>,
-) -> Result<String, minijinja::Error> {
+fn compile(program: &mut Option<Program>, source: Vec<u8>) -> Result<String, Error> {
     let source = String::from_utf8(source)
-        .map_err(|error| minijinja::Error::new(ErrorKind::SyntaxError, error.to_string()))?;
-    environment.add_template_owned(NAME, without_marks(&source))?;
+        .map_err(|error| Error::new(ErrorKind::SyntaxError, error.to_string()))?;
+    *program = Some(Program::new(&source)?);
     Ok(String::new())
 }
 
-/// transformers lets a template mark what an assistant said, for training: `{% generation %}`. What a block is that always
-/// is rendered Jinja knows, too.
-fn without_marks(source: &str) -> String {
-    let mut written = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some((before, inside, after)) = rest.split_once("{%").and_then(|(before, after)| {
-        let (inside, after) = after.split_once("%}")?;
-        Some((before, inside, after))
-    }) {
-        let word = inside.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
-        let instead = match word {
-            "generation" => Some("if true"),
-            "endgeneration" => Some("endif"),
-            _ => None,
-        };
-        let inside = match instead {
-            Some(instead) => inside.replace(word, instead),
-            None => inside.to_owned(),
-        };
-        for part in [before, "{%", &inside, "%}"] {
-            written.push_str(part);
-        }
-        rest = after;
-    }
-    written + rest
-}
-
-fn render(environment: &Environment<'_>, variables: &[u8]) -> Result<String, minijinja::Error> {
+fn render(program: Option<&Program>, variables: &[u8]) -> Result<String, Error> {
     let variables: Value = serde_json::from_slice(variables)
-        .map_err(|error| minijinja::Error::new(ErrorKind::CannotDeserialize, error.to_string()))?;
-    environment.get_template(NAME)?.render(variables)
+        .map_err(|error| Error::new(ErrorKind::CannotDeserialize, error.to_string()))?;
+    let program =
+        program.ok_or_else(|| Error::new(ErrorKind::TemplateNotFound, "there is no template"))?;
+    let mark = variables.get_attr(MARK).ok();
+    let mark = mark.and_then(|mark| mark.as_str()?.chars().next());
+    program.render(variables, mark)
 }
 
-fn failed(error: &minijinja::Error) -> (Kind, String) {
+fn failed(error: &Error) -> (Kind, String) {
     let raised =
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<Raised>());
     match raised {

@@ -36,7 +36,7 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| {
         let extension = file.extension().and_then(OsStr::to_str);
-        matches!(extension, Some("safetensors" | "json" | "gguf"))
+        matches!(extension, Some("safetensors" | "json" | "gguf" | "jinja"))
     });
     files.sort();
     files

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::config::Described;
 use super::files::Source;
 use super::plan::Plan;
 use super::{
     Checkpoint, HuggingFaceFiles, Landing, LanguageSource, config, files, foreign, names,
-    safetensors,
+    safetensors, templates,
 };
 use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
@@ -110,48 +108,11 @@ fn language(path: &Path, vocabulary: usize) -> Result<HuggingFaceFiles, ModelErr
         .at(&other));
     }
     let tokenizer_config = existing("tokenizer_config.json");
-    let chat_template = match (existing("chat_template.jinja"), &tokenizer_config) {
-        (Some(file), _) => {
-            Some(files::read_text(&file, LONGEST_CONFIG).map_err(|defect| defect.at(&file))?)
-        }
-        (None, Some(file)) => files::read_text(file, LONGEST_CONFIG)
-            .and_then(|text| template(&text))
-            .map_err(|defect| defect.at(file))?,
-        (None, None) => None,
-    };
     Ok(HuggingFaceFiles {
         tokenizer: path.join("tokenizer.json"),
         tokenizer_config,
         generation_config: existing("generation_config.json"),
-        chat_template,
+        chat_template: templates::of_directory(path)?,
         vocabulary,
     })
-}
-
-/// `chat_template` of a `tokenizer_config.json`; of several, the one called default.
-fn template(text: &str) -> Result<Option<String>, Defect> {
-    #[derive(Deserialize)]
-    struct Config {
-        chat_template: Option<Templates>,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Templates {
-        One(String),
-        Several(Vec<Named>),
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-        template: String,
-    }
-    let config: Config =
-        serde_json::from_str(text).map_err(|error| Defect::Malformed(error.to_string()))?;
-    Ok(config.chat_template.and_then(|templates| match templates {
-        Templates::One(template) => Some(template),
-        Templates::Several(named) => named
-            .into_iter()
-            .find(|named| named.name == "default")
-            .map(|named| named.template),
-    }))
 }

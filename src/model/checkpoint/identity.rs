@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::parts;
+use super::{parts, templates};
 
 /// Blocks of a file that are looked at, its first and its last among them, and the bytes of each.
 const BLOCKS: u64 = 16;
@@ -36,15 +36,28 @@ struct One {
 impl Identity {
     pub fn of(model: &Path) -> io::Result<Self> {
         if !fs::metadata(model)?.is_dir() {
-            let parts = parts::all_parts(model).into_iter().map(One::of);
-            return parts.collect::<io::Result<_>>().map(Self);
+            let mut files: Vec<_> = parts::all_parts(model)
+                .into_iter()
+                .map(One::of)
+                .collect::<io::Result<_>>()?;
+            files.extend(templates::beside(model).map(One::of).transpose()?);
+            return Ok(Self(files));
         }
         let mut files = Vec::new();
         for file in fs::read_dir(model)? {
             files.push(One::of(file?.path())?);
         }
+        for file in templates::additional(model) {
+            files.push(One::of(file)?);
+        }
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Self(files))
+    }
+
+    /// The same with another file that belongs to the model.
+    pub fn with(mut self, file: &Path) -> io::Result<Self> {
+        self.0.push(One::of(file.to_owned())?);
+        Ok(self)
     }
 }
 

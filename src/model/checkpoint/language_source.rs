@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::ChatTemplates;
+
 /// What a checkpoint says about its language, checked only against the size of its vocabulary.
 #[derive(Clone, Debug)]
 pub enum LanguageSource {
@@ -30,7 +32,7 @@ pub struct GgufVocabulary {
     pub eom: Option<u32>,
     pub pad: Option<u32>,
     pub add_bos: bool,
-    pub chat_template: Option<String>,
+    pub chat_template: Option<ChatTemplates>,
 }
 
 /// The language files beside a safetensors model.
@@ -40,8 +42,7 @@ pub struct HuggingFaceFiles {
     pub tokenizer: PathBuf,
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
-    /// It comes from `chat_template.jinja`, or else from `tokenizer_config.json`.
-    pub chat_template: Option<String>,
+    pub chat_template: Option<ChatTemplates>,
     /// Rows of the embedding: every id must be below it.
     pub vocabulary: usize,
 }

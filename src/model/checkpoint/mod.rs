@@ -16,6 +16,7 @@ mod parts;
 mod plan;
 mod safetensors;
 mod stored;
+mod templates;
 
 pub use files::files_of;
 pub(in crate::model) use files::read_text;
@@ -23,6 +24,7 @@ pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 pub use parts::{all_parts, first_part};
+pub use templates::ChatTemplates;
 
 use std::ops::Range;
 use std::path::Path;
@@ -92,6 +94,20 @@ impl Checkpoint {
             Ok::<_, std::convert::Infallible>(())
         });
         bytes
+    }
+
+    /// Takes the chat template of a file in place of the model's own.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn use_chat_template(&mut self, file: &Path) -> Result<(), ModelError> {
+        let template = Some(templates::of_file(file)?);
+        match &mut self.language {
+            Ok(LanguageSource::Gguf(vocabulary)) => vocabulary.chat_template = template,
+            Ok(LanguageSource::HuggingFace(files)) => files.chat_template = template,
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Where its tokenizer and chat template are.

@@ -25,10 +25,23 @@ pub enum LanguageError {
     #[error("the vocabulary contradicts itself: {}; fetch the model again", sentence(.0))]
     Vocabulary(String),
     #[error(
-        "the model has no chat template: use an instruction-tuned model, or put its \
-         chat_template.jinja beside it"
+        "the model has no chat template: use an instruction-tuned model, put its chat_template.jinja \
+         next to it, or set model.chat_template"
     )]
     NoTemplate,
+    /// The file or key that has it.
+    #[error(
+        "the chat template of {} is empty: set model.chat_template to the file of a template",
+        shown(.0)
+    )]
+    EmptyTemplate(String),
+    /// The names of those that are there.
+    #[error(
+        "the model has several chat templates ({}), and none is called default: set model.chat_template to \
+         the file of one",
+        shown(.0)
+    )]
+    NoDefaultTemplate(String),
     #[error("the chat template cannot be used: {}", sentence(.0))]
     Template(String),
     /// What the template says of the conversation.

@@ -4,6 +4,7 @@
 
 mod error;
 mod prompt;
+mod templates;
 mod words;
 
 pub use super::tokenizer::Decoder;
@@ -13,18 +14,19 @@ pub use words::{Part, Words};
 
 use std::sync::Arc;
 
+use super::chat::Guard;
 pub use super::chat::Manner;
-use super::chat::{ChatTemplate, Guard};
 use super::checkpoint::LanguageSource;
 use super::tokenizer::{Class, Piece, Special, Tokenizer};
 use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
+use templates::Templates;
 
-/// Tokenizer and chat template.
+/// Tokenizer and chat templates.
 #[derive(Debug)]
 pub struct Language {
     tokenizer: Arc<Tokenizer>,
-    template: Option<Box<ChatTemplate>>,
+    templates: Templates,
 }
 
 impl Language {
@@ -40,13 +42,10 @@ impl Language {
             LanguageSource::HuggingFace(files) => &files.chat_template,
         };
         let tokenizer = Arc::new(Tokenizer::load(source)?);
-        let template = template
-            .clone()
-            .map(|template| ChatTemplate::new(template, tokenizer.names()).map(Box::new))
-            .transpose()?;
+        let templates = Templates::load(template.as_ref(), tokenizer.names())?;
         Ok(Self {
             tokenizer,
-            template,
+            templates,
         })
     }
 
@@ -186,16 +185,24 @@ impl Language {
         self.tokenizer.is_end(token)
     }
 
-    /// The chat template, if there is one.
+    /// The program that writes conversations with tools.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
-        self.template.as_ref().map(|template| template.source())
+        self.templates
+            .chosen(true)
+            .map(|template| template.source())
+    }
+
+    /// The file or key that the chat templates come from; empty if there are none.
+    #[must_use]
+    pub fn template_origin(&self) -> &str {
+        self.templates.origin()
     }
 
     /// Whether `thinking` makes a difference.
     #[must_use]
     pub fn can_think(&self) -> bool {
-        let template = self.template.as_ref();
+        let template = self.templates.chosen(false);
         template.is_some_and(|template| template.knows_thinking())
     }
 
@@ -228,19 +235,20 @@ impl Language {
         messages: &[Message],
         manner: Manner<'_>,
     ) -> Result<Segments, LanguageError> {
-        let template = self.template.as_ref().ok_or(LanguageError::NoTemplate)?;
+        let template = self.templates.of(manner.tools.is_some())?;
         let specials = self.tokenizer.specials();
         let guard = template.guard(specials, messages, manner.tools)?;
         let guarded: Vec<_> = messages
             .iter()
-            .map(|message| guarded(&guard, message))
+            .map(|message| guarded(&guard, message, template.takes_text()))
             .collect();
         let tools = manner.tools.map(|tools| guard.mark_json(tools));
         let manner = Manner {
             tools: tools.as_ref(),
             ..manner
         };
-        let text = template.render(&guarded, self.tokenizer.names(), manner)?;
+        let names = self.tokenizer.names();
+        let text = template.render(&guarded, names, manner, Some(guard.mark_character()))?;
         let mut segments = self.cut(&text).map_text(|text| guard.unmark(text));
         if let Some(begin) = self.tokenizer.begin()
             && segments.first_id() != Some(begin)
@@ -292,14 +300,20 @@ impl Language {
 }
 
 /// A message in which no special token is spelled but those that an answer may mean.
-fn guarded(guard: &Guard<'_>, message: &Message) -> Message {
+/// Arguments of calls stay the text that they are if the template takes text.
+fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
     let whole = |text: &String| guard.mark(text, |_| true);
     let calls = message.calls.iter().map(|call| {
-        let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let arguments = if takes_text {
+            whole(&call.arguments)
+        } else {
+            let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+            guard.mark_json(&arguments).to_string()
+        };
         Call {
             id: whole(&call.id),
             name: whole(&call.name),
-            arguments: guard.mark_json(&arguments).to_string(),
+            arguments,
         }
     });
     Message {

@@ -183,7 +183,9 @@ impl Machine {
             found.fail("sandbox", what, remedy);
         }
         let path = &self.unit().outside(path);
-        if let Some(checkpoint) = model::open(&self.tree, path, found) {
+        let template = config.model.chat_template.as_deref();
+        let template = template.map(|file| self.unit().outside(file));
+        if let Some(checkpoint) = model::open(&self.tree, path, template.as_deref(), found) {
             model::checksums(&self.tree, path, found);
             self.check_memory(path, (&checkpoint, config), memory, found);
         }

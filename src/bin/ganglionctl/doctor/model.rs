@@ -15,7 +15,12 @@ use super::{Findings, Machine, Tree};
 use crate::checksum;
 
 /// Opens it, and says what is wrong with it.
-pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Checkpoint> {
+pub(super) fn open(
+    tree: &Tree,
+    path: &Path,
+    template: Option<&Path>,
+    found: &mut Findings,
+) -> Option<Checkpoint> {
     const CHECK: &str = "model";
     let shown = path.display();
     let here = tree.path(path);
@@ -24,7 +29,8 @@ pub(super) fn open(tree: &Tree, path: &Path, found: &mut Findings) -> Option<Che
         found.fail(CHECK, format!("{shown}: {error}"), remedy);
         return None;
     }
-    match OpenModel::read(&here) {
+    let template = template.map(|file| tree.path(file));
+    match OpenModel::read(&here, template.as_deref()) {
         Ok(OpenModel { checkpoint, .. }) => {
             let (name, mib) = (&checkpoint.name, checkpoint.weight_bytes() >> 20);
             found.ok(CHECK, format!("{shown}: {name}, {mib} MiB of weights"));

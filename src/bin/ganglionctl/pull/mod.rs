@@ -145,7 +145,7 @@ fn fetch(
         }
     })?;
     let found = part.check()?;
-    if is_whole && let Err(error) = OpenModel::read(&part.path()) {
+    if is_whole && let Err(error) = OpenModel::read(&part.path(), None) {
         part.discard();
         return Err(no_model(error));
     }
@@ -161,7 +161,7 @@ fn fetch(
 
 /// Opens a model once all its parts are there. If it is refused, the parts that came are removed.
 fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
-    let Err(error) = OpenModel::read(first) else {
+    let Err(error) = OpenModel::read(first, None) else {
         return Ok(());
     };
     for name in came {

@@ -51,7 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         read => read.or_exit(Exit::Config)?,
     };
     let model = model(&machine, arguments.model.as_deref(), &before)?;
-    let opened = OpenModel::read(&machine.outside(&model));
+    let opened = OpenModel::read(
+        &machine.outside(&model),
+        before.model.chat_template.as_deref(),
+    );
     let OpenModel { checkpoint, .. } = opened.or_exit(Exit::Data)?;
     let would = if arguments.dry_run { "would: " } else { "" };
     let does = |what: &str| output::print(&format!("{would}{what}\n"));

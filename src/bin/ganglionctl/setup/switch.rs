@@ -34,9 +34,12 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
     let model = find(&machine, dir, &arguments.model)?;
-    let opened = OpenModel::read(&machine.outside(&model)).or_exit(Exit::Data)?;
     // A configuration that cannot be read is refused once it is written.
-    if let Ok(before) = Config::read(&config) {
+    let before = Config::read(&config);
+    let template = before.as_ref().ok();
+    let template = template.and_then(|before| before.model.chat_template.as_deref());
+    let opened = OpenModel::read(&machine.outside(&model), template).or_exit(Exit::Data)?;
+    if let Ok(before) = before {
         let settings = service::settings(&model, &before).runner;
         opened.check(&settings).or_exit(Exit::Data)?;
     }

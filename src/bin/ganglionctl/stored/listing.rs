@@ -74,7 +74,7 @@ impl Stored {
 
 /// The format of most of its weights, or why it is no model that this release can run.
 fn format(path: &Path) -> Result<String, String> {
-    let opened = OpenModel::read(path).map_err(|error| match error {
+    let opened = OpenModel::read(path, None).map_err(|error| match error {
         // What helps is said for the daemon's key, which did not name this one.
         LoadError::Model(ModelError {
             defect: Defect::Io(why),

@@ -198,6 +198,13 @@ impl Metadata {
         )
     }
 
+    /// All keys, sorted.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        let mut keys: Vec<_> = self.0.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys.into_iter()
+    }
+
     pub(super) fn string(&self, key: &str) -> Result<Option<String>, Defect> {
         let allowed = format!("it must be a text in UTF-8 of at most {LONGEST_VALUE} bytes");
         self.get(key, &allowed, |value| match value {

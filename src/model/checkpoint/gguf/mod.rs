@@ -14,7 +14,10 @@ use reader::Reader;
 
 use super::files::Source;
 use super::stored::Directory;
-use super::{Checkpoint, Landing, LanguageSource, files, foreign, names, parts, plan::Plan};
+use super::{
+    Checkpoint, GgufVocabulary, Landing, LanguageSource, files, foreign, names, parts, plan::Plan,
+    templates,
+};
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
@@ -82,7 +85,15 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     let name = metadata.string("general.name").ok().flatten();
     let name = name.unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
-    let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
+    let beside = templates::beside(path).map(|file| templates::of_file(&file));
+    let beside = beside.transpose().map_err(|error| error.defect)?;
+    let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(|vocabulary| {
+        let chat_template = beside.or_else(|| vocabulary.chat_template.clone());
+        LanguageSource::Gguf(GgufVocabulary {
+            chat_template,
+            ..vocabulary
+        })
+    });
     Ok(Checkpoint {
         name,
         shape,

@@ -2,7 +2,7 @@
 
 use super::metadata::{Metadata, required};
 use crate::model::Defect;
-use crate::model::checkpoint::GgufVocabulary;
+use crate::model::checkpoint::{ChatTemplates, GgufVocabulary};
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
@@ -68,8 +68,31 @@ pub(super) fn take(
         add_bos: metadata
             .boolean("tokenizer.ggml.add_bos_token")?
             .unwrap_or_else(|| begins(pre.as_deref())),
-        chat_template: metadata.string("tokenizer.chat_template")?,
+        chat_template: templates(metadata)?,
     }))
+}
+
+/// The templates of the metadata: one without a name, and named ones. As in llama.cpp the one for tools serves all
+/// conversations where there is no other.
+fn templates(metadata: &Metadata) -> Result<Option<ChatTemplates>, Defect> {
+    const KEY: &str = "tokenizer.chat_template";
+    let mut each = Vec::new();
+    if let Some(text) = metadata.string(KEY)? {
+        each.push(("default".to_owned(), text));
+    }
+    let keys = metadata.keys().filter_map(|key| {
+        let name = key.strip_prefix(KEY)?.strip_prefix('.')?;
+        Some((name.to_owned(), key))
+    });
+    for (name, key) in keys {
+        each.extend(metadata.string(key)?.map(|text| (name, text)));
+    }
+    let lacks_default = each.iter().all(|(name, _)| name != "default");
+    let tools = each.iter().find(|(name, _)| name == "tool_use").cloned();
+    if let Some((_, text)) = tools.filter(|_| lacks_default) {
+        each.push(("default".to_owned(), text));
+    }
+    Ok((!each.is_empty()).then(|| ChatTemplates::named(each, KEY)))
 }
 
 /// Whether a tokenizer begins each prompt with a token if its file does not say so, as in llama.cpp.

@@ -1,0 +1,121 @@
+//! Jinja's filters.
+
+mod numbers;
+mod sequences;
+mod texts;
+
+use minijinja::{Error, State, Value};
+
+use super::kind::{Kind, bind, needed, split, wrong};
+use super::lookup::lookup;
+
+/// A filter: its value is the first argument.
+pub(super) type Filter = fn(&mut State, &[Value]) -> Result<Value, Error>;
+
+/// All filters of Jinja but `tojson`, which is transformers' own, and `urlize`, which is for web pages.
+pub(super) const ALL: [(&str, Filter); 52] = [
+    ("abs", numbers::abs),
+    ("attr", sequences::attr),
+    ("batch", sequences::batch),
+    ("capitalize", texts::capitalize),
+    ("center", texts::center),
+    ("count", sequences::count),
+    ("d", default),
+    ("default", default),
+    ("dictsort", sequences::dictsort),
+    ("e", texts::escape),
+    ("escape", texts::escape),
+    ("filesizeformat", numbers::file_size),
+    ("first", sequences::first),
+    ("float", numbers::float),
+    ("forceescape", texts::force_escape),
+    ("format", texts::format),
+    ("groupby", sequences::groupby),
+    ("indent", texts::indent),
+    ("int", numbers::int),
+    ("items", sequences::items),
+    ("join", sequences::join),
+    ("last", sequences::last),
+    ("length", sequences::count),
+    ("list", sequences::list),
+    ("lower", texts::lower),
+    ("map", sequences::map),
+    ("max", sequences::max),
+    ("min", sequences::min),
+    ("pprint", texts::pprint),
+    ("random", sequences::random),
+    ("reject", sequences::reject),
+    ("rejectattr", sequences::rejectattr),
+    ("replace", texts::replace),
+    ("reverse", sequences::reverse),
+    ("round", numbers::round),
+    ("safe", texts::safe),
+    ("select", sequences::select),
+    ("selectattr", sequences::selectattr),
+    ("slice", sequences::slice),
+    ("sort", sequences::sort),
+    ("string", texts::string),
+    ("striptags", texts::striptags),
+    ("sum", numbers::sum),
+    ("title", texts::title),
+    ("trim", texts::trim),
+    ("truncate", texts::truncate),
+    ("unique", sequences::unique),
+    ("upper", texts::upper),
+    ("urlencode", texts::urlencode),
+    ("wordcount", texts::wordcount),
+    ("wordwrap", texts::wordwrap),
+    ("xmlattr", texts::xmlattr),
+];
+
+fn default(_: &mut State, values: &[Value]) -> Result<Value, Error> {
+    let [value, default, boolean] = bind("default", values, ["value", "default_value", "boolean"])?;
+    let value = needed(value, "value")?;
+    let falsy = boolean.is_some_and(|boolean| boolean.is_true()) && !value.is_true();
+    if value.is_undefined() || falsy {
+        return Ok(default.unwrap_or_else(|| Value::from("")));
+    }
+    Ok(value)
+}
+
+/// Looks an attribute up as filters do: dots between names, numbers as indices.
+fn path(value: &Value, attribute: &Value, default: Option<&Value>) -> Result<Value, Error> {
+    let Kind::Text(attribute) = Kind::of(attribute) else {
+        return if attribute.is_none() {
+            Ok(value.clone())
+        } else {
+            lookup(value, attribute).map(|found| or(found, default))
+        };
+    };
+    let mut value = value.clone();
+    for part in attribute.split('.') {
+        let index = part.parse::<i64>().ok();
+        let index = index.filter(|_| part.chars().all(|c| c.is_ascii_digit()));
+        let key = index.map_or_else(|| Value::from(part), Value::from);
+        value = or(lookup(&value, &key)?, default);
+    }
+    Ok(value)
+}
+
+fn or(found: Value, default: Option<&Value>) -> Value {
+    match default {
+        Some(default) if found.is_undefined() && !default.is_none() => default.clone(),
+        _ => found,
+    }
+}
+
+/// The value of a filter, and its other arguments.
+fn value_first(values: &[Value]) -> Result<(&Value, &[Value]), Error> {
+    values
+        .split_first()
+        .ok_or_else(|| wrong("a filter has a value"))
+}
+
+/// The name of a filter or test, its arguments, and named arguments of `map` itself.
+type Named = Vec<(String, Value)>;
+
+fn parts(values: &[Value]) -> Result<(&Value, &[Value], Named), Error> {
+    let (positional, named) = split(values)?;
+    let (value, rest) = value_first(positional)?;
+    Ok((value, rest, named))
+}
