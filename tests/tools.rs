@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Message, Options, Outcome, Refusal, Role,
 };
-use ganglion::guide::{self, Grammar, Grammars, Limits, Next, Thoughts};
+use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
@@ -337,7 +337,9 @@ async fn calls_are_heard_as_they_are_written() {
         let writing = Writing::new(format.clone(), words.clone());
         let grammars = Grammars::new(words.clone());
         let grammar = Grammar::Tools {
-            lark: writing.grammar(&tools(None, true), guide::spaced),
+            lark: writing.grammar(&tools(None, true)),
+            arguments: writing.arguments(&tools(None, true)),
+            lenient: true,
             bytes: 0,
             trigger: writing.spelled_trigger().map(Box::from),
         };

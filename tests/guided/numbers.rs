@@ -12,6 +12,8 @@ fn schema(text: &str) -> Grammar {
 fn calls(lark: &str) -> Grammar {
     Grammar::Tools {
         lark: lark.into(),
+        arguments: Vec::new(),
+        lenient: false,
         bytes: 0,
         trigger: Some("<call>".into()),
     }

@@ -85,7 +85,7 @@ fn children(schema: &Value) -> Vec<(String, &Value)> {
 }
 
 /// A part of a schema, with what its references lead to.
-fn alone(whole: &Value, part: &Value) -> Value {
+pub(super) fn alone(whole: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(part) = part.as_object_mut() {
         for keyword in DEFINITIONS {

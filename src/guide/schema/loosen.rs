@@ -1,0 +1,69 @@
+//! Removes what a compiler refuses from a schema, wherever it is.
+
+use serde_json::{Map, Value};
+
+use super::{Unchecked, part};
+
+/// Keywords that are removed together: without the others, the last would narrow what is allowed. The most likely come first.
+const REMOVED: [&[&str]; 17] = [
+    &["pattern"],
+    &["format"],
+    &["multipleOf"],
+    &["patternProperties", "additionalProperties"],
+    &["minProperties"],
+    &["maxProperties"],
+    &["minLength", "maxLength"],
+    &["minItems", "maxItems"],
+    &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
+    &["const"],
+    &["enum"],
+    &["$ref"],
+    &["allOf"],
+    &["anyOf"],
+    &["oneOf"],
+    &["prefixItems", "items", "additionalItems"],
+    &["properties", "patternProperties", "additionalProperties", "required"],
+];
+
+/// Loosens the schema at `pointer`, which does not compile. `compiles` says whether a schema does in its place. Returns what was
+/// removed.
+pub(in crate::guide) fn loosen(
+    whole: &mut Value,
+    pointer: &str,
+    why: &str,
+    compiles: impl Fn(&Value) -> bool,
+) -> Vec<Unchecked> {
+    let unchecked = |pointer: String| Unchecked {
+        pointer,
+        why: why.to_owned(),
+    };
+    let Some(place) = whole.pointer_mut(pointer) else {
+        return Vec::new();
+    };
+    if let Value::Object(members) = place {
+        for keywords in REMOVED {
+            let has = |keyword: &&&str| members.contains_key(**keyword);
+            let found: Vec<_> = keywords.iter().filter(has).copied().collect();
+            if found.is_empty() {
+                continue;
+            }
+            let mut less = members.clone();
+            less.retain(|keyword, _| !found.contains(&keyword.as_str()));
+            if compiles(&Value::Object(less.clone())) {
+                *members = less;
+                return found.into_iter().map(|keyword| unchecked(format!("{pointer}{}", part(keyword)))).collect();
+            }
+        }
+    }
+    // References lead to definitions within the whole; arguments of tools stay an object.
+    let kept = place.as_object().map(|members| {
+        let is_kept = |keyword: &str| {
+            let is_definition = ["$defs", "definitions"].contains(&keyword);
+            pointer.is_empty() && (is_definition || keyword == "type" && members.get(keyword) == Some(&Value::from("object")))
+        };
+        let kept = members.iter().filter(|(keyword, _)| is_kept(keyword));
+        kept.map(|(keyword, value)| (keyword.clone(), value.clone())).collect::<Map<_, _>>()
+    });
+    *place = kept.unwrap_or_default().into();
+    vec![unchecked(pointer.to_owned())]
+}

@@ -1,0 +1,197 @@
+//! Bounds and multiples of numbers.
+
+use serde_json::{Number, Value};
+
+use super::Node;
+
+/// The largest bound that llguidance takes: the largest double below 2 to the power of 63.
+const LIMIT: i64 = 9_223_372_036_854_774_784;
+
+/// Lower bounds may be raised, and upper ones lowered.
+const BOUNDS: [(&str, bool); 4] = [
+    ("minimum", true),
+    ("exclusiveMinimum", true),
+    ("maximum", false),
+    ("exclusiveMaximum", false),
+];
+
+pub(super) fn fit(node: &mut Node<'_>) {
+    for (keyword, is_lower) in BOUNDS {
+        let bound = node.members.get(keyword).and_then(Value::as_number);
+        if let Some(narrower) = bound.and_then(|bound| narrowed(bound, is_lower)) {
+            node.members.insert(keyword.to_owned(), narrower.into());
+        }
+    }
+    for keyword in ["const", "enum"] {
+        if let Some(number) = node.members.get(keyword).and_then(inexact) {
+            let why = format!("{number} cannot be told from the whole numbers next to it, as numbers are doubles");
+            node.give_up(keyword, why);
+        }
+    }
+    multiples(node);
+}
+
+/// Returns the bound that is used instead: a double, and not beyond `LIMIT`. `None` if this one can be used.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+fn narrowed(bound: &Number, is_lower: bool) -> Option<Number> {
+    let limit = i128::from(LIMIT);
+    let whole = bound.as_i64().map(i128::from);
+    let Some(whole) = whole.or_else(|| bound.as_u64().map(i128::from)) else {
+        let double = bound.as_f64()?;
+        return match is_lower {
+            true if double < -(LIMIT as f64) => Some((-LIMIT).into()),
+            false if double > LIMIT as f64 => Some(LIMIT.into()),
+            _ => None,
+        };
+    };
+    let mut double = whole as f64;
+    if is_lower && (double as i128) < whole {
+        double = double.next_up();
+    } else if !is_lower && (double as i128) > whole {
+        double = double.next_down();
+    }
+    let narrower = if is_lower {
+        (double as i128).max(-limit)
+    } else {
+        (double as i128).min(limit)
+    };
+    if narrower == whole {
+        return None;
+    }
+    Number::from_i128(narrower).or_else(|| Number::from_f64(narrower as f64))
+}
+
+/// A whole number of it that no double is.
+pub(in crate::guide) fn inexact(json: &Value) -> Option<&Value> {
+    match json {
+        Value::Number(number) => {
+            let whole = number.as_i64().map(i128::from);
+            let whole = whole.or_else(|| number.as_u64().map(i128::from))?;
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+            let nearest = whole as f64 as i128;
+            (nearest != whole).then_some(json)
+        }
+        Value::Array(items) => items.iter().find_map(inexact),
+        Value::Object(members) => members.values().find_map(inexact),
+        _ => None,
+    }
+}
+
+/// Multiples that are listed instead of computed.
+const LISTED: i64 = 1024;
+/// The largest number whose multiples are computed: a greater one needs too many states in the middle of an answer.
+const COMPUTED: i64 = 500;
+/// Multiples of a number without bounds go this far, so that an answer comes to an end.
+const FAR: i64 = 1_000_000;
+
+fn multiples(node: &mut Node<'_>) {
+    let members = &node.members;
+    let Some(of) = members.get("multipleOf").and_then(Value::as_f64) else {
+        return;
+    };
+    let kind = members.get("type").and_then(Value::as_str);
+    if of == 1.0 && kind == Some("integer") {
+        node.members.shift_remove("multipleOf");
+        return;
+    }
+    let is_number = matches!(kind, Some("integer" | "number"));
+    let Some(of) = whole(of).filter(|of| *of > 0) else {
+        if digits(of).is_none_or(|digits| digits > COMPUTED) {
+            node.give_up("multipleOf", too_many(&of));
+        }
+        return;
+    };
+    let (least, most) = range(node, of);
+    let listed = least.zip(most).filter(|(least, most)| most.saturating_sub(*least) < LISTED);
+    let is_listed = ["enum", "const"].iter().any(|keyword| node.members.contains_key(*keyword));
+    if let (Some((least, most)), true, false) = (listed, is_number, is_listed) {
+        let each = (least..=most).map(|at| Value::from(at * of));
+        node.members.insert("enum".into(), each.collect());
+        for keyword in ["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+            node.members.shift_remove(keyword);
+        }
+    } else if of > COMPUTED {
+        node.give_up("multipleOf", too_many(&of));
+    } else {
+        for (keyword, exclusive, bound, far) in [
+            ("minimum", "exclusiveMinimum", least, -FAR),
+            ("maximum", "exclusiveMaximum", most, FAR),
+        ] {
+            let near = least.or(most).unwrap_or_default();
+            if bound.is_none() && !node.members.contains_key(exclusive) {
+                node.members.insert(keyword.into(), near.saturating_add(far).saturating_mul(of).into());
+            }
+        }
+    }
+}
+
+fn too_many(of: &impl std::fmt::Display) -> String {
+    format!(
+        "multiples of {of} can be enforced only between a minimum and a maximum with at most {LISTED} of them"
+    )
+}
+
+/// The first and the last multiple within the bounds, as how many times `of` they are.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+fn range(node: &Node<'_>, of: i64) -> (Option<i64>, Option<i64>) {
+    let bound = |keyword: &str| {
+        let bound = node.members.get(keyword)?.as_f64()?;
+        (bound.abs() < 9e15).then_some(bound)
+    };
+    let of = of as f64;
+    let least = [
+        bound("minimum").map(|bound| (bound / of).ceil()),
+        bound("exclusiveMinimum").map(|bound| (bound / of).floor() + 1.0),
+    ];
+    let most = [
+        bound("maximum").map(|bound| (bound / of).floor()),
+        bound("exclusiveMaximum").map(|bound| (bound / of).ceil() - 1.0),
+    ];
+    let least = least.into_iter().flatten().reduce(f64::max);
+    let most = most.into_iter().flatten().reduce(f64::min);
+    (least.map(|at| at as i64), most.map(|at| at as i64))
+}
+
+/// A double that is a whole number of moderate size.
+#[allow(clippy::cast_possible_truncation)]
+fn whole(double: f64) -> Option<i64> {
+    (double.fract() == 0.0 && double.abs() < 9e15).then_some(double as i64)
+}
+
+/// The digits of a fraction as a whole number, without its point.
+#[allow(clippy::cast_possible_truncation)]
+fn digits(of: f64) -> Option<i64> {
+    let scaled = (0..=9).map(|exponent| of.abs() * 10_f64.powi(exponent));
+    let mut whole = scaled.filter(|scaled| (scaled - scaled.round()).abs() < scaled * 1e-12);
+    let digits = whole.next()?.round();
+    (digits >= 1.0 && digits < 9e15).then_some(digits as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::prepare;
+    use super::*;
+
+    #[test]
+    fn bounds_are_doubles_and_multiples_are_few() {
+        let after = |schema: Value| {
+            let prepared = prepare(schema);
+            (prepared.schema, prepared.unchecked.len())
+        };
+        let (int64, _) = after(json!({"minimum": i64::MIN, "maximum": i64::MAX}));
+        assert_eq!(int64, json!({"minimum": -LIMIT, "maximum": LIMIT}));
+        let (uint64, _) = after(json!({"exclusiveMinimum": 9_007_199_254_740_993_i64, "maximum": u64::MAX}));
+        assert_eq!(uint64, json!({"exclusiveMinimum": 9_007_199_254_740_994_i64, "maximum": LIMIT}));
+        let (single, _) = after(json!({"minimum": -3.4e38, "maximum": 3.4e38}));
+        assert_eq!(single, json!({"minimum": -LIMIT, "maximum": LIMIT}));
+        let (hours, lost) = after(json!({"type": "integer", "multipleOf": 3600, "minimum": 1, "exclusiveMaximum": 10_800}));
+        assert_eq!((hours, lost), (json!({"type": "integer", "enum": [3600, 7200]}), 0));
+        assert_eq!(after(json!({"type": "integer", "multipleOf": 3600})), (json!({"type": "integer"}), 1));
+        assert_eq!(after(json!({"multipleOf": 0.0123})), (json!({}), 0));
+        let (seven, lost) = after(json!({"type": "integer", "multipleOf": 7, "minimum": 0}));
+        assert_eq!((seven, lost), (json!({"type": "integer", "multipleOf": 7, "minimum": 0, "maximum": 7 * FAR}), 0));
+        assert_eq!(after(json!({"multipleOf": 0.01})).1, 0);
+    }
+}
