@@ -3,6 +3,7 @@
 mod decimals;
 pub(crate) mod hostile;
 mod hot_answers;
+mod lenient;
 mod numbers;
 mod schemas;
 mod suite;

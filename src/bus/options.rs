@@ -294,7 +294,9 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     make_way(&mut read.request, own, grammars.first())?;
     let grammar = only(grammars, &read.request.stop)?;
     read.request.grammar = match grammar {
-        Some(Grammar::JsonSchema(text)) if read.request.schema_lenient => Some(Grammar::LenientSchema(text)),
+        Some(Grammar::JsonSchema(text)) if read.request.schema_lenient => {
+            Some(Grammar::LenientSchema(text))
+        }
         grammar => grammar,
     };
     read.request.sampling.seed = match chosen {

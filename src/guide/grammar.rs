@@ -371,7 +371,9 @@ mod tests {
         let why = strict.source().err().map(|error| error.to_string());
         let why = why.unwrap_or_default();
         assert!(
-            why.contains("at \"/schema/items/uniqueItems\"; change it, or give the option schema_lenient"),
+            why.contains(
+                "at \"/schema/items/uniqueItems\"; change it, or give the option schema_lenient"
+            ),
             "{why}"
         );
         let lenient = Grammar::LenientSchema(text);
@@ -382,8 +384,16 @@ mod tests {
     #[test]
     fn a_number_that_no_double_is_is_refused_within_a_grammar() {
         let lark = |schema: Value| Grammar::Lark(format!("start: %json {schema}"));
-        assert!(lark(json!({"const": 9_007_199_254_740_993_u64})).source().is_err());
-        assert!(lark(json!({"const": 9_007_199_254_740_992_u64})).source().is_ok());
+        assert!(
+            lark(json!({"const": 9_007_199_254_740_993_u64}))
+                .source()
+                .is_err()
+        );
+        assert!(
+            lark(json!({"const": 9_007_199_254_740_992_u64}))
+                .source()
+                .is_ok()
+        );
     }
 
     #[test]
@@ -392,6 +402,9 @@ mod tests {
         let many = Value::from(vec![json!({"uniqueItems": true}); 1000]);
         let grammar = Grammar::LenientSchema(json!({"anyOf": many}).to_string());
         let unchecked = grammar.source().expect("it is taken").unchecked();
-        assert_eq!((unchecked.len(), unchecked.last().map(String::as_str)), (LISTED, Some("")));
+        assert_eq!(
+            (unchecked.len(), unchecked.last().map(String::as_str)),
+            (LISTED, Some(""))
+        );
     }
 }

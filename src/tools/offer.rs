@@ -259,7 +259,9 @@ fn object(mut schema: Map<String, Value>) -> Option<Value> {
 
 /// Whether a schema has members, and none of them is a keyword of an object's.
 fn is_unknown(schema: &Map<String, Value>) -> bool {
-    let is_known = |name: &String| name == "type" || OPEN.contains(&name.as_str()) || CLOSED.contains(&name.as_str());
+    let is_known = |name: &String| {
+        name == "type" || OPEN.contains(&name.as_str()) || CLOSED.contains(&name.as_str())
+    };
     !schema.is_empty() && !schema.keys().any(is_known)
 }
 

@@ -29,10 +29,13 @@ impl Writing {
     /// Returns the JSON Schemas of the arguments that may be written, and the positions of their tools.
     #[must_use]
     pub fn arguments(&self, tools: &Tools) -> Vec<(usize, String)> {
-        let named = |tool: &&Tool| !matches!(&tools.choice, Choice::Named(one) if *one != tool.name);
+        let named =
+            |tool: &&Tool| !matches!(&tools.choice, Choice::Named(one) if *one != tool.name);
         let offered = tools.each.iter().enumerate();
         let offered = offered.filter(|(_, tool)| tools.choice != Choice::None && named(tool));
-        offered.map(|(at, tool)| (at, tool.arguments.clone())).collect()
+        offered
+            .map(|(at, tool)| (at, tool.arguments.clone()))
+            .collect()
     }
 
     /// Writes in Lark's syntax: text, then calls, as far as `tools` want or allow either. The rules of their arguments are not in

@@ -60,7 +60,9 @@ impl Shared {
     pub(super) fn numbers(&self, grammar: &Grammar) -> Option<Numbers> {
         let tokens = self.tokens.clone();
         match grammar {
-            Grammar::Json | Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => Some(Numbers::of_json(tokens)),
+            Grammar::Json | Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => {
+                Some(Numbers::of_json(tokens))
+            }
             Grammar::Tools { trigger, .. } => Some(Numbers::of_calls(tokens, trigger.as_deref())),
             Grammar::Regex(_) | Grammar::Lark(_) | Grammar::Choice(_) => None,
         }
@@ -140,7 +142,10 @@ impl Shared {
         let pointer = self.place(&part.schema, quoted(&why), &why, each, until);
         match pointer.as_str() {
             "" => why,
-            pointer => format!("{why} at {:?}", shortened(&format!("{}{pointer}", part.place))),
+            pointer => format!(
+                "{why} at {:?}",
+                shortened(&format!("{}{pointer}", part.place))
+            ),
         }
     }
 

@@ -35,7 +35,8 @@ impl Tokens {
         let goes_on = |token: &u32| {
             let bytes = words.bytes(*token);
             let mut of_number = bytes.iter().take_while(|byte| is_in_number(**byte));
-            !specials.contains(token) && of_number.any(|byte| byte.is_ascii_digit() || *byte == b'.')
+            !specials.contains(token)
+                && of_number.any(|byte| byte.is_ascii_digit() || *byte == b'.')
         };
         let go_on = (0..words.count()).filter(goes_on).collect();
         Self {
@@ -218,14 +219,31 @@ mod tests {
     #[test]
     fn numbers_have_as_many_digits_as_doubles() {
         for number in [
-            "12345678901234567", "-0.00012345678901234567", "1.2345678901234567e-308", "1e+308", "0", "-", "1e", "1e-", "0.00000000000000000",
-            "10000000000000000", "1.5E9", "0e308",
+            "12345678901234567",
+            "-0.00012345678901234567",
+            "1.2345678901234567e-308",
+            "1e+308",
+            "0",
+            "-",
+            "1e",
+            "1e-",
+            "0.00000000000000000",
+            "10000000000000000",
+            "1.5E9",
+            "0e308",
         ] {
             assert!(!is_too_much(number.as_bytes()), "{number}");
         }
         for number in [
-            "123456789012345678", "12345678901234567.", "1234567890123456.78", "0.000000000000000000", "1e0000", "1e309", "1e-309",
-            "9e308", "100000000000000000",
+            "123456789012345678",
+            "12345678901234567.",
+            "1234567890123456.78",
+            "0.000000000000000000",
+            "1e0000",
+            "1e309",
+            "1e-309",
+            "9e308",
+            "100000000000000000",
         ] {
             assert!(is_too_much(number.as_bytes()), "{number}");
         }

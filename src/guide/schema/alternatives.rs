@@ -17,14 +17,23 @@ pub(super) fn fit(node: &mut Node<'_>) {
         return;
     };
     let pointers = (0..each.len()).map(|at| format!("{}/oneOf/{at}", node.pointer));
-    let found: Option<Vec<_>> = pointers.map(|pointer| resolved(node.source, &pointer)).collect();
+    let found: Option<Vec<_>> = pointers
+        .map(|pointer| resolved(node.source, &pointer))
+        .collect();
     let Some(found) = found else {
-        node.list("oneOf", "the alternatives of \"oneOf\" have references that cannot be followed");
+        node.list(
+            "oneOf",
+            "the alternatives of \"oneOf\" have references that cannot be followed",
+        );
         return;
     };
     if let Some(name) = discriminator(&found) {
         // This narrows an alternative that may go without the member.
-        node.required.extend(found.into_iter().map(|(pointer, _)| (pointer, name.clone())));
+        node.required.extend(
+            found
+                .into_iter()
+                .map(|(pointer, _)| (pointer, name.clone())),
+        );
         return;
     }
     let compare = Compare(node.source);
@@ -39,9 +48,14 @@ pub(super) fn fit(node: &mut Node<'_>) {
 fn discriminator(found: &[(String, &Value)]) -> Option<String> {
     let declared = |schema: &'_ Value| {
         let is_object = schema.get("type").is_some_and(|kind| kind == "object");
-        is_object.then(|| schema.get("properties")?.as_object().cloned()).flatten()
+        is_object
+            .then(|| schema.get("properties")?.as_object().cloned())
+            .flatten()
     };
-    let all: Vec<Map<String, Value>> = found.iter().map(|(_, schema)| declared(schema)).collect::<Option<_>>()?;
+    let all: Vec<Map<String, Value>> = found
+        .iter()
+        .map(|(_, schema)| declared(schema))
+        .collect::<Option<_>>()?;
     let tells = |name: &&String| {
         let mut seen = HashSet::new();
         all.iter().all(|declared| {
@@ -68,7 +82,8 @@ struct Compare<'a>(&'a Value);
 impl<'a> Compare<'a> {
     /// Whether it is sure that no value fits both schemas.
     fn are_disjoint(&self, a: &'a Value, b: &'a Value, deep: usize) -> bool {
-        let (Some(deep), Some(a), Some(b)) = (deep.checked_sub(1), self.follow(a), self.follow(b)) else {
+        let (Some(deep), Some(a), Some(b)) = (deep.checked_sub(1), self.follow(a), self.follow(b))
+        else {
             return false;
         };
         if allows_nothing(a) || allows_nothing(b) {
@@ -102,7 +117,11 @@ impl<'a> Compare<'a> {
             return false;
         }
         let required = [a, b].map(|schema| schema.get("required").and_then(Value::as_array));
-        let mut required = required.into_iter().flatten().flatten().filter_map(Value::as_str);
+        let mut required = required
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(Value::as_str);
         required.any(|name| match (member(a, name), member(b, name)) {
             (Some(a), Some(b)) => self.are_disjoint(a, b, deep),
             _ => false,
@@ -115,13 +134,16 @@ impl<'a> Compare<'a> {
         let some = ["anyOf", "oneOf"].into_iter().filter_map(parts);
         let mut some = some.map(|parts| parts.iter().all(|part| self.are_disjoint(part, b, deep)));
         let all = parts("allOf");
-        some.any(|disjoint| disjoint) || all.is_some_and(|parts| parts.iter().any(|part| self.are_disjoint(part, b, deep)))
+        some.any(|disjoint| disjoint)
+            || all.is_some_and(|parts| parts.iter().any(|part| self.are_disjoint(part, b, deep)))
     }
 }
 
 /// The schema of a member; `false` if the object cannot have it.
 fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
-    let declared = schema.get("properties").and_then(|declared| declared.get(name));
+    let declared = schema
+        .get("properties")
+        .and_then(|declared| declared.get(name));
     let is_open = schema.get("patternProperties").is_some();
     declared.or_else(|| schema.get("additionalProperties").filter(|_| !is_open))
 }
@@ -142,7 +164,13 @@ fn types(schema: &Value) -> Option<Vec<String>> {
         (_, _, Some(Value::Array(each))) => each.iter().map(|one| kind(one).to_owned()).collect(),
         _ => return None,
     };
-    let number = |name: String| if name == "integer" { "number".to_owned() } else { name };
+    let number = |name: String| {
+        if name == "integer" {
+            "number".to_owned()
+        } else {
+            name
+        }
+    };
     Some(listed.into_iter().map(number).collect())
 }
 

@@ -60,7 +60,8 @@ pub(super) fn allows_everything(schema: &Value) -> bool {
 }
 
 pub(super) fn fit(node: &mut Node<'_>) {
-    node.members.retain(|keyword, _| !ANNOTATIONS.contains(&keyword.as_str()));
+    node.members
+        .retain(|keyword, _| !ANNOTATIONS.contains(&keyword.as_str()));
     unevaluated(node);
     excluded_types(node);
     let unique = node.members.get("uniqueItems") == Some(&Value::Bool(true));
@@ -69,9 +70,13 @@ pub(super) fn fit(node: &mut Node<'_>) {
         node.give_up("uniqueItems", cannot("uniqueItems"));
     }
     node.members.shift_remove("uniqueItems");
-    let has = |keyword: Option<&str>, node: &Node<'_>| keyword.is_none_or(|keyword| node.members.contains_key(keyword));
+    let has = |keyword: Option<&str>, node: &Node<'_>| {
+        keyword.is_none_or(|keyword| node.members.contains_key(keyword))
+    };
     let means: Vec<_> = NEVER.iter().map(|(_, needs)| has(*needs, node)).collect();
-    let decides = ["then", "else"].iter().any(|keyword| node.members.contains_key(*keyword));
+    let decides = ["then", "else"]
+        .iter()
+        .any(|keyword| node.members.contains_key(*keyword));
     for ((keyword, _), means) in NEVER.into_iter().zip(means) {
         if means {
             node.give_up(keyword, cannot(keyword));
@@ -90,7 +95,9 @@ fn cannot(keyword: &str) -> String {
 
 /// Without other schemas of the same value, "unevaluated" means "additional".
 fn unevaluated(node: &mut Node<'_>) {
-    let is_alone = !IN_PLACE.iter().any(|keyword| node.members.contains_key(*keyword));
+    let is_alone = !IN_PLACE
+        .iter()
+        .any(|keyword| node.members.contains_key(*keyword));
     for (keyword, plain) in [
         ("unevaluatedProperties", "additionalProperties"),
         ("unevaluatedItems", "items"),
@@ -113,7 +120,10 @@ fn unevaluated(node: &mut Node<'_>) {
 fn excluded_types(node: &mut Node<'_>) {
     const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
     let not = node.members.get("not").and_then(Value::as_object);
-    let Some(excluded) = not.filter(|not| not.len() == 1).and_then(|not| not.get("type")) else {
+    let Some(excluded) = not
+        .filter(|not| not.len() == 1)
+        .and_then(|not| not.get("type"))
+    else {
         return;
     };
     let excluded = names(excluded);
@@ -135,7 +145,11 @@ fn excluded_types(node: &mut Node<'_>) {
 pub(super) fn names(types: &Value) -> Vec<String> {
     match types {
         Value::String(name) => vec![name.clone()],
-        Value::Array(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -154,7 +168,8 @@ fn refers_elsewhere(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {
             let referred = members.get("$ref").and_then(Value::as_str);
-            referred.is_some_and(|referred| !referred.starts_with('#')) || members.values().any(refers_elsewhere)
+            referred.is_some_and(|referred| !referred.starts_with('#'))
+                || members.values().any(refers_elsewhere)
         }
         Value::Array(items) => items.iter().any(refers_elsewhere),
         _ => false,

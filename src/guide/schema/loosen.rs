@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{Unchecked, part};
 
 /// Keywords that are removed together: without the others, the last would narrow what is allowed. The most likely come first.
-const REMOVED: [&[&str]; 17] = [
+const REMOVED: [&[&str]; 18] = [
     &["pattern"],
     &["format"],
     &["multipleOf"],
@@ -21,8 +21,14 @@ const REMOVED: [&[&str]; 17] = [
     &["allOf"],
     &["anyOf"],
     &["oneOf"],
+    &["type"],
     &["prefixItems", "items", "additionalItems"],
-    &["properties", "patternProperties", "additionalProperties", "required"],
+    &[
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "required",
+    ],
 ];
 
 /// Loosens the schema at `pointer`, which does not compile. `compiles` says whether a schema does in its place. Returns what was
@@ -51,7 +57,10 @@ pub(in crate::guide) fn loosen(
             less.retain(|keyword, _| !found.contains(&keyword.as_str()));
             if compiles(&Value::Object(less.clone())) {
                 *members = less;
-                return found.into_iter().map(|keyword| unchecked(format!("{pointer}{}", part(keyword)))).collect();
+                return found
+                    .into_iter()
+                    .map(|keyword| unchecked(format!("{pointer}{}", part(keyword))))
+                    .collect();
             }
         }
     }
@@ -59,10 +68,13 @@ pub(in crate::guide) fn loosen(
     let kept = place.as_object().map(|members| {
         let is_kept = |keyword: &str| {
             let is_definition = ["$defs", "definitions"].contains(&keyword);
-            pointer.is_empty() && (is_definition || keyword == "type" && members.get(keyword) == Some(&Value::from("object")))
+            pointer.is_empty()
+                && (is_definition
+                    || keyword == "type" && members.get(keyword) == Some(&Value::from("object")))
         };
         let kept = members.iter().filter(|(keyword, _)| is_kept(keyword));
-        kept.map(|(keyword, value)| (keyword.clone(), value.clone())).collect::<Map<_, _>>()
+        kept.map(|(keyword, value)| (keyword.clone(), value.clone()))
+            .collect::<Map<_, _>>()
     });
     *place = kept.unwrap_or_default().into();
     vec![unchecked(pointer.to_owned())]

@@ -136,7 +136,10 @@ impl Walk {
     /// Has an object require a member, which narrows it.
     fn require(&mut self, pointer: &str, name: &str) {
         self.edit(pointer, |node| {
-            let required = node.members.entry("required").or_insert_with(|| Value::Array(Vec::new()));
+            let required = node
+                .members
+                .entry("required")
+                .or_insert_with(|| Value::Array(Vec::new()));
             if let Some(names) = required.as_array_mut()
                 && !names.iter().any(|one| one == name)
             {
@@ -243,24 +246,42 @@ mod tests {
             let (after, lost) = prepared(schema.clone());
             assert_eq!(lost, pointers, "{schema} became {after}");
         };
-        lost(json!({"type": "string", "format": "path", "maxLength": 5}), &[]);
-        lost(json!({"items": {"uniqueItems": true}}), &["/items/uniqueItems"]);
+        lost(
+            json!({"type": "string", "format": "path", "maxLength": 5}),
+            &[],
+        );
+        lost(
+            json!({"items": {"uniqueItems": true}}),
+            &["/items/uniqueItems"],
+        );
         lost(json!({"uniqueItems": true, "maxItems": 1}), &[]);
         lost(
             json!({"if": {"format": "x", "uniqueItems": true}, "then": {"not": {"type": "null"}}, "else": false}),
             &["/else", "/if", "/then"],
         );
-        lost(json!({"then": {}, "minContains": 1, "uniqueItems": false, "deprecated": true}), &[]);
+        lost(
+            json!({"then": {}, "minContains": 1, "uniqueItems": false, "deprecated": true}),
+            &[],
+        );
         lost(json!({"not": {"required": ["a"]}}), &["/not"]);
-        lost(json!({"properties": {"a/b": {"const": 9_007_199_254_740_993_u64}}}), &["/properties/a~1b/const"]);
+        lost(
+            json!({"properties": {"a/b": {"const": 9_007_199_254_740_993_u64}}}),
+            &["/properties/a~1b/const"],
+        );
         // A definition counts if something refers to it.
         lost(
             json!({"$defs": {"a": {"contains": {}}, "b": {"contains": {}}}, "items": {"$ref": "#/$defs/b"}}),
             &["/$defs/b/contains"],
         );
         lost(json!({"unevaluatedProperties": false}), &[]);
-        lost(json!({"allOf": [{}], "unevaluatedProperties": false}), &["/unevaluatedProperties"]);
-        lost(json!({"type": "object", "minProperties": 2}), &["/minProperties"]);
+        lost(
+            json!({"allOf": [{}], "unevaluatedProperties": false}),
+            &["/unevaluatedProperties"],
+        );
+        lost(
+            json!({"type": "object", "minProperties": 2}),
+            &["/minProperties"],
+        );
         lost(json!({"required": ["a"], "minProperties": 2}), &[]);
     }
 
@@ -269,7 +290,9 @@ mod tests {
         let after = |schema| prepared(schema).0;
         assert_eq!(after(json!({"not": {}})), json!(false));
         assert_eq!(
-            after(json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "null"}})),
+            after(
+                json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "null"}})
+            ),
             json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "additionalProperties": false})
         );
         assert_eq!(

@@ -10,14 +10,27 @@ const WRITTEN: usize = 64 << 10;
 
 /// Keywords that say nothing of a name: a format of one is an annotation.
 const SILENT: [&str; 11] = [
-    "$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "format", "title", "type", "x-enum-varnames",
+    "$comment",
+    "$id",
+    "$schema",
+    "default",
+    "deprecated",
+    "description",
+    "examples",
+    "format",
+    "title",
+    "type",
+    "x-enum-varnames",
 ];
 
 pub(super) fn fit(node: &mut Node<'_>) {
     if let Some(given) = node.members.get("propertyNames").cloned() {
         match of_names(node, &given) {
             Some(members) => node.members = members,
-            None => node.give_up("propertyNames", "\"propertyNames\" can be enforced if it is an enum, or a pattern alone"),
+            None => node.give_up(
+                "propertyNames",
+                "\"propertyNames\" can be enforced if it is an enum, or a pattern alone",
+            ),
         }
     }
     least(node);
@@ -40,8 +53,13 @@ fn of_names(node: &Node<'_>, given: &Value) -> Option<Map<String, Value>> {
         return Some(members);
     }
     let rule = rule.as_object()?;
-    let is_text = rule.get("type").is_none_or(|kind| names(kind).iter().any(|name| name == "string"));
-    let said: Vec<_> = rule.iter().filter(|(keyword, _)| !SILENT.contains(&keyword.as_str())).collect();
+    let is_text = rule
+        .get("type")
+        .is_none_or(|kind| names(kind).iter().any(|name| name == "string"));
+    let said: Vec<_> = rule
+        .iter()
+        .filter(|(keyword, _)| !SILENT.contains(&keyword.as_str()))
+        .collect();
     match said.as_slice() {
         _ if !is_text => None,
         [] => Some(members),
@@ -51,8 +69,12 @@ fn of_names(node: &Node<'_>, given: &Value) -> Option<Map<String, Value>> {
         }
         [(keyword, Value::String(name))] if *keyword == "const" => only(members, &[name]),
         [(keyword, Value::String(pattern))] if *keyword == "pattern" => matching(members, pattern),
-        [(keyword, Value::Number(length))] if *keyword == "minLength" => matching(members, &format!("^[\\s\\S]{{{length},}}$")),
-        [(keyword, Value::Number(length))] if *keyword == "maxLength" => matching(members, &format!("^[\\s\\S]{{0,{length}}}$")),
+        [(keyword, Value::Number(length))] if *keyword == "minLength" => {
+            matching(members, &format!("^[\\s\\S]{{{length},}}$"))
+        }
+        [(keyword, Value::Number(length))] if *keyword == "maxLength" => {
+            matching(members, &format!("^[\\s\\S]{{0,{length}}}$"))
+        }
         _ => None,
     }
 }
@@ -62,7 +84,10 @@ fn only(mut members: Map<String, Value>, names: &[&str]) -> Option<Map<String, V
     if members.contains_key("patternProperties") {
         return None;
     }
-    let rest = members.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
+    let rest = members
+        .get("additionalProperties")
+        .cloned()
+        .unwrap_or(Value::Bool(true));
     if names.len() * rest.to_string().len() > WRITTEN {
         return None;
     }
@@ -92,7 +117,9 @@ fn matching(mut members: Map<String, Value>, pattern: &str) -> Option<Map<String
     if !is_empty("properties") || !is_empty("patternProperties") {
         return None;
     }
-    let rest = members.shift_remove("additionalProperties").unwrap_or(Value::Bool(true));
+    let rest = members
+        .shift_remove("additionalProperties")
+        .unwrap_or(Value::Bool(true));
     let named = Map::from_iter([(pattern.to_owned(), rest)]);
     members.insert("patternProperties".into(), named.into());
     members.insert("additionalProperties".into(), false.into());
@@ -111,9 +138,11 @@ fn least(node: &mut Node<'_>) {
         node.members.shift_remove("minProperties");
         return;
     }
-    let are_free = members.get("additionalProperties") != Some(&Value::Bool(false)) || members.contains_key("patternProperties");
+    let are_free = members.get("additionalProperties") != Some(&Value::Bool(false))
+        || members.contains_key("patternProperties");
     if are_free && least > named + 1 {
-        let why = format!("{least} members of which {named} are required could have the same names");
+        let why =
+            format!("{least} members of which {named} are required could have the same names");
         node.give_up("minProperties", why);
     }
 }

@@ -24,7 +24,9 @@ pub(super) fn fit(node: &mut Node<'_>) {
     }
     for keyword in ["const", "enum"] {
         if let Some(number) = node.members.get(keyword).and_then(inexact) {
-            let why = format!("{number} cannot be told from the whole numbers next to it, as numbers are doubles");
+            let why = format!(
+                "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+            );
             node.give_up(keyword, why);
         }
     }
@@ -102,12 +104,22 @@ fn multiples(node: &mut Node<'_>) {
         return;
     };
     let (least, most) = range(node, of);
-    let listed = least.zip(most).filter(|(least, most)| most.saturating_sub(*least) < LISTED);
-    let is_listed = ["enum", "const"].iter().any(|keyword| node.members.contains_key(*keyword));
+    let listed = least
+        .zip(most)
+        .filter(|(least, most)| most.saturating_sub(*least) < LISTED);
+    let is_listed = ["enum", "const"]
+        .iter()
+        .any(|keyword| node.members.contains_key(*keyword));
     if let (Some((least, most)), true, false) = (listed, is_number, is_listed) {
         let each = (least..=most).map(|at| Value::from(at * of));
         node.members.insert("enum".into(), each.collect());
-        for keyword in ["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+        for keyword in [
+            "multipleOf",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+        ] {
             node.members.shift_remove(keyword);
         }
     } else if of > COMPUTED {
@@ -119,7 +131,10 @@ fn multiples(node: &mut Node<'_>) {
         ] {
             let near = least.or(most).unwrap_or_default();
             if bound.is_none() && !node.members.contains_key(exclusive) {
-                node.members.insert(keyword.into(), near.saturating_add(far).saturating_mul(of).into());
+                node.members.insert(
+                    keyword.into(),
+                    near.saturating_add(far).saturating_mul(of).into(),
+                );
             }
         }
     }
@@ -182,16 +197,34 @@ mod tests {
         };
         let (int64, _) = after(json!({"minimum": i64::MIN, "maximum": i64::MAX}));
         assert_eq!(int64, json!({"minimum": -LIMIT, "maximum": LIMIT}));
-        let (uint64, _) = after(json!({"exclusiveMinimum": 9_007_199_254_740_993_i64, "maximum": u64::MAX}));
-        assert_eq!(uint64, json!({"exclusiveMinimum": 9_007_199_254_740_994_i64, "maximum": LIMIT}));
+        let (uint64, _) =
+            after(json!({"exclusiveMinimum": 9_007_199_254_740_993_i64, "maximum": u64::MAX}));
+        assert_eq!(
+            uint64,
+            json!({"exclusiveMinimum": 9_007_199_254_740_994_i64, "maximum": LIMIT})
+        );
         let (single, _) = after(json!({"minimum": -3.4e38, "maximum": 3.4e38}));
         assert_eq!(single, json!({"minimum": -LIMIT, "maximum": LIMIT}));
-        let (hours, lost) = after(json!({"type": "integer", "multipleOf": 3600, "minimum": 1, "exclusiveMaximum": 10_800}));
-        assert_eq!((hours, lost), (json!({"type": "integer", "enum": [3600, 7200]}), 0));
-        assert_eq!(after(json!({"type": "integer", "multipleOf": 3600})), (json!({"type": "integer"}), 1));
+        let (hours, lost) = after(
+            json!({"type": "integer", "multipleOf": 3600, "minimum": 1, "exclusiveMaximum": 10_800}),
+        );
+        assert_eq!(
+            (hours, lost),
+            (json!({"type": "integer", "enum": [3600, 7200]}), 0)
+        );
+        assert_eq!(
+            after(json!({"type": "integer", "multipleOf": 3600})),
+            (json!({"type": "integer"}), 1)
+        );
         assert_eq!(after(json!({"multipleOf": 0.0123})), (json!({}), 0));
         let (seven, lost) = after(json!({"type": "integer", "multipleOf": 7, "minimum": 0}));
-        assert_eq!((seven, lost), (json!({"type": "integer", "multipleOf": 7, "minimum": 0, "maximum": 7 * FAR}), 0));
+        assert_eq!(
+            (seven, lost),
+            (
+                json!({"type": "integer", "multipleOf": 7, "minimum": 0, "maximum": 7 * FAR}),
+                0
+            )
+        );
         assert_eq!(after(json!({"multipleOf": 0.01})).1, 0);
     }
 }

@@ -6,7 +6,16 @@ use super::Node;
 
 /// Formats that llguidance enforces. Any other format is an annotation.
 const FORMATS: [&str; 10] = [
-    "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid",
+    "date",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "time",
+    "uri",
+    "uuid",
 ];
 
 /// Patterns that a format implies, as zod writes both.
@@ -29,13 +38,17 @@ pub(super) fn fit(node: &mut Node<'_>) {
     let Some(pattern) = node.members.get("pattern").and_then(Value::as_str) else {
         return;
     };
-    let is_implied = |(of, implied): &(&str, &str)| format.as_deref() == Some(*of) && *implied == pattern;
+    let is_implied =
+        |(of, implied): &(&str, &str)| format.as_deref() == Some(*of) && *implied == pattern;
     if IMPLIED.iter().any(is_implied) {
         node.members.shift_remove("pattern");
     } else if let Some((also, rest)) = without_ahead(pattern) {
         node.members.insert("pattern".into(), rest.into());
         let each = also.into_iter().map(|pattern| json!({"pattern": pattern}));
-        let all = node.members.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+        let all = node
+            .members
+            .entry("allOf")
+            .or_insert_with(|| Value::Array(Vec::new()));
         if let Some(all) = all.as_array_mut() {
             all.extend(each);
         }
@@ -63,7 +76,11 @@ fn without_ahead(pattern: &str) -> Option<(Vec<String>, String)> {
         };
         let end = closing(inner)?;
         let (within, after) = inner.split_at(end);
-        also.push(if is_negative { excluding(within)? } else { including(within) });
+        also.push(if is_negative {
+            excluding(within)?
+        } else {
+            including(within)
+        });
         rest = after.strip_prefix(')')?;
     }
     let is_one = !also.is_empty() && !has_alternatives(rest) && !looks_around(rest);
@@ -74,14 +91,20 @@ fn without_ahead(pattern: &str) -> Option<(Vec<String>, String)> {
 /// The pattern of a text that begins with `within`.
 fn including(within: &str) -> String {
     match within.strip_suffix('$') {
-        Some(whole) if !whole.ends_with('\\') && !has_alternatives(whole) => format!("^(?:{whole})$"),
+        Some(whole) if !whole.ends_with('\\') && !has_alternatives(whole) => {
+            format!("^(?:{whole})$")
+        }
         _ => format!("^(?:{within})"),
     }
 }
 
 /// The pattern of a text that does not begin with `within`, for the forms that have a simple one: a character, one anywhere, one
-/// at the end, and the same one twice.
+/// at the end, the same one twice, and no other ones at all.
 fn excluding(within: &str) -> Option<String> {
+    let only = within.strip_prefix('^').unwrap_or(within);
+    if let Some(other) = only.strip_suffix("*$").and_then(other) {
+        return Some(other);
+    }
     if let Some(other) = other(within) {
         return Some(format!("^(?:{other}[\\s\\S]*)?$"));
     }
@@ -93,7 +116,9 @@ fn excluding(within: &str) -> Option<String> {
         return Some(format!("^(?:[\\s\\S]*{other})?$"));
     }
     let half = anywhere.len() / 2;
-    let (one, again) = anywhere.is_char_boundary(half).then(|| anywhere.split_at(half))?;
+    let (one, again) = anywhere
+        .is_char_boundary(half)
+        .then(|| anywhere.split_at(half))?;
     let other = other(one).filter(|_| one == again)?;
     Some(format!("^(?:{other}|{one}{other})*(?:{one})?$"))
 }
@@ -102,8 +127,14 @@ fn excluding(within: &str) -> Option<String> {
 fn other(one: &str) -> Option<String> {
     let mut chars = one.chars();
     match (chars.next()?, chars.next(), chars.next()) {
-        ('\\', Some(escaped), None) if escaped.is_ascii_punctuation() || "dsw".contains(escaped) => Some(format!("[^{one}]")),
-        (plain, None, _) if plain.is_alphanumeric() || "-_@ /,:;#".contains(plain) => Some(format!("[^{one}]")),
+        ('\\', Some(escaped), None)
+            if escaped.is_ascii_punctuation() || "dsw".contains(escaped) =>
+        {
+            Some(format!("[^{one}]"))
+        }
+        (plain, None, _) if plain.is_alphanumeric() || "-_@ /,:;#".contains(plain) => {
+            Some(format!("[^{one}]"))
+        }
         ('[', Some(first), _) if first != '^' => {
             let class = one.strip_prefix('[')?.strip_suffix(']')?;
             (!class.contains(['[', ']'])).then(|| format!("[^{class}]"))
@@ -144,13 +175,18 @@ fn closing(inner: &str) -> Option<usize> {
 }
 
 fn has_alternatives(pattern: &str) -> bool {
-    scan(pattern, |_, c, depth| (c == '|' && depth == 0).then_some(())).is_some()
+    scan(pattern, |_, c, depth| {
+        (c == '|' && depth == 0).then_some(())
+    })
+    .is_some()
 }
 
 fn looks_around(pattern: &str) -> bool {
     let begins = |at: usize| {
         let rest = pattern.get(at..).unwrap_or_default();
-        ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| rest.starts_with(look))
+        ["(?=", "(?!", "(?<=", "(?<!"]
+            .iter()
+            .any(|look| rest.starts_with(look))
     };
     scan(pattern, |at, _, _| begins(at).then_some(())).is_some()
 }
@@ -162,7 +198,10 @@ mod tests {
     #[test]
     fn look_ahead_at_the_beginning_becomes_patterns_of_the_same_texts() {
         let rewritten = |pattern: &str, also: &[&str], rest: &str| {
-            let expected = (also.iter().map(|one| (*one).to_owned()).collect(), rest.to_owned());
+            let expected = (
+                also.iter().map(|one| (*one).to_owned()).collect(),
+                rest.to_owned(),
+            );
             assert_eq!(without_ahead(pattern), Some(expected), "{pattern}");
         };
         rewritten(
@@ -170,10 +209,22 @@ mod tests {
             &[r"^(?:[^\.][\s\S]*)?$", r"^(?:[^\.]|\.[^\.])*(?:\.)?$"],
             r"^([a-z.]*)[a-z]@b$",
         );
-        rewritten(r"^(?=.{1,253}\.?$)[a-z]+$", &[r"^(?:.{1,253}\.?)$"], "^[a-z]+$");
+        rewritten(
+            r"^(?=.{1,253}\.?$)[a-z]+$",
+            &[r"^(?:.{1,253}\.?)$"],
+            "^[a-z]+$",
+        );
+        rewritten(r"^(?!^[-+.]*$)[+-]?\d*$", &["[^-+.]"], r"^[+-]?\d*$");
         rewritten("^(?!.*-$)[a-z-]+$", &[r"^(?:[\s\S]*[^-])?$"], "^[a-z-]+$");
         for kept in [
-            "^a(?=b)", "^(?=a)b|c", "^(?!ab)c", "^(?=a(?!b))c", "^[(?=]a", "a", "^(?=a", r"^\(?=a",
+            "^a(?=b)",
+            "^(?=a)b|c",
+            "^(?!ab)c",
+            "^(?=a(?!b))c",
+            "^[(?=]a",
+            "a",
+            "^(?=a",
+            r"^\(?=a",
         ] {
             assert_eq!(without_ahead(kept), None, "{kept}");
         }

@@ -4,14 +4,78 @@ use serde_json::{Map, Value, json};
 
 /// Keywords of JSON Schema, in any of its drafts, and of OpenAPI and llguidance.
 const KNOWN: [&str; 72] = [
-    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref", "$schema",
-    "$vocabulary", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "contains", "contentEncoding",
-    "contentMediaType", "contentSchema", "default", "definitions", "dependencies", "dependentRequired", "dependentSchemas",
-    "deprecated", "description", "discriminator", "else", "enum", "example", "examples", "exclusiveMaximum", "exclusiveMinimum",
-    "externalDocs", "format", "id", "if", "items", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains",
-    "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties",
-    "prefixItems", "properties", "propertyNames", "readOnly", "required", "then", "title", "type", "unevaluatedItems",
-    "unevaluatedProperties", "uniqueItems", "writeOnly", "x-guidance", "xml", "divisibleBy", "disallow", "extends",
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$ref",
+    "$schema",
+    "$vocabulary",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "deprecated",
+    "description",
+    "discriminator",
+    "else",
+    "enum",
+    "example",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "externalDocs",
+    "format",
+    "id",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "readOnly",
+    "required",
+    "then",
+    "title",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "writeOnly",
+    "x-guidance",
+    "xml",
+    "divisibleBy",
+    "disallow",
+    "extends",
 ];
 
 /// Members that stand next to the schema in what OpenAI's API takes.
@@ -38,18 +102,26 @@ pub(in crate::guide) fn unwrapped(given: Value) -> Result<(Value, &'static str),
     if let Some(schema) = wrapped(&mut members) {
         return Ok((schema, "/schema"));
     }
-    if !members.is_empty() && !members.keys().any(|keyword| KNOWN.contains(&keyword.as_str())) {
+    if !members.is_empty()
+        && !members
+            .keys()
+            .any(|keyword| KNOWN.contains(&keyword.as_str()))
+    {
         return Err(unknown(&members));
     }
     Ok((members.into(), ""))
 }
 
 fn wrapped(members: &mut Map<String, Value>) -> Option<Value> {
-    let is_schema = members.get("schema").is_some_and(|schema| schema.is_object() || schema.is_boolean());
-    let is_named = members.contains_key("name") || members.contains_key("strict") || members.len() == 1;
+    let is_schema = members
+        .get("schema")
+        .is_some_and(|schema| schema.is_object() || schema.is_boolean());
+    let is_named =
+        members.contains_key("name") || members.contains_key("strict") || members.len() == 1;
     let is_all = members.keys().all(|name| BESIDE.contains(&name.as_str()));
     let kind = members.get("type");
-    let is_wrapper = is_schema && is_named && is_all && kind.is_none_or(|kind| kind == "json_schema");
+    let is_wrapper =
+        is_schema && is_named && is_all && kind.is_none_or(|kind| kind == "json_schema");
     is_wrapper.then(|| members.shift_remove("schema")).flatten()
 }
 
@@ -76,13 +148,25 @@ mod tests {
         let null = json!({"type": "null"});
         for (given, place) in [
             (null.clone(), ""),
-            (json!({"name": "n", "strict": true, "schema": null}), "/schema"),
-            (json!({"type": "json_schema", "name": "n", "schema": null}), "/schema"),
-            (json!({"type": "json_schema", "json_schema": {"name": "n", "schema": null}}), "/json_schema/schema"),
+            (
+                json!({"name": "n", "strict": true, "schema": null}),
+                "/schema",
+            ),
+            (
+                json!({"type": "json_schema", "name": "n", "schema": null}),
+                "/schema",
+            ),
+            (
+                json!({"type": "json_schema", "json_schema": {"name": "n", "schema": null}}),
+                "/json_schema/schema",
+            ),
         ] {
             assert_eq!(unwrapped(given), Ok((null.clone(), place)));
         }
-        assert_eq!(unwrapped(json!({"type": "json_object"})), Ok((json!({"type": "object"}), "")));
+        assert_eq!(
+            unwrapped(json!({"type": "json_object"})),
+            Ok((json!({"type": "object"}), ""))
+        );
         for schema in [json!({}), json!(true), json!({"title": "x", "schema": 1})] {
             assert_eq!(unwrapped(schema.clone()), Ok((schema, "")));
         }
