@@ -18,34 +18,33 @@ SERVERS = Path(__file__).parent / "data/mcp.json"
 def outcomes(bin_folder: Path):
     servers = json.loads(SERVERS.read_text("utf-8"))
     with tempfile.TemporaryDirectory(prefix="ganglion-tools-") as name:
-        folder = Path(name)
-        with running(bin_folder, answers.model(folder / "model")) as daemon, ThreadPoolExecutor(4) as pool:
+        with running(bin_folder, answers.model(Path(name) / "model")) as daemon, ThreadPoolExecutor(4) as pool:
             if not daemon.ready:
                 yield Outcome("daemon", "wrong", daemon.log()[-300:])
                 return
-            yield from pool.map(lambda one: offered(daemon, folder, *one), servers.items())
+            yield from pool.map(lambda one: offered(daemon, *one), servers.items())
             tools = [(server, name, schema) for server, tools in servers.items() for name, schema in tools.items()]
-            yield from pool.map(lambda one: called(daemon, folder, *one), tools)
+            yield from pool.map(lambda one: called(daemon, *one), tools)
 
 
 def described(name: str, schema) -> dict:
     return {"type": "function", "function": {"name": name[:64], "description": "", "parameters": schema}}
 
 
-def offered(daemon, folder: Path, server: str, tools: dict) -> Outcome:
+def offered(daemon, server: str, tools: dict) -> Outcome:
     """All tools of a server at once."""
-    offer = answers.saved(folder, [described(*tool) for tool in tools.items()])
-    answer = answers.ask(daemon, "--tools", offer, "--max-tokens", "5")
+    with answers.saved([described(*tool) for tool in tools.items()]) as offer:
+        answer = answers.ask(daemon, "--tools", offer, most=5)
     why = answer.get("error", "")
     return Outcome(f"{server} (all)", "wrong" if why else "right", why)
 
 
-def called(daemon, folder: Path, server: str, name: str, schema) -> Outcome:
-    offer = answers.saved(folder, [described(name, schema)])
-    answer = answers.ask(daemon, "--tools", offer, "--tool-choice", "required", "--one-call", "--schema-lenient")
+def called(daemon, server: str, name: str, schema) -> Outcome:
+    required = ("--tool-choice", "required", "--one-call", "--schema-lenient")
+    with answers.saved([described(name, schema)]) as offer:
+        answer = answers.ask(daemon, "--tools", offer, *required)
     if "error" in answer:
         return Outcome(f"{server} {name}", "wrong", answer["error"])
     text = answer["tool_calls"][0]["function"]["arguments"]
-    unchecked = answer.get("unchecked", ())
-    why = answers.defect(text, schema, unchecked)
-    return Outcome(f"{server} {name}", "wrong" if why else "right", why or ", ".join(unchecked))
+    why = answers.defect(text, schema, answer.get("unchecked", ()))
+    return Outcome(f"{server} {name}", "wrong" if why else "right", why)

@@ -28,7 +28,7 @@ const SCHEMAS: &[(&str, &[&str])] = &[
         &["/schema/multipleOf"],
     ),
     (
-        r#"{"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}"#,
+        r#"{"oneOf": [{"type": "object"}, {"type": "object", "required": ["b"]}]}"#,
         &["/oneOf"],
     ),
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::keywords::{allows_nothing, names};
 use super::{Node, resolved, target};
@@ -16,6 +16,10 @@ pub(super) fn fit(node: &mut Node<'_>) {
     let Some(each) = node.members.get("oneOf").and_then(Value::as_array) else {
         return;
     };
+    if let Some(exclusive) = exclusive(&node.members, each) {
+        node.members.insert("oneOf".into(), exclusive.into());
+        return;
+    }
     let pointers = (0..each.len()).map(|at| format!("{}/oneOf/{at}", node.pointer));
     let found: Option<Vec<_>> = pointers
         .map(|pointer| resolved(node.source, &pointer))
@@ -42,6 +46,40 @@ pub(super) fn fit(node: &mut Node<'_>) {
     if found.len() > COMPARED || !schemas.all(|(a, b)| compare.are_disjoint(a, b, DEEPEST)) {
         node.list("oneOf", "a value may fit several alternatives of \"oneOf\", of which only one may be; use \"anyOf\"");
     }
+}
+
+/// Alternatives that only require members, each without the members of the others. `None` if there are others.
+fn exclusive(members: &Map<String, Value>, each: &[Value]) -> Option<Vec<Value>> {
+    const BESIDE: [&str; 3] = ["required", "title", "description"];
+    let is_object = members.get("type").is_some_and(|kind| kind == "object");
+    let required = each.iter().map(|schema| {
+        let schema = schema.as_object()?;
+        let is_plain = schema.keys().all(|key| BESIDE.contains(&key.as_str()));
+        let names = schema.get("required").filter(|_| is_plain)?.as_array()?;
+        names
+            .iter()
+            .map(Value::as_str)
+            .collect::<Option<HashSet<_>>>()
+    });
+    let required = required.collect::<Option<Vec<_>>>()?;
+    if !is_object || required.len() > COMPARED {
+        return None;
+    }
+    let each = required.iter().enumerate().map(|(at, own)| {
+        let others = required
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at);
+        let missing = others.map(|(_, other)| other.difference(own).min());
+        let missing = missing.collect::<Option<Vec<_>>>()?;
+        let forbidden = missing
+            .into_iter()
+            .map(|name| ((*name).to_owned(), Value::Bool(false)));
+        let mut own: Vec<_> = own.iter().copied().collect();
+        own.sort_unstable();
+        Some(json!({"required": own, "properties": Map::from_iter(forbidden)}))
+    });
+    each.collect()
 }
 
 /// The name of a member that has different constants in all of these objects.

@@ -1,8 +1,8 @@
 //! Keywords that llguidance knows nothing of.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Node;
+use super::{Node, target};
 
 /// Keywords that hold an answer to nothing, though llguidance refuses them.
 const ANNOTATIONS: [&str; 8] = [
@@ -64,6 +64,9 @@ pub(super) fn fit(node: &mut Node<'_>) {
         .retain(|keyword, _| !ANNOTATIONS.contains(&keyword.as_str()));
     unevaluated(node);
     excluded_types(node);
+    if node.members.get("not").is_some_and(allows_nothing) {
+        node.members.shift_remove("not");
+    }
     let unique = node.members.get("uniqueItems") == Some(&Value::Bool(true));
     let most = node.members.get("maxItems").and_then(Value::as_u64);
     if unique && most.is_none_or(|most| most > 1) {
@@ -105,9 +108,11 @@ fn unevaluated(node: &mut Node<'_>) {
         let Some(rest) = node.members.get(keyword) else {
             continue;
         };
-        if allows_everything(rest) || is_alone && node.members.contains_key(plain) {
+        // In older drafts, an array says something of the first items alone.
+        let is_ruled = node.members.get(plain).map(|plain| !plain.is_array());
+        if allows_everything(rest) || is_ruled == Some(true) {
             node.members.shift_remove(keyword);
-        } else if is_alone {
+        } else if is_alone && is_ruled.is_none() {
             let rest = node.members.shift_remove(keyword).unwrap_or_default();
             node.members.insert(plain.to_owned(), rest);
         } else {
@@ -156,22 +161,44 @@ pub(super) fn names(types: &Value) -> Vec<String> {
 
 /// Removes the schema's own name, against which references are resolved, if all references are within the schema.
 pub(super) fn without_own_name(schema: &mut Value) {
-    if !refers_elsewhere(schema)
-        && let Some(members) = schema.as_object_mut()
-    {
+    if any_object(schema, &|members| {
+        let referred = members.get("$ref").and_then(Value::as_str);
+        referred.is_some_and(|referred| !referred.starts_with('#'))
+    }) {
+        return;
+    }
+    if let Some(members) = schema.as_object_mut() {
         members.shift_remove("$id");
         members.shift_remove("id");
     }
 }
 
-fn refers_elsewhere(schema: &Value) -> bool {
-    match schema {
+/// Whether a reference may lead to a place that its pointer within the whole does not tell: by a name, or within a schema that
+/// has a name of its own.
+pub(super) fn has_names(whole: &Value) -> bool {
+    let is_named = |members: &Map<String, Value>| {
+        let referred = members.get("$ref").and_then(Value::as_str);
+        let is_found = |referred| target(referred).is_some_and(|at| whole.pointer(&at).is_some());
+        referred.is_some_and(|referred| !is_found(referred))
+            || members.get("$id").is_some_and(Value::is_string)
+    };
+    match whole {
         Value::Object(members) => {
-            let referred = members.get("$ref").and_then(Value::as_str);
-            referred.is_some_and(|referred| !referred.starts_with('#'))
-                || members.values().any(refers_elsewhere)
+            members.values().any(|value| any_object(value, &is_named)) || {
+                let referred = members.get("$ref").and_then(Value::as_str);
+                referred.is_some_and(|referred| target(referred).is_none())
+            }
         }
-        Value::Array(items) => items.iter().any(refers_elsewhere),
+        _ => false,
+    }
+}
+
+fn any_object(json: &Value, is: &impl Fn(&Map<String, Value>) -> bool) -> bool {
+    match json {
+        Value::Object(members) => {
+            is(members) || members.values().any(|value| any_object(value, is))
+        }
+        Value::Array(items) => items.iter().any(|item| any_object(item, is)),
         _ => false,
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Prepared {
 /// Prepares a schema. Definitions that nothing refers to stay as they are.
 pub(super) fn prepare(schema: Value) -> Prepared {
     let mut walk = Walk {
+        all: keywords::has_names(&schema),
         source: schema.clone(),
         schema,
         pending: vec![String::new()],
@@ -73,6 +74,8 @@ struct Walk {
     /// The schema as it was given, to look up references.
     source: Value,
     schema: Value,
+    /// Whether definitions are visited though no pointer leads to them.
+    all: bool,
     /// Pointers to schemas that are yet to be visited.
     pending: Vec<String>,
     visited: HashSet<String>,
@@ -109,6 +112,9 @@ impl Walk {
             return;
         };
         let mut pending = children(members, pointer);
+        if self.all {
+            pending.extend(named(members, pointer, &DEFINITIONS));
+        }
         let referred = members.get("$ref").and_then(Value::as_str);
         pending.extend(referred.and_then(target));
         self.pending.extend(pending);
@@ -179,15 +185,23 @@ const SCHEMAS: [&str; 7] = [
     "prefixItems",
 ];
 
-/// Returns pointers to the schemas directly within one. Those that are only referred to are not among them.
-fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
-    let mut children = Vec::new();
-    for keyword in NAMED {
-        let named = members.get(keyword).and_then(Value::as_object);
-        for name in named.into_iter().flat_map(Map::keys) {
-            children.push(format!("{pointer}/{keyword}{}", part(name)));
+/// What references lead to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+fn named(members: &Map<String, Value>, pointer: &str, keywords: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for keyword in keywords {
+        let schemas = members.get(*keyword).and_then(Value::as_object);
+        for name in schemas.into_iter().flat_map(Map::keys) {
+            found.push(format!("{pointer}/{keyword}{}", part(name)));
         }
     }
+    found
+}
+
+/// Returns pointers to the schemas directly within one. Those that are only referred to are not among them.
+fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
+    let mut children = named(members, pointer, &NAMED);
     for keyword in SCHEMAS {
         match members.get(keyword) {
             Some(Value::Array(each)) => {
@@ -205,7 +219,19 @@ fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
 fn target(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let is_pointer = fragment.is_empty() || fragment.starts_with('/');
-    (is_pointer && !fragment.contains('%')).then(|| fragment.to_owned())
+    is_pointer.then(|| decoded(fragment)).flatten()
+}
+
+/// Decodes a fragment of a URI, in which some characters are a percent sign and two digits.
+fn decoded(fragment: &str) -> Option<String> {
+    let mut parts = fragment.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Follows references from the schema at `pointer`; returns the last schema and the pointer to it.
@@ -273,7 +299,16 @@ mod tests {
             json!({"$defs": {"a": {"contains": {}}, "b": {"contains": {}}}, "items": {"$ref": "#/$defs/b"}}),
             &["/$defs/b/contains"],
         );
+        lost(
+            json!({"$defs": {"a": {"$anchor": "a", "contains": {}}}, "items": {"$ref": "#a"}}),
+            &["/$defs/a/contains"],
+        );
+        lost(json!({"not": {"not": {}}}), &[]);
         lost(json!({"unevaluatedProperties": false}), &[]);
+        lost(
+            json!({"items": [{}], "unevaluatedItems": false}),
+            &["/unevaluatedItems"],
+        );
         lost(
             json!({"allOf": [{}], "unevaluatedProperties": false}),
             &["/unevaluatedProperties"],
@@ -306,6 +341,14 @@ mod tests {
     }
 
     #[test]
+    fn references_may_be_encoded() {
+        assert_eq!(target("#/a%20b/%C3%A9").as_deref(), Some("/a b/\u{e9}"));
+        for reference in ["#/%", "#/%zz", "#/%ff", "#a", "a"] {
+            assert_eq!(target(reference), None);
+        }
+    }
+
+    #[test]
     fn a_discriminator_makes_alternatives_exclusive() {
         let branch = |name: &str| json!({"type": "object", "properties": {"k": {"const": name, "default": name}, "x": {"type": "integer"}}});
         let schema = |a: &str, b: &str| json!({"oneOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}], "$defs": {"A": branch(a), "B": branch(b)}});
@@ -316,6 +359,16 @@ mod tests {
         assert_eq!(lost, ["/oneOf"]);
         let (_, lost) = prepared(json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}));
         assert!(lost.is_empty());
+        let required =
+            json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        let (after, lost) = prepared(required);
+        assert!(lost.is_empty());
+        assert_eq!(
+            after["oneOf"][1],
+            json!({"required": ["b"], "properties": {"a": false}})
+        );
+        let (_, lost) = prepared(json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}));
+        assert_eq!(lost, ["/oneOf"]);
         let (_, lost) = prepared(json!({"oneOf": [{"type": "number"}, {"type": "integer"}]}));
         assert_eq!(lost, ["/oneOf"]);
     }

@@ -88,30 +88,32 @@ const FAR: i64 = 1_000_000;
 
 fn multiples(node: &mut Node<'_>) {
     let members = &node.members;
-    let Some(of) = members.get("multipleOf").and_then(Value::as_f64) else {
+    let Some(number) = members.get("multipleOf").and_then(Value::as_f64) else {
         return;
     };
     let kind = members.get("type").and_then(Value::as_str);
-    if of == 1.0 && kind == Some("integer") {
+    let is_whole = kind == Some("integer");
+    let is_number = is_whole || kind == Some("number");
+    let Some(of) = Decimal::of(number) else {
+        node.give_up("multipleOf", too_many(number));
+        return;
+    };
+    if is_whole && of.digits == 1 && of.exponent == 0 {
         node.members.shift_remove("multipleOf");
         return;
     }
-    let is_number = matches!(kind, Some("integer" | "number"));
-    let Some(of) = whole(of).filter(|of| *of > 0) else {
-        if digits(of).is_none_or(|digits| digits > COMPUTED) {
-            node.give_up("multipleOf", too_many(&of));
-        }
-        return;
-    };
-    let (least, most) = range(node, of);
-    let listed = least
+    let (least, most) = range(node, number);
+    let count = least
         .zip(most)
-        .filter(|(least, most)| most.saturating_sub(*least) < LISTED);
+        .map(|(least, most)| most.saturating_sub(least));
     let is_listed = ["enum", "const"]
         .iter()
         .any(|keyword| node.members.contains_key(*keyword));
-    if let (Some((least, most)), true, false) = (listed, is_number, is_listed) {
-        let each = (least..=most).map(|at| Value::from(at * of));
+    // Of a fraction some multiples are whole numbers, and others are not.
+    let can_list = is_number && !is_listed && (of.exponent == 0 || !is_whole);
+    let listed = count.is_some_and(|count| count < LISTED) && can_list;
+    if let (Some((least, most)), true) = (least.zip(most), listed) {
+        let each = (least..=most).map(|at| of.times(at));
         node.members.insert("enum".into(), each.collect());
         for keyword in [
             "multipleOf",
@@ -122,64 +124,73 @@ fn multiples(node: &mut Node<'_>) {
         ] {
             node.members.shift_remove(keyword);
         }
-    } else if of > COMPUTED {
-        node.give_up("multipleOf", too_many(&of));
-    } else {
-        for (keyword, exclusive, bound, far) in [
-            ("minimum", "exclusiveMinimum", least, -FAR),
-            ("maximum", "exclusiveMaximum", most, FAR),
-        ] {
-            let near = least.or(most).unwrap_or_default();
-            if bound.is_none() && !node.members.contains_key(exclusive) {
-                node.members.insert(
-                    keyword.into(),
-                    near.saturating_add(far).saturating_mul(of).into(),
-                );
+    } else if of.digits > COMPUTED {
+        node.give_up("multipleOf", too_many(number));
+    } else if of.exponent == 0 {
+        let near = least.or(most).unwrap_or_default();
+        for (keyword, bound, far) in [("minimum", least, -FAR), ("maximum", most, FAR)] {
+            if bound.is_none() && !node.members.contains_key(keyword) {
+                let bound = near.saturating_add(far).saturating_mul(of.digits);
+                node.members.insert(keyword.into(), bound.into());
             }
         }
     }
 }
 
-fn too_many(of: &impl std::fmt::Display) -> String {
+fn too_many(of: f64) -> String {
     format!(
         "multiples of {of} can be enforced only between a minimum and a maximum with at most {LISTED} of them"
     )
 }
 
 /// The first and the last multiple within the bounds, as how many times `of` they are.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-fn range(node: &Node<'_>, of: i64) -> (Option<i64>, Option<i64>) {
-    let bound = |keyword: &str| {
-        let bound = node.members.get(keyword)?.as_f64()?;
-        (bound.abs() < 9e15).then_some(bound)
+#[allow(clippy::cast_possible_truncation)]
+fn range(node: &Node<'_>, of: f64) -> (Option<i64>, Option<i64>) {
+    // A quotient that is next to a whole number is one: 0.3 is three times 0.1.
+    let times = |keyword: &str| {
+        let times = node.members.get(keyword)?.as_f64()? / of;
+        let is_near = (times - times.round()).abs() < times.abs() * 1e-12;
+        (times.abs() < 9e15).then_some(if is_near { times.round() } else { times })
     };
-    let of = of as f64;
     let least = [
-        bound("minimum").map(|bound| (bound / of).ceil()),
-        bound("exclusiveMinimum").map(|bound| (bound / of).floor() + 1.0),
+        times("minimum").map(f64::ceil),
+        times("exclusiveMinimum").map(|times| times.floor() + 1.0),
     ];
     let most = [
-        bound("maximum").map(|bound| (bound / of).floor()),
-        bound("exclusiveMaximum").map(|bound| (bound / of).ceil() - 1.0),
+        times("maximum").map(f64::floor),
+        times("exclusiveMaximum").map(|times| times.ceil() - 1.0),
     ];
     let least = least.into_iter().flatten().reduce(f64::max);
     let most = most.into_iter().flatten().reduce(f64::min);
     (least.map(|at| at as i64), most.map(|at| at as i64))
 }
 
-/// A double that is a whole number of moderate size.
-#[allow(clippy::cast_possible_truncation)]
-fn whole(double: f64) -> Option<i64> {
-    (double.fract() == 0.0 && double.abs() < 9e15).then_some(double as i64)
+/// A positive decimal number: its digits without the point, and how many of them are behind it.
+struct Decimal {
+    digits: i64,
+    exponent: u32,
 }
 
-/// The digits of a fraction as a whole number, without its point.
-#[allow(clippy::cast_possible_truncation)]
-fn digits(of: f64) -> Option<i64> {
-    let scaled = (0..=9).map(|exponent| of.abs() * 10_f64.powi(exponent));
-    let mut whole = scaled.filter(|scaled| (scaled - scaled.round()).abs() < scaled * 1e-12);
-    let digits = whole.next()?.round();
-    (digits >= 1.0 && digits < 9e15).then_some(digits as i64)
+impl Decimal {
+    /// `None` if it has too many digits.
+    fn of(number: f64) -> Option<Self> {
+        const MOST: i64 = 1_000_000_000_000;
+        let text = number.abs().to_string();
+        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        let digits: i64 = format!("{whole}{fraction}").parse().ok()?;
+        let exponent = u32::try_from(fraction.len()).ok()?;
+        (0 < digits && digits < MOST).then_some(Self { digits, exponent })
+    }
+
+    fn times(&self, at: i64) -> Value {
+        let digits = self.digits.saturating_mul(at);
+        if self.exponent == 0 {
+            return digits.into();
+        }
+        // Parsing is exact to the last digit, as a division is not.
+        let text = format!("{digits}e-{}", self.exponent);
+        text.parse::<f64>().unwrap_or_default().into()
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +227,13 @@ mod tests {
             after(json!({"type": "integer", "multipleOf": 3600})),
             (json!({"type": "integer"}), 1)
         );
-        assert_eq!(after(json!({"multipleOf": 0.0123})), (json!({}), 0));
+        let (steps, _) =
+            after(json!({"type": "number", "multipleOf": 0.07, "minimum": 0, "maximum": 0.21}));
+        assert_eq!(
+            steps,
+            json!({"type": "number", "enum": [0.0, 0.07, 0.14, 0.21]})
+        );
+        assert_eq!(after(json!({"multipleOf": 0.0501})).1, 1);
         let (seven, lost) = after(json!({"type": "integer", "multipleOf": 7, "minimum": 0}));
         assert_eq!(
             (seven, lost),
