@@ -119,9 +119,10 @@ impl Shared {
             ..limits
         };
         schemas.into_iter().find_map(|(name, schema)| {
-            let schema = match lenient {
-                true => Grammar::LenientSchema(schema),
-                false => Grammar::JsonSchema(schema),
+            let schema = if lenient {
+                Grammar::LenientSchema(schema)
+            } else {
+                Grammar::JsonSchema(schema)
             };
             let wrong = self.compile(&schema, each, |_| {}).err()?;
             let GrammarError::Wrong { why, .. } = wrong else {
@@ -175,9 +176,10 @@ impl Shared {
             };
             // Whatever it is, an answer without a schema is possible.
             let is_last = round == LOOSENED || bounds::processor_time() > until;
-            let pointer = match is_last {
-                true => String::new(),
-                false => self.place(&part.schema, None, &why, limits, until),
+            let pointer = if is_last {
+                String::new()
+            } else {
+                self.place(&part.schema, None, &why, limits, until)
             };
             let whole = part.schema.clone();
             let compiles = |schema: &Value| {

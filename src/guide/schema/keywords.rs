@@ -159,8 +159,14 @@ pub(super) fn names(types: &Value) -> Vec<String> {
     }
 }
 
-/// Removes the schema's own name, against which references are resolved, if all references are within the schema.
+/// Removes the name of a dialect that is not JSON Schema's own, as other validators ignore it. Removes the schema's own name,
+/// against which references are resolved, if all references are within the schema.
 pub(super) fn without_own_name(schema: &mut Value) {
+    let dialect = schema.get("$schema").and_then(Value::as_str);
+    let is_known = dialect.is_some_and(|dialect| dialect.contains("//json-schema.org/"));
+    if let Some(members) = schema.as_object_mut().filter(|_| !is_known) {
+        members.shift_remove("$schema");
+    }
     if any_object(schema, &|members| {
         let referred = members.get("$ref").and_then(Value::as_str);
         referred.is_some_and(|referred| !referred.starts_with('#'))

@@ -1,6 +1,6 @@
 //! Removes what a compiler refuses from a schema, wherever it is.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::{Unchecked, part};
 
@@ -64,18 +64,12 @@ pub(in crate::guide) fn loosen(
             }
         }
     }
-    // References lead to definitions within the whole; arguments of tools stay an object.
-    let kept = place.as_object().map(|members| {
-        let is_kept = |keyword: &str| {
-            let is_definition = ["$defs", "definitions"].contains(&keyword);
-            pointer.is_empty()
-                && (is_definition
-                    || keyword == "type" && members.get(keyword) == Some(&Value::from("object")))
-        };
-        let kept = members.iter().filter(|(keyword, _)| is_kept(keyword));
-        kept.map(|(keyword, value)| (keyword.clone(), value.clone()))
-            .collect::<Map<_, _>>()
-    });
-    *place = kept.unwrap_or_default().into();
+    // Arguments of a tool stay an object.
+    let is_object = place.get("type").is_some_and(|kind| kind == "object");
+    *place = if pointer.is_empty() && is_object {
+        json!({"type": "object"})
+    } else {
+        json!({})
+    };
     vec![unchecked(pointer.to_owned())]
 }

@@ -15,7 +15,25 @@ const BOUNDS: [(&str, bool); 4] = [
     ("exclusiveMaximum", false),
 ];
 
+/// Keywords that count something.
+const COUNTS: [&str; 6] = [
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "minItems",
+    "minLength",
+    "minProperties",
+];
+
 pub(super) fn fit(node: &mut Node<'_>) {
+    for keyword in COUNTS {
+        let count = node.members.get(keyword).filter(|count| count.is_f64());
+        let count = count.and_then(Value::as_f64).and_then(whole);
+        if let Some(count) = count.filter(|count| *count >= 0) {
+            // 2.0 is a whole number as well.
+            node.members.insert(keyword.to_owned(), count.into());
+        }
+    }
     for (keyword, is_lower) in BOUNDS {
         let bound = node.members.get(keyword).and_then(Value::as_number);
         if let Some(narrower) = bound.and_then(|bound| narrowed(bound, is_lower)) {
@@ -40,11 +58,12 @@ fn narrowed(bound: &Number, is_lower: bool) -> Option<Number> {
     let whole = bound.as_i64().map(i128::from);
     let Some(whole) = whole.or_else(|| bound.as_u64().map(i128::from)) else {
         let double = bound.as_f64()?;
-        return match is_lower {
-            true if double < -(LIMIT as f64) => Some((-LIMIT).into()),
-            false if double > LIMIT as f64 => Some(LIMIT.into()),
-            _ => None,
+        let (limit, is_beyond) = if is_lower {
+            (-LIMIT, double < -LIMIT as f64)
+        } else {
+            (LIMIT, double > LIMIT as f64)
         };
+        return is_beyond.then(|| limit.into());
     };
     let mut double = whole as f64;
     if is_lower && (double as i128) < whole {
@@ -137,6 +156,12 @@ fn multiples(node: &mut Node<'_>) {
     }
 }
 
+/// A double that is a whole number of moderate size.
+#[allow(clippy::cast_possible_truncation)]
+fn whole(double: f64) -> Option<i64> {
+    (double.fract() == 0.0 && double.abs() < 9e15).then_some(double as i64)
+}
+
 fn too_many(of: f64) -> String {
     format!(
         "multiples of {of} can be enforced only between a minimum and a maximum with at most {LISTED} of them"
@@ -213,6 +238,10 @@ mod tests {
         assert_eq!(
             uint64,
             json!({"exclusiveMinimum": 9_007_199_254_740_994_i64, "maximum": LIMIT})
+        );
+        assert_eq!(
+            after(json!({"maxItems": 2.0, "minLength": 0.5})).0,
+            json!({"maxItems": 2, "minLength": 0.5})
         );
         let (single, _) = after(json!({"minimum": -3.4e38, "maximum": 3.4e38}));
         assert_eq!(single, json!({"minimum": -LIMIT, "maximum": LIMIT}));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Keywords of JSON Schema, in any of its drafts, and of OpenAPI and llguidance.
+/// Keywords of JSON Schema, in any of its drafts and dialects.
 const KNOWN: [&str; 72] = [
     "$anchor",
     "$comment",
