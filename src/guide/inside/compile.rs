@@ -140,26 +140,28 @@ impl Shared {
             ..limits
         };
         let until = bounds::processor_time() + limits.compile / 4;
-        let pointer = self.place(&part.schema, quoted(&why), &why, each, until);
-        match pointer.as_str() {
-            "" => why,
-            pointer => format!(
-                "{why} at {:?}",
-                shortened(&format!("{}{pointer}", part.place))
-            ),
+        let around = self.place(&part.schema, &why, each, until);
+        // The keyword is the one without which the schema compiles.
+        let compiles = |schema: &Value| {
+            let is_late = bounds::processor_time() > until;
+            !is_late
+                && self
+                    .refusal(&place::alone(&part.schema, schema), limits)
+                    .is_none()
+        };
+        let removed = schema::loosen(&mut part.schema.clone(), &around, &why, compiles);
+        match removed.first().map(|removed| removed.pointer.as_str()) {
+            None | Some("") => why,
+            Some(pointer) => {
+                let pointer = shortened(&format!("{}{pointer}", part.place));
+                format!("{why} at {pointer:?}")
+            }
         }
     }
 
     /// Returns a JSON pointer to the innermost schema that fails for this reason.
-    fn place(
-        &self,
-        schema: &Value,
-        keyword: Option<&str>,
-        why: &str,
-        limits: Limits,
-        until: Duration,
-    ) -> String {
-        place::pointer(schema, keyword, |part| {
+    fn place(&self, schema: &Value, why: &str, limits: Limits, until: Duration) -> String {
+        place::pointer(schema, |part| {
             if bounds::processor_time() > until {
                 return false;
             }
@@ -179,7 +181,7 @@ impl Shared {
             let pointer = if is_last {
                 String::new()
             } else {
-                self.place(&part.schema, None, &why, limits, until)
+                self.place(&part.schema, &why, limits, until)
             };
             let whole = part.schema.clone();
             let compiles = |schema: &Value| {
@@ -275,11 +277,6 @@ fn deep<T: Send>(
             Err(_) => failed("the system has no thread left to compile it; try again"),
         }
     })
-}
-
-/// Returns the first keyword that an error names.
-fn quoted(why: &str) -> Option<&str> {
-    why.split('"').nth(1)
 }
 
 /// Tokens that must come are reported; an answer is never rolled back.
