@@ -77,7 +77,7 @@ fn exclusive(members: &Map<String, Value>, each: &[Value]) -> Option<Vec<Value>>
             .map(|name| ((*name).to_owned(), Value::Bool(false)));
         let mut own: Vec<_> = own.iter().copied().collect();
         own.sort_unstable();
-        Some(json!({"required": own, "properties": Map::from_iter(forbidden)}))
+        Some(json!({"required": own, "properties": forbidden.collect::<Map<_, _>>()}))
     });
     each.collect()
 }
@@ -127,7 +127,7 @@ impl<'a> Compare<'a> {
         if allows_nothing(a) || allows_nothing(b) {
             return true;
         }
-        self.are_types_disjoint(a, b)
+        are_types_disjoint(a, b)
             || are_constants_disjoint(a, b)
             || self.are_members_disjoint(a, b, deep)
             || self.are_parts_disjoint(a, b, deep)
@@ -139,13 +139,6 @@ impl<'a> Compare<'a> {
             None => Some(schema),
             Some(reference) => Some(resolved(self.0, &target(reference)?)?.1),
         }
-    }
-
-    fn are_types_disjoint(&self, a: &Value, b: &Value) -> bool {
-        let (Some(a), Some(b)) = (types(a), types(b)) else {
-            return false;
-        };
-        !a.iter().any(|kind| b.contains(kind))
     }
 
     /// Whether both are objects, and a member that one of them requires differs.
@@ -217,4 +210,11 @@ fn are_constants_disjoint(a: &Value, b: &Value) -> bool {
         (Some(a), Some(b)) => !a.iter().any(|value| b.contains(value)),
         _ => false,
     }
+}
+
+fn are_types_disjoint(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (types(a), types(b)) else {
+        return false;
+    };
+    !a.iter().any(|kind| b.contains(kind))
 }
