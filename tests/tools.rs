@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Message, Options, Outcome, Refusal, Role,
 };
-use ganglion::guide::{self, Grammar, Grammars, Limits, Next, Thoughts};
+use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
@@ -247,6 +247,42 @@ async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
     assert!(several > 0 && texts > 0, "{several} {texts}");
 }
 
+/// One keyword refuses no other tool, unless the model must call; what is required is declared.
+#[tokio::test(flavor = "multi_thread")]
+async fn keywords_of_tools_that_cannot_be_enforced_are_listed_or_refused() {
+    const OFFER: &str = r#"[
+        {"type": "function", "function": {"name": "halt", "parameters": {"type": "object", "required": ["now"]}}},
+        {"type": "function", "function": {"name": "send", "parameters": {"type": "object", "properties": {
+            "to": {"type": "string", "pattern": "^a(?!b)"}, "format": {"type": "string", "format": "robot"}}}}}
+    ]"#;
+    let family = families().swap_remove(0);
+    let (_folder, engine) = family.engine(1).await;
+    let asked = |choice: Option<&str>, lenient| {
+        let tools = Tools::read(OFFER, choice, true).expect("they are right");
+        Options {
+            tools: Some(Arc::new(tools)),
+            schema_lenient: lenient,
+            ..Options::new(20, hot(1))
+        }
+    };
+    for (choice, lenient) in [(None, false), (Some("required"), true)] {
+        let (_, outcome) = ask(&engine.handle, vec![user("hello")], asked(choice, lenient))
+            .await
+            .expect("it is accepted");
+        let pointer = "/1/function/parameters/properties/to/pattern";
+        assert_eq!(outcome.unchecked, [pointer]);
+    }
+    let refused = ask(&engine.handle, vec![user("hello")], asked(Some("required"), false)).await;
+    let why = refused.expect_err("it is strict").to_string();
+    assert!(
+        why.contains("\"send\"") && why.contains("/properties/to") && why.contains("schema_lenient"),
+        "{why}"
+    );
+    let unknown = r#"[{"type": "function", "function": {"name": "go", "parameters": {"metres": {"type": "integer"}}}}]"#;
+    let why = Tools::read(unknown, None, true).expect_err("it has no keyword");
+    assert!(why.to_string().contains("no keyword"), "{why}");
+}
+
 /// Whether the prompt began them or the answer: they come apart, they end in time, and the answer comes after them.
 #[tokio::test(flavor = "multi_thread")]
 async fn thoughts_come_apart_and_are_bounded() {
@@ -367,7 +403,9 @@ async fn calls_are_heard_as_they_are_written() {
         let writing = Writing::new(format.clone(), words.clone());
         let grammars = Grammars::new(words.clone());
         let grammar = Grammar::Tools {
-            lark: writing.grammar(&tools(None, true), guide::spaced),
+            lark: writing.grammar(&tools(None, true)),
+            arguments: writing.arguments(&tools(None, true)),
+            lenient: true,
             bytes: 0,
             trigger: writing.spelled_trigger().map(Box::from),
         };

@@ -21,6 +21,9 @@ pub enum Frame {
         /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
+        /// JSON pointers to keywords of the request's schemas that the answer was not held to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unchecked: Vec<String>,
         /// The calls that the model made, as `Request.Result` has them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_calls: Option<Value>,
@@ -104,6 +107,7 @@ mod tests {
             finish_reason: FinishReason::Length,
             usage: Usage::default(),
             incomplete: false,
+            unchecked: Vec::new(),
             tool_calls: None,
             error: None,
             message: None,

@@ -78,6 +78,12 @@ pub(super) fn outcome(outcome: &Outcome) -> Info {
     if outcome.incomplete {
         info.insert("incomplete".to_owned(), true.into());
     }
+    if !outcome.unchecked.is_empty()
+        // They have no descriptor, which alone could not be kept.
+        && let Ok(pointers) = Array::from(outcome.unchecked.clone()).try_into()
+    {
+        info.insert("unchecked".to_owned(), pointers);
+    }
     if let Some((name, message)) = error::of_outcome(outcome) {
         info.insert("error".to_owned(), text(&name));
         info.insert("message".to_owned(), text(&message));

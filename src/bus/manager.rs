@@ -87,7 +87,8 @@ impl Manager {
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), thinking_tokens (u), stream (s: "pipe" or "signals"),
     /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and either one of json_schema (s), json (b),
     /// regex (s), grammar (s) and choice (as), which the answer fits, or tools (s or a(ssa{sv})), which the model may call, with
-    /// tool_choice (s) and parallel_tool_calls (b). Error.NotSupported if this model calls no tools.
+    /// tool_choice (s) and parallel_tool_calls (b); schema_lenient (b) is for json_schema and tools. Error.NotSupported if this
+    /// model calls no tools.
     /// What is left out is as the daemon's configuration says.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last

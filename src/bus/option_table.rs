@@ -113,6 +113,9 @@ pub const OPTIONS: &[OptionKey] = &[
         "What ends the answer where it appears."),
     option(Of::Requests, "json_schema", "s", Allowed::Schema,
         "A JSON Schema: the answer is JSON, on one line, that it accepts. What it may hold is in the manual."),
+    option(Of::Requests, "schema_lenient", "b", Allowed::Truth,
+        "Whether keywords of json_schema and tools that cannot be enforced are left unchecked, and listed in the result as \
+         unchecked; without it they are refused, but for those of tools that the model need not call."),
     option(Of::Requests, "json", "b", Allowed::Truth,
         "Whether the answer is a JSON object, of whatever members."),
     option(Of::Requests, "regex", "s", Allowed::Schema,

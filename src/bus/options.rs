@@ -254,6 +254,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "seed" => chosen = Some(one.whole()?),
             "stop" => read.request.stop = one.stops()?,
             "json_schema" => grammars.push(Grammar::JsonSchema(one.text()?)),
+            "schema_lenient" => read.request.schema_lenient = one.truth()?,
             "json" => grammars.extend(one.truth()?.then_some(Grammar::Json)),
             "regex" => grammars.push(Grammar::Regex(one.text()?)),
             "grammar" => grammars.push(Grammar::Lark(one.text()?)),
@@ -291,7 +292,13 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     }
     let own = offer.tools.is_some() || offer.choice.is_some();
     make_way(&mut read.request, own, grammars.first())?;
-    read.request.grammar = only(grammars, &read.request.stop)?;
+    let grammar = only(grammars, &read.request.stop)?;
+    read.request.grammar = match grammar {
+        Some(Grammar::JsonSchema(text)) if read.request.schema_lenient => {
+            Some(Grammar::LenientSchema(text))
+        }
+        grammar => grammar,
+    };
     read.request.sampling.seed = match chosen {
         Some(seed) => seed,
         None => fresh_seed()?,

@@ -224,8 +224,9 @@ impl Request {
     /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
     /// their pages had gone to others or the daemon had been restarted, repeated_steps (u), those that ran again as what the
     /// answer may say next was not known in time, dropped_turns (u), turns of the session that it goes on without
-    /// (context_overflow), incomplete (b), true if the answer was to fit something, or could call tools, and is only the
-    /// beginning of such an answer, and error (a D-Bus error name) and message.
+    /// (context_overflow), unchecked (as), JSON pointers to keywords of schemas that the answer was not held to, incomplete (b),
+    /// true if the answer was to fit something, or could call tools, and is only the beginning of such an answer, and error (a
+    /// D-Bus error name) and message.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

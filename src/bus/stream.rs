@@ -136,6 +136,7 @@ impl Frames {
                     finish_reason: outcome.reason,
                     usage: outcome.usage,
                     incomplete: outcome.incomplete,
+                    unchecked: outcome.unchecked.clone(),
                     tool_calls: (!outcome.calls.is_empty()).then(|| tools::written(&outcome.calls)),
                     error,
                     message,

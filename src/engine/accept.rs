@@ -250,6 +250,7 @@ impl Handle {
             prompt,
             bound,
             guide: None,
+            unchecked: Vec::new(),
             writing,
             options,
             accepted: Instant::now(),

@@ -340,7 +340,9 @@ impl Encoder {
         limits: guide::Limits,
     ) -> Result<Option<Bound>, Refusal> {
         let called = calls.map(|(tools, writing)| Grammar::Tools {
-            lark: writing.grammar(tools, guide::spaced),
+            lark: writing.grammar(tools),
+            arguments: writing.arguments(tools),
+            lenient: tools.is_optional() || options.schema_lenient,
             bytes: tools.given().len(),
             trigger: writing.spelled_trigger().map(Box::from),
         });
@@ -398,7 +400,7 @@ impl Encoder {
             (Err(error @ GrammarError::Wrong { .. }), Some(tools)) => {
                 let named = |(name, schema): (&str, &str)| (name.to_owned(), schema.to_owned());
                 let schemas = tools.schemas().take(LOOKED_AT).map(named).collect();
-                let found = grammars.find(schemas, bound.limits, wanted);
+                let found = grammars.find(schemas, grammar.is_lenient(), bound.limits, wanted);
                 found.map_or(error, |(name, why)| GrammarError::Wrong {
                     option: "tools",
                     why: format!("the parameters of {name:?}: {why}"),

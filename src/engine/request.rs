@@ -31,6 +31,8 @@ pub struct Options {
     pub thinking_tokens: Option<usize>,
     /// What the answer must fit; it has no `stop` and no `tools` then.
     pub grammar: Option<Grammar>,
+    /// Whether keywords of tools that cannot be enforced are left unchecked also where the model must call.
+    pub schema_lenient: bool,
     /// What the model may call; it has no `stop` then.
     pub tools: Option<Arc<Tools>>,
     pub priority: Priority,
@@ -57,6 +59,7 @@ impl Options {
             thinking: None,
             thinking_tokens: None,
             grammar: None,
+            schema_lenient: false,
             tools: None,
             priority: Priority::default(),
             deadline: None,
@@ -148,6 +151,8 @@ pub struct Outcome {
     pub reasoning: String,
     /// The calls that are whole.
     pub calls: Vec<Call>,
+    /// JSON pointers to keywords of the request's schemas that the answer was not held to.
+    pub unchecked: Vec<String>,
     /// Present if and only if `reason` is `Error`.
     pub error: Option<RequestError>,
 }
@@ -162,6 +167,7 @@ impl Outcome {
             incomplete: false,
             reasoning: String::new(),
             calls: Vec::new(),
+            unchecked: Vec::new(),
             error,
         }
     }

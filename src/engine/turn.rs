@@ -40,6 +40,8 @@ pub struct Turn {
     pub(super) bound: Option<Bound>,
     /// What follows its answer, once that begins.
     pub guide: Option<Guide>,
+    /// JSON pointers to keywords of its schemas that its answer is not held to.
+    pub unchecked: Vec<String>,
     /// How the model calls the tools that it may call.
     pub writing: Option<Writing>,
     pub options: Options,
@@ -111,7 +113,10 @@ impl Turn {
         let prompt = prompt.map_or(&[][..], |encoded| &encoded.prompt.tokens);
         match encoder.lend(self.client.user, self.bound.as_ref(), prompt)? {
             Lent::Free => {}
-            Lent::Guide(guide) => self.guide = Some(guide),
+            Lent::Guide(guide) => {
+                self.unchecked = guide.unchecked().to_vec();
+                self.guide = Some(guide);
+            }
             Lent::Absent => return Ok(false),
         }
         Ok(true)
@@ -193,6 +198,7 @@ impl Turn {
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         let mut outcome = Outcome::new(reason, usage, None);
         outcome.incomplete = reason.is_cut() && self.options.is_bound();
+        outcome.unchecked.clone_from(&self.unchecked);
         if let Some(Answer { message, .. }) = &answer {
             outcome.reasoning.clone_from(&message.reasoning);
             outcome.calls.clone_from(&message.calls);

@@ -66,8 +66,8 @@ pub(super) enum FromKeeper {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToProcess {
     Compile(Grammar, Limits),
-    /// Find the first of these schemas, each with a name, that is wrong.
-    Find(Vec<(String, String)>, Limits),
+    /// Find the first of these schemas, each with a name, that is wrong. The truth value is whether they are lenient.
+    Find(Vec<(String, String)>, bool, Limits),
     /// Whether these tokens are an answer, however their text is tokenized.
     Fit(Vec<u32>),
     /// An answer begins. With `forced`, tokens that must come are reported before a mask is computed. Reports name `question`.
@@ -96,8 +96,9 @@ pub(super) enum FromProcess {
     Encode(String),
     /// The grammar is wrong; a more precise report may follow.
     Wrong(Why),
-    /// The grammar can be used. The number is the bytes that the process shares with no other.
-    Compiled(usize),
+    /// The grammar can be used. The number is the bytes that the process shares with no other; the texts are JSON pointers to
+    /// keywords that it leaves unchecked.
+    Compiled(usize, Vec<String>),
     Refused(Why),
     /// The first schema that is wrong, by its name, and the reason.
     Found(Option<(String, String)>),

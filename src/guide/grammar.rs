@@ -1,8 +1,12 @@
 //! What an answer must fit, as callers say it.
 
+use std::fmt::Write as _;
+
 use llguidance::api::TopLevelGrammar;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::schema::{self, Prepared, Unchecked, inexact};
 
 /// Groups in groups.
 const DEEPEST: usize = 128;
@@ -14,6 +18,8 @@ const WIDEST: usize = 2048;
 pub enum Grammar {
     /// A JSON Schema: the answer is JSON that it accepts.
     JsonSchema(String),
+    /// A JSON Schema of which keywords that cannot be enforced are left out.
+    LenientSchema(String),
     /// Any JSON object.
     Json,
     /// A regular expression, of the whole answer.
@@ -22,9 +28,15 @@ pub enum Grammar {
     Lark(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// Text and calls of tools, in Lark's syntax as well; so many bytes were offered.
+    /// Text and calls of tools.
     Tools {
+        /// All but the rules of arguments, in Lark's syntax.
         lark: String,
+        /// The JSON Schemas of arguments, and the positions of their tools. The rule of each is `arguments` and the position.
+        arguments: Vec<(usize, String)>,
+        /// Whether keywords that cannot be enforced are left out.
+        lenient: bool,
+        /// Bytes that were offered.
         bytes: usize,
         /// What calls begin with, where that is text and no token.
         trigger: Option<Box<str>>,
@@ -73,7 +85,7 @@ impl Grammar {
     #[must_use]
     pub const fn option(&self) -> &'static str {
         match self {
-            Self::JsonSchema(_) => "json_schema",
+            Self::JsonSchema(_) | Self::LenientSchema(_) => "json_schema",
             Self::Json => "json",
             Self::Regex(_) => "regex",
             Self::Lark(_) => "grammar",
@@ -91,7 +103,10 @@ impl Grammar {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Json => 0,
-            Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
+            Self::JsonSchema(text)
+            | Self::LenientSchema(text)
+            | Self::Regex(text)
+            | Self::Lark(text) => text.len(),
             Self::Choice(texts) => texts.iter().map(String::len).sum(),
             Self::Tools { bytes, .. } => *bytes,
         }
@@ -107,20 +122,21 @@ impl Grammar {
         }
     }
 
-    /// Refuses a schema with an object that is too large, or one that could not be held to though llguidance takes it.
-    fn admit(&self, schema: &Value) -> Result<(), GrammarError> {
-        let (option, members) = (self.option(), widest(schema));
-        if members > WIDEST {
-            return Err(GrammarError::TooWide { option, members });
-        }
-        match unheld(schema, "") {
-            Some(why) => Err(self.wrong(&why)),
-            None => Ok(()),
+    /// Whether keywords that cannot be enforced are left out.
+    #[must_use]
+    pub const fn is_lenient(&self) -> bool {
+        match self {
+            Self::LenientSchema(_) => true,
+            Self::Tools { lenient, .. } => *lenient,
+            _ => false,
         }
     }
 
-    /// The same in llguidance's words.
-    pub(super) fn top_level(&self) -> Result<TopLevelGrammar, GrammarError> {
+    /// Reads its schemas.
+    ///
+    /// # Errors
+    /// A text nests too deep or is not JSON; an object is too large; a keyword cannot be enforced, and the grammar is not lenient.
+    pub(super) fn source(&self) -> Result<Source<'_>, GrammarError> {
         if let Self::Regex(text) | Self::Lark(text) = self {
             let depth = depth(text);
             if depth > DEEPEST {
@@ -128,34 +144,173 @@ impl Grammar {
                 return Err(GrammarError::TooDeep { option, depth });
             }
         }
-        Ok(match self {
-            Self::JsonSchema(text) => {
+        let parts = match self {
+            Self::JsonSchema(text) | Self::LenientSchema(text) => {
                 let not_json =
                     |error: serde_json::Error| self.wrong(&format!("it is not JSON: {error}"));
-                let schema = serde_json::from_str(text).map_err(not_json)?;
-                self.admit(&schema)?;
-                TopLevelGrammar::from_json_schema(spaced(schema))
+                let given = serde_json::from_str(text).map_err(not_json)?;
+                let (schema, place) = schema::unwrapped(given).map_err(|why| self.wrong(&why))?;
+                vec![self.part(None, place.to_owned(), schema)?]
             }
-            Self::Json => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
-            Self::Regex(text) => TopLevelGrammar::from_regex(text),
-            Self::Lark(text) | Self::Tools { lark: text, .. } => {
-                // Schemas may be in it, and each of them may contain the same word as text.
-                for (at, word) in text.match_indices("%json") {
-                    let rest = text.get(at + word.len()..).unwrap_or_default();
-                    let schema = serde_json::Deserializer::from_str(rest).into_iter().next();
-                    schema
-                        .and_then(Result::ok)
-                        .map_or(Ok(()), |schema| self.admit(&schema))?;
+            Self::Tools { arguments, .. } => {
+                let parts = arguments.iter().map(|(at, text)| {
+                    // It was JSON when it was written.
+                    let schema = serde_json::from_str(text).unwrap_or_default();
+                    self.part(Some(*at), format!("/{at}/function/parameters"), schema)
+                });
+                parts.collect::<Result<_, _>>()?
+            }
+            Self::Json | Self::Regex(_) | Self::Lark(_) | Self::Choice(_) => Vec::new(),
+        };
+        if let Self::Lark(text) = self {
+            self.admit_within(text)?;
+        }
+        Ok(Source {
+            grammar: self,
+            parts,
+        })
+    }
+
+    fn part(&self, at: Option<usize>, place: String, schema: Value) -> Result<Part, GrammarError> {
+        self.admit(&schema)?;
+        let Prepared { schema, unchecked } = schema::prepare(schema);
+        if let Some(first) = unchecked.first().filter(|_| !self.is_lenient()) {
+            let pointer = shortened(&format!("{place}{}", first.pointer));
+            return Err(self.wrong(&format!("{} at {pointer:?}; {REMEDY}", first.why)));
+        }
+        Ok(Part {
+            at,
+            place,
+            schema,
+            unchecked,
+        })
+    }
+
+    /// Refuses a schema with an object that is too large.
+    fn admit(&self, schema: &Value) -> Result<(), GrammarError> {
+        let (option, members) = (self.option(), widest(schema));
+        if members > WIDEST {
+            return Err(GrammarError::TooWide { option, members });
+        }
+        Ok(())
+    }
+
+    /// Refuses the same within a grammar, and numbers that llguidance would take for others.
+    fn admit_within(&self, text: &str) -> Result<(), GrammarError> {
+        // Each schema may contain the same word as text.
+        for (at, word) in text.match_indices("%json") {
+            let rest = text.get(at + word.len()..).unwrap_or_default();
+            let schema = serde_json::Deserializer::from_str(rest).into_iter().next();
+            let Some(Ok(schema)) = schema else {
+                continue;
+            };
+            self.admit(&schema)?;
+            if let Some(number) = inexact(&schema) {
+                return Err(self.wrong(&format!(
+                    "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What helps if a keyword cannot be enforced.
+pub(super) const REMEDY: &str =
+    "change it, or give the option schema_lenient, which leaves it unchecked";
+
+/// A grammar, and its schemas.
+pub(super) struct Source<'a> {
+    grammar: &'a Grammar,
+    pub(super) parts: Vec<Part>,
+}
+
+/// A schema of a grammar.
+pub(super) struct Part {
+    /// The position of its tool.
+    at: Option<usize>,
+    /// A JSON pointer to the schema within what the caller gave.
+    pub(super) place: String,
+    pub(super) schema: Value,
+    /// Pointers are within the schema.
+    pub(super) unchecked: Vec<Unchecked>,
+}
+
+impl Source<'_> {
+    /// The grammar as llguidance takes it.
+    pub(super) fn top_level(&self) -> TopLevelGrammar {
+        match self.grammar {
+            Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => {
+                let schema = self.parts.first().map(|part| part.schema.clone());
+                of_schema(schema.unwrap_or_default())
+            }
+            Grammar::Json => of_schema(json!({"type": "object"})),
+            Grammar::Regex(text) => TopLevelGrammar::from_regex(text),
+            Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            Grammar::Tools { lark, .. } => {
+                let mut lark = lark.clone();
+                for part in &self.parts {
+                    let schema = spaced(part.schema.clone());
+                    let at = part.at.unwrap_or_default();
+                    let _ = writeln!(lark, "arguments{at}: %json {schema}");
                 }
-                TopLevelGrammar::from_lark(text.clone())
+                TopLevelGrammar::from_lark(lark)
             }
-            Self::Choice(texts) => {
+            Grammar::Choice(texts) => {
                 // JSON's escapes are Lark's.
                 let quoted: Vec<_> = texts.iter().map(|text| json!(text).to_string()).collect();
                 TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
             }
-        })
+        }
     }
+
+    /// JSON pointers to the keywords that no answer is held to, within what the caller gave.
+    pub(super) fn unchecked(&self) -> Vec<String> {
+        let each = self.parts.iter().flat_map(|part| {
+            let pointers = part.unchecked.iter().map(|one| &one.pointer);
+            pointers.map(|pointer| ancestor(&format!("{}{pointer}", part.place)))
+        });
+        let mut all: Vec<_> = each.collect();
+        all.dedup();
+        if all.len() > LISTED {
+            // The rest lies somewhere in the whole.
+            all.truncate(LISTED - 1);
+            all.push(String::new());
+        }
+        all
+    }
+}
+
+/// A prepared schema as llguidance takes it.
+pub(super) fn of_schema(schema: Value) -> TopLevelGrammar {
+    TopLevelGrammar::from_json_schema(spaced(schema))
+}
+
+/// Keywords that are listed, and bytes of the pointer to each.
+const LISTED: usize = 256;
+const POINTER: usize = 1024;
+
+/// Returns a pointer that is not too long: one to a schema around it if it is.
+fn ancestor(pointer: &str) -> String {
+    let mut pointer = pointer;
+    while pointer.len() > POINTER {
+        pointer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
+    }
+    pointer.to_owned()
+}
+
+/// Returns a pointer of bounded length: the names in a schema may be as long as the schema.
+pub(super) fn shortened(pointer: &str) -> String {
+    const SIDE: usize = 300;
+    let chars = pointer.chars().count();
+    if chars <= 2 * SIDE {
+        return pointer.to_owned();
+    }
+    let (first, last) = (
+        pointer.chars().take(SIDE),
+        pointer.chars().skip(chars - SIDE),
+    );
+    first.chain("...".chars()).chain(last).collect()
 }
 
 /// How deep groups lie in each other, at most: those that are only text count as well. To find that out by parsing takes
@@ -187,70 +342,9 @@ fn widest(json: &Value) -> usize {
     }
 }
 
-/// Keywords whose numbers an answer's are compared with.
-const COMPARED: [&str; 7] = [
-    "const",
-    "enum",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-];
-
-/// What an answer that fits the grammar may not hold to: at most the first of it, with a JSON pointer to it.
-fn unheld(schema: &Value, pointer: &str) -> Option<String> {
-    let within = |(key, schema): (String, &Value)| unheld(schema, &format!("{pointer}/{key}"));
-    let members = match schema {
-        Value::Object(members) => members,
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            return items.find_map(|(at, item)| within((at.to_string(), item)));
-        }
-        _ => return None,
-    };
-    for keyword in COMPARED {
-        if let Some(number) = members.get(keyword).and_then(inexact) {
-            return Some(format!(
-                "{number} cannot be told from the whole numbers next to it, as numbers are doubles: {pointer}/{keyword}"
-            ));
-        }
-    }
-    // A name that is free may come twice, and counts once for whoever reads it.
-    let least = members.get("minProperties").and_then(Value::as_u64);
-    let required = members.get("required").and_then(Value::as_array);
-    let named = required.map_or(0, Vec::len) as u64;
-    let are_free = members.get("additionalProperties") != Some(&Value::Bool(false))
-        || members.contains_key("patternProperties");
-    if let Some(least) = least.filter(|least| are_free && *least > named + 1) {
-        return Some(format!(
-            "{least} members of which {named} are required could have the same names: {pointer}/minProperties"
-        ));
-    }
-    let mut members = members.iter();
-    members.find_map(|(key, schema)| within((key.replace('~', "~0").replace('/', "~1"), schema)))
-}
-
-/// A whole number of it that no double is.
-fn inexact(json: &Value) -> Option<&Value> {
-    match json {
-        Value::Number(number) => {
-            let whole = number.as_i64().map(i128::from);
-            let whole = whole.or_else(|| number.as_u64().map(i128::from))?;
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-            let nearest = whole as f64 as i128;
-            (nearest != whole).then_some(json)
-        }
-        Value::Array(items) => items.iter().find_map(inexact),
-        Value::Object(members) => members.values().find_map(inexact),
-        _ => None,
-    }
-}
-
 /// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an
 /// end of it; a schema that wants another says so itself.
-#[must_use]
-pub fn spaced(mut schema: Value) -> Value {
+pub(super) fn spaced(mut schema: Value) -> Value {
     if schema == Value::Bool(true) {
         schema = json!({});
     }
@@ -264,6 +358,10 @@ pub fn spaced(mut schema: Value) -> Value {
         });
         schema.insert("x-guidance".into(), spacing);
     }
+    // Alternatives that overlap are refused or listed where the schema is prepared.
+    if let Some(guidance) = schema.get_mut("x-guidance").and_then(Value::as_object_mut) {
+        guidance.insert("coerce_one_of".into(), true.into());
+    }
     schema
 }
 
@@ -272,42 +370,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_answer_may_not_hold_to_is_refused_with_its_place() {
-        let refused = |schema: Value| {
-            let grammar = Grammar::JsonSchema(schema.to_string());
-            grammar.top_level().err().map(|error| error.to_string())
-        };
-        for (schema, place) in [
-            (json!({"const": 9_007_199_254_740_993_u64}), "/const"),
-            (
-                json!({"properties": {"a/b": {"enum": [1, [9_007_199_254_740_993_u64]]}}}),
-                "/properties/a~1b/enum",
+    fn what_cannot_be_enforced_is_refused_with_its_place_or_listed() {
+        let text = json!({"schema": {"items": {"uniqueItems": true}}, "name": "n"}).to_string();
+        let strict = Grammar::JsonSchema(text.clone());
+        let why = strict.source().err().map(|error| error.to_string());
+        let why = why.unwrap_or_default();
+        assert!(
+            why.contains(
+                "at \"/schema/items/uniqueItems\"; change it, or give the option schema_lenient"
             ),
-            (
-                json!({"anyOf": [true, {"minimum": -9_007_199_254_740_993_i64}]}),
-                "/anyOf/1/minimum",
-            ),
-            (
-                json!({"type": "object", "minProperties": 2}),
-                "/minProperties",
-            ),
-            (
-                json!({"required": ["a"], "minProperties": 3, "additionalProperties": {"type": "integer"}}),
-                "/minProperties",
-            ),
-        ] {
-            let why = refused(schema.clone());
-            assert!(
-                why.as_deref().is_some_and(|why| why.ends_with(place)),
-                "{schema}: {why:?}"
-            );
-        }
-        for schema in [
-            json!({"const": 9_007_199_254_740_992_u64}),
-            json!({"required": ["a"], "minProperties": 2}),
-            json!({"properties": {"a": true, "b": true}, "minProperties": 2, "additionalProperties": false}),
-        ] {
-            assert_eq!(refused(schema.clone()), None, "{schema}");
-        }
+            "{why}"
+        );
+        let lenient = Grammar::LenientSchema(text);
+        let source = lenient.source().expect("it is taken");
+        assert_eq!(source.unchecked(), ["/schema/items/uniqueItems"]);
+    }
+
+    #[test]
+    fn a_number_that_no_double_is_is_refused_within_a_grammar() {
+        let lark = |schema: Value| Grammar::Lark(format!("start: %json {schema}"));
+        assert!(
+            lark(json!({"const": 9_007_199_254_740_993_u64}))
+                .source()
+                .is_err()
+        );
+        assert!(
+            lark(json!({"const": 9_007_199_254_740_992_u64}))
+                .source()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn long_pointers_and_long_lists_are_cut() {
+        assert_eq!(ancestor(&format!("/a/{}/b", "x".repeat(2000))), "/a");
+        let many = Value::from(vec![json!({"uniqueItems": true}); 1000]);
+        let grammar = Grammar::LenientSchema(json!({"anyOf": many}).to_string());
+        let unchecked = grammar.source().expect("it is taken").unchecked();
+        assert_eq!(
+            (unchecked.len(), unchecked.last().map(String::as_str)),
+            (LISTED, Some(""))
+        );
     }
 }

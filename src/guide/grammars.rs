@@ -80,7 +80,8 @@ impl Grammars {
         let process = self.process()?;
         let compile = ToProcess::Compile(grammar.clone(), limits);
         match Self::ask(&process, &compile, limits, wanted) {
-            Ok(FromProcess::Compiled(bytes)) => {
+            Ok(FromProcess::Compiled(bytes, unchecked)) => {
+                process.leaves_unchecked(unchecked);
                 self.shelf.put(key, Arc::new(process), bytes);
                 Ok(())
             }
@@ -102,11 +103,12 @@ impl Grammars {
     pub fn find(
         &self,
         schemas: Vec<(String, String)>,
+        lenient: bool,
         limits: Limits,
         wanted: impl Fn() -> bool,
     ) -> Option<(String, String)> {
         let process = self.process().ok()?;
-        let find = ToProcess::Find(schemas, limits);
+        let find = ToProcess::Find(schemas, lenient, limits);
         match Self::ask(&process, &find, limits, wanted) {
             Ok(FromProcess::Found(found)) => found,
             _ => None,

@@ -154,6 +154,8 @@ pub(super) struct Process {
     id: OnceLock<i32>,
     /// How it ended, once it was asked to.
     ended: OnceLock<Option<ExitStatus>>,
+    /// JSON pointers to keywords that its grammar leaves unchecked, once it is compiled.
+    unchecked: OnceLock<Vec<String>>,
 }
 
 impl Process {
@@ -172,11 +174,13 @@ impl Process {
 
     /// Starts a process with the grammar of this one, which may have an answer: it forks as soon as its current mask is done.
     pub(super) fn again(&self) -> io::Result<Self> {
-        Self::fork(&self.keeper, |channel, masks| {
+        let process = Self::fork(&self.keeper, |channel, masks| {
             self.channel
                 .send_with(&ToProcess::Fork, &[], &[channel, masks])?;
             Ok(self.parent)
-        })
+        })?;
+        process.leaves_unchecked(self.unchecked().to_vec());
+        Ok(process)
     }
 
     fn fork(
@@ -195,11 +199,22 @@ impl Process {
             parent,
             id: OnceLock::new(),
             ended: OnceLock::new(),
+            unchecked: OnceLock::new(),
         })
     }
 
     pub(super) fn words(&self) -> &Words {
         self.keeper.words()
+    }
+
+    /// Notes what its grammar leaves unchecked.
+    pub(super) fn leaves_unchecked(&self, pointers: Vec<String>) {
+        // A grammar is compiled once.
+        let _ = self.unchecked.set(pointers);
+    }
+
+    pub(super) fn unchecked(&self) -> &[String] {
+        self.unchecked.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn send(&self, message: &ToProcess) -> io::Result<()> {

@@ -108,6 +108,11 @@ impl Matching {
         Ok(Self(shared))
     }
 
+    /// JSON pointers to keywords of the caller's schemas that the answer is not held to.
+    pub(super) fn unchecked(&self) -> &[String] {
+        self.0.process.unchecked()
+    }
+
     /// Has `wake` called whenever a report arrives that an answer may wait for.
     pub(super) fn wake(&self, wake: Wake) {
         self.0.lock().wake = Some(wake);

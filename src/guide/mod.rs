@@ -10,6 +10,7 @@ mod grammars;
 mod inside;
 mod keeper;
 mod matching;
+mod schema;
 mod shelf;
 mod table;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use grammar::{Grammar, GrammarError, spaced};
+pub use grammar::{Grammar, GrammarError};
 pub use grammars::Grammars;
 pub use matching::Wake;
 
@@ -298,6 +299,12 @@ impl Guide {
         let tokens: Vec<_> = self.closing.iter().copied().take(most).collect();
         tokens.iter().for_each(|token| self.take(*token));
         tokens
+    }
+
+    /// JSON pointers to keywords of the caller's schemas that the answer is not held to.
+    #[must_use]
+    pub fn unchecked(&self) -> &[String] {
+        self.matching.as_ref().map_or(&[], Matching::unchecked)
     }
 
     /// The processor time that the last mask took.

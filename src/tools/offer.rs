@@ -11,7 +11,7 @@ const LONGEST_NAME: usize = 64;
 const CHOICES: [&str; 3] = ["auto", "none", "required"];
 
 /// Keywords beside which a schema's own properties are not all that an object may have.
-const OPEN: [&str; 8] = [
+const OPEN: [&str; 9] = [
     "$ref",
     "additionalProperties",
     "allOf",
@@ -19,7 +19,29 @@ const OPEN: [&str; 8] = [
     "if",
     "oneOf",
     "patternProperties",
+    "propertyNames",
     "unevaluatedProperties",
+];
+
+/// Other keywords of an object's schema.
+const CLOSED: [&str; 17] = [
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "const",
+    "default",
+    "definitions",
+    "dependentRequired",
+    "description",
+    "enum",
+    "examples",
+    "maxProperties",
+    "minProperties",
+    "not",
+    "properties",
+    "required",
+    "title",
 ];
 
 /// The tools of a request. It has been checked; whether the schemas can be held to is for whoever compiles them to say.
@@ -78,6 +100,11 @@ pub enum ToolsError {
         "option \"tools\": the \"parameters\" of {0:?} must be a JSON Schema of \"type\": \"object\", for its arguments are an object"
     )]
     Parameters(String),
+    #[error(
+        "option \"tools\": the \"parameters\" of {0:?} have no keyword of JSON Schema; give the arguments as \"type\": \"object\" \
+         with \"properties\""
+    )]
+    Keywords(String),
     #[error(
         "option \"tool_choice\" is {choice:?}; allowed is \"auto\", \"none\", \"required\" or a name of the tools: {names}"
     )]
@@ -147,6 +174,12 @@ impl Tools {
         }
     }
 
+    /// Whether the model may call, and need not.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.choice == Choice::Auto
+    }
+
     /// Whether one answer may call several times.
     #[must_use]
     pub const fn parallel(&self) -> bool {
@@ -193,6 +226,9 @@ fn tool(one: &Value, at: usize) -> Result<Tool, ToolsError> {
     }
     let arguments = match function.get("parameters") {
         None | Some(Value::Null) => Some(closed(Map::new())),
+        Some(Value::Object(schema)) if is_unknown(schema) => {
+            return Err(ToolsError::Keywords(name.into()));
+        }
         Some(Value::Object(schema)) => object(schema.clone()),
         Some(_) => None,
     };
@@ -213,16 +249,32 @@ fn object(mut schema: Map<String, Value>) -> Option<Value> {
         Some(kind) if kind == "object" => {}
         Some(_) => return None,
     }
-    if OPEN.iter().any(|keyword| schema.contains_key(*keyword)) {
+    // A least number of members, of which none is declared, is one of any members.
+    let declares = schema.contains_key("properties") || !schema.contains_key("minProperties");
+    if !declares || OPEN.iter().any(|keyword| schema.contains_key(*keyword)) {
         return Some(schema.into());
     }
     Some(closed(schema))
 }
 
-/// What nobody declared is no argument: small models would go on inventing some.
+/// Whether a schema has members, and none of them is a keyword of an object's.
+fn is_unknown(schema: &Map<String, Value>) -> bool {
+    let is_known = |name: &String| {
+        name == "type" || OPEN.contains(&name.as_str()) || CLOSED.contains(&name.as_str())
+    };
+    !schema.is_empty() && !schema.keys().any(is_known)
+}
+
+/// Arguments that are neither declared nor required are not allowed: small models would invent some.
 fn closed(mut schema: Map<String, Value>) -> Value {
     schema.entry("type").or_insert_with(|| "object".into());
-    schema.entry("properties").or_insert_with(|| json!({}));
+    let required = schema.get("required").and_then(Value::as_array).cloned();
+    let declared = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Some(declared) = declared.as_object_mut() {
+        for name in required.iter().flatten().filter_map(Value::as_str) {
+            declared.entry(name).or_insert_with(|| json!({}));
+        }
+    }
     schema.insert("additionalProperties".into(), false.into());
     schema.into()
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::format::ID_CHARS;
+use super::offer::Tool;
 use super::{Choice, Format, Listener, Tools};
 use crate::model::language::{Part, Words};
 
@@ -25,10 +26,22 @@ impl Writing {
         Self { format, words }
     }
 
-    /// Writes in Lark's syntax: text, then calls, as far as `tools` want or allow either. `spaced` has a schema say how JSON is
-    /// written.
+    /// Returns the JSON Schemas of the arguments that may be written, and the positions of their tools.
     #[must_use]
-    pub fn grammar(&self, tools: &Tools, spaced: impl Fn(Value) -> Value) -> String {
+    pub fn arguments(&self, tools: &Tools) -> Vec<(usize, String)> {
+        let named =
+            |tool: &&Tool| !matches!(&tools.choice, Choice::Named(one) if *one != tool.name);
+        let offered = tools.each.iter().enumerate();
+        let offered = offered.filter(|(_, tool)| tools.choice != Choice::None && named(tool));
+        offered
+            .map(|(at, tool)| (at, tool.arguments.clone()))
+            .collect()
+    }
+
+    /// Writes in Lark's syntax: text, then calls, as far as `tools` want or allow either. The rules of their arguments are not in
+    /// it: they are `arguments` and the position of the tool.
+    #[must_use]
+    pub fn grammar(&self, tools: &Tools) -> String {
         let Format {
             trigger,
             begin,
@@ -82,12 +95,7 @@ impl Writing {
                     None => self.literal(&format!("{name}{middle}")),
                 };
                 let close = self.literal(close);
-                // It was JSON when it was written.
-                let schema = spaced(serde_json::from_str(&tool.arguments).unwrap_or_default());
-                let _ = writeln!(
-                    lark,
-                    "tool{at}: {name} arguments{at} {close}\narguments{at}: %json {schema}"
-                );
+                let _ = writeln!(lark, "tool{at}: {name} arguments{at} {close}");
             }
         }
         lark + &format!("one: {}\n", rules.join(" | "))

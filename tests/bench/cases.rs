@@ -1,6 +1,6 @@
 //! What answers have to fit where that is measured: a small schema, many tools, and a list of what a robot does.
 
-use ganglion::guide::{self, Grammar};
+use ganglion::guide::Grammar;
 use ganglion::model::language::Words;
 use ganglion::tools::{Format, Tools, Writing};
 
@@ -58,7 +58,9 @@ pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6]
     let hermes = Format::parse("hermes", hermes).expect("it is a format");
     let writing = Writing::new(hermes.into(), words.clone());
     let called = |offer| Grammar::Tools {
-        lark: writing.grammar(offer, guide::spaced),
+        lark: writing.grammar(offer),
+        arguments: writing.arguments(offer),
+        lenient: false,
         bytes: 0,
         trigger: writing.spelled_trigger().map(Box::from),
     };
@@ -82,10 +84,14 @@ pub(crate) fn anew(grammar: &Grammar, time: usize) -> Grammar {
         Grammar::JsonSchema(schema) => Grammar::JsonSchema(blanks + schema),
         Grammar::Tools {
             lark,
+            arguments,
+            lenient,
             bytes,
             trigger,
         } => Grammar::Tools {
             lark: format!("{lark}\n{blanks}"),
+            arguments: arguments.clone(),
+            lenient: *lenient,
             bytes: *bytes,
             trigger: trigger.clone(),
         },

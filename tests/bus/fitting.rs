@@ -97,8 +97,8 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
             ["choice", "none empty"],
         ),
         (
-            fields([("json_schema", "{\"not\": {}}".into())]),
-            ["json_schema", "not"],
+            fields([("json_schema", "{\"contains\": {}}".into())]),
+            ["json_schema", "contains"],
         ),
     ] {
         let refused = client.manager.complete("hello", options).await;

@@ -156,6 +156,36 @@ async fn an_answer_that_was_cut_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn keywords_that_are_not_checked_are_printed() {
+    let mut served = Served::new();
+    served.start("").await;
+    let schema = served.folder.path().join("schema.json");
+    let text =
+        r#"{"type": "array", "items": {"type": "boolean"}, "maxItems": 2, "uniqueItems": true}"#;
+    std::fs::write(&schema, text).expect("it is written");
+    let schema = schema.display().to_string();
+    let ask = [
+        "--bus",
+        served.bus.text(),
+        "ask",
+        "--schema",
+        &schema,
+        "one",
+    ];
+    let strict = run(&ask).await;
+    assert_eq!(strict.code, Some(2), "{strict:?}");
+    assert!(strict.stderr.contains("/uniqueItems"), "{strict:?}");
+    let lenient = run(&[&ask[..], &["--schema-lenient", "--json"]].concat()).await;
+    let whole: Value = serde_json::from_str(&lenient.stdout).expect("one object");
+    assert_eq!(whole["unchecked"], serde_json::json!(["/uniqueItems"]));
+    let lenient = run(&[&ask[..], &["--schema-lenient"]].concat()).await;
+    assert!(
+        lenient.stderr.contains("not checked: /uniqueItems"),
+        "{lenient:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_load_is_told_to_whoever_waits_for_it() {
     let daemon = Daemon::start("load=3600s").await;
     let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "hello"])

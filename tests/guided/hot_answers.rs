@@ -11,7 +11,7 @@ use ganglion::sampler::Parameters;
 use serde_json::Value;
 
 use super::decimals::as_doubles;
-use super::schemas::{Group, is_multiple};
+use super::schemas::{Group, is_multiple, judge};
 
 /// As many as an engine has rows.
 const AT_ONCE: u32 = 8;
@@ -89,7 +89,7 @@ pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Coun
 
 /// Asks until an answer comes to its end that can be judged.
 async fn one(engine: &Handle, user: u32, schema: &Value, number: u64, count: &Mutex<Count>) {
-    let judge = jsonschema::validator_for(schema).expect("it is a schema");
+    let judge = judge(schema);
     for tries in 0..SEEDS {
         let tokens = TOKENS << (tries / CUT);
         let seed = number * SEEDS + tries;

@@ -1,4 +1,4 @@
-//! No answer that is JSON has a number that a double does not hold; texts have what they like.
+//! A number of an answer that is JSON comes to an end, and a double holds it; texts are free.
 
 use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 
@@ -12,6 +12,8 @@ fn schema(text: &str) -> Grammar {
 fn calls(lark: &str) -> Grammar {
     Grammar::Tools {
         lark: lark.into(),
+        arguments: Vec::new(),
+        lenient: false,
         bytes: 0,
         trigger: Some("<call>".into()),
     }
@@ -33,13 +35,24 @@ fn numbers_are_such_that_a_double_holds_them() {
         (number(), "1e30", "9", false),
         (number(), "-1.7E+30", "8", true),
         (number(), "-1.8E+30", "8", false),
-        (number(), "1e-999", "9", true),
+        (number(), "1e-30", "8", true),
+        (number(), "1e-30", "9", false),
+        (number(), "0.1234567890123456", "7", true),
+        (number(), "0.12345678901234567", "8", false),
+        (number(), "0.00000000000000000", "0", false),
         (any(), "[1, {\"a\": 2e30", "8", false),
         (any(), "[\"1e30", "9", true),
         (any(), "[\"\\\"1e30", "9", true),
         (any(), "[\"\\\\\", 1e30", "9", false),
-        (schema(r#"{"type": "integer"}"#), &long, "9", false),
-        (schema(r#"{"type": "integer"}"#), &long[1..], "1", true),
+        (schema(r#"{"type": "integer"}"#), &long[..16], "9", true),
+        (schema(r#"{"type": "integer"}"#), &long[..17], "9", false),
+        // A longer one is needed.
+        (
+            schema(r#"{"type": "integer", "minimum": 100000000000000000}"#),
+            &long[..17],
+            "9",
+            true,
+        ),
         // What a schema names is said.
         (schema(r#"{"const": 1e308}"#), &great[..308], "0", true),
         (

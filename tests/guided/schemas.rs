@@ -37,6 +37,16 @@ pub(crate) fn suite() -> Vec<Group> {
     groups.map(group).collect()
 }
 
+/// A validator of a schema; a dialect that is not JSON Schema's own is ignored.
+pub(crate) fn judge(schema: &Value) -> jsonschema::Validator {
+    let mut schema = schema.clone();
+    let dialect = schema.get("$schema").and_then(Value::as_str);
+    if dialect.is_some_and(|dialect| !dialect.contains("//json-schema.org/")) {
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    }
+    jsonschema::validator_for(&schema).expect("it is a schema")
+}
+
 /// Whether a number is a multiple that the schema asks for, and nothing else: of a fraction no double tells.
 pub(crate) fn is_multiple(answer: &str, schema: &Value) -> bool {
     let others = ["$schema", "multipleOf"];

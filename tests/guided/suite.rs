@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::decimals::as_doubles;
 use super::hot_answers;
-use super::schemas::{Group, is_multiple, suite};
+use super::schemas::{Group, is_multiple, judge, suite};
 use crate::support::{needs, tiny_gguf};
 use crate::together::Engine;
 
@@ -122,7 +122,7 @@ fn the_public_suite_is_accepted_and_rejected() {
             println!("refused: {description}: {why}");
             continue;
         }
-        let judge = jsonschema::validator_for(schema).expect("it is a schema");
+        let judge = judge(schema);
         let mut whole = 0;
         for tries in 0..2048 {
             if tries >= 32 && whole > 0 {

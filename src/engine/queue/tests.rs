@@ -179,6 +179,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         prompt: None,
         bound: None,
         guide: None,
+        unchecked: Vec::new(),
         writing: None,
         options: options(),
         accepted: std::time::Instant::now(),

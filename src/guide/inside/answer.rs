@@ -72,9 +72,9 @@ pub(super) fn compile(
         .bound(limits.compile, || shared.compile(&grammar, limits, first))?;
     let bytes = bounds::own_bytes();
     let why = match compiled {
-        Ok(compiled) if bytes <= COMPILED => {
+        Ok((compiled, unchecked)) if bytes <= COMPILED => {
             process.memory.bound(ANSWERING)?;
-            process.send(&FromProcess::Compiled(bytes))?;
+            process.send(&FromProcess::Compiled(bytes, unchecked))?;
             return Ok(Some(Ready {
                 grammar,
                 learned: Learned::new(compiled),

@@ -5,9 +5,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use llguidance::api::{GrammarInit, ParserLimits};
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::{Logger, ParserFactory};
 use rustix::process::Pid;
+use serde_json::Value;
 use toktrie::InferenceCapabilities;
 
 use super::learned::Compiled;
@@ -15,7 +16,8 @@ use super::numbers::{Numbers, Tokens};
 use super::room::{self, Room};
 use super::vocabulary::{self, Words};
 use super::{bounds, place};
-use crate::guide::{Grammar, GrammarError, Limits};
+use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
+use crate::guide::{Grammar, GrammarError, Limits, schema};
 
 /// The cost of one mask: nodes of regular expressions, 14 in a microsecond, and items of the parser, 20 in a microsecond. Masks of
 /// the largest schemas in use cost a tenth of it.
@@ -32,6 +34,9 @@ const LOWEST: i32 = 19;
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
+
+/// Places of a schema that are loosened one after the other, before all of it is.
+const LOOSENED: usize = 8;
 
 /// What all grammars of a vocabulary share.
 pub(super) struct Shared {
@@ -60,32 +65,49 @@ impl Shared {
     pub(super) fn numbers(&self, grammar: &Grammar) -> Option<Numbers> {
         let tokens = self.tokens.clone();
         match grammar {
-            Grammar::Json | Grammar::JsonSchema(_) => Some(Numbers::of_json(tokens)),
+            Grammar::Json | Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => {
+                Some(Numbers::of_json(tokens))
+            }
             Grammar::Tools { trigger, .. } => Some(Numbers::of_calls(tokens, trigger.as_deref())),
             Grammar::Regex(_) | Grammar::Lark(_) | Grammar::Choice(_) => None,
         }
     }
 
-    /// Compiles a grammar. If a schema is wrong, `first` receives the reason before the place of the error is searched, which may
-    /// take long.
+    /// Compiles a grammar. Returns it with JSON pointers to the keywords that it leaves unchecked. If a schema is wrong, `first`
+    /// receives the reason before the place of the error is searched, which may take long.
     pub(super) fn compile(
         &self,
         grammar: &Grammar,
         limits: Limits,
         first: impl Fn(&GrammarError) + Sync,
-    ) -> Result<Compiled, GrammarError> {
+    ) -> Result<(Compiled, Vec<String>), GrammarError> {
         deep(grammar, || {
-            match (self.compile_here(grammar, limits), grammar) {
-                (Err(wrong @ GrammarError::Wrong { .. }), Grammar::JsonSchema(text)) => {
-                    first(&wrong);
-                    let GrammarError::Wrong { option, why } = wrong else {
-                        return Err(wrong);
-                    };
-                    let why = self.placed(text, limits, why);
-                    Err(GrammarError::Wrong { option, why })
+            let mut source = grammar.source()?;
+            let wrong = match self.compile_here(grammar, &source, limits) {
+                Ok(compiled) => return Ok((compiled, source.unchecked())),
+                Err(wrong) => wrong,
+            };
+            let GrammarError::Wrong { option, why } = &wrong else {
+                return Err(wrong);
+            };
+            if grammar.is_lenient() {
+                for part in &mut source.parts {
+                    self.loosen(part, limits);
                 }
-                (compiled, _) => compiled,
+                let compiled = self.compile_here(grammar, &source, limits)?;
+                return Ok((compiled, source.unchecked()));
             }
+            let Grammar::JsonSchema(_) = grammar else {
+                return Err(wrong);
+            };
+            let with_remedy = |why: String| GrammarError::Wrong {
+                option,
+                why: format!("{why}; {REMEDY}"),
+            };
+            first(&with_remedy(why.clone()));
+            let part = source.parts.first();
+            let why = part.map(|part| self.placed(part, limits, why.clone()));
+            Err(why.map_or_else(|| wrong.clone(), with_remedy))
         })
     }
 
@@ -93,6 +115,7 @@ impl Shared {
     pub(super) fn find(
         &self,
         schemas: Vec<(String, String)>,
+        lenient: bool,
         limits: Limits,
     ) -> Option<(String, String)> {
         // Together they may cost no more than the grammar that was refused.
@@ -101,7 +124,11 @@ impl Shared {
             ..limits
         };
         schemas.into_iter().find_map(|(name, schema)| {
-            let schema = Grammar::JsonSchema(schema);
+            let schema = if lenient {
+                Grammar::LenientSchema(schema)
+            } else {
+                Grammar::JsonSchema(schema)
+            };
             let wrong = self.compile(&schema, each, |_| {}).err()?;
             let GrammarError::Wrong { why, .. } = wrong else {
                 return None;
@@ -111,31 +138,100 @@ impl Shared {
     }
 
     /// Returns what is wrong with a schema, and where.
-    fn placed(&self, text: &str, limits: Limits, why: String) -> String {
-        let Ok(schema) = serde_json::from_str(text) else {
-            return why;
-        };
+    fn placed(&self, part: &Part, limits: Limits, why: String) -> String {
         // All tries together cost no more than the schema that was refused, and a quarter of its time.
         let each = Limits {
             work: (limits.work / place::TRIES).max(LEAST_WORK),
             ..limits
         };
         let until = bounds::processor_time() + limits.compile / 4;
-        let pointer = place::pointer(&schema, quoted(&why), |part| {
-            if bounds::processor_time() > until {
-                return false;
+        let around = self.place(&part.schema, &why, each, until);
+        // The keyword is the one without which the schema compiles.
+        let compiles = |schema: &Value| {
+            let is_late = bounds::processor_time() > until;
+            !is_late
+                && self
+                    .refusal(&place::alone(&part.schema, schema), limits)
+                    .is_none()
+        };
+        let removed = schema::loosen(&mut part.schema.clone(), &around, &why, compiles);
+        match removed.first().map(|removed| removed.pointer.as_str()) {
+            None | Some("") => why,
+            Some(pointer) => {
+                let pointer = shortened(&format!("{}{pointer}", part.place));
+                format!("{why} at {pointer:?}")
             }
-            let part = Grammar::JsonSchema(part.to_string());
-            let compiled = self.compile_here(&part, each);
-            compiled.is_err_and(|error| error == part.wrong(&why))
-        });
-        match pointer.as_str() {
-            "" => why,
-            pointer => format!("{why} at {:?}", shortened(pointer)),
         }
     }
 
-    fn compile_here(&self, grammar: &Grammar, limits: Limits) -> Result<Compiled, GrammarError> {
+    /// Returns a JSON pointer to the innermost schema that fails for this reason.
+    fn place(&self, schema: &Value, why: &str, limits: Limits, until: Duration) -> String {
+        place::pointer(schema, |part| {
+            if bounds::processor_time() > until {
+                return false;
+            }
+            self.refusal(part, limits).is_some_and(|error| error == why)
+        })
+    }
+
+    /// Removes from a schema what keeps it from being compiled.
+    fn loosen(&self, part: &mut Part, limits: Limits) {
+        let until = bounds::processor_time() + limits.compile / 4;
+        for round in 0..=LOOSENED {
+            let Some(why) = self.refusal(&part.schema, limits) else {
+                return;
+            };
+            // Whatever it is, an answer without a schema is possible.
+            let is_last = round == LOOSENED || bounds::processor_time() > until;
+            let pointer = if is_last {
+                String::new()
+            } else {
+                self.place(&part.schema, &why, limits, until)
+            };
+            let whole = part.schema.clone();
+            let compiles = |schema: &Value| {
+                let alone = place::alone(&whole, schema);
+                !is_last && self.refusal(&alone, limits).is_none()
+            };
+            let unchecked = schema::loosen(&mut part.schema, &pointer, &why, compiles);
+            part.unchecked.extend(unchecked);
+        }
+    }
+
+    /// Returns why a prepared schema cannot be compiled.
+    fn refusal(&self, schema: &Value, limits: Limits) -> Option<String> {
+        let grammar = Grammar::JsonSchema(String::new());
+        let compiled = self.compile_schema(&grammar, schema, limits);
+        compiled.err().map(|error| match error {
+            GrammarError::Wrong { why, .. } => why,
+            error => error.to_string(),
+        })
+    }
+
+    fn compile_schema(
+        &self,
+        grammar: &Grammar,
+        schema: &Value,
+        limits: Limits,
+    ) -> Result<Compiled, GrammarError> {
+        self.compile_top_level(grammar, grammar::of_schema(schema.clone()), limits)
+    }
+
+    fn compile_here(
+        &self,
+        grammar: &Grammar,
+        source: &Source<'_>,
+        limits: Limits,
+    ) -> Result<Compiled, GrammarError> {
+        self.compile_top_level(grammar, source.top_level(), limits)
+    }
+
+    fn compile_top_level(
+        &self,
+        grammar: &Grammar,
+        top_level: TopLevelGrammar,
+        limits: Limits,
+    ) -> Result<Compiled, GrammarError> {
         let limits = ParserLimits {
             initial_lexer_fuel: limits.work as u64,
             max_grammar_size: limits.work,
@@ -147,7 +243,7 @@ impl Shared {
             ..ParserLimits::default()
         };
         let parser = self.factory.create_parser_from_init_ext(
-            GrammarInit::Serialized(grammar.top_level()?),
+            GrammarInit::Serialized(top_level),
             Logger::new(0, 0),
             capabilities(),
             limits,
@@ -167,10 +263,10 @@ impl Shared {
 }
 
 /// Runs `compile` on a thread with a deep stack: llguidance recurses as deep as a grammar nests, or has references in a row.
-fn deep(
+fn deep<T: Send>(
     grammar: &Grammar,
-    compile: impl FnOnce() -> Result<Compiled, GrammarError> + Send,
-) -> Result<Compiled, GrammarError> {
+    compile: impl FnOnce() -> Result<T, GrammarError> + Send,
+) -> Result<T, GrammarError> {
     let (id, ids) = mpsc::channel();
     let modest = || {
         // This changes the priority of this thread alone, as Linux has it.
@@ -203,25 +299,6 @@ fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
             return;
         }
     }
-}
-
-/// Returns a pointer of bounded length: the names in a schema may be as long as the schema.
-fn shortened(pointer: &str) -> String {
-    const SIDE: usize = 300;
-    let chars = pointer.chars().count();
-    if chars <= 2 * SIDE {
-        return pointer.to_owned();
-    }
-    let (first, last) = (
-        pointer.chars().take(SIDE),
-        pointer.chars().skip(chars - SIDE),
-    );
-    first.chain("...".chars()).chain(last).collect()
-}
-
-/// Returns the first keyword that an error names.
-fn quoted(why: &str) -> Option<&str> {
-    why.split('"').nth(1)
 }
 
 /// Tokens that must come are reported; an answer is never rolled back.

@@ -140,11 +140,11 @@ fn serve(
             ToProcess::Compile(grammar, limits) => {
                 ready = answer::compile(shared, &mut process, grammar, limits)?;
             }
-            ToProcess::Find(schemas, limits) => {
+            ToProcess::Find(schemas, lenient, limits) => {
                 process.memory.bound(COMPILING)?;
                 let found = process
                     .clock
-                    .bound(limits.compile, || shared.find(schemas, limits))?;
+                    .bound(limits.compile, || shared.find(schemas, lenient, limits))?;
                 process.send(&FromProcess::Found(found))?;
             }
             ToProcess::Fit(tokens) => {

@@ -1,8 +1,9 @@
-//! Numbers in answers that are JSON, none of which becomes greater than a double: most programs that read one, and this one, refuse
-//! the whole answer, and others find infinity. JSON itself bounds them no more than a schema does that says nothing of it.
+//! Numbers in answers that are JSON come to an end, and a double holds each of them. Neither JSON nor most schemas bound a number,
+//! and a small model may go on with its digits forever; programs refuse a number that is too great, or read infinity.
 //!
-//! It follows the bytes of an answer, and takes from a mask the tokens after which a number would be too great. Those that end
-//! the number stay, as it is never begun that way.
+//! It follows the bytes of an answer, and takes from a mask the tokens after which a number would be too long or too great. Those
+//! that end the number stay, as it is never begun that way. A number that a schema names, or that is beyond its bounds without more
+//! digits, is written all the same: a mask never loses all of its tokens.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -12,14 +13,19 @@ use toktrie::SimpleVob;
 
 use super::vocabulary::Words;
 
-/// A number of as many bytes at most, and without an exponent, is held by a double.
-const HELD: usize = 300;
+/// Digits of a number, but for zeros before the first other digit: each double has its own number of as many.
+const DIGITS: usize = 17;
+/// Zeros between the point and the first other digit.
+const ZEROS: usize = 17;
+/// The exponents of doubles, and their digits.
+const EXPONENT: u32 = 308;
+const EXPONENT_DIGITS: usize = 3;
 
 /// The tokens of a vocabulary, as numbers meet them.
 pub(super) struct Tokens {
     words: Arc<Words>,
     specials: HashSet<u32>,
-    /// These tokens may go on with a number to another digit.
+    /// These tokens may continue a number with a digit or a point.
     go_on: Vec<u32>,
 }
 
@@ -29,7 +35,8 @@ impl Tokens {
         let goes_on = |token: &u32| {
             let bytes = words.bytes(*token);
             let mut of_number = bytes.iter().take_while(|byte| is_in_number(**byte));
-            !specials.contains(token) && of_number.any(u8::is_ascii_digit)
+            !specials.contains(token)
+                && of_number.any(|byte| byte.is_ascii_digit() || *byte == b'.')
         };
         let go_on = (0..words.count()).filter(goes_on).collect();
         Self {
@@ -138,21 +145,21 @@ impl Numbers {
         }
     }
 
-    /// Takes from a mask what would make the number too great; but not all that it allows.
+    /// Takes from a mask what would make the number too long or too great; but not all that it allows.
     pub(super) fn bound(&self, mask: &mut SimpleVob) {
         // Within a text, there is none.
         if self.number.is_empty() {
             return;
         }
-        let too_great = |token: &u32| {
+        let too_much = |token: &u32| {
             let bytes = self.tokens.words.bytes(*token);
             let more = bytes.iter().take_while(|byte| is_in_number(**byte));
             let number: Vec<_> = self.number.iter().chain(more).copied().collect();
-            is_too_great(&number)
+            is_too_much(&number)
         };
         let go_on = self.tokens.go_on.iter().copied();
         let allowed = go_on.filter(|token| mask.is_allowed(*token));
-        let gone: Vec<_> = allowed.filter(too_great).collect();
+        let gone: Vec<_> = allowed.filter(too_much).collect();
         if gone.len() == mask.num_set() {
             return;
         }
@@ -166,19 +173,79 @@ fn is_in_number(byte: u8) -> bool {
     byte.is_ascii_digit() || b"+-.eE".contains(&byte)
 }
 
-fn is_too_great(number: &[u8]) -> bool {
-    let has_exponent = number.iter().any(|byte| b"eE".contains(byte));
-    if number.len() <= HELD && !has_exponent {
+/// Whether a number, or the beginning of one, is longer than any that a double needs, or greater than any double.
+fn is_too_much(number: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(number) else {
         return false;
+    };
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let behind = fraction.unwrap_or_default();
+    let zeros = behind.bytes().take_while(|byte| *byte == b'0').count();
+    let digits = match whole.trim_start_matches('0').len() {
+        0 => behind.len() - zeros,
+        whole => whole + behind.len(),
+    };
+    // A digit must follow the point.
+    let open = usize::from(fraction == Some(""));
+    if digits + open > DIGITS || whole == "0" && zeros > ZEROS {
+        return true;
     }
-    let number = str::from_utf8(number)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    number.is_some_and(f64::is_infinite)
+    let Some(exponent) = exponent else {
+        return false;
+    };
+    let power = exponent.trim_start_matches(['+', '-']);
+    let is_far = power.parse::<u32>().is_ok_and(|power| power > EXPONENT);
+    power.len() > EXPONENT_DIGITS || is_far || text.parse().is_ok_and(f64::is_infinite)
 }
 
 impl fmt::Debug for Numbers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Numbers").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_too_much;
+
+    #[test]
+    fn numbers_have_as_many_digits_as_doubles() {
+        for number in [
+            "12345678901234567",
+            "-0.00012345678901234567",
+            "1.2345678901234567e-308",
+            "1e+308",
+            "0",
+            "-",
+            "1e",
+            "1e-",
+            "0.00000000000000000",
+            "10000000000000000",
+            "1.5E9",
+            "0e308",
+        ] {
+            assert!(!is_too_much(number.as_bytes()), "{number}");
+        }
+        for number in [
+            "123456789012345678",
+            "12345678901234567.",
+            "1234567890123456.78",
+            "0.000000000000000000",
+            "1e0000",
+            "1e309",
+            "1e-309",
+            "9e308",
+            "100000000000000000",
+        ] {
+            assert!(is_too_much(number.as_bytes()), "{number}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::guide::schema::part;
+
 /// Schemas that are tried.
 pub(super) const TRIES: usize = 256;
 
@@ -37,12 +39,8 @@ const NAMED: [&str; 5] = [
 /// What references lead to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// The pointer to the innermost schema that `fails`, as the whole does; `keyword` is added if that schema has it.
-pub(super) fn pointer(
-    schema: &Value,
-    keyword: Option<&str>,
-    mut fails: impl FnMut(&Value) -> bool,
-) -> String {
+/// The pointer to the innermost schema that `fails`, as the whole does.
+pub(super) fn pointer(schema: &Value, mut fails: impl FnMut(&Value) -> bool) -> String {
     let (mut at, mut pointer, mut tries) = (schema, String::new(), TRIES);
     loop {
         let failing = children(at).into_iter().find(|(_, child)| {
@@ -55,9 +53,6 @@ pub(super) fn pointer(
         };
         pointer += &path;
         at = child;
-    }
-    if let Some(keyword) = keyword.filter(|keyword| at.get(keyword).is_some()) {
-        pointer += &part(keyword);
     }
     pointer
 }
@@ -85,7 +80,7 @@ fn children(schema: &Value) -> Vec<(String, &Value)> {
 }
 
 /// A part of a schema, with what its references lead to.
-fn alone(whole: &Value, part: &Value) -> Value {
+pub(super) fn alone(whole: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(part) = part.as_object_mut() {
         for keyword in DEFINITIONS {
@@ -95,11 +90,6 @@ fn alone(whole: &Value, part: &Value) -> Value {
         }
     }
     part
-}
-
-/// A name as a pointer has it.
-fn part(name: &str) -> String {
-    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 #[cfg(test)]
@@ -112,14 +102,14 @@ mod tests {
     fn the_innermost_schema_is_found_and_tries_are_bounded() {
         let mut tried = 0;
         let mut found = |schema: &Value| {
-            pointer(schema, Some("not"), |part| {
+            pointer(schema, |part| {
                 tried += 1;
                 part.to_string().contains("not")
             })
         };
         let deep = json!({"properties": {"a/b": {"items": [{}, {"anyOf": [{"not": {}}]}]}}});
-        assert_eq!(found(&deep), "/properties/a~1b/items/1/anyOf/0/not");
-        assert_eq!(found(&json!({"not": {}})), "/not");
+        assert_eq!(found(&deep), "/properties/a~1b/items/1/anyOf/0");
+        assert_eq!(found(&json!({"title": "not"})), "");
         let wide = |n: usize| (0..n).map(|at| (at.to_string(), json!({}))).collect();
         let wide: serde_json::Map<_, _> = wide(10_000);
         assert_eq!(found(&json!({"properties": wide, "x": "not"})), "");

@@ -12,6 +12,8 @@ pub(super) struct Heard {
     pub(super) reasoning: String,
     /// The calls of tools, as `Request.Result` has them.
     pub(super) calls: Option<Value>,
+    /// JSON pointers to keywords of schemas that the answer was not held to.
+    pub(super) unchecked: Vec<String>,
     pub(super) logprobs: Vec<Likelihood>,
 }
 
@@ -24,7 +26,14 @@ impl Heard {
             }
             Frame::Reasoning { reasoning, .. } => self.reasoning.push_str(reasoning),
             Frame::ToolCall { .. } => {}
-            Frame::Done { tool_calls, .. } => self.calls.clone_from(tool_calls),
+            Frame::Done {
+                tool_calls,
+                unchecked,
+                ..
+            } => {
+                self.calls.clone_from(tool_calls);
+                self.unchecked.clone_from(unchecked);
+            }
         }
     }
 

@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Print how probable each token was, and so many others in its place
     #[arg(long, value_name = "N", conflicts_with = "call")]
     logprobs: Option<u32>,
-    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls and logprobs where there are
-    /// any, incomplete if what was to fit was cut off, and error and message if it failed
+    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls, unchecked and logprobs where
+    /// there are any, incomplete if what was to fit was cut off, and error and message if it failed
     #[arg(long)]
     json: bool,
     /// Print the stream's frames as they come, one JSON object a line
@@ -201,6 +201,9 @@ async fn answer(
             // A line for each token: how probable it was, and the most probable ones in its place.
             view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
         }
+    }
+    if !arguments.quiet && !arguments.json && !heard.unchecked.is_empty() {
+        output::tell(&format!("not checked: {}", heard.unchecked.join(", ")));
     }
     if !arguments.quiet && !arguments.json {
         output::tell(&ended.receipt.to_string());

@@ -45,6 +45,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", value_parser = file)]
     #[serde(rename = "json_schema")]
     schema: Option<String>,
+    /// Leave keywords of schemas unchecked that cannot be enforced, and list them
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    schema_lenient: Option<bool>,
     /// Answer with a JSON object
     #[arg(long, num_args = 0, default_missing_value = "true")]
     #[serde(rename = "json")]
