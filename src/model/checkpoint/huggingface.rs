@@ -6,7 +6,10 @@ use serde::Deserialize;
 
 use super::config::Described;
 use super::plan::Plan;
-use super::{Checkpoint, HuggingFaceFiles, LanguageSource, config, files, names, safetensors};
+use super::{
+    Checkpoint, HuggingFaceFiles, LanguageSource, Recommended, config, files, names, safetensors,
+    sampling,
+};
 use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
 
@@ -35,17 +38,31 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
         tied,
     };
     let tensors = plan.weights().map_err(|defect| defect.at(path))?;
+    let sampling = sampling(path)?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = full.file_name().unwrap_or_default().to_string_lossy();
     Ok(Checkpoint {
         name: shown(&folder).to_string(),
         tensors,
+        sampling,
+        file_type: None,
         files,
         language: language(path, shape.vocabulary)
             .map(LanguageSource::HuggingFace)
             .map_err(|error| error.to_string()),
         shape,
     })
+}
+
+/// The sampling that `generation_config.json` recommends, if it is there.
+fn sampling(path: &Path) -> Result<Recommended, ModelError> {
+    let file = path.join("generation_config.json");
+    if !file.exists() {
+        return Ok(Recommended::default());
+    }
+    files::read_text(&file, LONGEST_CONFIG)
+        .and_then(|text| sampling::of_generation_config(&text))
+        .map_err(|defect| defect.at(&file))
 }
 
 /// The language files beside the weights. Their own contents are the tokenizer's to check.

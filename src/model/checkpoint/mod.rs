@@ -12,7 +12,9 @@ mod landing;
 mod language_source;
 mod names;
 mod plan;
+mod quantization;
 mod safetensors;
+mod sampling;
 mod stored;
 
 pub use files::files_of;
@@ -20,6 +22,7 @@ pub(in crate::model) use files::read_text;
 pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
+pub use sampling::{Recommended, Setting};
 
 use std::ops::Range;
 use std::path::Path;
@@ -35,6 +38,10 @@ pub struct Checkpoint {
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
+    /// The sampling that its files recommend.
+    pub sampling: Recommended,
+    /// `general.file_type` of a GGUF file.
+    file_type: Option<usize>,
     files: Vec<Source>,
     /// Or what it lacks.
     language: Result<LanguageSource, String>,
@@ -89,6 +96,23 @@ impl Checkpoint {
             Ok::<_, std::convert::Infallible>(())
         });
         bytes
+    }
+
+    /// How many numbers the weights in use are; a tied head counts once.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let mut numbers = 0;
+        let _ = self.tensors.try_map(|tensor| {
+            numbers += (tensor.rows * tensor.columns) as u64;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        numbers
+    }
+
+    /// The format of its weights: as a GGUF file calls it, or else the one that most bytes of them have.
+    #[must_use]
+    pub fn quantization(&self) -> String {
+        quantization::name(&self.tensors, self.file_type)
     }
 
     /// Where its tokenizer and chat template are.

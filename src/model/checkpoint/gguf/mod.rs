@@ -14,7 +14,7 @@ use reader::Reader;
 
 use super::files::Source;
 use super::stored::Directory;
-use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan};
+use super::{Checkpoint, Landing, LanguageSource, files, names, plan::Plan, sampling};
 use crate::model::Defect;
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
@@ -68,11 +68,15 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, Defect> {
         .string("general.name")?
         .unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
+    let sampling = sampling::of_gguf(|key| metadata.number(key));
+    let file_type = metadata.size("general.file_type").unwrap_or_default();
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(LanguageSource::Gguf);
     Ok(Checkpoint {
         name,
         shape,
         tensors,
+        sampling,
+        file_type,
         files: vec![source],
         language,
     })
