@@ -14,6 +14,7 @@ mod hostile_wire;
 mod input;
 mod leaks;
 mod loading;
+mod members;
 mod oversized;
 mod owners;
 mod policy;

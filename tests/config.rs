@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ganglion::config::Config;
 use ganglion::graph::Mode;
+use ganglion::sampler::{Parameters, Partial};
 use ganglion::tape::KvType;
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
@@ -42,6 +43,15 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.host_mib.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
+    // Where neither the file nor the model says anything, the sampler's own defaults are as documented.
+    let sampling = std::mem::take(&mut config.sampling);
+    let [set, unset] = [sampling.set(), Partial::default()];
+    assert_eq!(
+        set.over(&Parameters::default()),
+        unset.over(&Parameters::default())
+    );
+    assert!(set.temperature.is_some() && sampling.from_model);
+    assert_eq!(sampling.max_tokens, config.sampling.max_tokens);
     assert_eq!(config, Config::default());
 
     let documented: toml::Table = uncommented().parse().expect("TOML");
@@ -120,6 +130,51 @@ fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
     }
 }
 
+/// The bounds of each number are those that its error names.
+#[test]
+fn every_key_takes_its_bounds_as_they_are_written() {
+    let documented: toml::Table = uncommented().parse().expect("TOML");
+    let documented = serde_json::to_value(documented).expect("a table");
+    let mut bounds = 0;
+    for key in keys(&documented) {
+        let error = parse(&format!("{key} = 'none'")).map(drop);
+        let range = error
+            .err()
+            .and_then(|error| Some(error.split_once(" from ")?.1.to_owned()));
+        let Some((least, most)) = range.as_deref().and_then(|range| range.split_once(" to "))
+        else {
+            continue;
+        };
+        let is_list = key == "graph.capture_sizes";
+        for (bound, step) in [(least, -1.0), (most, 1.0)] {
+            bounds += 1;
+            let set = |value: &str| {
+                let value = if is_list {
+                    format!("[{value}]")
+                } else {
+                    value.to_owned()
+                };
+                parse(&format!("{key} = {value}"))
+            };
+            assert!(set(bound).is_ok(), "{key} = {bound}: {:?}", set(bound));
+            let number: f64 = bound.parse().expect("a number");
+            // Above the largest integer of TOML there is none.
+            if number < 1e18 {
+                let wide = takes_fractions(&key);
+                let beyond = number + if wide { step / 1e3 } else { step };
+                assert!(set(&beyond.to_string()).is_err(), "{key} = {beyond}");
+            }
+        }
+    }
+    assert!(bounds > 60, "{bounds}");
+}
+
+/// Whether a key takes fractions.
+fn takes_fractions(key: &str) -> bool {
+    let error = parse(&format!("{key} = 'none'")).expect_err("no number");
+    error.contains("must be a number from")
+}
+
 #[test]
 fn values_become_what_they_mean() {
     let config = parse(
@@ -137,7 +192,7 @@ fn values_become_what_they_mean() {
     let graph = (config.graph.mode, config.graph.capture_sizes);
     assert_eq!(graph, (Mode::Piecewise, vec![8, 4]));
     assert_eq!(config.stream.stall, Duration::from_millis(250));
-    assert_eq!(config.sampling.temperature.to_bits(), 1f32.to_bits());
+    assert_eq!(config.sampling.temperature, Some(1.0));
     assert_eq!(
         config.sampling.max_tokens, 100,
         "a default never exceeds a limit"

@@ -11,6 +11,7 @@ mod gangliond;
 mod lifecycle;
 mod named_sessions;
 mod read_only;
+mod recommended;
 mod refusals;
 mod reload;
 mod reporting;

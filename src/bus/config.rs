@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::{Overflow, Priority};
 use crate::guide::Limits;
-use crate::sampler::Parameters;
+use crate::sampler::Partial;
 use crate::tools::Tools;
 
 /// Limits and defaults of the bus interfaces.
@@ -22,7 +22,11 @@ pub struct BusConfig {
     /// The largest `max_tokens` that a request may give.
     pub max_tokens_limit: usize,
     /// Sampling of a request that says nothing about it.
-    pub sampling: Parameters,
+    pub sampling: Partial,
+    /// Whether the model's recommendation fills what neither a request nor `sampling` says.
+    pub sampling_from_model: bool,
+    /// How probable tokens were is told of so many, where a request does not say: a session's.
+    pub logprobs: Option<u8>,
     /// A request that gives none has this one; `None` is a fresh one for each.
     pub seed: Option<u64>,
     /// Whether a model that can thinks first, where a request does not say; `None` leaves it to its template.
@@ -51,7 +55,9 @@ impl Default for BusConfig {
             finished_linger: Duration::from_secs(60),
             max_tokens: 512,
             max_tokens_limit: 4096,
-            sampling: Parameters::default(),
+            sampling: Partial::default(),
+            sampling_from_model: true,
+            logprobs: None,
             seed: None,
             thinking: None,
             thinking_tokens: None,

@@ -62,7 +62,7 @@ impl Diagnostics {
     /// each p50_us, p90_us, p99_us, max_us (d), all 0 before the first step; commits (t), turns of sessions that were
     /// written to the disk, commit_p50_us and commit_p99_us (d), how long each took to be there. For root and group
     /// ganglion-admin, after the first request, also what the last finished one cost, as Request.Finished tells it, without its
-    /// seed.
+    /// seed and its sampling.
     /// Whoever reads this by itself has one step a second run kernel by kernel for the next 5 seconds, with the time of each
     /// operation, where the engine can tell that; from then on timed_steps (t) counts them, and operations (a{sv}) has a
     /// dictionary for each kind of operation of the last one: count (t), us, of all of that kind (d), bytes that they must

@@ -2,7 +2,8 @@
 //! connection made. A call to an object of another connection gets the same answer as a call to an object that is not there.
 //!
 //! zbus has one tree for all callers. The gate sees each call before zbus does: it answers those that introspect a node
-//! above the objects of callers, and those to a path below that is none of the caller's objects.
+//! above the objects of callers, those to a path below that is none of the caller's objects, those of properties that
+//! zbus refuses (`properties`), and those without an interface that `members` cannot complete.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,57 +18,28 @@ use super::authorize::Caller;
 use super::diagnostics::Diagnostics;
 use super::error::no_object;
 use super::manager::Manager;
+use super::members::{self, Found, OF_NODES, OF_OBJECTS, PEER};
+use super::properties::{self, Asked};
 use super::registry::Kind;
 use super::shared::Shared;
 use super::transport;
 
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
-/// Every path answers to it, whether there is an object or not.
-const PEER: &str = "org.freedesktop.DBus.Peer";
 
 const HEAD: &str = r#"<!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object Introspection 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
 <node>
 "#;
-/// The interfaces of every node.
-const OF_NODES: &str = r#"  <interface name="org.freedesktop.DBus.Introspectable">
-    <method name="Introspect">
-      <arg name="xml_data" type="s" direction="out"/>
-    </method>
-  </interface>
-  <interface name="org.freedesktop.DBus.Peer">
-    <method name="Ping"/>
-    <method name="GetMachineId">
-      <arg name="machine_uuid" type="s" direction="out"/>
-    </method>
-  </interface>
-"#;
-/// What objects have besides.
-const OF_OBJECTS: &str = r#"  <interface name="org.freedesktop.DBus.Properties">
-    <method name="Get">
-      <arg name="interface_name" type="s" direction="in"/>
-      <arg name="property_name" type="s" direction="in"/>
-      <arg type="v" direction="out"/>
-    </method>
-    <method name="Set">
-      <arg name="interface_name" type="s" direction="in"/>
-      <arg name="property_name" type="s" direction="in"/>
-      <arg name="value" type="v" direction="in"/>
-    </method>
-    <method name="GetAll">
-      <arg name="interface_name" type="s" direction="in"/>
-      <arg type="a{sv}" direction="out"/>
-    </method>
-    <signal name="PropertiesChanged">
-      <arg name="interface_name" type="s"/>
-      <arg name="changed_properties" type="a{sv}"/>
-      <arg name="invalidated_properties" type="as"/>
-    </signal>
-  </interface>
-"#;
+/// The answer to a call that zbus does not get.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Introspection data.
+    Text(String),
+    Properties(Asked),
+}
 
 /// A call that zbus does not get, and its answer.
-pub(super) type Answered = (Message, fdo::Result<String>);
+pub(super) type Answered = (Message, fdo::Result<Answer>);
 
 /// Keeps calls from objects that are not their sender's.
 #[derive(Debug)]
@@ -98,15 +70,17 @@ impl Gate {
     }
 
     /// The answer to a call; `None` if zbus has it.
-    fn answer(&self, header: &Header<'_>) -> Option<fdo::Result<String>> {
+    fn answer(&self, call: &Message) -> Option<fdo::Result<Answer>> {
+        let header = call.header();
         let path = header.path()?.as_str();
-        let interface = header.interface()?.as_str();
-        if interface == PEER {
+        let interface = header.interface().map(|name| name.as_str());
+        if interface == Some(PEER) {
             return None;
         }
         let is_introspect = header.member().is_some_and(|member| member == "Introspect");
-        let introspects = interface == INTROSPECTABLE && is_introspect;
+        let introspects = interface == Some(INTROSPECTABLE) && is_introspect;
         let unknown = || Some(Err(fdo::Error::UnknownObject(no_object(path))));
+        let text = |text| Some(Ok(Answer::Text(text)));
         let below = path
             .strip_prefix(PATH)
             .and_then(|below| below.strip_prefix('/'));
@@ -115,18 +89,26 @@ impl Gate {
                 "/" => "org",
                 "/org" => "ganglion",
                 "/org/ganglion" => "Llm1",
-                PATH if introspects => return Some(Ok(self.own_object(header))),
+                PATH if introspects => return text(self.own_object(&header)),
+                PATH => return of_object(call, &header),
+                _ if interface.is_none() => return unknown(),
                 _ => return None,
             };
-            return introspects.then(|| Ok(node(OF_NODES, [child])));
+            return if introspects {
+                text(node(OF_NODES, [child]))
+            } else {
+                of_object(call, &header)
+            };
         };
         let (node_name, object) = match below.split_once('/') {
             Some((node_name, object)) => (node_name, Some(object)),
             None => (below, None),
         };
         let mut kinds = Kind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.name() == node_name)?;
-        let caller = Caller::of(header).ok()?;
+        let Some(kind) = kinds.find(|kind| kind.name() == node_name) else {
+            return interface.is_none().then(unknown).flatten();
+        };
+        let caller = Caller::of(&header).ok()?;
         let registry = &self.shared.registry;
         match object {
             Some(object) => {
@@ -136,11 +118,15 @@ impl Gate {
                     .ok()
                     .filter(|n: &u64| n.to_string() == object);
                 let is_own = number.is_some_and(|number| registry.has(&caller, kind, number));
-                if is_own { None } else { unknown() }
+                if is_own {
+                    of_object(call, &header)
+                } else {
+                    unknown()
+                }
             }
             None if introspects => {
                 let objects = registry.objects(&caller, kind);
-                Some(Ok(node(OF_NODES, objects)))
+                text(node(OF_NODES, objects))
             }
             None => unknown(),
         }
@@ -162,13 +148,29 @@ impl Gate {
 
 impl transport::Gate for Gate {
     fn passes(&self, call: &Message) -> bool {
-        let Some(answer) = self.answer(&call.header()) else {
+        let Some(answer) = self.answer(call) else {
             return true;
         };
         // Nobody answers on a connection that is being lost.
         let _ = self.answered.send((call.clone(), answer));
         false
     }
+
+    fn interface(&self, path: &str, member: &str) -> Option<&'static str> {
+        match members::with_method(path, member) {
+            Found::One(interface) => Some(interface),
+            Found::None | Found::Several(_) => None,
+        }
+    }
+}
+
+/// The answer to a call of an object that the caller may use; `None` if zbus has it.
+fn of_object(call: &Message, header: &Header<'_>) -> Option<fdo::Result<Answer>> {
+    if header.interface().is_some() {
+        return properties::asked(call).map(|asked| asked.map(Answer::Properties));
+    }
+    let (path, member) = (header.path()?.as_str(), header.member()?.as_str());
+    Some(Err(members::with_method(path, member).refusal(path, member)))
 }
 
 /// Answers the calls that zbus does not get, until the connection ends.
@@ -176,7 +178,12 @@ pub(super) async fn answer(connection: Connection, mut answers: UnboundedReceive
     while let Some((call, answer)) = answers.recv().await {
         let header = call.header();
         let sent = match answer {
-            Ok(xml) => connection.reply(&header, &xml).await,
+            Ok(Answer::Text(xml)) => connection.reply(&header, &xml).await,
+            Ok(Answer::Properties(asked)) => {
+                // Some properties ask the bus for their value.
+                tokio::spawn(properties::answer(connection.clone(), call.clone(), asked));
+                continue;
+            }
             Err(error) => connection.reply_dbus_error(&header, error).await,
         };
         if sent.is_err() {

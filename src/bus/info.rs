@@ -11,7 +11,8 @@ use crate::engine::{
     ActiveHold, Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt,
     Snapshot, Status, Usage, Work,
 };
-use crate::telemetry::Percentiles;
+use crate::sampler::Partial;
+use crate::telemetry::{Percentiles, decimal};
 use crate::tools;
 
 fn text(text: &str) -> OwnedVariant {
@@ -36,8 +37,29 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("context", model.context.into()),
         ("kv_type", text(model.kv_type)),
         ("weight_bytes", model.weight_bytes.into()),
+        ("parameters", model.parameters.into()),
+        ("quantization", text(&model.quantization)),
+        ("trained_context", model.trained_context.into()),
         ("thinking", model.thinking.into()),
+        ("tools", text(&model.tools)),
+        ("template", text(model.template)),
+        ("sampling", recommended(&model.sampling).into()),
     ])
+}
+
+/// The values that a model recommends.
+fn recommended(sampling: &Partial) -> Info {
+    let real = |value: Option<f32>| value.map(|value| decimal(value).into());
+    let values = [
+        ("temperature", real(sampling.temperature)),
+        ("top_k", sampling.top_k.map(OwnedVariant::from)),
+        ("top_p", real(sampling.top_p)),
+        ("min_p", real(sampling.min_p)),
+        ("repetition_penalty", real(sampling.repetition_penalty)),
+    ];
+    let set = values.into_iter();
+    set.filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 pub(super) fn memory(memory: &MemoryUse) -> Info {
@@ -67,6 +89,16 @@ pub(super) fn usage(usage: &Usage) -> Info {
     ];
     for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {
         info.insert(name.to_owned(), count.into());
+    }
+    if let Some(sampling) = usage.sampling {
+        let sampling = self::info([
+            ("temperature", sampling.temperature.into()),
+            ("top_k", sampling.top_k.into()),
+            ("top_p", sampling.top_p.into()),
+            ("min_p", sampling.min_p.into()),
+            ("repetition_penalty", sampling.repetition_penalty.into()),
+        ]);
+        info.insert("sampling".to_owned(), sampling.into());
     }
     info
 }
@@ -159,8 +191,9 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
     }
     if let Some(receipt) = receipt {
         info.extend(usage(&receipt.usage));
-        // Who asked may keep it.
+        // Who asked may keep these.
         info.remove("seed");
+        info.remove("sampling");
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
     }
     info

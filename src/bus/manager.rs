@@ -24,7 +24,7 @@ use super::{Error, info, messages, opening, options, statistics};
 use crate::engine::{Held, Name, NameError, Status};
 
 /// What clients may rely on; a name stays once it is here.
-const FEATURES: [&str; 25] = [
+const FEATURES: [&str; 27] = [
     "complete",
     "complete.messages",
     "deadlines",
@@ -35,6 +35,7 @@ const FEATURES: [&str; 25] = [
     "priorities",
     "reasoning",
     "rows",
+    "sampling.from_model",
     "sessions",
     "sessions.append",
     "sessions.branch",
@@ -50,6 +51,7 @@ const FEATURES: [&str; 25] = [
     "stream.signals",
     "submit",
     "tools",
+    "tools.max_calls",
 ];
 
 /// What is told of one session, about.
@@ -87,9 +89,10 @@ impl Manager {
     /// repetition_penalty (d), seed (t), stop (s or as), thinking (b), thinking_tokens (u), stream (s: "pipe" or "signals"),
     /// priority (s: "realtime", "normal" or "background"), deadline_ms (u), and either one of json_schema (s), json (b),
     /// regex (s), grammar (s) and choice (as), which the answer fits, or tools (s or a(ssa{sv})), which the model may call, with
-    /// tool_choice (s) and parallel_tool_calls (b); schema_lenient (b) is for json_schema and tools. Error.NotSupported if this
-    /// model calls no tools.
-    /// What is left out is as the daemon's configuration says.
+    /// tool_choice (s), parallel_tool_calls (b) and max_calls (u); schema_lenient (b) is for json_schema and tools.
+    /// Error.NotSupported if this model calls no tools.
+    /// What is left out is as the daemon's configuration says. Sampling that the configuration does not set is as the model
+    /// recommends: Model has its values.
     ///
     /// The stream is a pipe of JSON objects, one a line: {"seq":0,"text":"Hel"}, and at last
     /// {"seq":n,"done":true,"finish_reason":"stop","usage":{...}}, with "incomplete":true if it was to fit something, or could
@@ -196,8 +199,8 @@ impl Manager {
 
     /// Opens a conversation that the daemon remembers, until Session.Close or until the caller leaves
     /// the bus. Options: system (s), its system message; messages (a(sa{sv})), what was said before its first turn; and of
-    /// each of its turns that gives none priority (s), tools (s or a(ssa{sv})) with tool_choice (s) and parallel_tool_calls (b),
-    /// max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d), repetition_penalty (d), seed (t), thinking (b),
+    /// each of its turns that gives none priority (s), tools (s or a(ssa{sv})) with tool_choice (s), parallel_tool_calls (b)
+    /// and max_calls (u), max_tokens (u), temperature (d), top_k (u), top_p (d), min_p (d), repetition_penalty (d), seed (t), thinking (b),
     /// thinking_tokens (u), logprobs (u). Error.ContextFull or Error.InvalidMessages
     /// if no turn could follow that, Error.NotSupported if this model calls no tools.
     ///
@@ -368,8 +371,13 @@ impl Manager {
         self.status(|status| status.detail.clone())
     }
 
-    /// name, architecture, path (s), layers, hidden, vocabulary, context (u), kv_type (s): what the cache is made of, as
-    /// kv.type calls it, weight_bytes (t), thinking (b): whether it can.
+    /// The model in force: name, architecture, path (s); layers, hidden, vocabulary (u); parameters (t), how many numbers its
+    /// weights are; weight_bytes (t); quantization (s), the format of its weights, such as "Q4_K_M" or "BF16";
+    /// trained_context (u), the tokens that it was trained for; context (u), the tokens that a conversation may take; kv_type
+    /// (s), what the cache is made of, as kv.type calls it; thinking (b), whether it can think before it answers; tools (s),
+    /// the format in which it calls tools, a file of model.tool_formats, empty if it calls none; template (s), the part of its
+    /// files that its chat template comes from, empty if it has none; sampling (a{sv}), the values that its files recommend:
+    /// temperature, top_p, min_p, repetition_penalty (d), top_k (u), as far as they do.
     #[zbus(property)]
     fn model(&self) -> Info {
         self.status(|status| info::model(&status.model))
@@ -402,7 +410,8 @@ impl Manager {
         holds.iter().map(info::hold).collect()
     }
 
-    /// What this daemon can do.
+    /// What this version of the daemon can do with any model that can do it. What the model in force can do is in Model: tools
+    /// and thinking.
     #[zbus(property(emits_changed_signal = "const"))]
     fn features(&self) -> Vec<String> {
         FEATURES.map(str::to_owned).to_vec()

@@ -4,7 +4,8 @@
 //! A call's way: `transport` sifts it and puts it to its sender's account (`accounts`, `unread`); what is kept of it is
 //! bounded as it is decoded (`argument`, `entries`), an interface (`manager`, `session`) reads
 //! `options` and `messages`, `delivery` queues it and makes its object (`opening` a session's), `stream` writes its frames,
-//! `deltas` sends signals, `output` keeps what calls read; `gate` shows each caller its own `objects`; `undelivered` answers who can take no pipe. `registry` knows what
+//! `deltas` sends signals, `output` keeps what calls read; `gate` shows each caller its own `objects`, by the `members` of
+//! which it completes calls, and answers those of `properties` that zbus refuses; `undelivered` answers who can take no pipe. `registry` knows what
 //! each connection owns, and `departure` ends it when that leaves; `permits` counts what each user has, whom `users` knows,
 //! as the system does their `groups`, and `realtime` knows who may come before all others.
 
@@ -31,6 +32,7 @@ mod info;
 mod likelihoods;
 mod link;
 mod manager;
+mod members;
 mod messages;
 mod objects;
 mod offered;
@@ -40,6 +42,7 @@ mod options;
 mod output;
 mod own_name;
 mod permits;
+mod properties;
 pub mod proxy;
 mod publish;
 mod realtime;

@@ -4,9 +4,13 @@
 use std::fmt::{self, Display};
 
 use super::argument::TEXTS;
+use crate::sampler::Parameters;
 
 /// Tokens that are told with each.
 const MOST_SCORED: u64 = crate::sampler::MOST_SCORED as u64;
+
+/// The largest bound of the calls of one answer.
+const MOST_CALLS: u64 = 128;
 
 /// Texts that may end an answer, and bytes of each.
 pub(super) const STOPS: usize = 16;
@@ -87,7 +91,7 @@ pub(super) const fn whole(least: u64, most: u64) -> Allowed {
     Allowed::Whole { least, most }
 }
 
-const fn number(least: f32, most: f32) -> Allowed {
+const fn number([least, most]: [f32; 2]) -> Allowed {
     Allowed::Number { least, most }
 }
 
@@ -96,15 +100,15 @@ const fn number(least: f32, most: f32) -> Allowed {
 pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "max_tokens", "u", Allowed::Tokens,
         "The most tokens of the answer."),
-    option(Of::Requests, "temperature", "d", number(0.0, 2.0),
+    option(Of::Requests, "temperature", "d", number(Parameters::TEMPERATURE),
         "How far from the most probable token others may be chosen; with 0 none is."),
     option(Of::Requests, "top_k", "u", whole(0, 0xFFFF_FFFF),
         "Keep this many of the most probable tokens; 0 keeps all."),
-    option(Of::Requests, "top_p", "d", number(0.0, 1.0),
+    option(Of::Requests, "top_p", "d", number(Parameters::TOP_P),
         "Keep the most probable tokens up to this probability; 1 keeps all."),
-    option(Of::Requests, "min_p", "d", number(0.0, 1.0),
+    option(Of::Requests, "min_p", "d", number(Parameters::MIN_P),
         "Drop tokens less probable than this share of the most probable one; 0 keeps all."),
-    option(Of::Requests, "repetition_penalty", "d", number(0.1, 10.0),
+    option(Of::Requests, "repetition_penalty", "d", number(Parameters::REPETITION_PENALTY),
         "Above 1, tokens of the text so far become less probable."),
     option(Of::Requests, "seed", "t", whole(0, u64::MAX),
         "The same seed, request and model give the same answer. Without one sampling.seed, or else a fresh one, which \
@@ -128,9 +132,12 @@ pub const OPTIONS: &[OptionKey] = &[
         "What the model may call, and how: its answer is text, then calls whose arguments fit, in the own format of the model. \
          finish_reason is then \"tool_calls\"."),
     option(Of::Requests, "tool_choice", "s", Allowed::ToolChoice,
-        "Whether the model calls or answers (auto), answers (none), or calls a tool (required), maybe this one."),
+        "Whether the model calls or answers (auto), answers (none), or calls a tool (required). The name of a tool means exactly \
+         one call of it."),
     option(Of::Requests, "parallel_tool_calls", "b", Allowed::Truth,
         "Whether one answer may call more than once, which it may unless this is false."),
+    option(Of::Requests, "max_calls", "u", whole(1, MOST_CALLS),
+        "The most calls of one answer. parallel_tool_calls=false and the name of a tool as tool_choice mean one call."),
     option(Of::Requests, "thinking", "b", Allowed::Truth,
         "Whether a model that can think before it answers does; Manager.Model tells whether it can."),
     option(Of::Requests, "thinking_tokens", "u", whole(0, 0xFFFF_FFFF),
@@ -158,6 +165,8 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession, for the tools of the session: that of each of its turns which gives none."),
     option(Of::Sessions, "parallel_tool_calls", "b", Allowed::Truth,
         "Of OpenSession, for the tools of the session: that of each of its turns which gives none."),
+    option(Of::Sessions, "max_calls", "u", whole(1, MOST_CALLS),
+        "Of OpenSession, for the tools of the session: that of each of its turns which gives none."),
     option(Of::Sessions, "name", "s", Allowed::Name,
         "Of OpenSession: what the session is called. It belongs to the user then, and is gone on with where it is there."),
     option(Of::Sessions, "persistent", "b", Allowed::Truth,
@@ -171,15 +180,15 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession: what was said before the first turn."),
     option(Of::Sessions, "max_tokens", "u", Allowed::Tokens,
         "Of OpenSession: that of each of its turns which gives none."),
-    option(Of::Sessions, "temperature", "d", number(0.0, 2.0),
+    option(Of::Sessions, "temperature", "d", number(Parameters::TEMPERATURE),
         "Of OpenSession: that of each of its turns which gives none."),
     option(Of::Sessions, "top_k", "u", whole(0, 0xFFFF_FFFF),
         "Of OpenSession: that of each of its turns which gives none."),
-    option(Of::Sessions, "top_p", "d", number(0.0, 1.0),
+    option(Of::Sessions, "top_p", "d", number(Parameters::TOP_P),
         "Of OpenSession: that of each of its turns which gives none."),
-    option(Of::Sessions, "min_p", "d", number(0.0, 1.0),
+    option(Of::Sessions, "min_p", "d", number(Parameters::MIN_P),
         "Of OpenSession: that of each of its turns which gives none."),
-    option(Of::Sessions, "repetition_penalty", "d", number(0.1, 10.0),
+    option(Of::Sessions, "repetition_penalty", "d", number(Parameters::REPETITION_PENALTY),
         "Of OpenSession: that of each of its turns which gives none."),
     option(Of::Sessions, "seed", "t", whole(0, u64::MAX),
         "Of OpenSession: that of each of its turns which gives none."),

@@ -14,6 +14,7 @@ use super::{BusConfig, Error, messages};
 use crate::engine::{Message, Name, Options, Overflow, Priority, Role};
 use crate::guide::Grammar;
 use crate::sampler::Parameters;
+use crate::sampler::Partial;
 use crate::tools::Tools;
 
 /// What `OpenSession` was given for the turns that give none.
@@ -168,11 +169,14 @@ pub(super) fn turns(given: &Beginnings, config: &BusConfig) -> Result<BusConfig,
     let Beginnings {
         defaults, tools, ..
     } = given;
-    let Read { request, .. } = read(defaults, &unseeded(config), &[Of::Sessions])?;
+    let Read {
+        request, sampling, ..
+    } = read(defaults, &unseeded(config), &[Of::Sessions])?;
     let seeded = defaults.kept.iter().any(|entry| entry.name == "seed");
     Ok(BusConfig {
         max_tokens: request.max_tokens,
-        sampling: request.sampling,
+        sampling,
+        logprobs: request.sampling.logprobs,
         seed: if seeded {
             Some(request.sampling.seed)
         } else {
@@ -197,6 +201,8 @@ fn unseeded(config: &BusConfig) -> BusConfig {
 
 struct Read {
     request: Options,
+    /// The sampling that the request and the configuration set.
+    sampling: Partial,
     stream: Stream,
     signals: bool,
     system: Option<String>,
@@ -207,14 +213,19 @@ struct Read {
 }
 
 fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
+    let parameters = Parameters {
+        logprobs: config.logprobs,
+        ..Parameters::default()
+    };
     let mut read = Read {
         request: Options {
             thinking: config.thinking,
             thinking_tokens: config.thinking_tokens,
             priority: config.priority,
             overflow: config.overflow,
-            ..Options::new(config.max_tokens, config.sampling)
+            ..Options::new(config.max_tokens, parameters)
         },
+        sampling: config.sampling,
         stream: Stream::Pipe,
         signals: false,
         system: None,
@@ -226,15 +237,13 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     let mut chosen = config.seed;
     let mut grammars = Vec::new();
     let mut offer = Offer::default();
-    let Parameters {
+    let Partial {
         temperature,
         top_k,
         top_p,
         min_p,
         repetition_penalty,
-        seed: _,
-        logprobs,
-    } = &mut read.request.sampling;
+    } = &mut read.sampling;
     for entry in &given.kept {
         let Some(key) = known(of).find(|key| key.name == entry.name) else {
             return Err(unknown(&entry.name, of));
@@ -246,11 +255,11 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         let one = Given { entry, allowed };
         match key.name {
             "max_tokens" => read.request.max_tokens = one.whole()?,
-            "temperature" => *temperature = one.number()?,
-            "top_k" => *top_k = one.whole()?,
-            "top_p" => *top_p = one.number()?,
-            "min_p" => *min_p = one.number()?,
-            "repetition_penalty" => *repetition_penalty = one.number()?,
+            "temperature" => *temperature = Some(one.number()?),
+            "top_k" => *top_k = Some(one.whole()?),
+            "top_p" => *top_p = Some(one.number()?),
+            "min_p" => *min_p = Some(one.number()?),
+            "repetition_penalty" => *repetition_penalty = Some(one.number()?),
             "seed" => chosen = Some(one.whole()?),
             "stop" => read.request.stop = one.stops()?,
             "json_schema" => grammars.push(Grammar::JsonSchema(one.text()?)),
@@ -262,13 +271,14 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
             "tools" => offer.tools = Some(one.tools(config.tools_bytes)?),
             "tool_choice" => offer.choice = Some(one.text()?),
             "parallel_tool_calls" => offer.parallel = Some(one.truth()?),
+            "max_calls" => offer.most = Some(one.whole()?),
             "thinking_tokens" => read.request.thinking_tokens = Some(one.whole()?),
             "thinking" => read.request.thinking = Some(one.truth()?),
             "priority" => read.request.priority = one.priority()?,
             "deadline_ms" => {
                 read.request.deadline = Some(Duration::from_millis(one.whole()?));
             }
-            "logprobs" => *logprobs = Some(one.whole()?),
+            "logprobs" => read.request.sampling.logprobs = Some(one.whole()?),
             "stream" => read.stream = one.stream()?,
             "signals" => read.signals = one.truth()?,
             "system" => read.system = Some(one.text()?),
@@ -303,11 +313,13 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
+    read.request.sampling = read.sampling.over(&read.request.sampling);
+    read.request.open = config.sampling_from_model.then_some(read.sampling);
     Ok(read)
 }
 
 /// The options that say something of tools.
-const OFFER: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
+const OFFER: [&str; 4] = ["tools", "tool_choice", "parallel_tool_calls", "max_calls"];
 
 /// What they say.
 #[derive(Default)]
@@ -315,6 +327,7 @@ struct Offer {
     tools: Option<String>,
     choice: Option<String>,
     parallel: Option<bool>,
+    most: Option<u32>,
 }
 
 impl Offer {
@@ -325,9 +338,7 @@ impl Offer {
         let before = before.filter(|_| said.is_none());
         let text = match (said.filter(|text| !text.is_empty()), before) {
             (Some(text), _) => text,
-            (None, Some(before)) if self.choice.is_none() && self.parallel.is_none() => {
-                return Ok(Some(before.clone()));
-            }
+            (None, Some(before)) if self.says_nothing() => return Ok(Some(before.clone())),
             (None, Some(before)) => before.given(),
             (None, None) => {
                 return match self.choice.as_deref() {
@@ -346,7 +357,13 @@ impl Offer {
         let parallel = before.is_none_or(|tools| tools.parallel());
         let tools = Tools::read(text, choice, self.parallel.unwrap_or(parallel));
         let tools = tools.map_err(|error| Error::InvalidOption(carried(&error)))?;
-        Ok(Some(Arc::new(tools)))
+        let most = self.most.or(before.and_then(|tools| tools.most()));
+        Ok(Some(Arc::new(tools.at_most(most))))
+    }
+
+    /// Whether the tools, if there are any, are called as before.
+    fn says_nothing(&self) -> bool {
+        self.choice.is_none() && self.parallel.is_none() && self.most.is_none()
     }
 }
 
@@ -428,13 +445,10 @@ impl Given<'_> {
             Value::Whole(number) => Some(number as f64),
             _ => None,
         };
-        match (number, self.allowed) {
-            (Some(n), Allowed::Number { least, most })
-                if (f64::from(least)..=f64::from(most)).contains(&n) =>
-            {
-                #[allow(clippy::cast_possible_truncation)] // in range; the sampler computes in f32
-                Ok((n as f32).clamp(least, most))
-            }
+        // The sampler computes in f32, in which a bound such as 0.1 is as allowed as it looks.
+        #[allow(clippy::cast_possible_truncation)]
+        match (number.map(|number| number as f32), self.allowed) {
+            (Some(n), Allowed::Number { least, most }) if (least..=most).contains(&n) => Ok(n),
             _ => Err(self.wrong()),
         }
     }
@@ -590,6 +604,40 @@ mod tests {
             let start = format!("option {:?} is of type o; allowed is ", key.name);
             assert!(why.starts_with(&start), "{why}");
         }
+    }
+
+    /// The bounds are those that the message names, and no value beyond them is taken.
+    #[test]
+    fn every_option_takes_its_bounds_as_they_are_written() {
+        let takes = |key: &OptionKey, value: Value| {
+            let given = one(key.name, value, "x");
+            read(&given, &BusConfig::default(), &[key.of]).is_ok()
+        };
+        let mut bounds = 0;
+        for key in OPTIONS {
+            let shown = key.allowed.to_string();
+            let Some((_, range)) = shown.split_once(" from ") else {
+                continue;
+            };
+            let range = range.replace("limits.max_tokens", "4096");
+            let (least, most) = range.split_once(" to ").expect("two bounds");
+            for (bound, beyond) in [(least, -1_i32), (most, 1)] {
+                bounds += 1;
+                let name = key.name;
+                if let Ok(whole) = bound.parse::<i128>() {
+                    assert!(takes(key, Value::Whole(whole)), "{name} {bound}");
+                    let beyond = Value::Whole(whole + i128::from(beyond));
+                    assert!(!takes(key, beyond), "{name} beyond {bound}");
+                }
+                if matches!(key.allowed, Allowed::Number { .. }) {
+                    let number: f64 = bound.parse().expect("a number");
+                    assert!(takes(key, Value::Number(number)), "{name} {bound}");
+                    let beyond = Value::Number(number + f64::from(beyond) / 1e3);
+                    assert!(!takes(key, beyond), "{name} beyond {bound}");
+                }
+            }
+        }
+        assert!(bounds > 40, "{bounds}");
     }
 
     #[test]

@@ -220,7 +220,8 @@ impl Request {
     /// reply of the call that made the request. The reason is "stop", "tool_calls" (the model calls tools and waits for
     /// what they say: Result has the calls), "length" (max_tokens), "context" (the context is full), "deadline"
     /// (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens, completion_tokens (u),
-    /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply restored (u),
+    /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply sampling (a{sv}),
+    /// what the answer was sampled with: temperature, top_p, min_p, repetition_penalty (d), top_k (u), restored (u),
     /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
     /// their pages had gone to others or the daemon had been restarted, repeated_steps (u), those that ran again as what the
     /// answer may say next was not known in time, dropped_turns (u), turns of the session that it goes on without

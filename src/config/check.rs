@@ -11,6 +11,7 @@ use toml::Value;
 use super::Config;
 use super::document::{Document, Typed};
 use super::error::Fault;
+use crate::sampler::Parameters;
 
 /// Sizes above any that a board could hold are typing errors.
 const MOST_TOKENS: usize = 1 << 20;
@@ -95,11 +96,12 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         sessions.durability: choice;
         sessions.per_user: whole(1..=4096);
         sessions.mib_per_user: whole(1..=MOST_MIB);
-        sampling.temperature: number(0.0..=2.0);
-        sampling.top_k: whole(0..=u32::MAX);
-        sampling.top_p: number(0.0..=1.0);
-        sampling.min_p: number(0.0..=1.0);
-        sampling.repetition_penalty: number(0.1..=10.0);
+        sampling.temperature: number_or_unset(Parameters::TEMPERATURE);
+        sampling.top_k: whole_or_unset(0..=u32::MAX);
+        sampling.top_p: number_or_unset(Parameters::TOP_P);
+        sampling.min_p: number_or_unset(Parameters::MIN_P);
+        sampling.repetition_penalty: number_or_unset(Parameters::REPETITION_PENALTY);
+        sampling.from_model: switch;
         sampling.seed: whole_or_unset(0..=MOST_SEED);
         stream.stall_seconds => stream.stall: seconds(0.1..=MOST_SECONDS);
         stop.grace_seconds => stop.grace: seconds(0.0..=MOST_SECONDS);
@@ -197,9 +199,15 @@ fn name(key: Key, value: &mut Option<String>) -> Result<(), Fault> {
     })
 }
 
-fn number(key: Key, value: &mut f32, range: RangeInclusive<f32>) -> Result<(), Fault> {
+/// Where not being set means something too.
+fn number_or_unset(
+    key: Key,
+    value: &mut Option<f32>,
+    [least, most]: [f32; 2],
+) -> Result<(), Fault> {
+    let range = least..=most;
     key.put(value, numbers("a number", &range), |typed| {
-        real(typed, &range)
+        real(typed, &range).map(Some)
     })
 }
 

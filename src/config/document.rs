@@ -74,7 +74,7 @@ sections! {
     }
     Sampling: "the section [sampling]" {
         temperature: Typed, top_k: Typed, top_p: Typed, min_p: Typed, repetition_penalty: Typed,
-        seed: Typed, max_tokens: Typed
+        from_model: Typed, seed: Typed, max_tokens: Typed
     }
     Stream: "the section [stream]" { stall_seconds: Typed }
     Stop: "the section [stop]" { grace_seconds: Typed }

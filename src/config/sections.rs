@@ -9,7 +9,7 @@ use crate::engine::runner::{Activations, Placement};
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
-use crate::sampler::Parameters;
+use crate::sampler::Partial;
 use crate::session_store::Durability;
 use crate::tape::KvType;
 
@@ -196,14 +196,16 @@ impl Default for Sessions {
     }
 }
 
-/// What a request gets where it does not say.
+/// What a request gets where it does not say. `None` leaves a value to the model, or else to the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
-    pub temperature: f32,
-    pub top_k: u32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub repetition_penalty: f32,
+    pub temperature: Option<f32>,
+    pub top_k: Option<u32>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+    /// Whether the values that the model recommends are the defaults of those that are not set.
+    pub from_model: bool,
     /// `None`: a fresh one for each request.
     pub seed: Option<u64>,
     pub max_tokens: usize,
@@ -233,17 +235,15 @@ pub struct Log {
 }
 
 impl Sampling {
-    /// As the sampler takes them; a request without a seed gets one of its own.
+    /// The values that are set.
     #[must_use]
-    pub fn parameters(&self) -> Parameters {
-        Parameters {
+    pub const fn set(&self) -> Partial {
+        Partial {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
-            seed: self.seed.unwrap_or_default(),
-            logprobs: None,
         }
     }
 }
@@ -344,21 +344,13 @@ impl Default for Limits {
 
 impl Default for Sampling {
     fn default() -> Self {
-        let Parameters {
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            repetition_penalty,
-            seed: _,
-            logprobs: _,
-        } = Parameters::default();
         Self {
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            repetition_penalty,
+            temperature: None,
+            top_k: None,
+            top_p: None,
+            min_p: None,
+            repetition_penalty: None,
+            from_model: true,
             seed: None,
             max_tokens: 512,
         }

@@ -10,6 +10,7 @@ use super::{Answer, Message, flat};
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
 use crate::journal;
 use crate::model::language::{Decoder, Manner, Prompt};
+use crate::sampler::Partial;
 use crate::tools::{Formats, Tools, Writing};
 
 /// Encodes for one model and its context.
@@ -21,6 +22,8 @@ pub struct Encoder {
     context: usize,
     /// Counts the models of this process.
     model: u64,
+    /// The sampling that the model recommends.
+    sampling: Partial,
 }
 
 /// A conversation as tokens, of use to one model.
@@ -118,7 +121,7 @@ pub(super) struct Prepared {
 }
 
 impl Encoder {
-    pub(super) fn new(codec: Codec, context: usize, model: u64) -> Self {
+    pub(super) fn new(codec: Codec, context: usize, model: u64, sampling: Partial) -> Self {
         let grammars = match &codec {
             Codec::Model(language) => Some(Grammars::new(language.words())),
             Codec::Words => None,
@@ -128,11 +131,17 @@ impl Encoder {
             grammars,
             context,
             model,
+            sampling,
         }
     }
 
     pub(super) fn model(&self) -> u64 {
         self.model
+    }
+
+    /// The sampling that the model recommends.
+    pub(super) fn sampling(&self) -> Partial {
+        self.sampling
     }
 
     /// Tokens that a conversation may take.

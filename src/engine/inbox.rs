@@ -132,11 +132,13 @@ impl Inbox {
     /// encodes for the engine's own thread.
     #[must_use]
     pub fn ready(&self, codec: Codec, context: usize) -> Arc<Encoder> {
+        let sampling = self.shared.recommended_sampling();
         let mut encoder = self.shared.encoder();
         let model = encoder.as_ref().map_or(0, |encoder| encoder.model()) + 1;
-        let new = Arc::new(Encoder::new(codec, context, model));
+        let new = Arc::new(Encoder::new(codec, context, model, sampling));
         *encoder = Some(new.clone());
         drop(encoder);
+        self.shared.publish_tools();
         // Nobody waits for it but who asks for a grammar before it is done.
         let prepares = new.clone();
         let thread = thread::Builder::new().name("grammars".into());

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use super::load_error::LoadError;
 use super::open_model::OpenModel;
 use super::runner::{self, Runner};
-use super::{Codec, ModelInfo, Phase, Status};
+use super::{Codec, ModelInfo, Phase, Status, recommended};
 use crate::graph::Mode;
 use crate::journal;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
+use crate::model::LanguageSource;
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +143,10 @@ impl LoadedModel {
         })?;
         let shape = runner.shape();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (sampling, unused) = recommended::read(&checkpoint.sampling);
+        for setting in unused {
+            journal::sampling_unused(&checkpoint.name, &setting);
+        }
         let info = ModelInfo {
             name: checkpoint.name.clone(),
             architecture: shape.architecture.to_owned(),
@@ -153,7 +158,14 @@ impl LoadedModel {
             pages: count(runner.pages()[0]),
             kv_type: settings.runner.kv_type.name(),
             weight_bytes: checkpoint.weight_bytes(),
+            parameters: checkpoint.parameters(),
+            quantization: checkpoint.quantization(),
+            trained_context: count(shape.context),
             thinking: language.can_think(),
+            // The formats of calls are not known here.
+            tools: String::new(),
+            template: template_source(checkpoint.language_source()?),
+            sampling,
         };
         Ok(Self {
             runner,
@@ -169,6 +181,24 @@ impl LoadedModel {
         status.backend = self.runner.backend().into();
         status.device = self.runner.description().into();
         status.memory = self.runner.memory();
+    }
+}
+
+/// Where a chat template comes from; empty if there is none.
+fn template_source(source: &LanguageSource) -> &'static str {
+    match source {
+        LanguageSource::Gguf(vocabulary) if vocabulary.chat_template.is_some() => {
+            "tokenizer.chat_template"
+        }
+        LanguageSource::HuggingFace(files) if files.chat_template.is_some() => {
+            let file = files.tokenizer.with_file_name("chat_template.jinja");
+            if file.exists() {
+                "chat_template.jinja"
+            } else {
+                "tokenizer_config.json"
+            }
+        }
+        LanguageSource::Gguf(_) | LanguageSource::HuggingFace(_) => "",
     }
 }
 

@@ -38,6 +38,7 @@ mod prepare;
 mod prewarm;
 mod progress;
 mod queue;
+mod recommended;
 mod registration;
 mod replace;
 mod replacement;

@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
     use crate::engine::Codec;
-    use crate::sampler::Parameters;
+    use crate::sampler::{Parameters, Partial};
 
     /// A conversation of so many turns, and the newest of them; words are its tokens.
     fn talk(encoder: &Encoder, turns: usize, news: &str) -> (Talk, (Encoded, Answer)) {
@@ -275,7 +275,7 @@ mod tests {
     /// Two words and nine a turn; 5 are for a message and 4 for its answer, of 40.
     #[test]
     fn the_same_turns_are_dropped_whatever_the_next_message_is() {
-        let encoder = Encoder::new(Codec::Words, 40, 1);
+        let encoder = Encoder::new(Codec::Words, 40, 1, Partial::default());
         let dropped = |turns, news: &str, overflow| {
             let (talk, last) = talk(&encoder, turns, news);
             let options = options(overflow);

@@ -13,7 +13,7 @@ use super::{Message, Role};
 use crate::guide::{Grammar, GrammarError, GuideError};
 use crate::kv::PAGE;
 use crate::model::Call;
-use crate::sampler::Parameters;
+use crate::sampler::{Parameters, Partial};
 use crate::telemetry::{FinishReason, Usage};
 use crate::tools::{Piece, Tools};
 
@@ -23,6 +23,8 @@ pub struct Options {
     /// It is at least 1, but for a prompt that is only read ahead.
     pub max_tokens: usize,
     pub sampling: Parameters,
+    /// The parts of `sampling` that were asked for, where the model's recommendation is to fill the others.
+    pub open: Option<Partial>,
     /// Generation ends before the first of these; none is empty.
     pub stop: Vec<String>,
     /// `enable_thinking` of templates that know it; `None` leaves it to the template.
@@ -49,12 +51,20 @@ impl Options {
         self.grammar.is_some() || self.tools.is_some()
     }
 
+    /// Fills what was not asked for by what the model that answers recommends.
+    pub(super) fn sample_as(&mut self, model: Partial) {
+        if let Some(asked) = self.open {
+            self.sampling = asked.or(model).over(&self.sampling);
+        }
+    }
+
     /// Nothing but an answer.
     #[must_use]
     pub fn new(max_tokens: usize, sampling: Parameters) -> Self {
         Self {
             max_tokens,
             sampling,
+            open: None,
             stop: Vec::new(),
             thinking: None,
             thinking_tokens: None,

@@ -19,6 +19,7 @@ use super::status_watch::{StatusReceiver, StatusSender};
 use super::waits::TurnTimes;
 use super::{Limits, Refusal};
 use crate::kv_store::{self, HostRules};
+use crate::sampler::Partial;
 use crate::session_store::Store;
 use crate::tools::Formats;
 
@@ -78,6 +79,25 @@ impl Shared {
     pub(super) fn set_formats(&self, formats: Formats) {
         let mut known = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Arc::new(formats);
+        drop(known);
+        self.publish_tools();
+    }
+
+    /// Publishes the format in which the model in force calls tools, if there is a model.
+    pub(super) fn publish_tools(&self) {
+        let Some(encoder) = self.encoder().clone() else {
+            return;
+        };
+        let writing = encoder.writing(&self.rules().formats);
+        let name = writing.map_or_else(|_| String::new(), |writing| writing.format().name.clone());
+        if self.status.borrow().model.tools != name {
+            self.publish(|status| status.model.tools.clone_from(&name));
+        }
+    }
+
+    /// The sampling that the published model recommends.
+    pub(super) fn recommended_sampling(&self) -> Partial {
+        self.status.borrow().model.sampling
     }
 
     /// What is told, and every change of it.

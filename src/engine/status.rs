@@ -1,5 +1,6 @@
 //! What the engine tells everyone about itself.
 
+use crate::sampler::Partial;
 use crate::telemetry::Receipt;
 
 /// The life of the daemon's engine.
@@ -41,8 +42,20 @@ pub struct ModelInfo {
     pub kv_type: &'static str,
     /// Bytes of the weights as stored.
     pub weight_bytes: u64,
+    /// How many numbers the weights are.
+    pub parameters: u64,
+    /// The format of the weights, such as "Q4_K_M"; of a script nothing.
+    pub quantization: String,
+    /// Tokens that it was trained for.
+    pub trained_context: u32,
     /// Whether it can think before it answers: its template asks whether it is to.
     pub thinking: bool,
+    /// The format in which it calls tools; empty if it calls none.
+    pub tools: String,
+    /// Where its chat template comes from; empty if it has none.
+    pub template: &'static str,
+    /// The sampling that its files recommend.
+    pub sampling: Partial,
 }
 
 /// Bytes in use.

@@ -17,7 +17,8 @@ use super::{Likelihood, Refusal, RequestError, Usage};
 use crate::guide::Guide;
 use crate::journal;
 use crate::kv::{PAGE, Wanted};
-use crate::telemetry::Receipt;
+use crate::sampler::Parameters;
+use crate::telemetry::{Receipt, Sampling, decimal};
 use crate::tools::{Piece, Writing};
 
 /// One request on its way through the engine. Whoever holds it must `finish` it.
@@ -101,6 +102,7 @@ impl Turn {
             (self.bound, self.guide, self.writing) = (bound, None, writing);
             prompt
         };
+        self.options.sample_as(encoder.sampling());
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
 
@@ -226,6 +228,9 @@ impl Turn {
             ..
         } = self;
         outcome.usage.seed = options.sampling.seed;
+        // A request that was never answered was not sampled.
+        let sampled = outcome.usage.completion_tokens > 0;
+        outcome.usage.sampling = sampled.then(|| sampling(&options.sampling));
         // Who only reads ahead has nothing to say.
         let answer = answer.filter(|_| options.max_tokens > 0);
         let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
@@ -261,6 +266,17 @@ impl Turn {
                 ended.tell(failed, None);
             }
         });
+    }
+}
+
+/// What a receipt tells of parameters.
+fn sampling(parameters: &Parameters) -> Sampling {
+    Sampling {
+        temperature: decimal(parameters.temperature),
+        top_k: parameters.top_k,
+        top_p: decimal(parameters.top_p),
+        min_p: decimal(parameters.min_p),
+        repetition_penalty: decimal(parameters.repetition_penalty),
     }
 }
 

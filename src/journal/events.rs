@@ -92,6 +92,11 @@ events! {
     "4b3aab5bebb549c6865f944bb7b24e94" "{model} is loaded: {bytes} bytes of weights in {seconds:.1} s"
     { model = model, weight_bytes = bytes, seconds = format_args!("{seconds:.1}") }
 
+    /// The model recommends sampling that the sampler cannot do: that setting is left out.
+    WARN sampling_unused(model: &str, setting: &str)
+    "5b7c2e90d1f84a6a93b60e4f8d27c1a5" "{model} recommends sampling that is left out: {setting}"
+    { model = model, setting = setting }
+
     /// The first token can be made.
     INFO ready(model: &str)
     "d7a6a2f6c7d84d1ab0e3b3a0f3e7c4a5" "{model} is ready"

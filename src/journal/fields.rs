@@ -114,6 +114,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "SESSION",
         "number of the session, the last part of its object path; absent without one",
     ),
+    (
+        "SETTING",
+        "a setting of the model's files, its value, and why it is left out",
+    ),
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),
     ("THREAD", "name of the thread"),

@@ -6,6 +6,7 @@
 mod history;
 mod mask;
 mod parameters;
+mod partial;
 mod philox;
 mod promise;
 mod sample;
@@ -14,6 +15,7 @@ mod scored;
 pub use history::{History, WINDOW};
 pub use mask::Mask;
 pub use parameters::Parameters;
+pub use partial::Partial;
 pub use promise::{Promise, Promised};
 pub use scored::{MOST_SCORED, Scored};
 

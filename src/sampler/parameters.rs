@@ -21,6 +21,14 @@ pub struct Parameters {
     pub logprobs: Option<u8>,
 }
 
+impl Parameters {
+    /// The least and the largest values.
+    pub const TEMPERATURE: [f32; 2] = [0.0, 2.0];
+    pub const TOP_P: [f32; 2] = [0.0, 1.0];
+    pub const MIN_P: [f32; 2] = [0.0, 1.0];
+    pub const REPETITION_PENALTY: [f32; 2] = [0.1, 10.0];
+}
+
 impl Default for Parameters {
     fn default() -> Self {
         Self {

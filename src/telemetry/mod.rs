@@ -82,9 +82,28 @@ pub struct Usage {
     /// What the choices started from: given again, the same request has the same answer.
     #[serde(default)]
     pub seed: u64,
+    /// What the answer was sampled with; `None` if no token was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// The oldest turns of the session that were dropped, so that this one fits the context.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_turns: u32,
+}
+
+/// The parameters of a choice, wherever each comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    pub temperature: f64,
+    pub top_k: u32,
+    pub top_p: f64,
+    pub min_p: f64,
+    pub repetition_penalty: f64,
+}
+
+/// Returns the number that people write for one that the sampler has: 0.7, where the nearest f32 is 0.699999988.
+#[must_use]
+pub fn decimal(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::from(number))
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it so

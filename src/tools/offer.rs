@@ -52,7 +52,9 @@ pub struct Tools {
     pub(super) each: Vec<Tool>,
     pub(super) choice: Choice,
     /// Whether one answer may call several times.
-    pub(super) parallel: bool,
+    parallel: bool,
+    /// The most calls of one answer that may call several times.
+    most: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub enum Choice {
     None,
     /// It calls.
     Required,
-    /// It calls this one.
+    /// It calls this one, once.
     Named(String),
 }
 
@@ -154,7 +156,15 @@ impl Tools {
             each,
             choice,
             parallel,
+            most: None,
         })
+    }
+
+    /// The same tools with at most so many calls in one answer.
+    #[must_use]
+    pub fn at_most(mut self, calls: Option<u32>) -> Self {
+        self.most = calls;
+        self
     }
 
     /// As they are told to the model: a JSON array.
@@ -184,6 +194,21 @@ impl Tools {
     #[must_use]
     pub const fn parallel(&self) -> bool {
         self.parallel
+    }
+
+    /// The most calls of one answer, as `at_most` takes it.
+    #[must_use]
+    pub const fn most(&self) -> Option<u32> {
+        self.most
+    }
+
+    /// The most calls that one answer may have: a tool that is chosen by its name is called once.
+    pub(super) fn calls(&self) -> Option<u32> {
+        match self.choice {
+            Choice::Named(_) => Some(1),
+            _ if self.parallel => self.most,
+            _ => Some(1),
+        }
     }
 
     /// The names, and the JSON Schemas of the arguments.

@@ -74,7 +74,7 @@ impl Writing {
                 format!("start: TEXT | {calls}\nTEXT: /(\\s*[^\\s{first}](.|\\n)*)?/\n")
             }
         };
-        if self.several(tools) {
+        if self.further(tools).is_some() {
             let next = self.literal(&format!("{separator}{open}"));
             let _ = writeln!(lark, "more: {next} one");
         }
@@ -151,14 +151,18 @@ impl Writing {
         &self.format
     }
 
-    /// Whether an answer may call several times.
-    fn several(&self, tools: &Tools) -> bool {
-        self.format.parallel && tools.parallel
+    /// The calls after the first, in Lark's syntax; `None` if an answer may call once.
+    fn further(&self, tools: &Tools) -> Option<String> {
+        match tools.calls() {
+            _ if !self.format.parallel => None,
+            None => Some("more*".into()),
+            Some(calls) => (calls > 1).then(|| format!("more{{0,{}}}", calls - 1)),
+        }
     }
 
     /// All calls, the first of which begins like this.
     fn calls(&self, first: &str, tools: &Tools) -> String {
-        let more = if self.several(tools) { "more*" } else { "" };
+        let more = self.further(tools).unwrap_or_default();
         let (first, end) = (self.literal(first), self.literal(&self.format.end));
         format!("{first} one {more} {end}")
     }

@@ -1,8 +1,12 @@
 //! The policy file: strangers are refused, members look and ask, operators also operate.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use ganglion::bus::{NAME, PATH};
+use roxmltree::{Document, ParsingOptions};
 
 use crate::support::daemon::Daemon;
 use crate::support::needs;
@@ -138,6 +142,50 @@ async fn strangers_are_refused_members_ask_and_operators_operate() {
         }
     });
     checked.await.unwrap();
+}
+
+/// The methods of operators are those of the daemon's own object that no rule for members names. These rules name no interface, so
+/// that they allow a call without one.
+#[test]
+fn members_may_call_all_but_the_methods_of_operators() {
+    const OPERATORS: [&str; 4] = ["DumpGraph", "Hold", "Reload", "ResetGraph"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let names = |path: &Path, read: fn(&Document<'_>) -> BTreeSet<String>| {
+        let text = fs::read_to_string(path).expect("a file");
+        let options = ParsingOptions {
+            allow_dtd: true,
+            ..ParsingOptions::default()
+        };
+        read(&Document::parse_with_options(&text, options).expect("XML"))
+    };
+    let mut allowed = names(&root.join("org.ganglion.Llm1.conf"), |policy| {
+        let mut nodes = policy.descendants();
+        let members = nodes.find(|node| node.attribute("group") == Some("ganglion"));
+        let rules = members.expect("a policy").children();
+        let own = rules.filter(|rule| rule.attribute("send_path") == Some(PATH));
+        own.map(|rule| {
+            assert_eq!(rule.attribute("send_interface"), None);
+            rule.attribute("send_member").expect("a method").to_owned()
+        })
+        .collect()
+    });
+    let mut methods = BTreeSet::new();
+    for interface in [MANAGER, DIAGNOSTICS] {
+        let file = root.join(format!("interfaces/{interface}.xml"));
+        methods.extend(names(&file, |interface| {
+            let nodes = interface.descendants();
+            let methods = nodes.filter(|node| node.has_tag_name("method"));
+            methods
+                .filter_map(|node| node.attribute("name").map(str::to_owned))
+                .collect()
+        }));
+    }
+    for standard in ["Get", "GetAll", "Introspect", "Ping", "Set"] {
+        assert!(allowed.remove(standard), "{standard}");
+    }
+    let operators: Vec<_> = methods.difference(&allowed).collect();
+    assert_eq!(operators, OPERATORS);
+    assert!(allowed.is_subset(&methods), "{allowed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

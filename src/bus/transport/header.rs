@@ -17,6 +17,8 @@ const LONGEST: usize = 128 << 20;
 const METHOD_CALL: u8 = 1;
 const NO_REPLY_EXPECTED: u8 = 1;
 
+const PATH: u8 = 1;
+const INTERFACE: u8 = 2;
 const MEMBER: u8 = 3;
 const SENDER: u8 = 7;
 const SIGNATURE: u8 = 8;
@@ -118,6 +120,20 @@ impl Header {
         })
     }
 
+    /// Adds the interface to a call without one. `find` names it by the path of the object and the method.
+    pub(super) fn complete(&mut self, find: impl Fn(&str, &str) -> Option<&'static str>) {
+        let path = self.fields.iter().find_map(|(code, value)| match value {
+            Variant::ObjectPath(path) if *code == PATH => Some(path.as_str()),
+            _ => None,
+        });
+        if self.fields.iter().all(|(code, _)| *code != INTERFACE)
+            && let Some((path, member)) = path.zip(self.member())
+            && let Some(interface) = find(path, member)
+        {
+            self.fields.push((INTERFACE, interface.into()));
+        }
+    }
+
     /// The message, ready for its body: every call now expects a reply, by which it is known to have been dealt with.
     pub(super) fn write(&self) -> Option<Vec<u8>> {
         self.with(&self.fields, self.fixed.body())
@@ -151,8 +167,6 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PATH: u8 = 1;
 
     /// A call without a body; its sender is `:1.7`, its serial 9.
     fn call(endian: Endian, more: &[(u8, Variant<'static>)]) -> (Fixed, Vec<u8>) {
@@ -190,6 +204,30 @@ mod tests {
             // Each call gets an answer, which is how its end is known.
             whole[2] = 0;
             assert_eq!(header.write().unwrap(), whole, "{endian:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_an_interface_gets_the_one_that_is_found() {
+        for endian in [LE, BE] {
+            let find = |path: &str, member: &str| {
+                (path == "/org/ganglion/Llm1" && member == "Ping").then_some("org.example.One")
+            };
+            let (fixed, fields) = call(endian, &[]);
+            let mut header = Header::read(fixed, &fields).unwrap();
+            header.complete(|_, _| None);
+            assert_eq!(header.named(INTERFACE), None);
+            header.complete(find);
+            assert_eq!(header.named(INTERFACE), Some("org.example.One"));
+            let whole = header.write().unwrap();
+            let fixed = Fixed::read(whole[..FIXED].try_into().unwrap()).unwrap();
+            let again = Header::read(fixed, &whole[FIXED..]).unwrap();
+            assert_eq!(again.fields, header.fields, "{endian:?}");
+
+            let (fixed, fields) = call(endian, &[(INTERFACE, "org.example.Other".into())]);
+            let mut named = Header::read(fixed, &fields).unwrap();
+            named.complete(find);
+            assert_eq!(named.named(INTERFACE), Some("org.example.Other"));
         }
     }
 

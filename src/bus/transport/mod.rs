@@ -55,6 +55,9 @@ pub(super) struct Refused {
 pub(super) trait Gate: fmt::Debug + Send + Sync {
     /// Returns whether zbus gets a call. Any other is answered elsewhere.
     fn passes(&self, call: &Message) -> bool;
+
+    /// Returns the interface of a call that names none, if one interface alone of its object has the method.
+    fn interface(&self, path: &str, member: &str) -> Option<&'static str>;
 }
 
 /// A connected socket of a bus.
@@ -123,6 +126,7 @@ impl Socket for BusSocket {
             accounts: accounts.clone(),
             inbox: inbox.clone(),
             refusals: self.refusals,
+            gate: self.gate.clone(),
         };
         let reader = Reader::new(sifter, self.gate);
         Split::new(reader, Writer::new(write, accounts, inbox, self.outbox))

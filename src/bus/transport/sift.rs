@@ -13,10 +13,10 @@ use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
-use super::Refused;
 use super::header::{FIXED, Fixed, Header, LONGEST_FIELDS};
 use super::inbox::{Inbox, Incoming, IncomingCall};
 use super::source::Source;
+use super::{Gate, Refused};
 use crate::bus::accounts::{Accounts, Admission, BUS, Call};
 
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub(super) struct Sifter {
     pub(super) accounts: Arc<Accounts>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) refusals: mpsc::Sender<Refused>,
+    pub(super) gate: Arc<dyn Gate>,
 }
 
 impl Sifter {
@@ -49,9 +50,12 @@ impl Sifter {
         }
         let mut fields = vec![0; fixed.fields()];
         self.source.read(&mut fields).await?;
-        let Some(header) = Header::read(fixed, &fields) else {
+        let Some(mut header) = Header::read(fixed, &fields) else {
             return self.unreadable(fixed.body()).await;
         };
+        if fixed.is_call() {
+            header.complete(|path, member| self.gate.interface(path, member));
+        }
         // The bus itself names a sender in all that it lets through.
         let Some(sender) = header.sender() else {
             return self.unreadable(fixed.body()).await;

@@ -6,8 +6,8 @@ use super::config::Described;
 use super::files::Source;
 use super::plan::Plan;
 use super::{
-    Checkpoint, HuggingFaceFiles, Landing, LanguageSource, config, files, foreign, names,
-    safetensors, templates,
+    Checkpoint, HuggingFaceFiles, Landing, LanguageSource, Recommended, config, files, foreign,
+    names, safetensors, sampling, templates,
 };
 use crate::model::shown::shown;
 use crate::model::{Defect, ModelError};
@@ -62,11 +62,14 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
         plan.tied = Some(false);
     }
     let tensors = plan.weights().map_err(failed)?;
+    let sampling = sampling(path)?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = full.file_name().unwrap_or_default().to_string_lossy();
     Ok(Checkpoint {
         name: shown(&folder).to_string(),
         tensors,
+        sampling,
+        file_type: None,
         files,
         language: language(path, shape.vocabulary)
             .map(LanguageSource::HuggingFace)
@@ -93,6 +96,17 @@ fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
         }
     }
     Ok(false)
+}
+
+/// The sampling that `generation_config.json` recommends, if it is there.
+fn sampling(path: &Path) -> Result<Recommended, ModelError> {
+    let file = path.join("generation_config.json");
+    if !file.exists() {
+        return Ok(Recommended::default());
+    }
+    files::read_text(&file, LONGEST_CONFIG)
+        .and_then(|text| sampling::of_generation_config(&text))
+        .map_err(|defect| defect.at(&file))
 }
 
 /// The language files beside the weights. Their own contents are the tokenizer's to check.

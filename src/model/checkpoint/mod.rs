@@ -14,7 +14,9 @@ mod language_source;
 mod names;
 mod parts;
 mod plan;
+mod quantization;
 mod safetensors;
+mod sampling;
 mod stored;
 mod templates;
 
@@ -25,6 +27,7 @@ pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 pub use parts::{all_parts, first_part};
 pub use templates::ChatTemplates;
+pub use sampling::{Recommended, Setting};
 
 use std::ops::Range;
 use std::path::Path;
@@ -40,6 +43,10 @@ pub struct Checkpoint {
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
+    /// The sampling that its files recommend.
+    pub sampling: Recommended,
+    /// `general.file_type` of a GGUF file.
+    file_type: Option<usize>,
     files: Vec<Source>,
     /// Or what it lacks.
     language: Result<LanguageSource, String>,
@@ -108,6 +115,23 @@ impl Checkpoint {
             Err(_) => {}
         }
         Ok(())
+    }
+
+    /// How many numbers the weights in use are; a tied head counts once.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let mut numbers = 0;
+        let _ = self.tensors.try_map(|tensor| {
+            numbers += (tensor.rows * tensor.columns) as u64;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        numbers
+    }
+
+    /// The format of its weights: as a GGUF file calls it, or else the one that most bytes of them have.
+    #[must_use]
+    pub fn quantization(&self) -> String {
+        quantization::name(&self.tensors, self.file_type)
     }
 
     /// Where its tokenizer and chat template are.

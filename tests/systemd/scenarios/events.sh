@@ -114,10 +114,10 @@ systemctl restart dbus.service
 reported bus_lost
 reported bus_found
 
-# No context of this model is large enough to be the reason of a refusal, its template is harmless, its vocabulary is whole, and
-# there is no CUDA here. Of the others that did not occur one is in journal-stopped.sh; those of disks that fail, and of sessions that outgrow
+# No context of this model is large enough to be the reason of a refusal, its template is harmless, its vocabulary is whole, it
+# recommends no sampling, and there is no CUDA here. Of the others that did not occur one is in journal-stopped.sh; those of disks that fail, and of sessions that outgrow
 # the context, tests/service/named_sessions.rs causes, those of pages on disk tests/lasting.rs: here nobody can tell what the
 # disk is.
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'events_dropped grammar_stopped pages_refused pages_restored pages_saved pages_unwritten session_unreadable session_unwritten template_stopped tokenizer_skips turns_dropped '
+    'events_dropped grammar_stopped pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips turns_dropped '

@@ -70,6 +70,9 @@ pub(crate) struct Options {
     /// Let it call one tool at a time
     #[arg(long = "one-call", num_args = 0, default_missing_value = "false")]
     parallel_tool_calls: Option<bool>,
+    /// Let one answer call at most N times
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
+    max_calls: Option<u32>,
     /// Who comes before whom: realtime (for a group that the daemon's configuration names), normal or background
     #[arg(long, value_name = "P")]
     priority: Option<String>,

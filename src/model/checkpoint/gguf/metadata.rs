@@ -179,6 +179,20 @@ impl Metadata {
         })
     }
 
+    /// A number of any type, or a text of one; `Err` shows a value that is none.
+    pub(super) fn number(&self, key: &str) -> Option<Result<f64, String>> {
+        let value = self.0.get(key)?;
+        #[allow(clippy::cast_precision_loss)] // what loses any is far beyond what anyone asks for
+        let number = match value {
+            Value::Unsigned(value) => Some(*value as f64),
+            Value::Signed(value) => Some(*value as f64),
+            Value::Float(value) => Some(*value),
+            Value::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()),
+            _ => None,
+        };
+        Some(number.ok_or_else(|| value.describe()))
+    }
+
     pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, Defect> {
         self.get(key, "it must be a boolean", |value| match value {
             Value::Bool(value) => Some(*value),

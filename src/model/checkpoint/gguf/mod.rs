@@ -16,7 +16,7 @@ use super::files::Source;
 use super::stored::Directory;
 use super::{
     Checkpoint, GgufVocabulary, Landing, LanguageSource, files, foreign, names, parts, plan::Plan,
-    templates,
+    sampling, templates,
 };
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
@@ -85,6 +85,8 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     let name = metadata.string("general.name").ok().flatten();
     let name = name.unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
+    let sampling = sampling::of_gguf(|key| metadata.number(key));
+    let file_type = metadata.size("general.file_type").unwrap_or_default();
     let beside = templates::beside(path).map(|file| templates::of_file(&file));
     let beside = beside.transpose().map_err(|error| error.defect)?;
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(|vocabulary| {
@@ -98,6 +100,8 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
         name,
         shape,
         tensors,
+        sampling,
+        file_type,
         files: sources,
         language,
     })
