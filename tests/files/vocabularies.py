@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gguf import GGUFReader
 from tokenizers import Tokenizer
 
 from model import CONFIG, WIDTH
@@ -141,22 +140,13 @@ def tensors(rows: int, model: str, layer: str, names: dict[str, str]) -> list[tu
 
 def vocabulary(file: Path) -> dict:
     """The values of tokenizer.ggml.* that tokenizers needs."""
-    fields = GGUFReader(file).fields
-
-    def text(key: str) -> str | None:
-        return bytes(fields[key].parts[-1]).decode() if key in fields else None
-
-    def texts(key: str) -> list[str]:
-        field = fields.get(key)
-        return [bytes(field.parts[part]).decode("utf-8", "replace") for part in field.data] if field else []
-
-    types = fields["tokenizer.ggml.token_type"]
+    values = {key.removeprefix("tokenizer.ggml."): value for key, _, value in pairs(file.read_bytes())}
     return {
-        "model": text("tokenizer.ggml.model"),
-        "pre": text("tokenizer.ggml.pre") or "default",
-        "tokens": texts("tokenizer.ggml.tokens"),
-        "types": [int(types.parts[part][0]) for part in types.data],
-        "merges": texts("tokenizer.ggml.merges"),
+        "model": values["model"],
+        "pre": values.get("pre", "default"),
+        "tokens": values["tokens"],
+        "types": values["token_type"],
+        "merges": values.get("merges", []),
     }
 
 
@@ -168,7 +158,7 @@ def write_gguf(path: Path, vocabulary: Path, count: int) -> None:
         string("general.name", "tiny"),
         key_of("llama.attention.layer_norm_rms_epsilon", 6) + struct.pack("<f", 1e-05),
     ]
-    values += [value for key, value in pairs(vocabulary.read_bytes()) if key.startswith("tokenizer.ggml.")]
+    values += [pair for key, pair, _ in pairs(vocabulary.read_bytes()) if key.startswith("tokenizer.ggml.")]
     infos, offset = b"", 0
     shapes = tensors(count + 1, "", "blk.0.", GGUF)
     for name, shape in shapes:
@@ -193,6 +183,7 @@ SHAPE = {
 }
 # Bytes of a value by its type.
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+FORMATS = {5: "i", 6: "f"}
 STRING, ARRAY = 8, 9
 # What a token that is added has in each array.
 ADDED = {
@@ -202,31 +193,43 @@ ADDED = {
 }
 
 
-def pairs(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Each key of a file, and its bytes with those of its value, in which arrays of tokens have one more."""
+def pairs(data: bytes) -> Iterator[tuple[str, bytes, object]]:
+    """Each key of a file, its bytes with those of its value, in which arrays of tokens have one more, and the value itself."""
     (count,) = struct.unpack_from("<Q", data, 16)
     at = 24
     for _ in range(count):
         begin = at
-        (length,) = struct.unpack_from("<Q", data, at)
-        key = data[at + 8 : at + 8 + length].decode()
-        at += 8 + length
+        key, at = text_at(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
         at += 4
         if kind == ARRAY:
             element, length = struct.unpack_from("<IQ", data, at)
             head, at = at, at + 12
+            values = []
             if element == STRING:
                 for _ in range(length):
-                    at += 8 + struct.unpack_from("<Q", data, at)[0]
+                    value, at = text_at(data, at)
+                    values.append(value)
             else:
+                if element in FORMATS:
+                    values = list(struct.unpack_from(f"<{length}{FORMATS[element]}", data, at))
                 at += length * SIZES[element]
             more = ADDED.get(key)
             size = struct.pack("<IQ", element, length + (more is not None))
-            yield key, data[begin:head] + size + data[head + 12 : at] + (more or b"")
+            yield key, data[begin:head] + size + data[head + 12 : at] + (more or b""), values
+        elif kind == STRING:
+            value, at = text_at(data, at)
+            yield key, data[begin:at], value
         else:
-            at += 8 + struct.unpack_from("<Q", data, at)[0] if kind == STRING else SIZES[kind]
-            yield key, data[begin:at]
+            at += SIZES[kind]
+            yield key, data[begin:at], None
+
+
+def text_at(data: bytes, at: int) -> tuple[str, int]:
+    """The text at a place, and the place behind it."""
+    (length,) = struct.unpack_from("<Q", data, at)
+    end = at + 8 + length
+    return data[at + 8 : end].decode("utf-8", "replace"), end
 
 
 def encoded(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 use ganglion::model::Language;
 use ganglion::model::checkpoint::{HuggingFaceFiles, LanguageSource};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{load, python, smollm2};
 
