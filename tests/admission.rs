@@ -295,8 +295,19 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
         system.is_in(&v2, files);
         system.load(1 << 20, 512).expect("it fits the machine");
     }
-    // A service that does not run has its limits all the same.
-    system.is_in(&v2, &[]);
+    let wide = [limit("memory.max", 1 << 40), current(0)];
+    system.is_in(&v2, &wide.each_ref().map(|(file, text)| (&**file, &**text)));
+    let text = system
+        .load(4096, 512)
+        .expect_err("it is the reserve alone")
+        .to_string();
+    assert!(text.contains("MemAvailable of"), "{text}");
+}
+
+#[test]
+fn a_service_that_does_not_run_has_its_limits_all_the_same() {
+    let system = System::new();
+    let unit = "system.slice/gangliond.service";
     let stopped = system.refused_to(
         unit,
         vec![("memory.max", 5 << 20), ("memory.high", 7 << 20)],
@@ -306,13 +317,6 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
         system.groups().mounted.join(unit).display()
     );
     assert!(stopped.contains(&expected), "{stopped}");
-    let wide = [limit("memory.max", 1 << 40), current(0)];
-    system.is_in(&v2, &wide.each_ref().map(|(file, text)| (&**file, &**text)));
-    let text = system
-        .load(4096, 512)
-        .expect_err("it is the reserve alone")
-        .to_string();
-    assert!(text.contains("MemAvailable of"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

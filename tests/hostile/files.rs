@@ -294,6 +294,36 @@ fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
             json!("64"),
             "hidden_size = \"64\": it must be a whole number",
         ),
+        ("rms_norm_eps", json!(-1.0), "norm epsilon = -1"),
+        ("head_dim", json!(31), "head dimension = 31"),
+        (
+            "vocab_size",
+            json!(513),
+            "model.embed_tokens.weight: is [512, 64]",
+        ),
+        (
+            "num_hidden_layers",
+            json!(4),
+            "model.layers.3.input_layernorm.weight is missing",
+        ),
+        (
+            "tie_word_embeddings",
+            json!(false),
+            "lm_head.weight is missing",
+        ),
+    ] {
+        let error = refusal(|config| config[key] = value.clone(), |_| ()).to_string();
+        assert!(
+            error.contains(said),
+            "{key} = {value}: {error:?} does not say {said:?}"
+        );
+    }
+}
+
+/// Nothing of a config is guessed, and nothing is left out that could change the model.
+#[test]
+fn a_config_with_more_than_is_computed_is_refused_by_name() {
+    for (key, value, said) in [
         ("hidden_size", json!(null), "hidden_size is missing"),
         ("is_causal", json!(false), "is_causal = false"),
         (
@@ -340,23 +370,6 @@ fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
             "quantization",
             json!({"group_size": 64, "bits": 4}),
             "quantized by MLX to 4 bits, which is not supported: take the model in F16 or BF16",
-        ),
-        ("rms_norm_eps", json!(-1.0), "norm epsilon = -1"),
-        ("head_dim", json!(31), "head dimension = 31"),
-        (
-            "vocab_size",
-            json!(513),
-            "model.embed_tokens.weight: is [512, 64]",
-        ),
-        (
-            "num_hidden_layers",
-            json!(4),
-            "model.layers.3.input_layernorm.weight is missing",
-        ),
-        (
-            "tie_word_embeddings",
-            json!(false),
-            "lm_head.weight is missing",
         ),
     ] {
         let error = refusal(|config| config[key] = value.clone(), |_| ()).to_string();

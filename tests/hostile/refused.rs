@@ -139,6 +139,22 @@ fn a_file_of_another_kind_is_named_with_a_remedy() {
     }
 }
 
+/// Names and contents of files.
+type Files<'a> = &'a [(&'a str, &'a [u8])];
+
+/// Each of these folders is refused with these words.
+fn folders_are_refused(cases: &[(Files<'_>, &str, &str)]) {
+    for (files, what, remedy) in cases {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for (name, bytes) in *files {
+            fs::write(folder.path().join(name), bytes).expect("it is written");
+        }
+        let said = refusal(folder.path());
+        assert!(said.contains(what), "{said:?} does not say {what:?}");
+        assert!(said.contains(remedy), "{said:?} does not say {remedy:?}");
+    }
+}
+
 #[test]
 fn a_folder_that_is_no_model_is_named_with_a_remedy() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen2");
@@ -146,8 +162,7 @@ fn a_folder_that_is_no_model_is_named_with_a_remedy() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n";
     let base = br#"{"base_model_name_or_path": "Qwen/Qwen3-4B"}"#;
     let page = b"<!doctype html>\n<html lang=\"en\">";
-    type Files<'a> = &'a [(&'a str, &'a [u8])];
-    let cases: [(Files, &str, &str); 14] = [
+    let cases: [(Files, &str, &str); 10] = [
         (&[], "an empty folder", "fetch the model into it"),
         (
             &[
@@ -176,6 +191,40 @@ fn a_folder_that_is_no_model_is_named_with_a_remedy() {
             "a folder with a GGUF file",
             "name the file itself",
         ),
+        (
+            &[("config.json", &config), ("model.safetensors", pointer)],
+            "model.safetensors: is a Git LFS pointer",
+            "git lfs pull",
+        ),
+        (
+            &[("config.json", page), ("model.safetensors", b"")],
+            "config.json: is an HTML page",
+            "fetch the file itself",
+        ),
+        (
+            &[("config.json", &config), ("model.onnx", b"")],
+            "an ONNX model, which is not supported",
+            "GGUF",
+        ),
+        (
+            &[("config.json", &config), ("quantize_config.json", b"{}")],
+            "quantize_config.json: quantized by GPTQ",
+            "Q4_K_M or IQ4_XS",
+        ),
+        (
+            &[("params.json", b"{}"), ("consolidated.safetensors", b"")],
+            "Mistral's own format, which is not supported",
+            "GGUF",
+        ),
+    ];
+    folders_are_refused(&cases);
+}
+
+#[test]
+fn the_file_that_a_folder_lacks_is_named() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen2");
+    let config = fs::read(golden.join("config.json")).expect("golden data");
+    let cases: [(Files, &str, &str); 4] = [
         (
             &[
                 ("config.json", &config),
@@ -206,42 +255,8 @@ fn a_folder_that_is_no_model_is_named_with_a_remedy() {
             "config.json is missing",
             "fetch it",
         ),
-        (
-            &[("config.json", &config), ("model.safetensors", pointer)],
-            "model.safetensors: is a Git LFS pointer",
-            "git lfs pull",
-        ),
-        (
-            &[("config.json", page), ("model.safetensors", b"")],
-            "config.json: is an HTML page",
-            "fetch the file itself",
-        ),
-        (
-            &[("config.json", &config), ("model.onnx", b"")],
-            "an ONNX model, which is not supported",
-            "GGUF",
-        ),
-        (
-            &[("config.json", &config), ("quantize_config.json", b"{}")],
-            "quantize_config.json: quantized by GPTQ",
-            "Q4_K_M or IQ4_XS",
-        ),
-        (
-            &[("params.json", b"{}"), ("consolidated.safetensors", b"")],
-            "Mistral's own format, which is not supported",
-            "GGUF",
-        ),
     ];
-    for (files, what, remedy) in cases {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        for (name, bytes) in files {
-            fs::write(folder.path().join(name), bytes).expect("it is written");
-        }
-        let said = refusal(folder.path());
-        assert!(said.contains(what), "{said:?} does not say {what:?}");
-        assert!(said.contains(remedy), "{said:?} does not say {remedy:?}");
-    }
-    // One file of a whole folder is missing.
+    folders_are_refused(&cases);
     let folder = tempfile::tempdir().expect("a temporary folder");
     for name in ["config.json", "model.safetensors"] {
         fs::copy(golden.join(name), folder.path().join(name)).expect("it is copied");
