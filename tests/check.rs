@@ -88,7 +88,7 @@ fn the_reference_turns_and_attends_as_plain_loops_do() {
 #[test]
 fn a_quant_or_a_scale_that_is_off_is_caught() {
     let mut cases = 0;
-    for world in worlds().filter(|world| world.kv.element == KvType::Q8_0) {
+    for world in worlds().filter(|world| world.kv.types.k == KvType::Q8_0) {
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty::new(world.cpu(2).expect("threads start"));
         let stores = |case: &&Case| matches!(case.op(), Op::RopeStore { .. });

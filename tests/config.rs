@@ -131,7 +131,7 @@ fn values_become_what_they_mean() {
         Some(PathBuf::from("/etc/ganglion/models/a.gguf")),
         "relative paths start from the file's directory"
     );
-    assert_eq!((config.kv.element, config.kv.context), (KvType::BF16, 0));
+    assert_eq!((config.kv.element, config.kv.context), (KvChoice::BF16, 0));
     let graph = (config.graph.mode, config.graph.capture_sizes);
     assert_eq!(graph, (Mode::Piecewise, vec![8, 4]));
     assert_eq!(config.stream.stall, Duration::from_millis(250));

@@ -34,7 +34,7 @@ fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
-        kv_type,
+        kv_type: kv_type.into(),
         context: 160,
         kv_memory: KvMemory::Conversations(PROMPTS.len()),
         rows: PROMPTS.len(),
@@ -237,7 +237,7 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
         let checkpoint = Checkpoint::open(&model).expect("the golden models open");
         let settings = Settings {
             backend: Backend::Cpu,
-            kv_type,
+            kv_type: kv_type.into(),
             context: restored::CONTEXT,
             rows: 8,
             reuse: Reuse::Exact,

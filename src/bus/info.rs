@@ -8,9 +8,10 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    ActiveHold, Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt,
-    Snapshot, Status, Usage, Work,
+    ActiveHold, Commits, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo, Outcome, Priority,
+    Receipt, Snapshot, Status, Usage, Work,
 };
+use crate::tape::KvTypes;
 use crate::telemetry::Percentiles;
 use crate::tools;
 
@@ -34,18 +35,32 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("hidden", model.hidden.into()),
         ("vocabulary", model.vocabulary.into()),
         ("context", model.context.into()),
-        ("kv_type", text(model.kv_type)),
+        ("kv_type", text(model.kv.map_or("", |kv| kv.types.name()))),
         ("weight_bytes", model.weight_bytes.into()),
         ("thinking", model.thinking.into()),
     ])
 }
 
-pub(super) fn memory(memory: &MemoryUse) -> Info {
-    info([
+pub(super) fn memory(memory: &MemoryUse, kv: Option<&KvSelection>) -> Info {
+    let mut info = info([
         ("weights", memory.weights.into()),
         ("kv", memory.kv.into()),
         ("activations", memory.activations.into()),
-    ])
+    ]);
+    if let Some(kv) = kv {
+        let KvTypes { k, v } = kv.types;
+        for (name, value) in [
+            ("kv_type_k", k.name()),
+            ("kv_type_v", v.name()),
+            ("kv_reason", kv.reason.name()),
+        ] {
+            info.insert(name.to_owned(), text(value));
+        }
+        if let Some(delta) = kv.key_delta {
+            info.insert("kv_key_delta".to_owned(), delta.into());
+        }
+    }
+    info
 }
 
 pub(super) fn usage(usage: &Usage) -> Info {

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::engine::runner::{Activations, Placement};
+use crate::engine::runner::{Activations, KvChoice, KvChoices, Placement};
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
 use crate::sampler::Parameters;
 use crate::session_store::Durability;
-use crate::tape::KvType;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
@@ -35,8 +34,15 @@ impl Default for Model {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kv {
+    /// The type of K and V.
     #[serde(rename = "type")]
-    pub element: KvType,
+    pub element: KvChoice,
+    /// The type of K; `None` is `element`.
+    #[serde(rename = "type_k")]
+    pub key: Option<KvChoice>,
+    /// The type of V; `None` is `element`.
+    #[serde(rename = "type_v")]
+    pub value: Option<KvChoice>,
     /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
     /// The whole cache has so many; with 0 it takes what there is room for, up to four conversations of that length.
@@ -242,10 +248,23 @@ impl Sampling {
     }
 }
 
+impl Kv {
+    /// The types of K and V.
+    #[must_use]
+    pub fn choices(&self) -> KvChoices {
+        KvChoices {
+            k: self.key.unwrap_or(self.element),
+            v: self.value.unwrap_or(self.element),
+        }
+    }
+}
+
 impl Default for Kv {
     fn default() -> Self {
         Self {
-            element: KvType::default(),
+            element: KvChoice::default(),
+            key: None,
+            value: None,
             context: 2048,
             memory_mib: 0,
             reuse: Reuse::default(),

@@ -21,6 +21,7 @@ mod product;
 mod prompt;
 mod prompt_attend;
 mod queue;
+mod recache;
 mod run;
 mod scratch;
 mod shapes;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::kv_selection::PROBE;
 use super::load_error::LoadError;
 use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status};
@@ -10,6 +11,7 @@ use crate::graph::Mode;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
 use crate::model::{Checkpoint, Language};
+use crate::tape::KvTypes;
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) struct Recipe {
     settings: Settings,
     /// `None` if its files could not be looked at.
     files: Option<Identity>,
+    /// Those of the cache, once they are selected.
+    types: Option<KvTypes>,
 }
 
 /// What it takes to put other settings in force.
@@ -41,6 +45,7 @@ impl Recipe {
         Self {
             files: Identity::of(&settings.model).ok(),
             settings: settings.clone(),
+            types: None,
         }
     }
 
@@ -51,10 +56,15 @@ impl Recipe {
         let key = Key::default()
             .with("gangliond", env!("CARGO_PKG_VERSION"))
             .with("model", self.files.as_ref()?)
-            .with("type of the cache", runner.kv_type.name())
+            .with("type of the cache", self.types?.name())
             .with("reuse", format_args!("{:?}", runner.reuse))
             .with("activations", format_args!("{:?}", runner.cuda.activations));
         Some(key)
+    }
+
+    /// Takes the place of `before`, whose model goes on.
+    pub(super) fn go_on_from(&mut self, before: Option<&Self>) {
+        self.types = before.and_then(|before| before.types);
     }
 
     /// What it takes to get from these settings to `next`.
@@ -101,14 +111,18 @@ impl LoadedModel {
         settings: &Settings,
         mut tell: impl FnMut(Loading),
     ) -> Result<Self, LoadError> {
-        let recipe = Recipe::of(settings);
+        let mut recipe = Recipe::of(settings);
         tell(Loading::Begins(Phase::Opening));
         let checkpoint = Checkpoint::open(&settings.model)?;
         tell(Loading::Begins(Phase::Vocabulary));
         let language = Language::load(checkpoint.language_source()?)?;
         tell(Loading::Begins(Phase::Weights));
         let mut shown = 0;
-        let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
+        let measured = runner::Settings {
+            probe: language.encode_plain(PROBE),
+            ..settings.runner.clone()
+        };
+        let runner = Runner::load(&checkpoint, &measured, &mut |done, total| {
             if done >= total {
                 // What comes after the last weight: the first steps' memory, and recordings.
                 tell(Loading::Begins(Phase::Preparing));
@@ -120,6 +134,8 @@ impl LoadedModel {
             }
             tell(Loading::Read(more.then_some(percent)));
         })?;
+        let selection = runner.kv_selection();
+        recipe.types = Some(selection.types);
         let shape = runner.shape();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let info = ModelInfo {
@@ -131,7 +147,7 @@ impl LoadedModel {
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
             pages: count(runner.pages()[0]),
-            kv_type: settings.runner.kv_type.name(),
+            kv: Some(selection),
             weight_bytes: checkpoint.weight_bytes(),
             thinking: language.can_think(),
         };

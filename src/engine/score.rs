@@ -267,7 +267,8 @@ pub fn compare(ours: &Reference, reference: &Reference) -> Comparison {
     comparison
 }
 
-fn log_sum_exp(logits: &[f32]) -> f64 {
+/// The logarithm of the sum of all exponentials.
+pub(super) fn log_sum_exp(logits: &[f32]) -> f64 {
     let greatest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     greatest
         + logits

@@ -1,5 +1,6 @@
 //! What the engine tells everyone about itself.
 
+use super::kv_selection::KvSelection;
 use crate::telemetry::Receipt;
 
 /// The life of the daemon's engine.
@@ -37,8 +38,8 @@ pub struct ModelInfo {
     pub context: u32,
     /// Pages of the cache; a script has none.
     pub pages: u32,
-    /// What the cache is made of, as kv.type calls it; of a script nothing.
-    pub kv_type: &'static str,
+    /// The types of the cache; a script has none.
+    pub kv: Option<KvSelection>,
     /// Bytes of the weights as stored.
     pub weight_bytes: u64,
     /// Whether it can think before it answers: its template asks whether it is to.

@@ -76,7 +76,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         model: model.to_owned(),
         runner: runner::Settings {
             backend: config.backend,
-            kv_type: config.kv.element,
+            kv_type: config.kv.choices(),
             context: config.kv.context,
             kv_memory: kv_memory(&config.kv),
             reuse: config.kv.reuse,
