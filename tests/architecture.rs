@@ -108,7 +108,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "kv::Reuse",
             "sampler::Parameters",
             "session_store::Durability",
-            "tape::KvType",
             "tools::FormatError",
         ],
     ),

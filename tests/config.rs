@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ganglion::config::Config;
+use ganglion::engine::runner::{KvChoice, KvChoices};
 use ganglion::graph::Mode;
-use ganglion::tape::KvType;
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
 
@@ -39,6 +39,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());
+    assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert_eq!(config, Config::default());
 

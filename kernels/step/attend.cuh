@@ -133,12 +133,11 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
-    float *fresh_k = parts + WARPS * GROUP * head_dim, *fresh_v = fresh_k + STEP_ROWS * head_dim;
-    u32 fresh_scales = STEP_ROWS * head_dim;
+    auto fresh_of = [&](u32 is_v) { return parts + (WARPS * GROUP + is_v * STEP_ROWS) * head_dim; };
     bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto keep = [&](auto side_of, Head &values, u32 p, u32 is_v) {
         typedef typename decltype(side_of)::Type C;
-        C *fresh = reinterpret_cast<C *>(is_v ? fresh_v : fresh_k);
+        C *fresh = reinterpret_cast<C *>(fresh_of(is_v));
         u32 index = p - fresh_from;
         bool kept = p == position && stores;
         u64 page = kept ? table[p / PAGE] : 0, layer = is_v ? c.v : c.k;
@@ -148,7 +147,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             __syncwarp();
             values.template put<float>(c, mine, lane);
             __syncwarp();
-            quantize(mine, head_dim, lane, fresh + index * head_dim, reinterpret_cast<half *>(fresh + fresh_scales) + (index * head_dim >> shift));
+            quantize(mine, head_dim, lane, fresh + index * head_dim, reinterpret_cast<half *>(fresh + STEP_ROWS * head_dim) + (index * head_dim >> shift));
             if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
         } else {
             values.template put<C>(c, fresh + index * head_dim, lane);
@@ -187,16 +186,16 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     }
     __syncthreads();
     u32 query = in_shared(queries) + piece * N * sizeof(T);
-    auto renew = [&](auto side_of, auto &to, const float *from, u32 chunk) {
+    auto renew = [&](auto side_of, auto &to, u32 is_v, u32 chunk) {
         typedef typename decltype(side_of)::Type C;
         if (chunk + S::CHUNK <= fresh_from) return;
-        const C *fresh = reinterpret_cast<const C *>(from);
+        const C *fresh = reinterpret_cast<const C *>(fresh_of(is_v));
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
                 u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = p - fresh_from;
-                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh, index * head_dim + (piece + j * LANES) * N, fresh_scales, shift);
+                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh, index * head_dim + (piece + j * LANES) * N, STEP_ROWS * head_dim, shift);
             }
     };
     // To base 2; a cap is met before.
@@ -217,7 +216,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
         for (int h = 0; h < GROUP; ++h) greatest[h] = LEAST;
         for (u32 chunk = begin; chunk < end; chunk += S::CHUNK) {
             float scores[LOADS][GROUP] = {};
-            renew(SideOf<K>(), k, fresh_k, chunk);
+            renew(SideOf<K>(), k, 0, chunk);
 #pragma unroll
             for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
@@ -268,7 +267,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
 #pragma unroll
                 for (u32 i = 0; i < LOADS; ++i) sum[h] += scores[i][h] = power_of_two(scores[i][h] - most[h]);
             }
-            renew(SideOf<V>(), v, fresh_v, chunk);
+            renew(SideOf<V>(), v, 1, chunk);
 #pragma unroll
             for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll

@@ -11,7 +11,6 @@ use crate::engine::{
     ActiveHold, Commits, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo, Outcome, Priority,
     Receipt, Snapshot, Status, Usage, Work,
 };
-use crate::tape::KvTypes;
 use crate::telemetry::Percentiles;
 use crate::tools;
 
@@ -48,10 +47,10 @@ pub(super) fn memory(memory: &MemoryUse, kv: Option<&KvSelection>) -> Info {
         ("activations", memory.activations.into()),
     ]);
     if let Some(kv) = kv {
-        let KvTypes { k, v } = kv.types;
+        let [k, v] = kv.names();
         for (name, value) in [
-            ("kv_type_k", k.name()),
-            ("kv_type_v", v.name()),
+            ("kv_type_k", k),
+            ("kv_type_v", v),
             ("kv_reason", kv.reason.name()),
         ] {
             info.insert(name.to_owned(), text(value));

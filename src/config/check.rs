@@ -109,7 +109,9 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     }
     if let Err(error) = config.kv.choices().check() {
         let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
-        let at = kv.into_iter().find_map(|typed| Some(typed.as_ref()?.span().start));
+        let at = kv
+            .into_iter()
+            .find_map(|typed| Some(typed.as_ref()?.span().start));
         return Err(Fault {
             at: at.unwrap_or_default(),
             message: format!("kv.type, kv.type_k, kv.type_v: {error}"),

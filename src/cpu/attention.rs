@@ -338,12 +338,7 @@ impl WithSimd for Queries<'_> {
 
 /// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
 #[inline(always)]
-fn decode(
-    (element, head_dim): (KvType, usize),
-    activation: DType,
-    bytes: &[u8],
-    tile: &mut [f32],
-) {
+fn decode((element, head_dim): (KvType, usize), activation: DType, bytes: &[u8], tile: &mut [f32]) {
     let tile = &mut tile[..TILE * head_dim];
     let (held, others) = tile.split_at_mut(bytes.len() / element.bytes(head_dim) * head_dim);
     element.decode(head_dim, bytes, held);

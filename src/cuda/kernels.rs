@@ -52,7 +52,11 @@ impl CacheKernels {
         let types = names(activation, kv.types);
         let attends = multiplies(activation, kv.types).then(|| {
             let is_number = kv.types.one().is_some_and(|one| one.number().is_some());
-            let name = if is_number { activation.name() } else { &types };
+            let name = if is_number {
+                activation.name()
+            } else {
+                types.as_str()
+            };
             PromptAttend::load(modules, kv, name)
         });
         Ok(Self {

@@ -283,11 +283,7 @@ impl Pages {
 
     /// Of values and scales of each head and position, where they begin in a side of a page and in the whole, and how many
     /// bytes they are.
-    fn runs(
-        &self,
-        (index, element): (usize, KvType),
-        mut each: impl FnMut(usize, usize, usize),
-    ) {
+    fn runs(&self, (index, element): (usize, KvType), mut each: impl FnMut(usize, usize, usize)) {
         let KvInfo {
             heads,
             head_dim,

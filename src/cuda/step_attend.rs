@@ -48,7 +48,9 @@ impl StepAttend {
         types: &str,
     ) -> Result<Self, Error> {
         let KvInfo {
-            head_dim, types: of, ..
+            head_dim,
+            types: of,
+            ..
         } = kv;
         let multiplies = multiplies(activation, of);
         let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {

@@ -10,18 +10,18 @@ use crate::tape::{KvType, KvTypes};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KvChoice {
-    #[value(name = "f32")]
-    F32,
     #[default]
     #[value(name = "f16")]
     F16,
-    #[value(name = "bf16")]
-    BF16,
     #[value(name = "q8_0")]
     Q8_0,
-    /// q8_0 for V, and for K if the model's keys allow it.
+    /// q8_0 for V, and for K if it was measured not to change what the model computes
     #[value(name = "auto")]
     Auto,
+    #[value(name = "bf16")]
+    BF16,
+    #[value(name = "f32")]
+    F32,
 }
 
 impl From<KvType> for KvChoice {
@@ -81,6 +81,13 @@ impl From<KvChoice> for KvChoices {
 impl From<KvType> for KvChoices {
     fn from(both: KvType) -> Self {
         KvChoice::from(both).into()
+    }
+}
+
+impl From<KvTypes> for KvChoices {
+    fn from(KvTypes { k, v }: KvTypes) -> Self {
+        let (k, v) = (k.into(), v.into());
+        Self { k, v }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::tape::{Ending, ExecuteError, Input, KvInfo, KvType, KvTypes, PAGE};
 pub const KEY_BOUND: f64 = 0.02;
 
 /// The text that is scored.
-pub(super) const PROBE: &str = include_str!("probe.txt");
+pub const PROBE: &str = include_str!("probe.txt");
 /// Tokens of it that are scored, at most.
 const PROBE_TOKENS: usize = 2 * PAGE;
 /// Rows that run at once: their logits must not take much memory.
@@ -59,21 +59,25 @@ impl KeyReason {
 pub struct KvSelection {
     pub types: KvTypes,
     pub reason: KeyReason,
+    /// Whether the model's keys have biases.
+    pub biased: bool,
     /// How much q8_0 for K changes the built-in text: the mean |delta logprob|. `None` if it was not measured.
     pub key_delta: Option<f64>,
 }
 
-impl Default for KvSelection {
-    fn default() -> Self {
-        Self {
-            types: KvTypes::default(),
-            reason: KeyReason::Configured,
-            key_delta: None,
-        }
-    }
-}
-
 impl KvSelection {
+    /// The selection before anything is measured: K has the type that it has if a measurement forbids q8_0.
+    #[must_use]
+    pub fn expected(checkpoint: &Checkpoint, choices: KvChoices) -> Self {
+        KvPlan::new(checkpoint, choices, true).selection()
+    }
+
+    /// The names of the types of K and V.
+    #[must_use]
+    pub fn names(&self) -> [&'static str; 2] {
+        self.types.sides().map(KvType::name)
+    }
+
     /// By how much q8_0 for K changes the built-in text, if the cache has it and that is beyond the bound.
     #[must_use]
     pub fn harm(&self) -> Option<f64> {
@@ -90,19 +94,31 @@ pub(super) struct KvPlan {
     /// What admission counts: of two possible types the larger one.
     pub(super) types: KvTypes,
     reason: KeyReason,
+    biased: bool,
     /// Whether the cache gets q8_0 for K if a measurement allows it.
     may_shrink: bool,
 }
 
 impl KvPlan {
-    pub(super) fn new(checkpoint: &Checkpoint, settings: &Settings) -> Self {
+    /// `probed`: whether there is a text to measure by.
+    pub(super) fn new(checkpoint: &Checkpoint, choices: KvChoices, probed: bool) -> Self {
         let Shape { head_dim, .. } = checkpoint.shape;
         let biased = (checkpoint.tensors.layers.iter()).any(|layer| layer.k.bias.is_some());
-        Self::of(
-            settings.kv_type,
-            (head_dim, biased),
-            !settings.probe.is_empty(),
-        )
+        Self::of(choices, (head_dim, biased), probed)
+    }
+
+    /// The plan of what settings ask for.
+    pub(super) fn of_settings(checkpoint: &Checkpoint, settings: &Settings) -> Self {
+        Self::new(checkpoint, settings.kv_type, !settings.probe.is_empty())
+    }
+
+    fn selection(&self) -> KvSelection {
+        KvSelection {
+            types: self.types,
+            reason: self.reason,
+            biased: self.biased,
+            key_delta: None,
+        }
     }
 
     fn of(KvChoices { k, v }: KvChoices, (head_dim, biased): (usize, bool), probed: bool) -> Self {
@@ -126,6 +142,7 @@ impl KvPlan {
         Self {
             types: KvTypes::of(of_k, of_v),
             reason,
+            biased,
             may_shrink: reason == KeyReason::Measured,
         }
     }
@@ -169,11 +186,7 @@ impl KvPlan {
         recache: impl Fn(&mut E, KvInfo) -> Result<(), LoadError>,
         alive: &mut dyn FnMut(),
     ) -> Result<KvSelection, LoadError> {
-        let mut selection = KvSelection {
-            types: self.types,
-            reason: self.reason,
-            key_delta: None,
-        };
+        let mut selection = self.selection();
         if !self.is_measured(&settings.probe) {
             return Ok(selection);
         }
@@ -192,7 +205,9 @@ impl KvPlan {
                 ..forward.clone()
             };
             // As many as the first type got.
-            let most = scores.first().map_or(probe.len(), |of: &Vec<f64>| of.len() + 1);
+            let most = scores
+                .first()
+                .map_or(probe.len(), |of: &Vec<f64>| of.len() + 1);
             let rows = PROBE_ROWS.min(settings.prefill_chunk.max(1));
             let run = score(executor, &measured, (&probe[..most], rows), time, alive);
             scores.push(run.map_err(RunError::from)?);
@@ -305,8 +320,9 @@ mod tests {
     fn harm_is_what_exceeds_the_bound() {
         let selection = |k: KvType, delta| KvSelection {
             types: KvTypes::of(k, KvType::Q8_0),
+            reason: KeyReason::Configured,
+            biased: false,
             key_delta: Some(delta),
-            ..KvSelection::default()
         };
         assert_eq!(selection(KvType::Q8_0, 0.123).harm(), Some(0.123));
         assert_eq!(selection(KvType::Q8_0, KEY_BOUND).harm(), None);

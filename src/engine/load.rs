@@ -47,7 +47,7 @@ pub(super) fn load(
     let (mut done, all) = (0, checkpoint.weight_bytes());
     let mut loader = Loader {
         source: Stored::new(checkpoint, tensors),
-        kv: KvPlan::new(checkpoint, settings),
+        kv: KvPlan::of_settings(checkpoint, settings),
         read: &mut |bytes| {
             done += bytes as u64;
             progress(done, all);
@@ -74,7 +74,10 @@ pub(super) fn plan<'a>(
         });
     }
     settings.kv_type.check()?;
-    let (types, head_dim) = (KvPlan::new(checkpoint, settings).types, shape.head_dim);
+    let (types, head_dim) = (
+        KvPlan::of_settings(checkpoint, settings).types,
+        shape.head_dim,
+    );
     if !head_dim.is_multiple_of(types.granule()) {
         return Err(LoadError::KvType {
             name: types.name(),

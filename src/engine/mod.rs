@@ -82,7 +82,7 @@ pub use handle::{Handle, channel};
 pub use held::{ActiveHold, Held};
 pub use hold::Hold;
 pub use inbox::Inbox;
-pub use kv_selection::{KEY_BOUND, KeyReason, KvSelection};
+pub use kv_selection::{KEY_BOUND, KeyReason, KvSelection, PROBE};
 pub use limits::{Limits, UserLimits};
 pub use live::{GraphStatus, Snapshot, Work};
 pub use load_error::LoadError;

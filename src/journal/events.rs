@@ -95,7 +95,7 @@ events! {
     /// The configuration asks for q8_0 for K, and that changes what the model computes.
     WARN kv_harmful(delta: f64, bound: f64)
     "f02d7a9c15b84e6c8d30a4e97b61c85d" "K of type q8_0 changes a short text by {delta:.3} (mean |delta logprob|), more than {bound}; set kv.type_k to \"auto\" or \"f16\""
-    { key_delta = format_args!("{delta:.4}"), bound = bound }
+    { key_delta = delta, bound = bound }
 
     /// Weights, tokenizer and cache are in memory.
     INFO model_loaded(model: &str, bytes: u64, seconds: f64)

@@ -5,7 +5,6 @@ use std::time::Instant;
 use super::notify;
 use crate::engine::{KEY_BOUND, State, Status, StatusReceiver};
 use crate::journal;
-use crate::tape::KvType;
 
 /// Follows the engine as long as it lives.
 pub(super) async fn announce(mut engine: StatusReceiver) {
@@ -27,7 +26,7 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
             && selected != Some(kv)
         {
             selected = Some(kv);
-            let [k, v] = kv.types.sides().map(KvType::name);
+            let [k, v] = kv.names();
             journal::kv_selected(k, v, kv.reason.name(), kv.key_delta);
             if let Some(delta) = kv.harm() {
                 journal::kv_harmful(delta, KEY_BOUND);

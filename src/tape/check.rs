@@ -86,7 +86,9 @@ impl Tape {
         } = self.kv;
         if !types.is_supported() {
             let [k, v] = types.sides().map(super::KvType::name);
-            return Err(format!("a cache with K of {k} and V of {v} is not supported"));
+            return Err(format!(
+                "a cache with K of {k} and V of {v} is not supported"
+            ));
         }
         let granule = types.granule();
         let fits = head_dim.is_multiple_of(granule);

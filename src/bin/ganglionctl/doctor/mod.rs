@@ -185,6 +185,9 @@ impl Machine {
         let path = &self.unit().outside(path);
         if let Some(checkpoint) = model::open(&self.tree, path, found) {
             model::checksums(&self.tree, path, found);
+            if memory.1.is_none() {
+                model::check_kv(&checkpoint, config, found);
+            }
             self.check_memory(path, (&checkpoint, config), memory, found);
         }
     }
