@@ -128,17 +128,19 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
     Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
 
-    // (GROUP, padded) of T, the warps' parts, and keys, then values of the step's rows, (row, head_dim); of blocks their scales behind
-    // each. A side has room for four bytes an element.
+    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim); of blocks their scales behind that. Keys and
+    // values of two types lie apart, each with room for four bytes an element.
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
-    auto fresh_of = [&](u32 is_v) { return parts + (WARPS * GROUP + is_v * STEP_ROWS) * head_dim; };
+    float *fresh = parts + WARPS * GROUP * head_dim;
+    constexpr bool SAME = IsSame<K, V>::value;
+    constexpr u32 SIDES = SAME ? 2 : 1;
     bool stores = begun == 0 && blockIdx.x == (end_split - 1 - first_split) % gridDim.x;
     auto keep = [&](auto side_of, Head &values, u32 p, u32 is_v) {
         typedef typename decltype(side_of)::Type C;
-        C *fresh = reinterpret_cast<C *>(fresh_of(is_v));
-        u32 index = p - fresh_from;
+        C *to = reinterpret_cast<C *>(!SAME && is_v ? fresh + STEP_ROWS * head_dim : fresh);
+        u32 index = (p - fresh_from) * SIDES + (SAME ? is_v : 0);
         bool kept = p == position && stores;
         u64 page = kept ? table[p / PAGE] : 0, layer = is_v ? c.v : c.k;
         if constexpr (sizeof(C) == 1) {
@@ -147,10 +149,10 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             __syncwarp();
             values.template put<float>(c, mine, lane);
             __syncwarp();
-            quantize(mine, head_dim, lane, fresh + index * head_dim, reinterpret_cast<half *>(fresh + STEP_ROWS * head_dim) + (index * head_dim >> shift));
+            quantize(mine, head_dim, lane, to + index * head_dim, reinterpret_cast<half *>(to + SIDES * STEP_ROWS * head_dim) + (index * head_dim >> shift));
             if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
         } else {
-            values.template put<C>(c, fresh + index * head_dim, lane);
+            values.template put<C>(c, to + index * head_dim, lane);
             if (kept) values.template put<C>(c, in_page<C>(page, layer, c, kv_head, p), lane);
         }
     };
@@ -159,7 +161,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             if (a.k_norm) values.normalize(c, NormWeights(c, at<const float>(a.k_norm), lane), a.epsilon, lane);
             values.rotate(c, Angles(c, a.angles, p, lane), lane);
         }
-        if constexpr (IsSame<K, V>::value) keep(SideOf<K>(), values, p, is_v);
+        if constexpr (SAME) keep(SideOf<K>(), values, p, is_v);
         else if (is_v) keep(SideOf<V>(), values, p, is_v);
         else keep(SideOf<K>(), values, p, is_v);
     };
@@ -189,13 +191,13 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     auto renew = [&](auto side_of, auto &to, u32 is_v, u32 chunk) {
         typedef typename decltype(side_of)::Type C;
         if (chunk + S::CHUNK <= fresh_from) return;
-        const C *fresh = reinterpret_cast<const C *>(fresh_of(is_v));
+        const C *from = reinterpret_cast<const C *>(!SAME && is_v ? fresh + STEP_ROWS * head_dim : fresh);
 #pragma unroll
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = p - fresh_from;
-                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(fresh, index * head_dim + (piece + j * LANES) * N, STEP_ROWS * head_dim, shift);
+                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * SIDES + (SAME ? is_v : 0);
+                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(from, index * head_dim + (piece + j * LANES) * N, SIDES * STEP_ROWS * head_dim, shift);
             }
     };
     // To base 2; a cap is met before.
