@@ -153,7 +153,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `reuse`, `slots`, `host_mib`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `type_k`, `type_v`, `context`, `memory_mib`, `reuse`, `slots`, `host_mib`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",
@@ -315,4 +315,24 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
     ]);
     let main = main.expect_err("a number is no backend");
     assert!(main.starts_with("gangliond.toml:1:11: "), "{main}");
+}
+
+#[test]
+fn the_types_of_k_and_v_take_the_place_of_that_of_both() {
+    let types = |text: &str| parse(&format!("[kv]\n{text}")).map(|config| config.kv.choices());
+    let of = |k, v| Ok(KvChoices { k, v });
+    let (f16, q8_0) = (KvChoice::F16, KvChoice::Q8_0);
+    assert_eq!(types("context = 64"), of(f16, f16));
+    assert_eq!(types("type = 'q8_0'"), of(q8_0, q8_0));
+    assert_eq!(types("type_v = 'q8_0'"), of(f16, q8_0));
+    let auto = types("type = 'auto'\ntype_k = 'f16'");
+    assert_eq!(auto, of(f16, KvChoice::Auto));
+    for unsupported in [
+        "type_k = 'bf16'",
+        "type = 'q8_0'\ntype_v = 'f32'",
+        "type = 'auto'\ntype_k = 'f32'",
+    ] {
+        let error = types(unsupported).expect_err("these do not go together");
+        assert!(error.contains("not supported together"), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::cache_types::{multiplies, names};
 use super::prompt_attend::PromptAttend;
 use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
@@ -11,7 +12,7 @@ use crate::device::{
     RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
-use crate::tape::{DType, KvInfo, KvType, KvTypes};
+use crate::tape::{DType, KvInfo};
 
 /// The widest row that a step's product takes: rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -65,24 +66,6 @@ impl CacheKernels {
             prompt_attend: attends.transpose()?.flatten(),
         })
     }
-}
-
-/// How kernels are named by the types of activations and cache: by the activations' and the cache's; by what quants become; or by
-/// the activations', K's and V's.
-fn names(activation: DType, types: KvTypes) -> String {
-    let name = activation.name();
-    let of = |element: KvType| element.number().map_or("q8", DType::name);
-    match types.one() {
-        Some(KvType::Q8_0) => format!("q8_{name}"),
-        Some(number) => format!("{name}_{}", number.name()),
-        None => format!("{name}_{}_{}", of(types.k), of(types.v)),
-    }
-}
-
-/// Whether tensor cores multiply what is read of a cache: quants, which become activations, and numbers of the activations' type.
-pub(super) fn multiplies(activation: DType, types: KvTypes) -> bool {
-    let mut numbers = types.sides().into_iter().filter_map(KvType::number);
-    numbers.all(|number| number == activation)
 }
 
 /// Products of a step, for weights of one form.

@@ -4,6 +4,7 @@
 //! never changes once it has been launched with, so what was recorded stays good.
 
 mod attend;
+mod cache_types;
 mod executor;
 mod inspect;
 mod kernels;

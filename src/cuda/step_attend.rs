@@ -1,7 +1,7 @@
 //! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
 //! elsewhere. What it launches with is for `attend`.
 
-use super::kernels::multiplies;
+use super::cache_types::multiplies;
 use super::narrow;
 use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};

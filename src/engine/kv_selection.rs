@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::kv_choice::KvChoices;
 use super::load_error::LoadError;
+use super::log_sum_exp::log_sum_exp;
 use super::runner::RunError;
-use super::score::log_sum_exp;
 use super::settings::Settings;
 use crate::executor::Executor;
 use crate::model::forward::Forward;

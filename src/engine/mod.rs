@@ -31,6 +31,7 @@ mod live;
 mod load;
 mod load_error;
 mod loaded_model;
+mod log_sum_exp;
 mod named;
 mod observe;
 mod open_sessions;
