@@ -33,16 +33,24 @@ pub fn worlds() -> impl Iterator<Item = World> {
         let types = KvType::ALL.map(KvTypes::both).into_iter().enumerate();
         types.map(move |types| cache(head_dim, types))
     };
-    let mixed = move |head_dim: (usize, usize)| {
-        let types = KvTypes::MIXED.into_iter().enumerate();
-        types.map(move |types| cache(head_dim, types))
-    };
     // There are as many conversations as a step has rows.
     let together = |kv: KvInfo| KvInfo {
         context: 1024,
         entries: STEP_ROWS,
         pages: STEP_ROWS * 1024 / PAGE,
         ..kv
+    };
+    // Of few conversations and of many in turn.
+    let mixed = move |head_dim: (usize, usize)| {
+        let types = KvTypes::MIXED.into_iter().enumerate();
+        types.map(move |types| {
+            let kv = cache(head_dim, types);
+            if (head_dim.0 + types.0) % 2 == 0 {
+                kv
+            } else {
+                together(kv)
+            }
+        })
     };
     let far = [
         (64, KvType::BF16),
@@ -79,7 +87,6 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .into_iter()
                 .enumerate()
                 .flat_map(mixed)
-                .flat_map(move |kv| [kv, together(kv)])
                 .map(move |kv| positions::world(kv, &mut deal_mixed)),
         )
         .flat_map(World::split)
