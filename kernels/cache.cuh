@@ -9,6 +9,17 @@ struct Q8 {
     i8 quant;
 };
 
+// Names the type of keys or of values to a function that takes either.
+template <typename C> struct SideOf {
+    typedef C Type;
+};
+template <typename A, typename B> struct IsSame {
+    static constexpr bool value = false;
+};
+template <typename A> struct IsSame<A, A> {
+    static constexpr bool value = true;
+};
+
 __device__ __forceinline__ u32 block_of(u32 head_dim) { return head_dim % 32 ? 16 : 32; }
 
 // Where a position of a KV head lies, `side` the layer's K or V; and its scales.

@@ -110,7 +110,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler::Parameters",
             "sampler::Partial",
             "session_store::Durability",
-            "tape::KvType",
             "tools::FormatError",
         ],
     ),

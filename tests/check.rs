@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 use ganglion::check::{Case, Report, self_test, worlds};
 use ganglion::quant::Format;
-use ganglion::tape::{KvType, Op};
+use ganglion::tape::{KvType, KvTypes, Op};
 
 use self::faulty::{Fault, Faulty, faults};
 
@@ -49,8 +49,8 @@ fn equals_are_equal_and_every_fault_is_caught() {
         }
     }
     assert!(equal.failures().is_empty(), "{equal}");
-    // Each format has some of its own.
-    let most = 748 + 32 * Format::ALL.len();
+    // Each format has some of its own, and each cache of two types.
+    let most = 748 + 32 * Format::ALL.len() + 7 * 12 * KvTypes::MIXED.len();
     assert!((600..=most).contains(&cases), "{cases} cases");
     let all = caught.values().all(|count| *count >= 5);
     assert!(
@@ -88,7 +88,7 @@ fn the_reference_turns_and_attends_as_plain_loops_do() {
 #[test]
 fn a_quant_or_a_scale_that_is_off_is_caught() {
     let mut cases = 0;
-    for world in worlds().filter(|world| world.kv.element == KvType::Q8_0) {
+    for world in worlds().filter(|world| world.kv.types.k == KvType::Q8_0) {
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty::new(world.cpu(2).expect("threads start"));
         let stores = |case: &&Case| matches!(case.op(), Op::RopeStore { .. });

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ganglion::config::Config;
+use ganglion::engine::runner::{KvChoice, KvChoices};
 use ganglion::graph::Mode;
 use ganglion::sampler::{Parameters, Partial};
-use ganglion::tape::KvType;
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
 
@@ -41,6 +41,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());
+    assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
     // Where neither the file nor the model says anything, the sampler's own defaults are as documented.
@@ -188,7 +189,7 @@ fn values_become_what_they_mean() {
         Some(PathBuf::from("/etc/ganglion/models/a.gguf")),
         "relative paths start from the file's directory"
     );
-    assert_eq!((config.kv.element, config.kv.context), (KvType::BF16, 0));
+    assert_eq!((config.kv.element, config.kv.context), (KvChoice::BF16, 0));
     let graph = (config.graph.mode, config.graph.capture_sizes);
     assert_eq!(graph, (Mode::Piecewise, vec![8, 4]));
     assert_eq!(config.stream.stall, Duration::from_millis(250));
@@ -209,7 +210,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
-            "2:1: unknown key `contxt`, expected one of `type`, `context`, `memory_mib`, `reuse`, `slots`, `host_mib`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
+            "2:1: unknown key `contxt`, expected one of `type`, `type_k`, `type_v`, `context`, `memory_mib`, `reuse`, `slots`, `host_mib`, `disk_mib`, `disk_writes_mib_per_day`, `spill_after_seconds`, `stop_seconds`; the line is: contxt = 1",
         ),
         (
             "[kvv]\n",
@@ -371,4 +372,24 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
     ]);
     let main = main.expect_err("a number is no backend");
     assert!(main.starts_with("gangliond.toml:1:11: "), "{main}");
+}
+
+#[test]
+fn the_types_of_k_and_v_take_the_place_of_that_of_both() {
+    let types = |text: &str| parse(&format!("[kv]\n{text}")).map(|config| config.kv.choices());
+    let of = |k, v| Ok(KvChoices { k, v });
+    let (f16, q8_0) = (KvChoice::F16, KvChoice::Q8_0);
+    assert_eq!(types("context = 64"), of(f16, f16));
+    assert_eq!(types("type = 'q8_0'"), of(q8_0, q8_0));
+    assert_eq!(types("type_v = 'q8_0'"), of(f16, q8_0));
+    let auto = types("type = 'auto'\ntype_k = 'f16'");
+    assert_eq!(auto, of(f16, KvChoice::Auto));
+    for unsupported in [
+        "type_k = 'bf16'",
+        "type = 'q8_0'\ntype_v = 'f32'",
+        "type = 'auto'\ntype_k = 'f32'",
+    ] {
+        let error = types(unsupported).expect_err("these do not go together");
+        assert!(error.contains("not supported together"), "{error}");
+    }
 }

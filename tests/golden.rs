@@ -44,7 +44,7 @@ fn runner(model: &Path, kv_type: KvType, prefill_chunk: usize) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
-        kv_type,
+        kv_type: kv_type.into(),
         context: 512,
         threads: 2,
         prefill_chunk,

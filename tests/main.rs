@@ -19,6 +19,7 @@ mod golden;
 mod graph;
 mod guided;
 mod hostile;
+mod kv_types;
 mod lasting;
 #[cfg(dbus_daemon)]
 mod manual;

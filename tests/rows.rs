@@ -8,7 +8,7 @@ use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
-use ganglion::tape::{GraphOptions, KvType};
+use ganglion::tape::{GraphOptions, KvType, KvTypes};
 
 use crate::support::{joining, preempted, restored};
 
@@ -21,20 +21,23 @@ const TOGETHER: [&[usize]; 5] = [
     &[3, 0, 1],
 ];
 
+/// Keys are numbers, and values quants.
+const MIXED: KvTypes = KvTypes::of(KvType::F16, KvType::Q8_0);
+
 /// A token, and the bits of the logits that it was chosen from.
 type Step = (u32, Vec<u32>);
 
-fn load(kv_type: KvType) -> Runner {
-    load_with(kv_type, false)
+fn load(types: impl Into<KvTypes>) -> Runner {
+    load_with(types.into(), false)
 }
 
 /// Steps of some are launched ahead.
-fn load_with(kv_type: KvType, launch_ahead: bool) -> Runner {
+fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
-        kv_type,
+        kv_type: types.into(),
         context: 160,
         kv_memory: KvMemory::Conversations(PROMPTS.len()),
         rows: PROMPTS.len(),
@@ -88,8 +91,8 @@ fn step(runner: &mut Runner, entries: &[usize]) -> Vec<Step> {
 
 #[test]
 fn conversations_that_step_together_have_the_bits_of_each_alone() {
-    for kv_type in [KvType::F16, KvType::Q8_0] {
-        hold(kv_type);
+    for types in [KvType::F16.into(), KvType::Q8_0.into(), MIXED] {
+        hold(types);
     }
 }
 
@@ -232,12 +235,12 @@ fn a_guided_conversation_waits_for_its_mask() {
 /// Whoever has lost its pages, or began in another's, goes on with the bits that it would have had.
 #[test]
 fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_that_is_not() {
-    for kv_type in KvType::ALL {
+    for types in KvTypes::all() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
         let checkpoint = Checkpoint::open(&model).expect("the golden models open");
         let settings = Settings {
             backend: Backend::Cpu,
-            kv_type,
+            kv_type: types.into(),
             context: restored::CONTEXT,
             rows: 8,
             reuse: Reuse::Exact,
@@ -246,7 +249,7 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
         };
         let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
-        held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
+        held.unwrap_or_else(|differs| panic!("{} cache: {differs}", types.name()));
     }
 }
 
@@ -258,7 +261,7 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
         (KvType::F16, Mode::None),
     ];
     for (kv_type, mode) in ways {
-        let mut runner = load_with(kv_type, true);
+        let mut runner = load_with(kv_type.into(), true);
         runner.set_graph_mode(mode);
         let name = format!("{} cache, {}", kv_type.name(), mode.name());
         let held = joining::hold(&mut runner);
@@ -276,8 +279,8 @@ fn prompts_that_are_left_between_layers_have_the_bits_of_those_that_are_not() {
     }
 }
 
-fn hold(kv_type: KvType) {
-    let mut runner = load(kv_type);
+fn hold(types: KvTypes) {
+    let mut runner = load(types);
     let entries = begin(&mut runner);
     let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
     for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {
@@ -286,7 +289,7 @@ fn hold(kv_type: KvType) {
             together[*conversation].push(step);
         }
     }
-    let mut runner = load(kv_type);
+    let mut runner = load(types);
     let entries = begin(&mut runner);
     for (conversation, together) in together.iter().enumerate() {
         for (index, together) in together.iter().enumerate() {
@@ -294,7 +297,7 @@ fn hold(kv_type: KvType) {
             assert!(
                 alone[0] == *together,
                 "{} cache, conversation {conversation}, step {index}: {} alone, {} together",
-                kv_type.name(),
+                types.name(),
                 alone[0].0,
                 together.0
             );

@@ -40,7 +40,7 @@ fn forward() -> Forward {
         entries: 1,
         pages: 1,
         chunk: 1,
-        element: KvType::F16,
+        types: KvType::F16.into(),
     };
     let weights = weights.expect("nothing fails");
     Forward {
@@ -116,7 +116,7 @@ fn a_tape_with_one_thing_wrong_is_refused() {
         ),
         (
             "heads that no block of the cache divides",
-            |tape| (tape.kv.element, tape.kv.head_dim) = (KvType::Q8_0, 24),
+            |tape| (tape.kv.types, tape.kv.head_dim) = (KvType::Q8_0.into(), 24),
             "no multiple of 16",
         ),
     ];
@@ -263,7 +263,7 @@ fn heads_that_no_block_divides_have_no_cache_of_quants() {
     let mut checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
-        kv_type: KvType::Q8_0,
+        kv_type: KvType::Q8_0.into(),
         context: 64,
         threads: 1,
         ..Settings::default()

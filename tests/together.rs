@@ -705,7 +705,7 @@ async fn pages_live_on_over_a_reload_of_the_same_model() {
     let changes: [fn(&mut runner::Settings); 3] = [
         |_| (),
         |to| (to.context, to.rows) = (320, 3),
-        |to| (to.context, to.kv_type) = (320, KvType::Q8_0),
+        |to| (to.context, to.kv_type) = (320, KvType::Q8_0.into()),
     ];
     let mut told = Vec::new();
     for change in changes {

@@ -280,10 +280,17 @@ async fn keywords_of_tools_that_cannot_be_enforced_are_listed_or_refused() {
         let pointer = "/1/function/parameters/properties/to/pattern";
         assert_eq!(outcome.unchecked, [pointer]);
     }
-    let refused = ask(&engine.handle, vec![user("hello")], asked(Some("required"), false)).await;
+    let refused = ask(
+        &engine.handle,
+        vec![user("hello")],
+        asked(Some("required"), false),
+    )
+    .await;
     let why = refused.expect_err("it is strict").to_string();
     assert!(
-        why.contains("\"send\"") && why.contains("/properties/to") && why.contains("schema_lenient"),
+        why.contains("\"send\"")
+            && why.contains("/properties/to")
+            && why.contains("schema_lenient"),
         "{why}"
     );
     let unknown = r#"[{"type": "function", "function": {"name": "go", "parameters": {"metres": {"type": "integer"}}}}]"#;

@@ -2,7 +2,7 @@
 // One warp a head, one block column a row.
 #include "rope.cuh"
 
-template <typename T, typename C> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
+template <typename T, typename K, typename V> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
     Stopwatch stopwatch(a.stamp);
     const Cache &c = a.cache;
     u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y;
@@ -23,22 +23,39 @@ template <typename T, typename C> __device__ __forceinline__ void rope_store(con
         return;
     }
     u64 page = table_of(c, mine->entry)[position / PAGE], side = is_k ? c.k : c.v;
-    C *to = in_page<C>(page, side, c, index, position);
-    if constexpr (sizeof(C) == 1) {
-        __shared__ __align__(8) float plain[WARPS][MOST_HEAD_DIM];
-        float *mine = plain[threadIdx.x / 32];
-        values.put<float>(c, mine, lane);
-        __syncwarp();
-        quantize(mine, c.head_dim, lane, to, scales_in_page(page, side, c, index, position));
-    } else {
-        values.put<C>(c, to, lane);
-    }
+    auto keep = [&](auto side_of) {
+        typedef typename decltype(side_of)::Type C;
+        C *to = in_page<C>(page, side, c, index, position);
+        if constexpr (sizeof(C) == 1) {
+            __shared__ __align__(8) float plain[WARPS][MOST_HEAD_DIM];
+            float *mine = plain[threadIdx.x / 32];
+            values.template put<float>(c, mine, lane);
+            __syncwarp();
+            quantize(mine, c.head_dim, lane, to, scales_in_page(page, side, c, index, position));
+        } else {
+            values.template put<C>(c, to, lane);
+        }
+    };
+    if constexpr (IsSame<K, V>::value) keep(SideOf<K>());
+    else if (is_k) keep(SideOf<K>());
+    else keep(SideOf<V>());
 }
 
 #define KERNEL(T, NAME, C, CACHE) \
-    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C>(a); }
+    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C, C>(a); }
 #define KERNELS(T, NAME) KERNEL(T, NAME, float, f32) KERNEL(T, NAME, half, f16) KERNEL(T, NAME, __nv_bfloat16, bf16)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)
 KERNEL(half, q8, Q8, f16)
 KERNEL(__nv_bfloat16, q8, Q8, bf16)
+// By K's type, then V's.
+#define MIXED(T, NAME, K, V) \
+    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME(const __grid_constant__ RopeStoreArgs a) { rope_store<T, K, V>(a); }
+MIXED(half, f16_f16_q8, half, Q8)
+MIXED(half, f16_bf16_q8, __nv_bfloat16, Q8)
+MIXED(half, f16_q8_f16, Q8, half)
+MIXED(half, f16_q8_bf16, Q8, __nv_bfloat16)
+MIXED(__nv_bfloat16, bf16_f16_q8, half, Q8)
+MIXED(__nv_bfloat16, bf16_bf16_q8, __nv_bfloat16, Q8)
+MIXED(__nv_bfloat16, bf16_q8_f16, Q8, half)
+MIXED(__nv_bfloat16, bf16_q8_bf16, Q8, __nv_bfloat16)

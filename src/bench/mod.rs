@@ -162,7 +162,7 @@ impl Plan {
         };
         let loading = Loading::new((loaded, &watched), disk, cached, runner.memory());
         let multiprocessors = runner.executor().multiprocessors();
-        let backend = runner.backend();
+        let (backend, kv) = (runner.backend(), runner.kv_selection());
         let ceiling = Ceiling::measure(runner, threads, settings.cuda.multiprocessors);
         if let Some(ceiling) = ceiling {
             let contexts = contexts.iter_mut();
@@ -177,7 +177,7 @@ impl Plan {
             model: checkpoint.name,
             model_bytes: files.map(|files| files.bytes()),
             backend,
-            kv: settings.kv_type.name(),
+            kv: kv.types.name(),
             threads,
             multiprocessors: multiprocessors.map(|(some, _)| some),
             of_multiprocessors: multiprocessors.map(|(_, all)| all),

@@ -8,8 +8,8 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    ActiveHold, Commits, GraphStatus, Listed, MemoryUse, ModelInfo, Outcome, Priority, Receipt,
-    Snapshot, Status, Usage, Work,
+    ActiveHold, Commits, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo, Outcome, Priority,
+    Receipt, Snapshot, Status, Usage, Work,
 };
 use crate::sampler::Partial;
 use crate::telemetry::{Percentiles, decimal};
@@ -35,14 +35,14 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("hidden", model.hidden.into()),
         ("vocabulary", model.vocabulary.into()),
         ("context", model.context.into()),
-        ("kv_type", text(model.kv_type)),
+        ("kv_type", text(model.kv.map_or("", |kv| kv.types.name()))),
         ("weight_bytes", model.weight_bytes.into()),
         ("parameters", model.parameters.into()),
         ("quantization", text(&model.quantization)),
         ("trained_context", model.trained_context.into()),
         ("thinking", model.thinking.into()),
         ("tools", text(&model.tools)),
-        ("template", text(model.template)),
+        ("template", text(&model.template)),
         ("sampling", recommended(&model.sampling).into()),
     ])
 }
@@ -62,12 +62,26 @@ fn recommended(sampling: &Partial) -> Info {
         .collect()
 }
 
-pub(super) fn memory(memory: &MemoryUse) -> Info {
-    info([
+pub(super) fn memory(memory: &MemoryUse, kv: Option<&KvSelection>) -> Info {
+    let mut info = info([
         ("weights", memory.weights.into()),
         ("kv", memory.kv.into()),
         ("activations", memory.activations.into()),
-    ])
+    ]);
+    if let Some(kv) = kv {
+        let [k, v] = kv.names();
+        for (name, value) in [
+            ("kv_type_k", k),
+            ("kv_type_v", v),
+            ("kv_reason", kv.reason.name()),
+        ] {
+            info.insert(name.to_owned(), text(value));
+        }
+        if let Some(delta) = kv.key_delta {
+            info.insert("kv_key_delta".to_owned(), delta.into());
+        }
+    }
+    info
 }
 
 pub(super) fn usage(usage: &Usage) -> Info {

@@ -374,7 +374,7 @@ impl Manager {
     /// The model in force: name, architecture, path (s); layers, hidden, vocabulary (u); parameters (t), how many numbers its
     /// weights are; weight_bytes (t); quantization (s), the format of its weights, such as "Q4_K_M" or "BF16";
     /// trained_context (u), the tokens that it was trained for; context (u), the tokens that a conversation may take; kv_type
-    /// (s), what the cache is made of, as kv.type calls it; thinking (b), whether it can think before it answers; tools (s),
+    /// (s), the type of the cache, or those of K and V with a slash between them; thinking (b), whether it can think before it answers; tools (s),
     /// the format in which it calls tools, a file of model.tool_formats, empty if it calls none; template (s), the part of its
     /// files that its chat template comes from, empty if it has none; sampling (a{sv}), the values that its files recommend:
     /// temperature, top_p, min_p, repetition_penalty (d), top_k (u), as far as they do.
@@ -418,9 +418,11 @@ impl Manager {
     }
 
     /// Bytes in use: weights, kv, activations (t). kv is what is allocated now: it goes down when conversations end, and up
-    /// again.
+    /// again. The types of the cache: kv_type_k and kv_type_v (s). kv_reason (s) says why K has its type: "configured",
+    /// "biases" (keys have biases), "measured", "not measured", or "head width" (heads are not a multiple of 16). kv_key_delta
+    /// (d), if measured: how much q8_0 for K changes a short text, the mean absolute difference of log probabilities.
     #[zbus(property)]
     fn memory(&self) -> Info {
-        self.status(|status| info::memory(&status.memory))
+        self.status(|status| info::memory(&status.memory, status.model.kv.as_ref()))
     }
 }

@@ -87,8 +87,9 @@ fn manager(told: &Status, now: &Status) -> Changed {
     if told.model != now.model {
         changed.insert("Model", info::model(&now.model).into());
     }
-    if told.memory != now.memory {
-        changed.insert("Memory", info::memory(&now.memory).into());
+    if told.memory != now.memory || told.model.kv != now.model.kv {
+        let memory = info::memory(&now.memory, now.model.kv.as_ref());
+        changed.insert("Memory", memory.into());
     }
     if told.queue_length != now.queue_length {
         changed.insert("QueueLength", now.queue_length.into());

@@ -149,9 +149,9 @@ impl World {
                 [0, 1].map(|side| {
                     // Others are not to be read.
                     let held = inputs.cache[side].get(&entry);
-                    let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
-                    let bytes = self.kv.context * position;
-                    held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values))
+                    let stride = self.kv.types.sides()[side].bytes(self.kv.head_dim);
+                    let bytes = self.kv.context * self.kv.heads * stride;
+                    held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values, side))
                 })
             })
             .collect();
@@ -297,11 +297,11 @@ impl World {
                 ));
             }
         }
-        let stride = self.kv.element.bytes(self.kv.head_dim);
+        let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.head_dim));
         let stores = case.stores().is_some();
         for (entry, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
         {
-            for (before, after) in before.iter().zip(after) {
+            for (stride, (before, after)) in strides.into_iter().zip(before.iter().zip(after)) {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {
                     let position = index % self.kv.context;

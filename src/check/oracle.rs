@@ -65,8 +65,9 @@ impl World {
             columns,
             info.dtype,
         );
-        if let Some(number) = self.kv.element.number().filter(|_| case.stores().is_some()) {
-            for (side, name) in ["cached k", "cached v"].into_iter().enumerate() {
+        let sides = ["cached k", "cached v"].into_iter().enumerate();
+        for (side, name) in sides.filter(|_| case.stores().is_some()) {
+            if let Some(number) = self.kv.types.sides()[side].number() {
                 let exact = self.exact(case, &inputs, side);
                 let stored = decode(number, &self.stored(case, &left, side));
                 hold(name, &exact, &stored, self.kv.head_dim, number);
@@ -152,9 +153,10 @@ impl World {
                     *to = *from as f32;
                 }
             }
-            let bytes = self.cached(&values);
-            kv.element.decode(head_dim, &bytes, &mut values);
-            if kv.element.number().is_none() {
+            let element = kv.types.sides()[side];
+            let bytes = self.cached(&values, side);
+            element.decode(head_dim, &bytes, &mut values);
+            if element.number().is_none() {
                 case.tape.activation.round(&mut values);
             }
             values

@@ -17,9 +17,9 @@ const NOISE: f64 = 1e-3;
 const SCALE_ULPS: f64 = 1.0;
 
 impl World {
-    /// As the cache holds heads of values, (head, position).
-    pub(super) fn cached(&self, values: &[f32]) -> Vec<u8> {
-        let (head_dim, element) = (self.kv.head_dim, self.kv.element);
+    /// As the cache holds heads of values of K (0) or V (1), (head, position).
+    pub(super) fn cached(&self, values: &[f32], side: usize) -> Vec<u8> {
+        let (head_dim, element) = (self.kv.head_dim, self.kv.types.sides()[side]);
         let mut bytes = vec![0; values.len() / head_dim * element.bytes(head_dim)];
         let heads = bytes.chunks_exact_mut(element.bytes(head_dim));
         for (bytes, values) in heads.zip(values.chunks_exact(head_dim)) {
@@ -37,14 +37,14 @@ impl World {
         side: usize,
     ) -> Worst {
         let [ours, theirs] = [reference, subject].map(|left| self.stored(case, left, side));
-        let head_dim = self.kv.head_dim;
-        if let Some(number) = self.kv.element.number() {
+        let (head_dim, element) = (self.kv.head_dim, self.kv.types.sides()[side]);
+        if let Some(number) = element.number() {
             let [ours, theirs] = [ours, theirs].map(|bytes| decode(number, &bytes));
             return worst(&ours, &theirs, head_dim, number);
         }
         let exact = self.exact(case, inputs, side);
         let mut worst = Worst::default();
-        let bytes = self.kv.element.bytes(head_dim);
+        let bytes = element.bytes(head_dim);
         let rows = theirs.chunks_exact(bytes).zip(ours.chunks_exact(bytes));
         for (row, ((theirs, ours), exact)) in rows.zip(exact.chunks_exact(head_dim)).enumerate() {
             let mut found = worst_quant(theirs, exact);
@@ -61,7 +61,7 @@ impl World {
 
     /// The positions that a case has stored, (conversation, head, position).
     pub(super) fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
-        let bytes = self.kv.element.bytes(self.kv.head_dim);
+        let bytes = self.kv.types.sides()[side].bytes(self.kv.head_dim);
         let mut stored = Vec::new();
         for (entry, positions) in case.runs() {
             let values = &left.cache_after[entry][side];

@@ -52,6 +52,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         model.thinking: switch_or_unset;
         model.tool_formats: folder(directory);
         kv.element as "kv.type": choice;
+        kv.key as "kv.type_k": choice_or_unset;
+        kv.value as "kv.type_v": choice_or_unset;
         kv.context: whole(0..=MOST_TOKENS);
         kv.memory_mib: whole(0..=MOST_MIB);
         kv.reuse: choice;
@@ -109,6 +111,17 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         log.level: choice;
     }
     config.kv.context_is_set = typed.kv.context.is_some();
+    if let Err(error) = config.kv.choices().check() {
+        let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
+        let at = kv
+            .into_iter()
+            .find_map(|typed| Some(typed.as_ref()?.span().start));
+        return Err(Fault {
+            at: at.unwrap_or_default(),
+            message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
+            quote: false,
+        });
+    }
     // A default never exceeds a limit that was typed; what was typed must not.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);
@@ -227,6 +240,17 @@ fn choice<T: ValueEnum>(key: Key, value: &mut T) -> Result<(), Fault> {
     key.put(value, allowed, |typed| {
         T::from_str(typed.as_str()?, false).ok()
     })
+}
+
+/// Where not being set means something too.
+fn choice_or_unset<T: ValueEnum>(key: Key, value: &mut Option<T>) -> Result<(), Fault> {
+    if key.typed.is_none() {
+        return Ok(());
+    }
+    let mut chosen = T::value_variants()[0].clone();
+    choice(key, &mut chosen)?;
+    *value = Some(chosen);
+    Ok(())
 }
 
 fn switch(key: Key, value: &mut bool) -> Result<(), Fault> {

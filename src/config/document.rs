@@ -48,7 +48,8 @@ sections! {
         stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
-    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed,
+    Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, #[serde(rename = "type_k")] key: Typed,
+        #[serde(rename = "type_v")] value: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed,
         host_mib: Typed, disk_mib: Typed, disk_writes_mib_per_day: Typed, spill_after_seconds: Typed, stop_seconds: Typed }
     Graph: "the section [graph]" {
         mode: Typed, capture_sizes: Typed, prompt_graphs: Typed, prompt_mib: Typed,

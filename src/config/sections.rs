@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::engine::runner::{Activations, Placement};
+use crate::engine::runner::{Activations, KvChoice, KvChoices, Placement};
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
 use crate::sampler::Partial;
 use crate::session_store::Durability;
-use crate::tape::KvType;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
@@ -38,8 +37,15 @@ impl Default for Model {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kv {
+    /// The type of K and V.
     #[serde(rename = "type")]
-    pub element: KvType,
+    pub element: KvChoice,
+    /// The type of K; `None` is `element`.
+    #[serde(rename = "type_k")]
+    pub key: Option<KvChoice>,
+    /// The type of V; `None` is `element`.
+    #[serde(rename = "type_v")]
+    pub value: Option<KvChoice>,
     /// Tokens of one conversation; 0 is what the model was trained for.
     pub context: usize,
     /// Whether a file sets `context`: a default gives way to a model that was trained for fewer tokens.
@@ -248,10 +254,23 @@ impl Sampling {
     }
 }
 
+impl Kv {
+    /// The types of K and V.
+    #[must_use]
+    pub fn choices(&self) -> KvChoices {
+        KvChoices {
+            k: self.key.unwrap_or(self.element),
+            v: self.value.unwrap_or(self.element),
+        }
+    }
+}
+
 impl Default for Kv {
     fn default() -> Self {
         Self {
-            element: KvType::default(),
+            element: KvChoice::default(),
+            key: None,
+            value: None,
             context: 2048,
             context_is_set: false,
             memory_mib: 0,

@@ -14,7 +14,7 @@ use super::dots::Dots;
 use super::prefetch::prefetch;
 use super::softmax::{Softmax, TILE, Weighted};
 use super::threads::each;
-use crate::tape::{Attention, DType, KvInfo};
+use crate::tape::{Attention, DType, KvInfo, KvType};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
@@ -305,7 +305,8 @@ impl WithSimd for Queries<'_> {
                     .into_iter()
                     .for_each(prefetch);
             }
-            decode(cache.info, activation, k, &mut scratch.tile);
+            let [k_type, v_type] = cache.info.types.sides();
+            decode((k_type, head_dim), activation, k, &mut scratch.tile);
             Dots {
                 left: &scratch.q[..queries * head_dim],
                 right: &scratch.tile[..TILE * head_dim],
@@ -323,7 +324,7 @@ impl WithSimd for Queries<'_> {
                 let seen = within(attention.seen_from(position))..within(position + 1);
                 softmax.add(scores, seen, &attention, sums);
             }
-            decode(cache.info, activation, v, &mut scratch.tile);
+            decode((v_type, head_dim), activation, v, &mut scratch.tile);
             Weighted {
                 weights: scratch.scores[..queries * TILE].as_chunks().0,
                 values: &scratch.tile[..TILE * head_dim],
@@ -337,10 +338,7 @@ impl WithSimd for Queries<'_> {
 
 /// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
 #[inline(always)]
-fn decode(kv: KvInfo, activation: DType, bytes: &[u8], tile: &mut [f32]) {
-    let KvInfo {
-        head_dim, element, ..
-    } = kv;
+fn decode((element, head_dim): (KvType, usize), activation: DType, bytes: &[u8], tile: &mut [f32]) {
     let tile = &mut tile[..TILE * head_dim];
     let (held, others) = tile.split_at_mut(bytes.len() / element.bytes(head_dim) * head_dim);
     element.decode(head_dim, bytes, held);

@@ -80,8 +80,15 @@ impl Cache {
     /// What a page holds of its first positions; zeros for the others.
     pub(super) fn read_page(&self, page: usize, positions: usize, out: &mut [u8]) {
         out.copy_from_slice(self.page(page));
-        for head in out.chunks_exact_mut(PAGE * self.stride()) {
-            head[positions * self.stride()..].fill(0);
+        let mut rest = out;
+        for _ in 0..self.info.layers {
+            for side in [0, 1] {
+                let (sides, others) = rest.split_at_mut(self.info.side_bytes()[side]);
+                for head in sides.chunks_exact_mut(PAGE * self.stride(side)) {
+                    head[positions * self.stride(side)..].fill(0);
+                }
+                rest = others;
+            }
         }
     }
 
@@ -89,9 +96,9 @@ impl Cache {
         self.page_mut(page).copy_from_slice(bytes);
     }
 
-    /// Bytes of one position of one head.
-    fn stride(&self) -> usize {
-        self.info.element.bytes(self.info.head_dim)
+    /// Bytes of K (0) or V (1) of one position of one head.
+    fn stride(&self, side: usize) -> usize {
+        self.info.types.sides()[side].bytes(self.info.head_dim)
     }
 
     /// Where K (0) or V (1) of some positions of a head lie, which are in one page: a page, and where in it.
@@ -102,9 +109,10 @@ impl Cache {
         positions: Range<usize>,
     ) -> (usize, Range<usize>) {
         let page = self.tables[entry][positions.start / PAGE];
-        let head = (layer * 2 + side) * self.info.heads + head;
-        let at = (head * PAGE + positions.start % PAGE) * self.stride();
-        (page, at..at + positions.len() * self.stride())
+        let stride = self.stride(side);
+        let begin = self.info.sides_of(layer)[side];
+        let at = begin + (head * PAGE + positions.start % PAGE) * stride;
+        (page, at..at + positions.len() * stride)
     }
 
     /// Stores rows of k and v, each (heads * head_dim), of a conversation from `position` on.
@@ -118,10 +126,10 @@ impl Cache {
         let KvInfo {
             heads,
             head_dim,
-            element,
+            types,
             ..
         } = self.info;
-        for (side, rows) in [k, v].into_iter().enumerate() {
+        for (side, (rows, element)) in [k, v].into_iter().zip(types.sides()).enumerate() {
             for (at, values) in (position..).zip(rows.chunks_exact(heads * head_dim)) {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
                     let (page, place) = self.place((entry, layer, head), side, at..at + 1);

@@ -111,6 +111,17 @@ impl Core {
         })
     }
 
+    /// Replaces the cache by an empty one, and gives the memory of activations back.
+    pub(super) fn replace_cache(&mut self, kv: KvInfo) {
+        self.cache = Cache::new(kv);
+        self.buffers = Buffers::default();
+        self.conversations = vec![Conversation::default(); kv.entries];
+        self.entry = 0;
+        self.rows = vec![0];
+        self.prompt.clear();
+        self.forced.clear();
+    }
+
     /// Makes room for a tape: after this, running it moves nothing.
     pub(super) fn prepare(&mut self, tape: &Tape) {
         let lengths = Lengths::of(&[tape]);

@@ -100,6 +100,18 @@ impl Cpu {
         })
     }
 
+    /// Replaces the cache by an empty one, and with it all that lies beside the weights; what was recorded is gone.
+    pub fn replace_cache(&mut self, kv: KvInfo, graph: &GraphOptions) {
+        self.core.replace_cache(kv);
+        self.graph = DecodeGraph::new(graph.mode, graph.verify_addresses);
+        self.prompts = Buckets::new(graph.capture_sizes.clone(), graph.budget);
+        self.preempted = Preempted::default();
+        (self.left_step, self.sent) = (None, None);
+        (self.ahead, self.left) = (None, None);
+        self.moves += 1;
+        self.kv = kv;
+    }
+
     fn key(&self, tape: &Tape) -> Key {
         Key {
             rows: tape.rows,

@@ -86,7 +86,7 @@ impl Work<'_> {
             grid: [all.div_ceil(WARPS), rows, 1],
             ..Geometry::new(1, THREADS)
         };
-        queue.launch(&self.kernels.rope_store, geometry, &args)
+        queue.launch(&self.kernels.cache.rope_store, geometry, &args)
     }
 
     /// Attention, of a step with what `raw` says on the way.
@@ -106,7 +106,7 @@ impl Work<'_> {
         else {
             return Ok(());
         };
-        let (kernels, at, kv) = (self.kernels, self.addresses, self.kv);
+        let (kernels, at, kv) = (&self.kernels.cache, self.addresses, self.kv);
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
         let columns = narrow(tape.buffer(q).columns);

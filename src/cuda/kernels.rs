@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::cache_types::{multiplies, names};
 use super::prompt_attend::PromptAttend;
 use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
@@ -11,7 +12,7 @@ use crate::device::{
     RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{Format, Storage};
-use crate::tape::{DType, KvInfo, KvType};
+use crate::tape::{DType, KvInfo};
 
 /// The widest row that a step's product takes: rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -31,14 +32,40 @@ pub(super) struct Kernels {
     pub(super) sample: Kernel<SampleArgs>,
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
-    pub(super) rope_store: Kernel<RopeStoreArgs>,
-    pub(super) step_attend: StepAttend,
-    /// They run on the tensor cores, which multiply two of a type. `None` for other caches and uncommon heads.
-    pub(super) prompt_attend: Option<PromptAttend>,
+    pub(super) cache: CacheKernels,
     step: HashMap<Storage, StepKernels>,
     mixed: HashMap<(Storage, Storage), MixedKernels>,
     /// Each form of weights has some, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
+}
+
+/// The kernels that write and read the cache, for its types.
+#[derive(Debug)]
+pub(super) struct CacheKernels {
+    pub(super) rope_store: Kernel<RopeStoreArgs>,
+    pub(super) step_attend: StepAttend,
+    /// They run on the tensor cores, which multiply two of a type. `None` for other caches and uncommon heads.
+    pub(super) prompt_attend: Option<PromptAttend>,
+}
+
+impl CacheKernels {
+    pub(super) fn load(modules: &Modules, activation: DType, kv: KvInfo) -> Result<Self, Error> {
+        let types = names(activation, kv.types);
+        let attends = multiplies(activation, kv.types).then(|| {
+            let is_number = kv.types.one().is_some_and(|one| one.number().is_some());
+            let name = if is_number {
+                activation.name()
+            } else {
+                types.as_str()
+            };
+            PromptAttend::load(modules, kv, name)
+        });
+        Ok(Self {
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Between)?,
+            step_attend: StepAttend::load(modules, activation, kv, &types)?,
+            prompt_attend: attends.transpose()?.flatten(),
+        })
+    }
 }
 
 /// Products of a step, for weights of one form.
@@ -127,26 +154,12 @@ impl Kernels {
         let pairs = MIXED.map(|(first, second)| (Storage::Stored(first), Storage::Stored(second)));
         let both =
             |pair: &(Storage, Storage)| storages.contains(&pair.0) && storages.contains(&pair.1);
-        // They are named by the activations' type and the cache's; quants by what they become.
-        let quants = kv.element == KvType::Q8_0;
-        let types = if quants {
-            format!("q8_{name}")
-        } else {
-            format!("{name}_{}", kv.element.name())
-        };
-        let multiplies = quants || kv.element.number() == Some(activation);
-        let attends = multiplies.then(|| {
-            let name = if quants { &types } else { name };
-            PromptAttend::load(modules, kv, name)
-        });
         Ok(Self {
             embed: modules.kernel("embed", 0, Family::Step)?,
             sample: modules.kernel("sample", 0, Family::Step)?,
             norm: modules.kernel(&format!("norm_{name}"), 0, Family::Between)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Between)?,
-            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Between)?,
-            step_attend: StepAttend::load(modules, activation, kv, &types)?,
-            prompt_attend: attends.transpose()?.flatten(),
+            cache: CacheKernels::load(modules, activation, kv)?,
             step: storages
                 .iter()
                 .map(|of| step(*of))

@@ -132,7 +132,7 @@ mod tests {
             entries: 1,
             pages: 1,
             chunk: 1,
-            element: KvType::F16,
+            types: KvType::F16.into(),
         };
         Tape {
             rows: 1,

@@ -4,6 +4,7 @@
 //! never changes once it has been launched with, so what was recorded stays good.
 
 mod attend;
+mod cache_types;
 mod executor;
 mod inspect;
 mod kernels;
@@ -21,6 +22,7 @@ mod product;
 mod prompt;
 mod prompt_attend;
 mod queue;
+mod recache;
 mod run;
 mod scratch;
 mod shapes;

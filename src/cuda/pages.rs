@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, Rows, Stream};
-use crate::tape::{KvInfo, PAGE};
+use crate::tape::{KvInfo, KvType, PAGE};
 
 /// Pages that are on their way at once, to the host or from there: one is copied while another is taken.
 const ON_THE_WAY: usize = 2;
@@ -139,16 +139,10 @@ impl Pages {
             .collect()
     }
 
-    /// Where a layer's K and V lie within a page.
+    /// Where a layer's K and V lie within a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`, blocks) if they are
+    /// quants. Whatever the type, they begin at a multiple of 16.
     pub(super) fn within(&self, layer: usize) -> [u64; 2] {
-        let side = self.side_bytes();
-        [2 * layer, 2 * layer + 1].map(|index| (index * side) as u64)
-    }
-
-    /// Bytes of a layer's K or V in a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`, blocks) if they
-    /// are quants. Whatever the type, it is a multiple of 16.
-    fn side_bytes(&self) -> usize {
-        self.kv.bytes_per_position() / 2 / self.kv.layers * PAGE
+        self.kv.sides_of(layer).map(|begin| begin as u64)
     }
 
     /// Queues that what a page holds is copied to another.
@@ -187,13 +181,14 @@ impl Pages {
         };
         let positions = self.wanted.pop_front().unwrap_or(0);
         let KvInfo {
+            layers,
             heads,
             head_dim,
-            element,
+            types,
             ..
         } = self.kv;
-        for side in page.chunks_exact_mut(self.side_bytes()) {
-            let mut rest = side;
+        let mut rest = page.as_mut_slice();
+        for element in (0..layers).flat_map(|_| types.sides()) {
             for length in element.parts(head_dim) {
                 let (part, others) = rest.split_at_mut(heads * PAGE * length);
                 for head in part.chunks_exact_mut((PAGE * length).max(1)) {
@@ -248,8 +243,10 @@ impl Pages {
         let mut bytes = vec![0xff; self.kv.page_bytes()];
         for index in 0..self.tables[entry].len() {
             for (side, values) in sides.iter().enumerate() {
-                let side = &mut bytes[side * self.side_bytes()..];
-                self.runs(index, |within, whole, length| {
+                let begin = self.kv.sides_of(0)[side];
+                let element = self.kv.types.sides()[side];
+                let side = &mut bytes[begin..];
+                self.runs((index, element), |within, whole, length| {
                     side[within..within + length].copy_from_slice(&values[whole..whole + length]);
                 });
             }
@@ -260,15 +257,23 @@ impl Pages {
     }
 
     pub(super) fn read(&self, entry: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
-        let position = self.kv.bytes_per_position() / 2 / self.kv.layers;
-        let mut sides = [(); 2].map(|()| vec![0; self.kv.context * position]);
+        let KvInfo {
+            heads,
+            head_dim,
+            context,
+            types,
+            ..
+        } = self.kv;
+        let whole = |element: KvType| vec![0; context * heads * element.bytes(head_dim)];
+        let mut sides = types.sides().map(whole);
         let mut bytes = vec![0; self.kv.page_bytes()];
         for index in 0..self.tables[entry].len() {
             let page = self.held[self.tables[entry][index]];
             self.arena.read(page, &mut bytes, stream)?;
             for (side, values) in sides.iter_mut().enumerate() {
-                let side = &bytes[side * self.side_bytes()..];
-                self.runs(index, |within, whole, length| {
+                let element = types.sides()[side];
+                let side = &bytes[self.kv.sides_of(0)[side]..];
+                self.runs((index, element), |within, whole, length| {
                     values[whole..whole + length].copy_from_slice(&side[within..within + length]);
                 });
             }
@@ -278,12 +283,11 @@ impl Pages {
 
     /// Of values and scales of each head and position, where they begin in a side of a page and in the whole, and how many
     /// bytes they are.
-    fn runs(&self, index: usize, mut each: impl FnMut(usize, usize, usize)) {
+    fn runs(&self, (index, element): (usize, KvType), mut each: impl FnMut(usize, usize, usize)) {
         let KvInfo {
             heads,
             head_dim,
             context,
-            element,
             ..
         } = self.kv;
         let (parts, position) = (element.parts(head_dim), element.bytes(head_dim));

@@ -1,4 +1,4 @@
-//! Which kernel of `kernels/prompt/attend.cu` attends for a prompt's rows, and what it leaves of splits. What it launches with is for
+//! Which kernel of `kernels/prompt/attend.cuh` attends for a prompt's rows, and what it leaves of splits. What it launches with is for
 //! `attend`.
 
 use super::step_attend::HEAD_DIMS;
@@ -85,15 +85,21 @@ const fn most_rows(head_dim: usize) -> usize {
 /// are quants. What is asked for ahead arrives elsewhere.
 fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
     let KvInfo {
-        head_dim, element, ..
+        head_dim, types, ..
     } = kv;
     let keys = if head_dim > 128 { 32 } else { 64 };
-    let (arriving, places) = match element {
-        KvType::Q8_0 => (keys * element.bytes(head_dim), 1),
-        KvType::F32 | KvType::F16 | KvType::BF16 => (0, if ahead { 2 } else { 1 }),
-    };
-    let arriving = if ahead { 2 * arriving } else { arriving };
-    (rows + places * 2 * keys) * (2 * head_dim + 16) + arriving
+    let (mut places, mut arriving) = (0, 0);
+    for element in types.sides() {
+        if element == KvType::Q8_0 {
+            let quants = keys * element.bytes(head_dim);
+            places += 1;
+            // Unless they are asked for ahead, values arrive where keys have.
+            arriving = if ahead { arriving + quants } else { quants };
+        } else {
+            places += if ahead { 2 } else { 1 };
+        }
+    }
+    (rows + places * keys) * (2 * head_dim + 16) + arriving
 }
 
 /// Splits of the longest conversation.
@@ -146,7 +152,7 @@ mod tests {
                 entries: 1,
                 pages: 1,
                 chunk: 1,
-                element,
+                types: element.into(),
             };
             let of_block = most_rows(kv.head_dim);
             let each = |rows: usize| {

@@ -1,10 +1,11 @@
 //! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
 //! elsewhere. What it launches with is for `attend`.
 
+use super::cache_types::multiplies;
 use super::narrow;
 use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
-use crate::tape::{DType, KvInfo, KvType, STEP_ROWS};
+use crate::tape::{DType, KvInfo, KvType, KvTypes, STEP_ROWS};
 
 /// Widths of heads that the tensor cores multiply.
 pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
@@ -18,9 +19,9 @@ const TILES_BLOCKS: usize = 3;
 /// What a step's rows attend by, and prompts that have no kernel of their own.
 #[derive(Debug)]
 pub(super) struct StepAttend {
-    /// `attend_tiles.cu`; for steps alone.
+    /// `attend_tiles.cuh`; for steps alone.
     tiles: Option<Kernel<AttendArgs>>,
-    /// `attend.cu`
+    /// `attend.cuh`
     lanes: Kernel<AttendArgs>,
     kv: KvInfo,
 }
@@ -47,14 +48,16 @@ impl StepAttend {
         types: &str,
     ) -> Result<Self, Error> {
         let KvInfo {
-            head_dim, element, ..
+            head_dim,
+            types: of,
+            ..
         } = kv;
-        let multiplies = element == KvType::Q8_0 || element.number() == Some(activation);
+        let multiplies = multiplies(activation, of);
         let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {
             let name = format!("attend_{types}_{head_dim}");
             modules.kernel(&name, tiles_shared(kv, tiles_group(head_dim)), Family::Step)
         });
-        let width = width(element, head_dim);
+        let width = width(of, head_dim);
         let name = format!("attend_{types}_{}", width.name);
         Ok(Self {
             tiles: tiles.transpose()?,
@@ -66,7 +69,7 @@ impl StepAttend {
     /// Selects a kernel for rows with so many query heads, of a step or of a prompt.
     pub(super) fn select(&self, heads: usize, step: bool) -> Selected<'_> {
         let KvInfo {
-            head_dim, element, ..
+            head_dim, types, ..
         } = self.kv;
         if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
             let group = tiles_group(head_dim);
@@ -82,38 +85,45 @@ impl StepAttend {
         Selected {
             kernel: &self.lanes,
             group: LANES,
-            shared: width(element, head_dim).shared(head_dim),
+            shared: width(types, head_dim).shared(head_dim),
             threads: 32 * narrow(LANES_WARPS),
-            blocks: LANES_BLOCKS,
+            // Two types take more registers: `attend_mixed.cu`.
+            blocks: types.one().map_or(1, |_| LANES_BLOCKS),
         }
     }
 }
 
-/// `GROUP` of `attend.cu`.
+/// `GROUP` of `attend.cuh`.
 const LANES: usize = 4;
-/// Query heads that `attend_tiles.cu` has room for.
+/// Query heads that `attend_tiles.cuh` has room for.
 const TILES: usize = 8;
 
-/// Query heads of a block of `attend_tiles.cu`: of wide ones it takes fewer.
+/// Query heads of a block of `attend_tiles.cuh`: of wide ones it takes fewer.
 const fn tiles_group(head_dim: usize) -> usize {
     if head_dim > 128 { 4 } else { TILES }
 }
 
-/// `Memory` of `attend_tiles.cu`: queries, keys and values of a step's rows, of each warp a unit of sixteen keys and one of
+/// `Memory` of `attend_tiles.cuh`: queries, keys and values of a step's rows, of each warp a unit of sixteen keys and one of
 /// values, what quants become, and what each warp has of each head.
 fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
     const UNIT: usize = 16;
     let KvInfo {
-        head_dim, element, ..
+        head_dim, types, ..
     } = kv;
     let pitch = 2 * head_dim + 16;
-    let (coming, unpacked) = match element {
-        KvType::Q8_0 => (UNIT * element.bytes(head_dim), UNIT * pitch),
-        KvType::F32 | KvType::F16 | KvType::BF16 => (UNIT * pitch, 0),
-    };
+    let (mut coming, mut unpacked) = (0, 0);
+    for element in types.sides() {
+        coming += match element {
+            KvType::Q8_0 => UNIT * element.bytes(head_dim),
+            KvType::F32 | KvType::F16 | KvType::BF16 => UNIT * pitch,
+        };
+        if element == KvType::Q8_0 {
+            unpacked = UNIT * pitch;
+        }
+    }
     let fresh = STEP_ROWS * 2 * 2 * head_dim;
     let parts = heads * (head_dim + 4) * 4;
-    TILES * pitch + fresh + TILES_WARPS * (2 * coming + unpacked + parts)
+    TILES * pitch + fresh + TILES_WARPS * (coming + unpacked + parts)
 }
 
 /// How heads of the cache are spread over the lanes of a warp.
@@ -152,8 +162,8 @@ const WIDE: [Width; 4] = [
 ];
 
 /// The narrowest that a head fits; the widest, if none is.
-fn width(cache: KvType, head_dim: usize) -> &'static Width {
-    let widths: &[Width] = match cache {
+fn width(cache: KvTypes, head_dim: usize) -> &'static Width {
+    let widths: &[Width] = match cache.k {
         KvType::F32 => &WIDE,
         KvType::F16 | KvType::BF16 | KvType::Q8_0 => &NARROW,
     };

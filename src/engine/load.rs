@@ -5,6 +5,7 @@ use super::admission::Pool;
 use super::admission::{Admitted, Budget, greatest};
 use super::chunk;
 use super::kv_memory::KvMemory;
+use super::kv_selection::{KvPlan, KvSelection};
 use super::load_error::LoadError;
 #[cfg(feature = "cuda")]
 use super::settings::Placement;
@@ -33,6 +34,7 @@ pub(super) struct Loaded {
     pub(super) description: String,
     /// Whether the cache lies in the system's memory, rather than in a GPU's own.
     pub(super) uses_system_memory: bool,
+    pub(super) selection: KvSelection,
 }
 
 /// Loads a model for the executor that `settings` choose.
@@ -45,6 +47,7 @@ pub(super) fn load(
     let (mut done, all) = (0, checkpoint.weight_bytes());
     let mut loader = Loader {
         source: Stored::new(checkpoint, tensors),
+        kv: KvPlan::of_settings(checkpoint, settings),
         read: &mut |bytes| {
             done += bytes as u64;
             progress(done, all);
@@ -70,11 +73,15 @@ pub(super) fn plan<'a>(
             trained: shape.context,
         });
     }
-    let (kv_type, head_dim) = (settings.kv_type, shape.head_dim);
-    if !head_dim.is_multiple_of(kv_type.granule()) {
+    settings.kv_type.check()?;
+    let (types, head_dim) = (
+        KvPlan::of_settings(checkpoint, settings).types,
+        shape.head_dim,
+    );
+    if !head_dim.is_multiple_of(types.granule()) {
         return Err(LoadError::KvType {
-            name: kv_type.name(),
-            granule: kv_type.granule(),
+            name: types.name(),
+            granule: types.granule(),
             head_dim,
         });
     }
@@ -86,7 +93,7 @@ pub(super) fn plan<'a>(
         entries: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
         pages: 0,
         chunk: 1,
-        element: kv_type,
+        types,
     };
     let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
     let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
@@ -170,6 +177,7 @@ fn admit(
 /// Brings weights to an executor.
 struct Loader<'a> {
     source: Stored<'a>,
+    kv: KvPlan,
     /// Hears of bytes that have been read.
     read: &'a mut dyn FnMut(usize),
 }
@@ -204,20 +212,27 @@ impl Loader<'_> {
         let settings = &chunk::settled(settings, chunk::CPU);
         admit_on_cpu(&mut forward, settings)?;
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
-        let cpu = Cpu::new(
+        let mut cpu = Cpu::new(
             weights,
             forward.shape.angles.clone(),
-            forward.kv,
+            self.kv.first_cache(forward.kv, settings),
             settings.threads,
             &settings.graph,
         )?
         .launching_ahead(settings.launch_ahead);
+        let recache = |cpu: &mut Cpu, kv| {
+            cpu.replace_cache(kv, &settings.graph);
+            Ok(())
+        };
+        let mut alive = || (self.read)(0);
+        let selection = (self.kv).settle(&mut forward, settings, &mut cpu, recache, &mut alive)?;
         Ok(Loaded {
             forward,
             executor: Box::new(cpu),
             prefill_chunk: settings.prefill_chunk,
             description,
             uses_system_memory: true,
+            selection,
         })
     }
 
@@ -250,14 +265,18 @@ impl Loader<'_> {
             graph: settings.graph.clone(),
             spin: settings.cuda.spin,
         };
-        let cuda = Cuda::new(
+        let angles = forward.shape.angles.clone();
+        let mut cuda = Cuda::new(
             device,
             &forward.infos,
-            &forward.shape.angles,
-            forward.kv,
+            &angles,
+            self.kv.first_cache(forward.kv, settings),
             options,
             (&self.source, &mut *self.read),
         )?;
+        let recache = |cuda: &mut Cuda, kv| Ok(cuda.replace_cache(kv, &angles)?);
+        let mut alive = || (self.read)(0);
+        let selection = (self.kv).settle(&mut forward, settings, &mut cuda, recache, &mut alive)?;
         let description = cuda.describe();
         Ok(Loaded {
             forward,
@@ -265,6 +284,7 @@ impl Loader<'_> {
             prefill_chunk: settings.prefill_chunk,
             description,
             uses_system_memory: own.is_none(),
+            selection,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::admission::Refusal;
+use super::kv_choice::Unsupported;
 use super::kv_memory::LessThanAPage;
 use super::runner::RunError;
 #[cfg(feature = "cuda")]
@@ -53,6 +54,8 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
+    #[error("kv.type_k, kv.type_v: {0}")]
+    KvTypes(#[from] Unsupported),
     #[error(transparent)]
     KvMemory(#[from] LessThanAPage),
     #[error(transparent)]

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::kv_selection::PROBE;
 use super::load_error::LoadError;
 use super::open_model::OpenModel;
 use super::runner::{self, Runner};
@@ -10,8 +11,9 @@ use super::{Codec, ModelInfo, Phase, Status, recommended};
 use crate::graph::Mode;
 use crate::journal;
 use crate::kv_store::Key;
-use crate::model::checkpoint::Identity;
 use crate::model::LanguageSource;
+use crate::model::checkpoint::{ChatTemplates, Identity};
+use crate::tape::KvTypes;
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(super) struct Recipe {
     settings: Settings,
     /// `None` if its files could not be looked at.
     files: Option<Identity>,
+    /// Those of the cache, once they are selected.
+    types: Option<KvTypes>,
 }
 
 /// What it takes to put other settings in force.
@@ -53,6 +57,7 @@ impl Recipe {
         Self {
             files: files(settings).ok(),
             settings: settings.clone(),
+            types: None,
         }
     }
 
@@ -63,10 +68,15 @@ impl Recipe {
         let key = Key::default()
             .with("gangliond", env!("CARGO_PKG_VERSION"))
             .with("model", self.files.as_ref()?)
-            .with("type of the cache", runner.kv_type.name())
+            .with("type of the cache", self.types?.name())
             .with("reuse", format_args!("{:?}", runner.reuse))
             .with("activations", format_args!("{:?}", runner.cuda.activations));
         Some(key)
+    }
+
+    /// Takes the place of `before`, whose model goes on.
+    pub(super) fn go_on_from(&mut self, before: Option<&Self>) {
+        self.types = before.and_then(|before| before.types);
     }
 
     /// What it takes to get from these settings to `next`.
@@ -113,7 +123,7 @@ impl LoadedModel {
         settings: &Settings,
         mut tell: impl FnMut(Loading),
     ) -> Result<Self, LoadError> {
-        let recipe = Recipe::of(settings);
+        let mut recipe = Recipe::of(settings);
         let OpenModel {
             checkpoint,
             language,
@@ -129,7 +139,11 @@ impl LoadedModel {
         }
         tell(Loading::Begins(Phase::Weights));
         let mut shown = 0;
-        let runner = Runner::load(&checkpoint, &settings.runner, &mut |done, total| {
+        let measured = runner::Settings {
+            probe: language.encode_plain(PROBE),
+            ..settings.runner.clone()
+        };
+        let runner = Runner::load(&checkpoint, &measured, &mut |done, total| {
             if done >= total {
                 // What comes after the last weight: the first steps' memory, and recordings.
                 tell(Loading::Begins(Phase::Preparing));
@@ -141,6 +155,8 @@ impl LoadedModel {
             }
             tell(Loading::Read(more.then_some(percent)));
         })?;
+        let selection = runner.kv_selection();
+        recipe.types = Some(selection.types);
         let shape = runner.shape();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (sampling, unused) = recommended::read(&checkpoint.sampling);
@@ -156,7 +172,7 @@ impl LoadedModel {
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
             pages: count(runner.pages()[0]),
-            kv_type: settings.runner.kv_type.name(),
+            kv: Some(selection),
             weight_bytes: checkpoint.weight_bytes(),
             parameters: checkpoint.parameters(),
             quantization: checkpoint.quantization(),
@@ -184,22 +200,14 @@ impl LoadedModel {
     }
 }
 
-/// Where a chat template comes from; empty if there is none.
-fn template_source(source: &LanguageSource) -> &'static str {
-    match source {
-        LanguageSource::Gguf(vocabulary) if vocabulary.chat_template.is_some() => {
-            "tokenizer.chat_template"
-        }
-        LanguageSource::HuggingFace(files) if files.chat_template.is_some() => {
-            let file = files.tokenizer.with_file_name("chat_template.jinja");
-            if file.exists() {
-                "chat_template.jinja"
-            } else {
-                "tokenizer_config.json"
-            }
-        }
-        LanguageSource::Gguf(_) | LanguageSource::HuggingFace(_) => "",
-    }
+/// The file or key of the chat template; empty if there is none.
+fn template_source(source: &LanguageSource) -> String {
+    let templates = match source {
+        LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
+        LanguageSource::HuggingFace(files) => &files.chat_template,
+    };
+    let origin = templates.as_ref().map(ChatTemplates::origin);
+    origin.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ fn replace(
     drain: Duration,
 ) -> Result<Replaced, ReplaceError> {
     let Handle { shared, queue } = engine;
-    let next = Recipe::of(settings);
+    let mut next = Recipe::of(settings);
+    next.go_on_from(shared.recipe().as_ref());
     let step =
         (shared.recipe().as_ref()).map_or(Transition::Load, |recipe| recipe.transition_to(&next));
     match step {

@@ -15,7 +15,9 @@ pub use self::error::RunError;
 pub(crate) use self::rows::OpCost;
 pub use self::rows::Stepped;
 pub use self::timed::KindTime;
+pub use super::kv_choice::{KvChoice, KvChoices};
 pub use super::kv_memory::KvMemory;
+use super::kv_selection::KvSelection;
 use super::load;
 use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
@@ -59,6 +61,7 @@ pub struct Runner {
     settings: Settings,
     /// Whether the cache lies in the system's memory, rather than in a GPU's own.
     uses_system_memory: bool,
+    selection: KvSelection,
 }
 
 impl Runner {
@@ -78,6 +81,7 @@ impl Runner {
             prefill_chunk,
             description,
             uses_system_memory,
+            selection,
         } = load::load(checkpoint, settings, progress)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
@@ -104,6 +108,7 @@ impl Runner {
             weight_bytes: checkpoint.weight_bytes(),
             settings: settings.clone(),
             uses_system_memory,
+            selection,
         };
         let all = runner.weight_bytes;
         progress(all, all);
@@ -158,6 +163,12 @@ impl Runner {
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// The types of the cache, and why.
+    #[must_use]
+    pub fn kv_selection(&self) -> KvSelection {
+        self.selection
     }
 
     /// What the executor has launched.

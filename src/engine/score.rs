@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::log_sum_exp::log_sum_exp;
 use super::runner::{RunError, Runner};
 use crate::sampler::Parameters;
 use crate::tape::Ending;
@@ -265,16 +266,6 @@ pub fn compare(ours: &Reference, reference: &Reference) -> Comparison {
         comparison.max_regret = regrets.iter().copied().fold(0.0, f64::max);
     }
     comparison
-}
-
-fn log_sum_exp(logits: &[f32]) -> f64 {
-    let greatest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    greatest
-        + logits
-            .iter()
-            .map(|logit| (f64::from(*logit) - greatest).exp())
-            .sum::<f64>()
-            .ln()
 }
 
 fn argmax(logits: &[f32]) -> u32 {

@@ -9,10 +9,11 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::ControlGroups;
+use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::witness::Witness;
 use crate::kv::Reuse;
-use crate::tape::{DType, GraphOptions, KvType};
+use crate::tape::{DType, GraphOptions};
 
 /// Which executor to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
@@ -58,7 +59,9 @@ pub enum Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub backend: Backend,
-    pub kv_type: KvType,
+    pub kv_type: KvChoices,
+    /// Tokens of the text that q8_0 for K is measured by; where there are none, nothing is measured.
+    pub probe: Vec<u32>,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
     /// Whether a model that was trained for fewer positions has a cache of those: nobody asked for `context`.
@@ -121,7 +124,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             backend: Backend::Auto,
-            kv_type: KvType::F16,
+            kv_type: KvChoices::default(),
+            probe: Vec::new(),
             context: 2048,
             shortens: false,
             kv_memory: KvMemory::Conversations(1),

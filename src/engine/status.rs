@@ -1,5 +1,6 @@
 //! What the engine tells everyone about itself.
 
+use super::kv_selection::KvSelection;
 use crate::sampler::Partial;
 use crate::telemetry::Receipt;
 
@@ -38,8 +39,8 @@ pub struct ModelInfo {
     pub context: u32,
     /// Pages of the cache; a script has none.
     pub pages: u32,
-    /// What the cache is made of, as kv.type calls it; of a script nothing.
-    pub kv_type: &'static str,
+    /// The types of the cache; a script has none.
+    pub kv: Option<KvSelection>,
     /// Bytes of the weights as stored.
     pub weight_bytes: u64,
     /// How many numbers the weights are.
@@ -53,7 +54,7 @@ pub struct ModelInfo {
     /// The format in which it calls tools; empty if it calls none.
     pub tools: String,
     /// Where its chat template comes from; empty if it has none.
-    pub template: &'static str,
+    pub template: String,
     /// The sampling that its files recommend.
     pub sampling: Partial,
 }

@@ -87,6 +87,16 @@ events! {
     "dc764202c50c474c8668ff5731644ed5" "the backend is {backend} ({device})"
     { backend = backend, device = device }
 
+    /// The types of the key-value cache, known once a model is loaded; again when a reload changes them.
+    INFO kv_selected(k: &str, v: &str, reason: &str, delta: Option<f64>)
+    "8b1f6e40d27c4f5a9e63c0b5d8a7412f" "the cache has K of {k} and V of {v} ({reason})"
+    { kv_type_k = k, kv_type_v = v, reason = reason, key_delta = or_nothing(delta) }
+
+    /// The configuration asks for q8_0 for K, and that changes what the model computes.
+    WARN kv_harmful(delta: f64, bound: f64)
+    "f02d7a9c15b84e6c8d30a4e97b61c85d" "K of type q8_0 changes a short text by {delta:.3} (mean |delta logprob|), more than {bound}; set kv.type_k to \"auto\" or \"f16\""
+    { key_delta = delta, bound = bound }
+
     /// Weights, tokenizer and cache are in memory.
     INFO model_loaded(model: &str, bytes: u64, seconds: f64)
     "4b3aab5bebb549c6865f944bb7b24e94" "{model} is loaded: {bytes} bytes of weights in {seconds:.1} s"

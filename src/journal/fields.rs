@@ -6,6 +6,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("ASIDE", "the path that a file has now"),
     ("BACKEND", "what computes: cpu, cuda or sim"),
     ("BACKTRACE", "where the thread was, innermost call first"),
+    (
+        "BOUND",
+        "the greatest mean |delta logprob| that is no warning",
+    ),
     ("BUS", "the bus that the daemon answers on"),
     ("BYTES", "bytes that were cut off"),
     (
@@ -50,11 +54,17 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("INSTEAD", "the key that took its place"),
     ("KEY", "the key of gangliond.toml"),
+    (
+        "KEY_DELTA",
+        "how much q8_0 for K changes a short text: the mean |delta logprob|",
+    ),
     ("KINDS", "which events were left out, each with its number"),
     (
         "KV_EPOCH",
         "changes of the key-value cache since the start, but for one more token",
     ),
+    ("KV_TYPE_K", "the type of K in the key-value cache"),
+    ("KV_TYPE_V", "the type of V in the key-value cache"),
     (
         "LARGEST_CONTEXT",
         "the greatest kv.context that would fit; 0 if none would",
@@ -85,7 +95,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "REASON",
-        "why the decode graph is or was invalid, or what changed in the cache",
+        "why the decode graph is or was invalid, what changed in the cache, or why K has its type",
     ),
     ("RECORDING_US", "microseconds that the recording took"),
     (

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::notify;
-use crate::engine::{State, Status, StatusReceiver};
+use crate::engine::{KEY_BOUND, State, Status, StatusReceiver};
 use crate::journal;
 
 /// Follows the engine as long as it lives.
@@ -12,6 +12,7 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
     let mut ready = false;
     let mut computes = (String::new(), String::new());
     let mut shown = String::new();
+    let mut selected = None;
     loop {
         let status = engine.borrow_and_update();
         // A reload may take another, or find that the one it was asked for is not there.
@@ -19,6 +20,17 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
         if status.state == State::Ready && computes != now {
             journal::backend_chosen(&now.0, &now.1);
             computes = now;
+        }
+        if let Some(kv) = status.model.kv
+            && status.state == State::Ready
+            && selected != Some(kv)
+        {
+            selected = Some(kv);
+            let [k, v] = kv.names();
+            journal::kv_selected(k, v, kv.reason.name(), kv.key_delta);
+            if let Some(delta) = kv.harm() {
+                journal::kv_harmful(delta, KEY_BOUND);
+            }
         }
         if status.state == State::Ready && !ready {
             ready = true;

@@ -77,7 +77,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         chat_template: config.model.chat_template.clone(),
         runner: runner::Settings {
             backend: config.backend,
-            kv_type: config.kv.element,
+            kv_type: config.kv.choices(),
             context: config.kv.context,
             shortens: !config.kv.context_is_set,
             kv_memory: kv_memory(&config.kv),

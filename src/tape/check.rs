@@ -82,14 +82,20 @@ impl Tape {
 
     fn check_heads(&self) -> Result<(), String> {
         let super::KvInfo {
-            head_dim, element, ..
+            head_dim, types, ..
         } = self.kv;
-        let granule = element.granule();
+        if !types.is_supported() {
+            let [k, v] = types.sides().map(super::KvType::name);
+            return Err(format!(
+                "a cache with K of {k} and V of {v} is not supported"
+            ));
+        }
+        let granule = types.granule();
         let fits = head_dim.is_multiple_of(granule);
         fits.then_some(()).ok_or_else(|| {
             format!(
                 "heads of {head_dim} are no multiple of {granule}, as a cache of {} takes them",
-                element.name()
+                types.name()
             )
         })
     }

@@ -10,6 +10,7 @@ mod check;
 mod dtype;
 mod filling;
 mod kv_type;
+mod kv_types;
 mod memory_estimate;
 mod op;
 mod q8_0;
@@ -21,6 +22,7 @@ pub use check::TapeError;
 pub use dtype::DType;
 pub use filling::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
 pub use kv_type::KvType;
+pub use kv_types::KvTypes;
 pub use memory_estimate::MemoryEstimate;
 pub use op::{Op, Projection};
 pub use step::{ExecuteError, Span, StepState, StepTimes, Timed};
@@ -112,7 +114,7 @@ pub struct KvInfo {
     pub pages: usize,
     /// Pages whose memory is allocated at once, and given back at once.
     pub chunk: usize,
-    pub element: KvType,
+    pub types: KvTypes,
 }
 
 impl KvInfo {
@@ -126,6 +128,21 @@ impl KvInfo {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.bytes_per_position() * PAGE
+    }
+
+    /// Bytes of K, then of V, of one layer in a page.
+    #[must_use]
+    pub fn side_bytes(&self) -> [usize; 2] {
+        let bytes = |element: KvType| self.heads * PAGE * element.bytes(self.head_dim);
+        self.types.sides().map(bytes)
+    }
+
+    /// Where K, then V, of a layer begins in a page.
+    #[must_use]
+    pub fn sides_of(&self, layer: usize) -> [usize; 2] {
+        let [k, v] = self.side_bytes();
+        let begin = layer * (k + v);
+        [begin, begin + k]
     }
 
     /// Chunks of pages; the last one may have fewer than the others.
@@ -150,7 +167,7 @@ impl KvInfo {
     /// Bytes of one position of all layers, K and V.
     #[must_use]
     pub fn bytes_per_position(&self) -> usize {
-        2 * self.layers * self.heads * self.element.bytes(self.head_dim)
+        self.layers * self.heads * self.types.bytes(self.head_dim)
     }
 }
 

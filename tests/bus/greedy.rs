@@ -67,7 +67,9 @@ async fn an_honest_answer_goes_on_beside_hostile_grammars() {
                     text.as_str().into()
                 }
                 Grammar::Choice(texts) => texts.clone().into(),
-                Grammar::Json | Grammar::LenientSchema(_) | Grammar::Tools { .. } => unreachable!("they are not hostile"),
+                Grammar::Json | Grammar::LenientSchema(_) | Grammar::Tools { .. } => {
+                    unreachable!("they are not hostile")
+                }
             };
             let options = fields([
                 (option, value),

@@ -85,7 +85,7 @@ impl Faulty {
                 Ok(())
             }
             Fault::Quant | Fault::Scale => {
-                let (element, head_dim) = (tape.kv.element, tape.kv.head_dim);
+                let (element, head_dim) = (tape.kv.types.k, tape.kv.head_dim);
                 let position = self.cpu.state_of(entry).position - 1;
                 let mut cache = self.cpu.read_cache(entry)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];

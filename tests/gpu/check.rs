@@ -29,7 +29,7 @@ mod tiny_gguf;
 use std::process::ExitCode;
 
 use ganglion::engine::runner::Backend;
-use ganglion::tape::{DType, KvType};
+use ganglion::tape::{DType, KvType, KvTypes};
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
@@ -48,13 +48,15 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
 
 /// Activations and the cache that they meet.
-type Types = (DType, KvType);
+type Types = (DType, KvTypes);
 
-const TYPES: [Types; 4] = [
-    (DType::F16, KvType::F16),
-    (DType::BF16, KvType::BF16),
-    (DType::F16, KvType::Q8_0),
-    (DType::BF16, KvType::Q8_0),
+const TYPES: [Types; 6] = [
+    (DType::F16, KvTypes::both(KvType::F16)),
+    (DType::BF16, KvTypes::both(KvType::BF16)),
+    (DType::F16, KvTypes::both(KvType::Q8_0)),
+    (DType::BF16, KvTypes::both(KvType::Q8_0)),
+    (DType::F16, KvTypes::of(KvType::F16, KvType::Q8_0)),
+    (DType::BF16, KvTypes::of(KvType::BF16, KvType::Q8_0)),
 ];
 
 fn main() -> ExitCode {

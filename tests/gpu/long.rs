@@ -214,7 +214,7 @@ fn load(
     let context = length + STEPS + 1;
     let settings = Settings {
         backend,
-        kv_type: cache,
+        kv_type: cache.into(),
         context,
         kv_memory: KvMemory::Conversations(2),
         cuda: CudaSettings {

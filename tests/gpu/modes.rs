@@ -155,7 +155,7 @@ pub(crate) fn load_with(
 ) -> Result<Runner, Box<dyn Error>> {
     let settings = Settings {
         backend,
-        kv_type,
+        kv_type: kv_type.into(),
         context: 256,
         kv_memory: KvMemory::Conversations(conversations),
         rows,

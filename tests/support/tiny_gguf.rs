@@ -14,6 +14,14 @@ const WEIGHTS: &[u8] = include_bytes!("../golden/tiny-llama3-rope/model.safetens
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
+/// Writes one into `directory` whose keys have outliers that no query meets: in f16 they change nothing, and in q8_0 all other
+/// values of a key are lost.
+pub(crate) fn with_outlier_keys(directory: &Path) -> PathBuf {
+    let path = directory.join("outliers.gguf");
+    std::fs::write(&path, convert_with("outliers", true).file()).unwrap();
+    path
+}
+
 /// Writes it into `directory`, without a vocabulary.
 pub(crate) fn tiny_llama3_rope(directory: &Path) -> PathBuf {
     let path = directory.join("tiny-llama3-rope.gguf");
@@ -100,6 +108,10 @@ fn vocabulary(size: usize) -> Vec<String> {
 }
 
 fn convert(name: &str) -> GgufWriter {
+    convert_with(name, false)
+}
+
+fn convert_with(name: &str, outliers: bool) -> GgufWriter {
     let config: Value = serde_json::from_str(CONFIG).unwrap();
     let size = |key: &str| usize::try_from(config[key].as_u64().unwrap()).unwrap();
     let (heads, kv_heads, head_dim) = (
@@ -142,6 +154,13 @@ fn convert(name: &str) -> GgufWriter {
             k if k.ends_with("attn_k") => interleave(tensor.data(), kv_heads, head_dim),
             _ => tensor.data().to_vec(),
         };
+        let data = match name.rsplit_once('.').unwrap().0 {
+            q if outliers && q.ends_with("attn_q") => scaled(&data, (heads, head_dim), [0.0, 4.0]),
+            k if outliers && k.ends_with("attn_k") => {
+                scaled(&data, (kv_heads, head_dim), [1e3, 1.0])
+            }
+            _ => data,
+        };
         gguf.tensor(&name, tensor.shape(), F32, &data);
     }
     gguf
@@ -174,6 +193,18 @@ fn interleave(rows: &[u8], heads: usize, head_dim: usize) -> Vec<u8> {
         .flat_map(|head| (0..head_dim / 2).map(move |pair| head * head_dim + pair))
         .flat_map(|first| [row(first), row(first + head_dim / 2)].concat())
         .collect()
+}
+
+/// The first pair of rows of each head times the first factor, the others times the second.
+fn scaled(rows: &[u8], (heads, head_dim): (usize, usize), [first, others]: [f32; 2]) -> Vec<u8> {
+    let row_bytes = rows.len() / (heads * head_dim);
+    let rows = rows.chunks_exact(row_bytes).enumerate();
+    rows.flat_map(|(row, bytes)| {
+        let factor = if row % head_dim < 2 { first } else { others };
+        let values = bytes.as_chunks().0.iter();
+        values.flat_map(move |bytes| (factor * f32::from_le_bytes(*bytes)).to_le_bytes())
+    })
+    .collect()
 }
 
 /// What the converter divides each frequency by.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use ganglion::engine::LoadError;
-use ganglion::engine::runner::{Activations, Backend, CudaSettings, Placement, Settings};
+use ganglion::engine::runner::{
+    Activations, Backend, CudaSettings, KvChoice, KvChoices, Placement, Settings,
+};
 use ganglion::model::{Checkpoint, Defect, ModelError};
-use ganglion::tape::KvType;
 
 use crate::failure::{Failure, Outcome, bail, failure};
 
@@ -20,9 +21,16 @@ pub(crate) struct Setup {
     /// What computes; auto takes the best that this machine has
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
-    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16
+    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16. Nothing is measured here: auto is q8_0
+    /// for V alone
     #[arg(long, value_enum, default_value = "f16")]
-    pub(crate) kv: KvType,
+    kv: KvChoice,
+    /// The type of K alone, instead of --kv
+    #[arg(long, value_enum)]
+    kv_k: Option<KvChoice>,
+    /// The type of V alone, instead of --kv
+    #[arg(long, value_enum)]
+    kv_v: Option<KvChoice>,
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -66,7 +74,10 @@ impl Setup {
                 Backend::Auto if self.sms.is_some() => Backend::Cuda,
                 backend => backend,
             },
-            kv_type: self.kv,
+            kv_type: KvChoices {
+                k: self.kv_k.unwrap_or(self.kv),
+                v: self.kv_v.unwrap_or(self.kv),
+            },
             threads: self.threads,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {

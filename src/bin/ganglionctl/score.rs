@@ -7,7 +7,7 @@ use clap::{Args, Parser};
 use ganglion::engine::runner::Runner;
 use ganglion::engine::score::{Case, Comparison, Reference, compare, score};
 use ganglion::graph::Mode;
-use ganglion::tape::KvType;
+use ganglion::tape::{KvType, KvTypes};
 
 use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::offline::{Setup, not_loaded};
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut runner = loaded.map_err(not_loaded)?;
     let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
 
-    let kv = setup.kv;
+    let kv = runner.kv_selection().types;
     if !arguments.compare {
         scores.source = format!("{}, {} KV", scores.source, kv.name());
         // It is printed on one line, for it is mostly a long list of numbers.
@@ -91,8 +91,10 @@ struct Bounds {
 
 impl Bounds {
     /// What `comparison` exceeds, in words; empty if nothing.
-    fn exceeded(&self, comparison: &Comparison, backend: &str, kv: KvType) -> Vec<String> {
-        let (mean, p99) = match (backend, kv) {
+    fn exceeded(&self, comparison: &Comparison, backend: &str, kv: KvTypes) -> Vec<String> {
+        // The side with fewer bits decides.
+        let worst = kv.one().unwrap_or(KvType::Q8_0);
+        let (mean, p99) = match (backend, worst) {
             ("cpu", KvType::F32) => (1e-4, 1e-4),
             ("cpu", KvType::F16) => (1e-3, 1e-3),
             ("cpu", KvType::Q8_0) => (6e-3, 2e-2),
@@ -114,7 +116,7 @@ impl Bounds {
         // A real model has near-ties that rounding may turn: who sets bounds wants statistics.
         let is_exact = self.mean.or(self.p99).or(self.regret).is_none();
         let (equal, total) = (comparison.greedy_equal, comparison.greedy_total);
-        if is_exact && backend == "cpu" && kv == KvType::F32 && equal != total {
+        if is_exact && backend == "cpu" && worst == KvType::F32 && equal != total {
             exceeded.push(format!("only {equal} of {total} greedy tokens are equal"));
         }
         exceeded

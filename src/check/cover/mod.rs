@@ -8,7 +8,7 @@ mod products;
 pub use self::products::large;
 
 use super::world::{ENTRIES, ROWS, Run, World};
-use crate::tape::{DType, KvInfo, KvType, PAGE, STEP_ROWS};
+use crate::tape::{DType, KvInfo, KvType, KvTypes, PAGE, STEP_ROWS};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
@@ -19,20 +19,19 @@ const VOCABULARY: usize = 151_936;
 
 /// All but the large ones, in the order in which they are best run: one executor after the other.
 pub fn worlds() -> impl Iterator<Item = World> {
-    let heads = |(index, head_dim): (usize, usize)| {
-        KvType::ALL
-            .into_iter()
-            .enumerate()
-            .map(move |(at, element)| KvInfo {
-                layers: 1,
-                heads: 1 + (index + at) % 3,
-                head_dim,
-                context: 4096,
-                entries: ENTRIES,
-                pages: ENTRIES * 4096 / PAGE,
-                chunk: CHUNK,
-                element,
-            })
+    let cache = |(index, head_dim): (usize, usize), (at, types): (usize, KvTypes)| KvInfo {
+        layers: 1,
+        heads: 1 + (index + at) % 3,
+        head_dim,
+        context: 4096,
+        entries: ENTRIES,
+        pages: ENTRIES * 4096 / PAGE,
+        chunk: CHUNK,
+        types,
+    };
+    let heads = move |head_dim: (usize, usize)| {
+        let types = KvType::ALL.map(KvTypes::both).into_iter().enumerate();
+        types.map(move |types| cache(head_dim, types))
     };
     // There are as many conversations as a step has rows.
     let together = |kv: KvInfo| KvInfo {
@@ -40,6 +39,18 @@ pub fn worlds() -> impl Iterator<Item = World> {
         entries: STEP_ROWS,
         pages: STEP_ROWS * 1024 / PAGE,
         ..kv
+    };
+    // Of few conversations and of many in turn.
+    let mixed = move |head_dim: (usize, usize)| {
+        let types = KvTypes::MIXED.into_iter().enumerate();
+        types.map(move |types| {
+            let kv = cache(head_dim, types);
+            if (head_dim.0 + types.0) % 2 == 0 {
+                kv
+            } else {
+                together(kv)
+            }
+        })
     };
     let far = [
         (64, KvType::BF16),
@@ -55,9 +66,10 @@ pub fn worlds() -> impl Iterator<Item = World> {
         entries: ENTRIES,
         pages: ENTRIES * 40_960 / PAGE,
         chunk: CHUNK,
-        element,
+        types: element.into(),
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
+    let mut deal_mixed = positions::Deal::new();
     [products::world, choices::world]
         .into_iter()
         .map(|build| build())
@@ -70,6 +82,13 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .map(move |kv| positions::world(kv, &mut deal)),
         )
         .chain((far.into_iter()).map(move |kv| positions::world(kv, &mut deal_far)))
+        .chain(
+            HEAD_DIMS
+                .into_iter()
+                .enumerate()
+                .flat_map(mixed)
+                .map(move |kv| positions::world(kv, &mut deal_mixed)),
+        )
         .flat_map(World::split)
 }
 
@@ -83,6 +102,6 @@ fn unused_cache() -> KvInfo {
         entries: STEP_ROWS,
         pages: STEP_ROWS * 512 / PAGE,
         chunk: CHUNK,
-        element: KvType::F16,
+        types: KvType::F16.into(),
     }
 }

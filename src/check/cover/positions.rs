@@ -6,7 +6,7 @@ use super::{ACTIVATIONS, ROWS, Run, World};
 use crate::check::deck::Deck;
 use crate::check::world::{Builder, rotations};
 use crate::quant::Format;
-use crate::tape::{Attention, Buffer, Input, KvInfo, Op, QueryScale, Rotation};
+use crate::tape::{Attention, Buffer, Input, KvInfo, KvTypes, Op, QueryScale, Rotation};
 
 /// The last is more than attention takes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
@@ -94,7 +94,8 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
     let KvInfo {
         heads, head_dim, ..
     } = kv;
-    let seed = 1000 * head_dim as u64 + kv.element as u64;
+    let nth = KvTypes::all().position(|types| types == kv.types);
+    let seed = (1000 * head_dim + nth.unwrap_or_default()) as u64;
     let mut b = Builder::new(seed, kv, (Format::F16, 2, 64));
     let norms = [(); 2].map(|()| b.vector(head_dim, 1.0, 0.3));
     for activation in ACTIVATIONS {
@@ -121,7 +122,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             };
             let mut name = vec![
                 format!("head_dim {head_dim}, {heads} kv heads x {group}"),
-                format!("cache {}, length {length}", kv.element.name()),
+                format!("cache {}, length {length}", kv.types.name()),
             ];
             let (mut ops, mut buffers) = (Vec::new(), Vec::new());
             if kind != Kind::Attend {

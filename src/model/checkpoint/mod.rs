@@ -26,8 +26,8 @@ pub use identity::Identity;
 pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 pub use parts::{all_parts, first_part};
-pub use templates::ChatTemplates;
 pub use sampling::{Recommended, Setting};
+pub use templates::ChatTemplates;
 
 use std::ops::Range;
 use std::path::Path;

@@ -18,7 +18,7 @@ start
 converse
 busctl call $name $path $name.Diagnostics ResetGraph
 systemctl reload $unit
-configure 'kv.slots = 2'
+configure 'kv.slots = 2' 'kv.type = "q8_0"'
 systemctl reload $unit
 
 # A session that is kept: a power cut leaves half a write in its file, then something else changes it.
@@ -120,4 +120,4 @@ reported bus_found
 # disk is.
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'events_dropped grammar_stopped pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips turns_dropped '
+    'events_dropped grammar_stopped kv_harmful pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips turns_dropped '

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
+use ganglion::engine::KEY_BOUND;
+use ganglion::tape::KvType;
 use serde_json::{Map, Value};
 use zbus::Connection;
 
@@ -62,6 +64,25 @@ fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings
     }
 }
 
+/// The types of the cache, and a warning where q8_0 for K changes the model's answers.
+fn check_kv(memory: &Value, found: &mut Findings) {
+    const CHECK: &str = "kv";
+    let [k, v, reason] = ["kv_type_k", "kv_type_v", "kv_reason"].map(|key| memory[key].as_str());
+    let (Some(k), Some(v), Some(reason)) = (k, v, reason) else {
+        return;
+    };
+    let types = format!("the cache has K of {k} and V of {v} ({reason})");
+    let Some(delta) = memory["kv_key_delta"].as_f64() else {
+        return found.ok(CHECK, types);
+    };
+    let what = format!("{types}; q8_0 for K changes a short text by {delta:.3}");
+    if k != KvType::Q8_0.name() || delta <= KEY_BOUND {
+        return found.ok(CHECK, what);
+    }
+    let what = format!("{what}, more than {KEY_BOUND} (mean |delta logprob|)");
+    found.warn(CHECK, what, "set kv.type_k to \"auto\" or \"f16\"");
+}
+
 async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcome<Option<u64>> {
     if !client::is_there(bus).await? {
         let what = format!("nobody owns {}: the daemon does not run", bus::NAME);
@@ -93,6 +114,7 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
         _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
     }
+    check_kv(&properties["Memory"], found);
     let memory = properties["Memory"].as_object().into_iter();
     let bytes = memory.flat_map(Map::values).filter_map(Value::as_u64);
     Ok((state == "ready").then(|| bytes.sum()))

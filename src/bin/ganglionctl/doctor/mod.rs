@@ -187,6 +187,9 @@ impl Machine {
         let template = template.map(|file| self.unit().outside(file));
         if let Some(checkpoint) = model::open(&self.tree, path, template.as_deref(), found) {
             model::checksums(&self.tree, path, found);
+            if memory.1.is_none() {
+                model::check_kv(&checkpoint, config, found);
+            }
             self.check_memory(path, (&checkpoint, config), memory, found);
         }
     }

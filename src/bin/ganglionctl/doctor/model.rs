@@ -5,10 +5,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::{OpenModel, Site, admit};
+use ganglion::engine::runner::KvChoices;
+use ganglion::engine::{KeyReason, KvSelection, OpenModel, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
 use ganglion::service;
+use ganglion::tape::KvType;
 
 use super::unit::reveal;
 use super::{Findings, Machine, Tree};
@@ -91,6 +93,30 @@ pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     }
     let all = files.len();
     found.ok(CHECK, format!("{known} of {all} files are as recorded"));
+}
+
+/// The types of the cache, as far as they are known before the model is loaded; nothing where they are the default.
+pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Findings) {
+    const CHECK: &str = "kv";
+    let choices = config.kv.choices();
+    if choices == KvChoices::default() {
+        return;
+    }
+    let selection = KvSelection::expected(checkpoint, choices);
+    let [k, v] = selection.names();
+    let types = format!("the cache gets K of {k} and V of {v}");
+    match selection.reason {
+        KeyReason::Configured if k == KvType::Q8_0.name() && selection.biased => {
+            let what = format!("{types}; this model's keys have biases, which lose much in q8_0");
+            found.warn(CHECK, what, "set kv.type_k to \"auto\" or \"f16\"");
+        }
+        KeyReason::Configured => found.ok(CHECK, types),
+        KeyReason::Measured => {
+            let what = format!("{types}; K of q8_0 if that changes a short text little at load");
+            found.ok(CHECK, what);
+        }
+        reason => found.ok(CHECK, format!("{types} ({})", reason.name())),
+    }
 }
 
 impl Machine {

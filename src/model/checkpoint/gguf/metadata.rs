@@ -187,7 +187,9 @@ impl Metadata {
             Value::Unsigned(value) => Some(*value as f64),
             Value::Signed(value) => Some(*value as f64),
             Value::Float(value) => Some(*value),
-            Value::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()),
+            Value::Text(text) => std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
             _ => None,
         };
         Some(number.ok_or_else(|| value.describe()))

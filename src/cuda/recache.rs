@@ -1,0 +1,45 @@
+//! Another cache for an executor whose cache holds nothing that anyone needs: a model is measured before the types of its cache
+//! are selected.
+
+use super::kernels::CacheKernels;
+use super::late::Late;
+use super::memory::Buffers;
+use super::pages::Pages;
+use super::scratch::Scratch;
+use super::state::{Conversation, Listed};
+use super::{Cuda, Error};
+use crate::device::Modules;
+use crate::executor::Preempted;
+use crate::graph::{Buckets, DecodeGraph};
+use crate::tape::{Angles, KvInfo};
+
+impl Cuda {
+    /// Replaces the cache by an empty one, and with it all that lies beside the weights; what was recorded is gone.
+    ///
+    /// # Errors
+    /// If the device lacks memory, or has failed. The executor is of no use then.
+    pub fn replace_cache(&mut self, kv: KvInfo, angles: &[Angles]) -> Result<(), Error> {
+        self.stream.synchronize()?;
+        let graph = &self.options.graph;
+        self.graph = DecodeGraph::new(graph.mode, graph.verify_addresses);
+        self.prompts = Buckets::new(graph.capture_sizes.clone(), graph.budget);
+        self.pending.clear();
+        (self.left, self.started) = (None, None);
+        self.preempted = Preempted::default();
+        self.buffers = Buffers::default();
+        let modules = Modules::load(&self.context)?;
+        self.kernels.cache = CacheKernels::load(&modules, self.options.activation, kv)?;
+        let memory = self.options.places.kv(self.context.properties().integrated);
+        self.pages = Pages::new(&self.context, memory, kv, &mut self.stream)?;
+        let widths = (self.vocabulary, self.options.rows);
+        self.scratch = Scratch::new(&self.context, angles, kv, widths, &mut self.stream)?;
+        self.conversations = vec![Conversation::default(); kv.entries];
+        self.late = Late::default();
+        self.listed = Listed::default();
+        self.logits = Vec::new();
+        (self.entry, self.sequence, self.idle_since) = (0, 0, None);
+        self.moves += 1;
+        self.kv = kv;
+        self.give_tables()
+    }
+}
