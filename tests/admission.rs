@@ -326,6 +326,7 @@ async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
     let settings = |context| worker::Settings {
         model: model.clone(),
+        chat_template: None,
         runner: system.settings(context),
     };
     system.has(1 << 20);

@@ -22,6 +22,7 @@ pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> H
     });
     let settings = worker::Settings {
         model,
+        chat_template: None,
         runner: runner::Settings {
             backend,
             context,
