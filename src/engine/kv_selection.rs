@@ -112,7 +112,7 @@ impl KvPlan {
         Self::new(checkpoint, settings.kv_type, !settings.probe.is_empty())
     }
 
-    fn selection(&self) -> KvSelection {
+    fn selection(self) -> KvSelection {
         KvSelection {
             types: self.types,
             reason: self.reason,
@@ -148,12 +148,12 @@ impl KvPlan {
     }
 
     /// Whether q8_0 for K is, or may be.
-    fn is_measured(&self, probe: &[u32]) -> bool {
+    fn is_measured(self, probe: &[u32]) -> bool {
         (self.may_shrink || self.types.k == KvType::Q8_0) && probe.len() > 1
     }
 
     /// The cache that an executor is made with: a small one if there is something to measure first.
-    pub(super) fn first_cache(&self, kv: KvInfo, settings: &Settings) -> KvInfo {
+    pub(super) fn first_cache(self, kv: KvInfo, settings: &Settings) -> KvInfo {
         if self.is_measured(&settings.probe) {
             small(kv, self.reference())
         } else {
@@ -162,7 +162,7 @@ impl KvPlan {
     }
 
     /// The types that q8_0 for K is compared with.
-    fn reference(&self) -> KvTypes {
+    fn reference(self) -> KvTypes {
         let k = match self.types {
             KvTypes {
                 k: KvType::Q8_0,
@@ -179,7 +179,7 @@ impl KvPlan {
     /// Measures what there is to measure on an executor that has `first_cache`, and leaves it with the cache of `forward`, which is
     /// that of the selected types. `recache` replaces the executor's cache by an empty one; `alive` is called on the way.
     pub(super) fn settle<E: Executor>(
-        &self,
+        self,
         forward: &mut Forward,
         settings: &Settings,
         executor: &mut E,

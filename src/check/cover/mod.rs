@@ -45,7 +45,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
         let types = KvTypes::MIXED.into_iter().enumerate();
         types.map(move |types| {
             let kv = cache(head_dim, types);
-            if (head_dim.0 + types.0) % 2 == 0 {
+            if (head_dim.0 + types.0).is_multiple_of(2) {
                 kv
             } else {
                 together(kv)
