@@ -73,7 +73,7 @@ impl Gate {
     fn answer(&self, call: &Message) -> Option<fdo::Result<Answer>> {
         let header = call.header();
         let path = header.path()?.as_str();
-        let interface = header.interface().map(|name| name.as_str());
+        let interface = header.interface().map(zbus::names::InterfaceName::as_str);
         if interface == Some(PEER) {
             return None;
         }

@@ -303,12 +303,7 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     let own = offer.tools.is_some() || offer.choice.is_some();
     make_way(&mut read.request, own, grammars.first())?;
     let grammar = only(grammars, &read.request.stop)?;
-    read.request.grammar = match grammar {
-        Some(Grammar::JsonSchema(text)) if read.request.schema_lenient => {
-            Some(Grammar::LenientSchema(text))
-        }
-        grammar => grammar,
-    };
+    read.request.grammar = grammar.map(|grammar| lenient(grammar, read.request.schema_lenient));
     read.request.sampling.seed = match chosen {
         Some(seed) => seed,
         None => fresh_seed()?,
@@ -316,6 +311,14 @@ fn read(given: &Entries, config: &BusConfig, of: &[Of]) -> Result<Read, Error> {
     read.request.sampling = read.sampling.over(&read.request.sampling);
     read.request.open = config.sampling_from_model.then_some(read.sampling);
     Ok(read)
+}
+
+/// A schema whose keywords may be left unchecked, if that is allowed.
+fn lenient(grammar: Grammar, allowed: bool) -> Grammar {
+    match grammar {
+        Grammar::JsonSchema(text) if allowed => Grammar::LenientSchema(text),
+        grammar => grammar,
+    }
 }
 
 /// The options that say something of tools.

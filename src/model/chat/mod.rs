@@ -107,12 +107,13 @@ impl ChatTemplate {
         };
         let question = Message::new(Role::User, "Hello");
         // A template may refuse a conversation, but one that has to be stopped would stop every answer.
-        match template.render(&[question], names, Manner::default(), None) {
-            Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) => Err(error),
-            _ => {
-                template.takes_text = template.wants_text(names);
-                Ok(template)
-            }
+        if let Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) =
+            template.render(&[question], names, Manner::default(), None)
+        {
+            Err(error)
+        } else {
+            template.takes_text = template.wants_text(names);
+            Ok(template)
         }
     }
 

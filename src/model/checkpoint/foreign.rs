@@ -95,7 +95,10 @@ fn known(head: &[u8], length: u64, name: &str) -> Option<Defect> {
     if let Some((_, what, remedy)) = BEGINNINGS.iter().find(|(bytes, ..)| starts(bytes)) {
         return Some(Defect::foreign(*what, *remedy));
     }
-    if name.ends_with(".onnx") {
+    if Path::new(name)
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
+    {
         return Some(Defect::foreign(
             "an ONNX file, which is not supported",
             TAKE_GGUF,

@@ -190,7 +190,7 @@ impl Language {
     pub fn template(&self) -> Option<&str> {
         self.templates
             .chosen(true)
-            .map(|template| template.source())
+            .map(super::chat::ChatTemplate::source)
     }
 
     /// The file or key that the chat templates come from; empty if there are none.
@@ -203,7 +203,7 @@ impl Language {
     #[must_use]
     pub fn can_think(&self) -> bool {
         let template = self.templates.chosen(false);
-        template.is_some_and(|template| template.knows_thinking())
+        template.is_some_and(super::chat::ChatTemplate::knows_thinking)
     }
 
     /// Turns tokens into text as they come.

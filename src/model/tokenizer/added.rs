@@ -60,13 +60,13 @@ pub(super) fn classify(
     added: &[Added],
     merges: &mut Vec<(String, String)>,
 ) -> (HashMap<u32, Class>, HashSet<u32>) {
-    let merged = merged(added, merges);
+    let joined = joined(added, merges);
     let mut classes = HashMap::new();
     let mut made = HashSet::new();
     let mut unreachable = HashSet::new();
     for token in added {
         let content = token.content.as_str();
-        let is_made = merged.contains(content);
+        let is_made = joined.contains(content);
         let steers = looks_like_control(token);
         let class = if is_blank_or_visible_character(content) || (is_made && !steers) {
             Class::Text
@@ -96,9 +96,9 @@ pub(super) fn classify(
 }
 
 /// The contents that are bytes of the vocabulary, or that merges make or join.
-fn merged<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a str> {
+fn joined<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a str> {
     let contents: HashSet<&str> = added.iter().map(|token| token.content.as_str()).collect();
-    let mut merged: HashSet<&str> = contents
+    let mut joined: HashSet<&str> = contents
         .iter()
         .copied()
         .filter(|content| is_byte(content))
@@ -110,10 +110,10 @@ fn merged<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a st
         }
         let product = [left.as_str(), right.as_str()].concat();
         for part in [left, right, &product] {
-            merged.extend(contents.get(part.as_str()));
+            joined.extend(contents.get(part.as_str()));
         }
     }
-    merged
+    joined
 }
 
 /// Whether a content is the spelling of one byte.

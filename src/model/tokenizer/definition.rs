@@ -51,7 +51,8 @@ pub(super) struct Added {
     pub(super) flags: Flags,
 }
 
-/// Where an added token matches, and what a match takes.
+/// Where an added token matches, and what a match takes: the switches of tokenizer.json.
+#[allow(clippy::struct_excessive_bools)] // each is a member of the file
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::model) struct Flags {
     /// It matches only between characters that are not part of a word.

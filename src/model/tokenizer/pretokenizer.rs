@@ -50,9 +50,9 @@ const DEEPSEEK_LETTERS: &str = concat!(
 );
 /// DeepSeek LLM's signs.
 const DEEPSEEK_SIGNS: &str =
-    concat!(r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+",);
+    "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+";
 /// Chinese, Japanese and Korean, as DeepSeek's first models have it.
-const DEEPSEEK_CJK: &str = concat!(r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+",);
+const DEEPSEEK_CJK: &str = "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
 /// The names that are understood.
 const NAMES: &str = "default, gpt-2, llama-bpe, smaug-bpe, qwen2, qwen35, gpt-4o, tekken, smollm, starcoder, refact, command-r, \
                      falcon, mpt, olmo, deepseek-llm, deepseek-coder, deepseek-v3, stablelm2, bloom, viking, bailingmoe, \

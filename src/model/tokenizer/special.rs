@@ -231,8 +231,8 @@ impl Specials {
 /// A text that is being cut.
 struct Pieces<'a> {
     text: &'a str,
-    pieces: Vec<Piece<'a>>,
-    /// The end of what is in `pieces`.
+    cut: Vec<Piece<'a>>,
+    /// The end of what is in `cut`.
     taken: usize,
 }
 
@@ -240,7 +240,7 @@ impl<'a> Pieces<'a> {
     fn of(text: &'a str) -> Self {
         Self {
             text,
-            pieces: Vec::new(),
+            cut: Vec::new(),
             taken: 0,
         }
     }
@@ -249,18 +249,18 @@ impl<'a> Pieces<'a> {
     fn push(&mut self, special: &'a Special, first: usize, last: usize) {
         if self.taken < first {
             let plain = &self.text[self.taken..first];
-            self.pieces.push(Piece::Plain(plain));
+            self.cut.push(Piece::Plain(plain));
         }
         let own = &self.text[first.max(self.taken).min(last)..last];
-        self.pieces.push(Piece::Special(special, own));
+        self.cut.push(Piece::Special(special, own));
         self.taken = self.taken.max(last);
     }
 
     fn finish(mut self) -> Vec<Piece<'a>> {
         if self.taken < self.text.len() {
-            self.pieces.push(Piece::Plain(&self.text[self.taken..]));
+            self.cut.push(Piece::Plain(&self.text[self.taken..]));
         }
-        self.pieces
+        self.cut
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn percent(format: &str, values: &Value) -> Result<String, Error> {
         let flags = after.len() - after.trim_start_matches(['-', '+', ' ', '#', '0']).len();
         let (flags, behind) = after.split_at(flags);
         let mut spec = Spec {
-            sign: [' ', '+'].into_iter().filter(|c| flags.contains(*c)).last(),
+            sign: ['+', ' '].into_iter().find(|c| flags.contains(*c)),
             alternate: flags.contains('#'),
             ..Spec::default()
         };
@@ -402,14 +402,13 @@ fn field_value(
     } else {
         first.parse().ok()
     };
-    let mut value = match index {
-        Some(index) => positional.get(index).cloned(),
-        None => {
-            let mut named = named.iter();
-            named
-                .find(|(name, _)| name == first)
-                .map(|(_, value)| value.clone())
-        }
+    let mut value = if let Some(index) = index {
+        positional.get(index).cloned()
+    } else {
+        let mut named = named.iter();
+        named
+            .find(|(name, _)| name == first)
+            .map(|(_, value)| value.clone())
     }
     .ok_or_else(|| wrong(format!("no argument for the field {first:?}")))?;
     while !path.is_empty() {
@@ -537,14 +536,13 @@ pub(super) fn rounded(number: f64, digits: i128) -> f64 {
     if !number.is_finite() {
         return number;
     }
-    match usize::try_from(digits) {
-        Ok(digits) => format!("{number:.*}", digits.min(400))
+    if let Ok(digits) = usize::try_from(digits) {
+        format!("{number:.*}", digits.min(400))
             .parse()
-            .unwrap_or(number),
-        Err(_) => {
-            let power = i32::try_from(digits.unsigned_abs().min(400)).unwrap_or(400);
-            let unit = 10_f64.powi(power);
-            (number / unit).round_ties_even() * unit
-        }
+            .unwrap_or(number)
+    } else {
+        let power = i32::try_from(digits.unsigned_abs().min(400)).unwrap_or(400);
+        let unit = 10_f64.powi(power);
+        (number / unit).round_ties_even() * unit
     }
 }

@@ -54,26 +54,26 @@ pub(super) fn dict(_: &mut State, values: &[Value]) -> Result<Value, Error> {
 /// What `range` returns, with the bound of Jinja's sandbox.
 pub(super) fn range(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     const LONGEST: usize = 100_000;
-    let [first, second, step] = bind("range", values, ["start", "stop", "step"])?;
+    let [first, second, stride] = bind("range", values, ["start", "stop", "step"])?;
     let first = int_of(&needed(first, "stop")?)?;
     let (start, stop) = match second {
         Some(stop) => (first, int_of(&stop)?),
         None => (0, first),
     };
-    let step = step.map_or(Ok(1), |step| int_of(&step))?;
+    let stride = stride.map_or(Ok(1), |stride| int_of(&stride))?;
     let mut items = Vec::new();
     let mut at = start;
-    while (step > 0 && at < stop) || (step < 0 && at > stop) {
+    while (stride > 0 && at < stop) || (stride < 0 && at > stop) {
         if items.len() == LONGEST {
             return Err(wrong("the range is too big; 100000 is its maximum size"));
         }
         items.push(int(at));
-        at = at.saturating_add(step);
+        at = at.saturating_add(stride);
     }
-    if step == 0 {
+    if stride == 0 {
         return Err(wrong("range() arg 3 must not be zero"));
     }
-    Ok(View::value(Of::Range([start, stop, step]), items))
+    Ok(View::value(Of::Range([start, stop, stride]), items))
 }
 
 /// A namespace with the values of a dict.

@@ -130,7 +130,7 @@ pub(super) fn items(value: &Value) -> Result<Vec<Value>, Error> {
 /// The pairs of a dict.
 pub(super) fn pairs(value: &Value) -> Vec<(Value, Value)> {
     let object = value.as_object();
-    let pairs = object.and_then(|object| object.try_iter_pairs());
+    let pairs = object.and_then(minijinja::value::DynObject::try_iter_pairs);
     pairs.map(Iterator::collect).unwrap_or_default()
 }
 
@@ -148,15 +148,18 @@ pub(super) fn length(value: &Value) -> Result<usize, Error> {
     }
 }
 
+/// A named argument.
+type Named = (String, Value);
+
 /// Positional and named arguments.
-pub(super) fn split(values: &[Value]) -> Result<(&[Value], Vec<(String, Value)>), Error> {
+pub(super) fn split(values: &[Value]) -> Result<(&[Value], Vec<Named>), Error> {
     match values.split_last() {
         Some((last, before)) if last.is_kwargs() => {
             let named = Kwargs::try_from(last.clone())?;
-            let names: Vec<_> = named.args().map(str::to_owned).collect();
-            let each = names.into_iter().map(|name| {
-                let value = named.get::<Value>(&name)?;
-                Ok((name, value))
+            let keys: Vec<_> = named.args().map(str::to_owned).collect();
+            let each = keys.into_iter().map(|key| {
+                let value = named.get::<Value>(&key)?;
+                Ok((key, value))
             });
             Ok((before, each.collect::<Result<_, Error>>()?))
         }

@@ -242,21 +242,21 @@ fn at(key: &Value, length: usize) -> Option<usize> {
 
 /// `value[start:stop:step]`.
 pub(super) fn slice(_: &mut State, values: &[Value]) -> Result<Value, Error> {
-    let [value, start, stop, step] = bind("slice", values, ["value", "start", "stop", "step"])?;
+    let [value, start, stop, stride] = bind("slice", values, ["value", "start", "stop", "step"])?;
     let value = needed(value, "value")?;
     let bound = |bound: Option<Value>| match bound {
         None => Ok(None),
         Some(bound) if bound.is_none() => Ok(None),
         Some(bound) => int_of(&bound).map(Some),
     };
-    let step = bound(step)?.unwrap_or(1);
-    if step == 0 {
+    let stride = bound(stride)?.unwrap_or(1);
+    if stride == 0 {
         return Err(wrong("slice step cannot be zero"));
     }
     let (start, stop) = (bound(start)?, bound(stop)?);
-    let indices = |length: usize| indices(length, start, stop, step);
+    let indices = |length: usize| indices(length, start, stop, stride);
     Ok(match Kind::of(&value) {
-        Kind::Text(text) if step == 1 => {
+        Kind::Text(text) if stride == 1 => {
             let indices = indices(text.chars().count());
             let first = indices.first().copied().unwrap_or_default();
             let chars = text.chars().skip(first).take(indices.len());
@@ -294,10 +294,10 @@ pub(super) fn indices(
     length: usize,
     start: Option<i128>,
     stop: Option<i128>,
-    step: i128,
+    stride: i128,
 ) -> Vec<usize> {
     let length = i128::try_from(length).unwrap_or(i128::MAX);
-    let (lowest, highest) = if step > 0 {
+    let (lowest, highest) = if stride > 0 {
         (0, length)
     } else {
         (-1, length - 1)
@@ -307,16 +307,16 @@ pub(super) fn indices(
         Some(at) if at < 0 => (at.saturating_add(length)).max(lowest),
         Some(at) => at.min(highest),
     };
-    let (first, end) = if step > 0 {
+    let (first, end) = if stride > 0 {
         (lowest, highest)
     } else {
         (highest, lowest)
     };
     let (mut at, end) = (place(start, first), place(stop, end));
     let mut selected = Vec::new();
-    while (step > 0 && at < end) || (step < 0 && at > end) {
+    while (stride > 0 && at < end) || (stride < 0 && at > end) {
         selected.extend(usize::try_from(at));
-        at = at.saturating_add(step);
+        at = at.saturating_add(stride);
     }
     selected
 }

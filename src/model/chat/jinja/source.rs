@@ -1,5 +1,7 @@
 //! A template's text, made such that minijinja's lexer reads in it what Jinja's reads.
 
+use std::fmt::Write as _;
+
 use minijinja::{Error, ErrorKind};
 
 /// Rewrites line ends, escapes in strings, `generation` blocks and `raw` blocks.
@@ -76,7 +78,7 @@ fn code<'a>(tag: &'a str, written: &mut String) -> Result<&'a str, Error> {
     // transformers lets a template mark what an assistant said: a scope of its own, always rendered.
     for (name, instead) in [("generation", "with"), ("endgeneration", "endwith")] {
         if let Some((begin, end, behind)) = word(tag, name) {
-            written.push_str(&format!("{{%{begin} {instead} {end}%}}"));
+            let _ = write!(written, "{{%{begin} {instead} {end}%}}");
             return Ok(behind);
         }
     }

@@ -229,7 +229,7 @@ pub(super) fn pad(of: &str, name: &str, width: usize, fill: &str) -> String {
 }
 
 /// The part between two indices of characters, and the character that it begins at.
-fn part<'a>(of: &'a str, bounds: [Option<Value>; 2]) -> Result<Option<(&'a str, usize)>, Error> {
+fn part(of: &str, bounds: [Option<Value>; 2]) -> Result<Option<(&str, usize)>, Error> {
     let [start, stop] = bounds.map(|bound| bound.filter(|bound| !bound.is_none()));
     if start.is_none() && stop.is_none() {
         return Ok(Some((of, 0)));

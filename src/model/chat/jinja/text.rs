@@ -46,7 +46,7 @@ pub(super) fn repr(value: &Value) -> String {
         Kind::Dict => dict(value),
         Kind::View(view) => match view.range() {
             Some([start, stop, 1]) => format!("range({start}, {stop})"),
-            Some([start, stop, step]) => format!("range({start}, {stop}, {step})"),
+            Some([start, stop, stride]) => format!("range({start}, {stop}, {stride})"),
             None => format!("{}({})", view.name(), list(view.items())),
         },
         Kind::Generator(_) => "<generator object>".into(),

@@ -88,7 +88,7 @@ pub(super) fn read(
 /// The parameters of the layers that are computed, and what they are called.
 fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value), Defect> {
     let is_nested = |kind: &&str| parameters.get(*kind).is_some();
-    if !OTHER_LAYERS.iter().any(|kind| is_nested(&kind)) && !is_nested(&LAYERS) {
+    if !OTHER_LAYERS.iter().any(is_nested) && !is_nested(&LAYERS) {
         return Ok((key.into(), parameters));
     }
     let all = [&[LAYERS][..], &OTHER_LAYERS].concat();

@@ -56,17 +56,17 @@ pub(super) fn slice(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     let (each, larger) = (items.len() / slices, items.len() % slices);
     let fill = fill.filter(|fill| !fill.is_none());
     let mut rest = items.as_slice();
-    let mut sliced = Vec::new();
+    let mut parts = Vec::new();
     for at in 0..slices {
         let (now, behind) = rest.split_at(each + usize::from(at < larger));
         let mut now = now.to_vec();
         if at >= larger {
             now.extend(fill.clone());
         }
-        sliced.push(Value::from(now));
+        parts.push(Value::from(now));
         rest = behind;
     }
-    Ok(Generator::value(sliced))
+    Ok(Generator::value(parts))
 }
 
 pub(super) fn count(_: &mut State, values: &[Value]) -> Result<Value, Error> {

@@ -1,5 +1,7 @@
 //! Filters of texts.
 
+use std::fmt::Write as _;
+
 use minijinja::{Error, State, Value};
 
 use super::{parts, value_first};
@@ -222,7 +224,9 @@ fn quoted(value: &Value, slash: bool) -> String {
             }
             b'/' if slash => written.push('/'),
             b' ' if !slash => written.push('+'),
-            byte => written.push_str(&std::format!("%{byte:02X}")),
+            byte => {
+                let _ = write!(written, "%{byte:02X}");
+            }
         }
     }
     written
