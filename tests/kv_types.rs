@@ -46,7 +46,7 @@ fn bits(runner: &mut Runner) -> Vec<u32> {
     begun.expect("it begins");
     let mut bits = Vec::new();
     let read = runner.logits(&[3, 1, 4], |row| {
-        bits.extend(row.iter().map(|x| x.to_bits()))
+        bits.extend(row.iter().map(|x| x.to_bits()));
     });
     read.expect("they are read");
     bits

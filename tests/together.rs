@@ -141,6 +141,7 @@ impl Drop for Engine {
 
 /// What a conversation does next.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // there are few
 enum Step {
     Say {
         text: String,

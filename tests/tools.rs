@@ -373,7 +373,9 @@ fn an_answer_with_tools_may_end_in_thoughts() {
     let [begin, _] = words.thinking().expect("it thinks");
     for (choice, may_end) in [(None, true), (Some("required"), false)] {
         let grammar = Grammar::Tools {
-            lark: writing.grammar(&tools(choice, true), guide::spaced),
+            lark: writing.grammar(&tools(choice, true)),
+            arguments: writing.arguments(&tools(choice, true)),
+            lenient: false,
             bytes: 0,
             trigger: writing.spelled_trigger().map(Box::from),
         };

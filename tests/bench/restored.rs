@@ -240,6 +240,7 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     let pages = Arc::new(Pages::open(files, root.into(), RULES).expect("a thread"));
     handle.set_pages(pages.clone());
     let settings = worker::Settings {
+        chat_template: None,
         model,
         runner: runner::Settings {
             backend,

@@ -269,6 +269,8 @@ fn the_file_that_a_folder_lacks_is_named() {
     assert!(said.contains(expected), "{said}");
 }
 
+type Edit<'a> = &'a dyn Fn(&mut GgufWriter);
+
 /// What nothing uses cannot be wrong, and older files say the same in other words.
 #[test]
 fn values_that_are_not_used_do_not_matter() {
@@ -282,7 +284,6 @@ fn values_that_are_not_used_do_not_matter() {
             .shape
     };
     let plain = open(&|_| ());
-    type Edit<'a> = &'a dyn Fn(&mut GgufWriter);
     let tags = vec![String::new(); (1 << 20) + 1];
     let edits: [Edit; 9] = [
         &|gguf| {

@@ -31,6 +31,7 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
+#[allow(dead_code)] // each program that includes it writes other keys
 impl GgufWriter {
     fn key(&mut self, key: &str, kind: u32) -> &mut Vec<u8> {
         self.metadata.push((key.into(), kind.to_le_bytes().into()));

@@ -66,7 +66,7 @@ fn roles_of_tokens_come_from_the_files_beside() {
 }
 
 /// A folder with a vocabulary of bytes, of `th` and of `<|x|>`, both of which merges make.
-fn folder(added: Value, others: &[(&str, Value)]) -> (tempfile::TempDir, HuggingFaceFiles) {
+fn folder(added: &Value, others: &[(&str, Value)]) -> (tempfile::TempDir, HuggingFaceFiles) {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, json: &Value| {
         let path = directory.path().join(name);
@@ -114,7 +114,7 @@ fn a_special_token_that_text_consists_of_is_text() {
         special(260, "<|x|>"),
         special(261, "\n\n")
     ]);
-    let (_directory, mut files) = folder(added, &[]);
+    let (_directory, mut files) = folder(&added, &[]);
     files.chat_template = Some("{{ messages[0].content }}<|x|>".into());
     let language = Language::load(&LanguageSource::HuggingFace(files)).unwrap();
     let text = "th!!\n\n<|x|>";
@@ -131,7 +131,7 @@ fn a_token_of_the_configuration_is_added() {
         "special_tokens_map.json",
         json!({"pad_token": {"content": "th", "lstrip": true}}),
     )];
-    let (directory, mut files) = folder(json!([]), &others);
+    let (directory, mut files) = folder(&json!([]), &others);
     let config = json!({
         "bos_token": "<s>",
         "additional_special_tokens": ["<end>"],
@@ -168,7 +168,7 @@ fn end_tokens_are_the_union_of_all_files() {
         ),
         ("tokenizer_config.json", json!({"eos_token": "<e0>"})),
     ];
-    let (directory, mut files) = folder(added.into(), &others);
+    let (directory, mut files) = folder(&added.into(), &others);
     files.tokenizer_config = Some(directory.path().join("tokenizer_config.json"));
     files.generation_config = Some(directory.path().join("generation_config.json"));
     let language = Language::load(&LanguageSource::HuggingFace(files)).unwrap();
