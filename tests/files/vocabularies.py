@@ -19,6 +19,7 @@ from outcome import Outcome
 
 HERE = Path(__file__).parent
 VOCABULARIES = HERE.parents[1] / "target/vocabularies"
+LLAMA_CPP = HERE.parents[1] / "target/templates"
 TEXTS = json.loads((HERE / "texts.json").read_text("utf-8"))
 BETWEEN = "⁂"
 # Separates the texts of llama.cpp's files, and their ids.
@@ -30,9 +31,9 @@ import splits  # noqa: E402  (tests/reference)
 
 def outcomes(bin_folder: Path) -> Iterator[Outcome]:
     with tempfile.TemporaryDirectory() as name:
-        for folder in sorted(one for one in VOCABULARIES.iterdir() if one.name != "gguf"):
+        for folder in sorted(VOCABULARIES.glob("*")):
             yield of_folder(bin_folder, folder, Path(name, folder.name))
-        for file in sorted(VOCABULARIES.glob("gguf/*.gguf")):
+        for file in sorted(LLAMA_CPP.glob("ggml-vocab-*.gguf")):
             yield of_gguf(bin_folder, file, Path(name, file.name))
 
 
