@@ -136,8 +136,13 @@ fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment
-        .set_formatter(|output, _, value| output.write_str(&text::str(value)).map_err(Error::from));
+    environment.set_formatter(|output, state, value| {
+        let text = match state.auto_escape() {
+            AutoEscape::None => text::str(value),
+            _ => text::escaped(value),
+        };
+        output.write_str(&text).map_err(Error::from)
+    });
     // Debug output would put what users wrote into error messages.
     environment.set_debug(false);
     environment.set_fuel(Some(FUEL));

@@ -197,18 +197,15 @@ impl Rewriter {
                     _ => None,
                 })
                 .collect();
-            let mut defaults = Vec::new();
-            for default in &one.defaults {
-                defaults.push(self.expr(default)?);
-            }
             args.extend([var("varargs", span), var("kwargs", span)]);
             let none: [(Value, Value); 0] = [];
-            defaults.extend([
+            let defaults = vec![
                 constant(Tuple::default(), span),
                 constant(Value::from_pairs(none), span),
-            ]);
+            ];
             let mut again = Self::default();
-            let body = again.statements(&one.body)?;
+            let mut body = again.defaults(one)?;
+            body.extend(again.statements(&one.body)?);
             let name = one.name;
             inner = Spanned::new(
                 ast::Macro {
@@ -239,23 +236,49 @@ impl Rewriter {
         Ok(())
     }
 
+    /// A macro whose defaults are set in the order of its parameters: each may name those before it.
     fn one_macro<'a>(
         &mut self,
         one: &Spanned<ast::Macro<'a>>,
     ) -> Result<Spanned<ast::Macro<'a>>, Error> {
-        let mut defaults = Vec::with_capacity(one.defaults.len());
-        for default in &one.defaults {
-            defaults.push(self.expr(default)?);
-        }
+        let mut body = self.defaults(one)?;
+        body.extend(self.statements(&one.body)?);
         Ok(Spanned::new(
             ast::Macro {
                 name: one.name,
                 args: one.args.iter().map(target).collect::<Result<_, _>>()?,
-                defaults,
-                body: self.statements(&one.body)?,
+                defaults: Vec::new(),
+                body,
             },
             one.span(),
         ))
+    }
+
+    /// Statements that set the parameters of a macro which are undefined.
+    fn defaults<'a>(&mut self, one: &Spanned<ast::Macro<'a>>) -> Result<Vec<Stmt<'a>>, Error> {
+        let span = one.span();
+        let without = one.args.len().saturating_sub(one.defaults.len());
+        let pairs = one.args.iter().skip(without).zip(&one.defaults);
+        let each = pairs.map(|(parameter, default)| {
+            let test = ast::Test {
+                name: "undefined",
+                expr: target(parameter)?,
+                args: Vec::new(),
+            };
+            let set = ast::Set {
+                target: target(parameter)?,
+                expr: self.expr(default)?,
+            };
+            Ok(Stmt::IfCond(Spanned::new(
+                ast::IfCond {
+                    expr: Expr::Test(Spanned::new(test, span)),
+                    true_body: vec![Stmt::Set(Spanned::new(set, span))],
+                    false_body: Vec::new(),
+                },
+                span,
+            )))
+        });
+        each.collect()
     }
 
     fn maybe<'a>(&mut self, expr: Option<&Expr<'a>>) -> Result<Option<Expr<'a>>, Error> {
