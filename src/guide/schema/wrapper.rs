@@ -149,15 +149,15 @@ mod tests {
         for (given, place) in [
             (null.clone(), ""),
             (
-                json!({"name": "n", "strict": true, "schema": null}),
+                json!({"name": "n", "strict": true, "schema": (null)}),
                 "/schema",
             ),
             (
-                json!({"type": "json_schema", "name": "n", "schema": null}),
+                json!({"type": "json_schema", "name": "n", "schema": (null)}),
                 "/schema",
             ),
             (
-                json!({"type": "json_schema", "json_schema": {"name": "n", "schema": null}}),
+                json!({"type": "json_schema", "json_schema": {"name": "n", "schema": (null)}}),
                 "/json_schema/schema",
             ),
         ] {

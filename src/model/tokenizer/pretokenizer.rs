@@ -76,7 +76,7 @@ pub(super) fn named(name: Option<&str>) -> Result<Preparation, LanguageError> {
     })?;
     let cuts = regexes.iter().map(|regex| split(regex));
     let normalizers = match name {
-        "qwen2" | "deepseek-r1-qwen" | "qwen35" => vec![PipelineNormalizer::NFC(NFC)],
+        "qwen2" | "deepseek-r1-qwen" => vec![PipelineNormalizer::NFC(NFC)],
         _ => Vec::new(),
     };
     Ok(Preparation {
