@@ -156,6 +156,8 @@ pub(super) struct Process {
     ended: OnceLock<Option<ExitStatus>>,
     /// JSON pointers to keywords that its grammar leaves unchecked, once it is compiled.
     unchecked: OnceLock<Vec<String>>,
+    /// The process that was asked to fork it, until it has: killing that one before would leave this one without a process.
+    origin: Mutex<Option<Arc<Process>>>,
 }
 
 impl Process {
@@ -173,13 +175,17 @@ impl Process {
     }
 
     /// Starts a process with the grammar of this one, which may have an answer: it forks as soon as its current mask is done.
-    pub(super) fn again(&self) -> io::Result<Self> {
+    pub(super) fn again(self: &Arc<Self>) -> io::Result<Self> {
         let process = Self::fork(&self.keeper, |channel, masks| {
             self.channel
                 .send_with(&ToProcess::Fork, &[], &[channel, masks])?;
             Ok(self.parent)
         })?;
         process.leaves_unchecked(self.unchecked().to_vec());
+        *process
+            .origin
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
         Ok(process)
     }
 
@@ -200,6 +206,7 @@ impl Process {
             id: OnceLock::new(),
             ended: OnceLock::new(),
             unchecked: OnceLock::new(),
+            origin: Mutex::default(),
         })
     }
 
@@ -244,8 +251,7 @@ impl Process {
             };
             let answered = match received {
                 Ok(FromProcess::Hello(id)) => {
-                    // It says so once.
-                    let _ = self.id.set(id);
+                    self.has_id(id);
                     Ok(())
                 }
                 Ok(FromProcess::Encode(text)) => {
@@ -271,6 +277,13 @@ impl Process {
         )
     }
 
+    /// Notes the process's id, which it reports once.
+    fn has_id(&self, id: i32) {
+        let _ = self.id.set(id);
+        let origin = self.origin.lock().map(|mut origin| origin.take());
+        drop(origin);
+    }
+
     /// Ends the process; `None` if it is not known how it ended.
     fn end(&self) -> Option<ExitStatus> {
         let id = *self.id.get()?;
@@ -286,7 +299,7 @@ impl Process {
                 Ok(Some(Received {
                     message: FromProcess::Hello(id),
                     ..
-                })) => drop(self.id.set(id)),
+                })) => self.has_id(id),
                 Ok(_) => {}
                 Err(_) => return,
             }

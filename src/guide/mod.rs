@@ -290,13 +290,20 @@ impl Guide {
 
     /// Takes up to `most` of the tokens that must come, as far as they are known.
     pub fn force(&mut self, most: usize) -> Vec<u32> {
-        // What follows the closing tokens is known only after them.
         if self.closing.is_empty() {
             let matching = self.matching.as_ref();
             let forces = matching.filter(|_| self.stage == Stage::Answers);
             return forces.map_or_else(Vec::new, |matching| matching.force(most, PATIENCE));
         }
-        let tokens: Vec<_> = self.closing.iter().copied().take(most).collect();
+        // What follows the closing tokens is known only after them. A row that finds no mask after tokens that must come cannot
+        // be repeated, so the last one has a step of its own.
+        let all = self.closing.len();
+        let may = if self.matching.is_some() {
+            all - 1
+        } else {
+            all
+        };
+        let tokens: Vec<_> = self.closing.iter().copied().take(may.min(most)).collect();
         tokens.iter().for_each(|token| self.take(*token));
         tokens
     }

@@ -78,6 +78,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("NEED_BYTES", "memory that would have been needed"),
     ("NODES", "kernels of one replay"),
+    ("NOTE", "what was skipped, and why"),
     ("PART", "of the daemon: engine, reactor or bus"),
     ("PATH", "the path of a file"),
     ("PLACE", "file, line and column of the source"),

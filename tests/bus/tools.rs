@@ -403,7 +403,7 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
         .start("kv.context = 512\nlimits.grammar_bytes = 2000\n")
         .await;
     let long = format!("[{}]", " ".repeat(2000));
-    let deep = r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "object", "not": {}}}}]"#;
+    let strict = r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}}}]"#;
     let array =
         r#"[{"type": "function", "function": {"name": "go", "parameters": {"type": "array"}}}]"#;
     let named =
@@ -418,7 +418,10 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
             vec![("tools", named("required").into())],
             ["\"required\"", "tool_choice"],
         ),
-        (vec![("tools", deep.into())], ["\"go\"", "not"]),
+        (
+            vec![("tools", strict.into()), ("tool_choice", "go".into())],
+            ["\"go\"", "uniqueItems"],
+        ),
         (
             vec![("tools", long.into())],
             ["2002", "limits.grammar_bytes"],

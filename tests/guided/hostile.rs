@@ -337,9 +337,11 @@ async fn exploding_grammars_hold_up_no_prompt() {
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let handle = Engine::loading(folder.path());
     let exploding = |user: u32, loading: bool| {
-        // It takes seconds, and little memory; the same one is refused at once.
-        let of = 1_000_003 + 2 * user + u32::from(loading);
-        let slow = format!(r#"{{"type": "integer", "multipleOf": {of}}}"#);
+        // It takes seconds or much memory; the same one is refused at once.
+        let of = 2 * user + u32::from(loading);
+        let patterns = (0..28).map(|n| format!(r#"{{"pattern": "a.*b{of}c{n}.*c"}}"#));
+        let patterns = patterns.collect::<Vec<_>>().join(", ");
+        let slow = format!(r#"{{"type": "string", "allOf": [{patterns}]}}"#);
         let (handle, grammar) = (handle.clone(), Grammar::JsonSchema(slow));
         tokio::spawn(async move { ask(&handle, user, options(grammar, 0)).await })
     };

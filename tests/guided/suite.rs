@@ -43,7 +43,10 @@ struct Count {
 fn random(mut guide: Guide, words: &Words, random: &mut fastrand::Rng) -> Option<String> {
     let mut bytes = Vec::new();
     for _ in 0..200 {
-        let token = match guide.follows().expect("it goes on") {
+        let token = match guide
+            .follows()
+            .unwrap_or_else(|why| panic!("{why}: {:?}", text(bytes.clone())))
+        {
             Next::Allowed(mask) => {
                 // Ends are one of thousands.
                 let end = words.ends().iter().find(|end| mask.allows(**end));

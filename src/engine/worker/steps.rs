@@ -333,7 +333,10 @@ impl Worker<'_> {
                     self.take(id, Taken::Chosen(token))?;
                 }
                 // Its mask came too late: the step runs again for it.
-                Ok(None) => self.entries[at].repeats(),
+                Ok(None) => {
+                    debug_assert!(forced.is_empty(), "tokens that were taken would be lost");
+                    self.entries[at].repeats();
+                }
                 Err(error) => fail(self.take_out(at), error)?,
             }
         }

@@ -157,7 +157,10 @@ impl Tokenizer {
         let pieces = self.raw.matches(text, |_| true).into_iter();
         let pieces = pieces.flat_map(|piece| match piece {
             Piece::Plain(plain) => self.specials.matches(plain, late),
-            Piece::Special(special, span) if special.class == Class::Text => {
+            // Text is cut again when it is encoded, except for a token of which an earlier match has taken a part.
+            Piece::Special(special, span)
+                if special.class == Class::Text && span.len() >= special.spelling.len() =>
+            {
                 vec![Piece::Plain(span)]
             }
             special @ Piece::Special(..) => vec![special],
