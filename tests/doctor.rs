@@ -115,7 +115,7 @@ ok    drop-ins: /etc/systemd/system/gangliond.service.d/50-local.conf
 ok    device nodes: /dev/nvmap, /dev/nvgpu/igpu0/ctrl, /dev/dri/renderD128, /dev/host1x-fence are open to ganglion
 ok    configuration: /etc/ganglion/gangliond.toml
 ok    model: /var/lib/ganglion/models/tiny: tiny, 0 MiB of weights
-ok    checksum: 1 of 4 files are as recorded
+ok    checksum: 1 of 5 files are as recorded
 ok    memory: 57344 of 62841 MiB are available, 512 MiB in NvMap, 31420 MiB of swap, which a GPU cannot use; \
 the model takes 16, 0 of them for conversations of up to 128 tokens
 ok    power mode: MAXN (0)

@@ -9,12 +9,14 @@ use crate::support::daemon::Daemon;
 use crate::support::fake_driver;
 #[cfg(feature = "cuda")]
 use crate::support::private_bus::PrivateBus;
+use crate::support::tiny_gguf;
 
 /// What it finds, as "mark check: what".
 fn findings(bus: &str, answers: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("gangliond.toml");
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+    let model = folder.path().join("tiny.gguf");
+    std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
     let text = format!("model.path = '{}'\nkv.context = 64\n", model.display());
     std::fs::write(&config, text).expect("it is written");
     let output = Command::new(super::CTL)

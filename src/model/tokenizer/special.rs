@@ -232,7 +232,7 @@ impl Specials {
 struct Pieces<'a> {
     text: &'a str,
     cut: Vec<Piece<'a>>,
-    /// The end of what is in `cut`.
+    /// The end of the last match.
     taken: usize,
 }
 
@@ -245,7 +245,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part.
+    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part. As in `tokenizers`, the text
+    /// goes on behind the later match.
     fn push(&mut self, special: &'a Special, first: usize, last: usize) {
         if self.taken < first {
             let plain = &self.text[self.taken..first];
@@ -253,7 +254,7 @@ impl<'a> Pieces<'a> {
         }
         let own = &self.text[first.max(self.taken).min(last)..last];
         self.cut.push(Piece::Special(special, own));
-        self.taken = self.taken.max(last);
+        self.taken = last;
     }
 
     fn finish(mut self) -> Vec<Piece<'a>> {
