@@ -13,7 +13,7 @@ as member $check fuzz 2 6
 # The bus itself keeps members from Set, and the daemon has the last word: an operator's reaches it.
 said=$($check fuzz 3 2)
 echo "$said"
-matches 'what became of written properties' "$said" 'not written: .*UnknownProperty'
+matches 'what became of written properties' "$said" 'not written: .*PropertyReadOnly'
 ! grep -E 'not written: .*(AccessDenied|Denied)' <<<"$said" || fail 'the bus kept an operator from Set'
 equal 'the process' "$(pid)" "$before"
 after=$(resident)
