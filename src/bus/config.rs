@@ -25,7 +25,7 @@ pub struct BusConfig {
     pub sampling: Partial,
     /// Whether the model's recommendation fills what neither a request nor `sampling` says.
     pub sampling_from_model: bool,
-    /// How probable tokens were is told of so many, where a request does not say: a session's.
+    /// The number of log probabilities of a session's requests, unless a request sets it.
     pub logprobs: Option<u8>,
     /// A request that gives none has this one; `None` is a fresh one for each.
     pub seed: Option<u64>,

@@ -100,7 +100,7 @@ impl Cpu {
         })
     }
 
-    /// Replaces the cache by an empty one, and with it all that lies beside the weights; what was recorded is gone.
+    /// Replaces the cache and all other memory except the weights. Recordings are dropped.
     pub fn replace_cache(&mut self, kv: KvInfo, graph: &GraphOptions) {
         self.core.replace_cache(kv);
         self.graph = DecodeGraph::new(graph.mode, graph.verify_addresses);

@@ -14,7 +14,7 @@ use crate::graph::{Buckets, DecodeGraph};
 use crate::tape::{Angles, KvInfo};
 
 impl Cuda {
-    /// Replaces the cache by an empty one, and with it all that lies beside the weights; what was recorded is gone.
+    /// Replaces the cache and all other memory except the weights. Recordings are dropped.
     ///
     /// # Errors
     /// If the device lacks memory, or has failed. The executor is of no use then.

@@ -11,8 +11,7 @@ use super::{Codec, ModelInfo, Phase, Status, recommended};
 use crate::graph::Mode;
 use crate::journal;
 use crate::kv_store::Key;
-use crate::model::LanguageSource;
-use crate::model::checkpoint::{ChatTemplates, Identity};
+use crate::model::checkpoint::Identity;
 use crate::tape::KvTypes;
 
 /// What to load and how to run it.
@@ -180,7 +179,7 @@ impl LoadedModel {
             thinking: language.can_think(),
             // The formats of calls are not known here.
             tools: String::new(),
-            template: template_source(checkpoint.language_source()?),
+            template: language.template_origin().to_owned(),
             sampling,
         };
         Ok(Self {
@@ -198,16 +197,6 @@ impl LoadedModel {
         status.device = self.runner.description().into();
         status.memory = self.runner.memory();
     }
-}
-
-/// The file or key of the chat template; empty if there is none.
-fn template_source(source: &LanguageSource) -> String {
-    let templates = match source {
-        LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
-        LanguageSource::HuggingFace(files) => &files.chat_template,
-    };
-    let origin = templates.as_ref().map(ChatTemplates::origin);
-    origin.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

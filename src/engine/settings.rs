@@ -64,7 +64,7 @@ pub struct Settings {
     pub probe: Vec<u32>,
     /// Positions of the cache; 0 is as many as the model was trained for.
     pub context: usize,
-    /// Whether a model that was trained for fewer positions has a cache of those: nobody asked for `context`.
+    /// Whether `context` is a default, which a model that was trained for fewer positions shortens.
     pub shortens: bool,
     pub kv_memory: KvMemory,
     /// Bytes of the cache that are allocated and given back at once, or a page if that is more.

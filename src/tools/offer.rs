@@ -160,7 +160,7 @@ impl Tools {
         })
     }
 
-    /// The same tools with at most so many calls in one answer.
+    /// Limits the calls of one answer.
     #[must_use]
     pub fn at_most(mut self, calls: Option<u32>) -> Self {
         self.most = calls;

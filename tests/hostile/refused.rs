@@ -231,7 +231,7 @@ fn the_file_that_a_folder_lacks_is_named() {
                 ("model-00001-of-00002.safetensors", b""),
                 ("model-00002-of-00002.safetensors", b""),
             ],
-            "model.safetensors.index.json is missing beside model-00001-of-00002.safetensors",
+            "model.safetensors.index.json is missing next to model-00001-of-00002.safetensors",
             "fetch it",
         ),
         (

@@ -224,7 +224,7 @@ pub(super) fn folder(path: &Path) -> Option<Defect> {
     let weights = ends(".safetensors");
     if let Some(shard) = weights.iter().find(|name| name.contains("-of-")) {
         let what = format!(
-            "model.safetensors.index.json is missing beside {} and the other shards",
+            "model.safetensors.index.json is missing next to {} and the other shards",
             shown(shard)
         );
         let remedy =

@@ -109,7 +109,7 @@ pub(super) fn of_generation_config(text: &str) -> Result<Recommended, Defect> {
             recommended.temperature.get_or_insert(temperature);
             recommended.top_k.get_or_insert(top_k);
         }
-        // transformers is greedy unless the file says otherwise, also beside a temperature.
+        // transformers is greedy unless the file says otherwise, also if it names a temperature.
         None | Some(Value::Null | Value::Bool(false)) => {
             let number = 0.0;
             let key = "do_sample";

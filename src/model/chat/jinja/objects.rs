@@ -60,7 +60,7 @@ impl Object for View {
     }
 }
 
-/// An iterator that yields each item once, whoever asks for it.
+/// An iterator that yields each item once.
 #[derive(Debug)]
 pub(super) struct Generator(Mutex<VecDeque<Value>>);
 
@@ -73,7 +73,7 @@ impl Generator {
         self.0.lock().pop_front()
     }
 
-    /// All items that nobody has asked for.
+    /// The items that are left.
     pub(super) fn rest(&self) -> Vec<Value> {
         self.0.lock().drain(..).collect()
     }

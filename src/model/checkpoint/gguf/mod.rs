@@ -120,7 +120,7 @@ fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Defect> {
         }
         ("mmproj", _) | (_, "clip") => Err(Defect::foreign(
             "the vision part of a model (mmproj)",
-            "name the file of the language model that is published beside it; images are not supported",
+            "name the file of the language model that is published next to it; images are not supported",
         )),
         ("imatrix", _) => Err(Defect::foreign(
             "an importance matrix, which is used to quantize a model",
