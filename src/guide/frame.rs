@@ -65,21 +65,20 @@ pub(super) enum FromKeeper {
 /// To the process of one grammar.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToProcess {
-    Compile(Grammar, Limits),
+    /// With `idle` the process computes only while nothing else wants the processor.
+    Compile {
+        grammar: Grammar,
+        limits: Limits,
+        idle: bool,
+    },
     /// Find the first of these schemas, each with a name, that is wrong. The truth value is whether they are lenient.
     Find(Vec<(String, String)>, bool, Limits),
     /// Whether these tokens are an answer, however their text is tokenized.
     Fit(Vec<u32>),
     /// An answer begins. With `forced`, tokens that must come are reported before a mask is computed. Reports name `question`.
-    Begin {
-        question: u32,
-        forced: bool,
-    },
+    Begin { question: u32, forced: bool },
     /// The answer's next token, which was chosen under the last mask.
-    Take {
-        question: u32,
-        token: u32,
-    },
+    Take { question: u32, token: u32 },
     /// The answer has ended.
     End,
     /// Start a process with the same grammar; descriptors as in `ToKeeper::Fork`.

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
+use zbus::message::Type;
 use zbus::names::BusName;
 
 use super::inbox::Inbox;
@@ -64,6 +65,9 @@ impl Writer {
                 self.accounts.pass(own, call);
             }
             let wanted = self.accounts.answer(to, serial.get(), load(message));
+            if message.message_type() == Type::Error {
+                self.inbox.failed(to);
+            }
             self.inbox.settle(to, serial.get());
             wanted
         } else {

@@ -9,6 +9,11 @@ use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::{Logger, ParserFactory};
 use rustix::process::Pid;
 use serde_json::Value;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 use toktrie::InferenceCapabilities;
 
 use super::learned::Compiled;
@@ -31,6 +36,8 @@ const NICE: i32 = 5;
 /// Grammars in use compile within this processor time. Afterwards other work gets 68 times as much of a processor.
 const USUAL: Duration = Duration::from_millis(100);
 const LOWEST: i32 = 19;
+/// The scheduler runs such a thread only while no other wants the processor.
+const IDLE: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
@@ -74,14 +81,16 @@ impl Shared {
     }
 
     /// Compiles a grammar. Returns it with JSON pointers to the keywords that it leaves unchecked. If a schema is wrong, `first`
-    /// receives the reason before the place of the error is searched, which may take long.
+    /// receives the reason before the place of the error is searched, which may take long. With `idle` it computes only while nothing
+    /// else wants the processor.
     pub(super) fn compile(
         &self,
         grammar: &Grammar,
         limits: Limits,
+        idle: bool,
         first: impl Fn(&GrammarError) + Sync,
     ) -> Result<(Compiled, Vec<String>), GrammarError> {
-        deep(grammar, || {
+        deep(grammar, idle, || {
             let mut source = grammar.source()?;
             let wrong = match self.compile_here(grammar, &source, limits) {
                 Ok(compiled) => return Ok((compiled, source.unchecked())),
@@ -129,7 +138,7 @@ impl Shared {
             } else {
                 Grammar::JsonSchema(schema)
             };
-            let wrong = self.compile(&schema, each, |_| {}).err()?;
+            let wrong = self.compile(&schema, each, false, |_| {}).err()?;
             let GrammarError::Wrong { why, .. } = wrong else {
                 return None;
             };
@@ -265,11 +274,15 @@ impl Shared {
 /// Runs `compile` on a thread with a deep stack: llguidance recurses as deep as a grammar nests, or has references in a row.
 fn deep<T: Send>(
     grammar: &Grammar,
+    idle: bool,
     compile: impl FnOnce() -> Result<T, GrammarError> + Send,
 ) -> Result<T, GrammarError> {
     let (id, ids) = mpsc::channel();
     let modest = || {
-        // This changes the priority of this thread alone, as Linux has it.
+        // These change the priority of this thread alone. Where a sandbox refuses it, the work is only less modest.
+        if idle {
+            let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, IDLE);
+        }
         let _ = rustix::process::nice(NICE);
         let id = id;
         let _ = id.send(nix::unistd::gettid().as_raw());
