@@ -180,7 +180,7 @@ mod tests {
         let key = |user| Key {
             user,
             grammar: Arc::new(Grammar::Json),
-            limits: Limits::default(),
+            limits: Limits::USUAL,
         };
         shelf.refuse(key(1), GrammarError::NoVocabulary);
         assert!(shelf.knows(&key(1)).is_err() && shelf.has_refused(1));
