@@ -165,10 +165,10 @@ impl Inbox {
         }
     }
 
-    /// A connection gets an error: further calls of its user wait if it has got too many.
-    pub(super) fn failed(&self, name: &str) {
-        let whose = self.whose(name);
-        self.state.lock().pace.failed(whose, Instant::now());
+    /// A call fails: further calls of its user wait if too many have.
+    pub(super) fn failed(&self, name: &str, serial: u32) {
+        let (whose, bytes) = (self.whose(name), self.accounts.bytes_of(name, serial));
+        self.state.lock().pace.failed(whose, bytes, Instant::now());
     }
 
     /// A call is answered, or never will be.

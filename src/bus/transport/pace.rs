@@ -14,6 +14,8 @@ use super::turns::Whose;
 const BURST: u32 = 200;
 /// The time in which a user may get one more.
 const REFILL: Duration = Duration::from_millis(10);
+/// A call costs once more for each piece of this size, because it is parsed before it fails.
+const BYTES: usize = 16 << 10;
 
 /// The users who have got errors a short time ago.
 #[derive(Debug, Default)]
@@ -23,13 +25,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes an error. Root and the bus have no limit.
-    pub(super) fn failed(&mut self, whose: Whose, now: Instant) {
+    /// Notes an error as the answer to a call of that many bytes. Root and the bus have no limit.
+    pub(super) fn failed(&mut self, whose: Whose, bytes: usize, now: Instant) {
         if matches!(whose, Whose::Bus | Whose::User(0)) {
             return;
         }
         self.refilled.retain(|_, time| *time > now);
-        *self.refilled.entry(whose).or_insert(now) += REFILL;
+        let times = u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
+        *self.refilled.entry(whose).or_insert(now) += REFILL * times;
     }
 
     /// Returns the time until which calls of a user wait; `None` if they need not.
@@ -50,15 +53,17 @@ mod tests {
         let now = Instant::now() + BURST * REFILL;
         for _ in 0..BURST {
             assert_eq!(pace.waits_until(user, now), None);
-            pace.failed(user, now);
-            pace.failed(Whose::User(0), now);
+            pace.failed(user, 0, now);
+            pace.failed(Whose::User(0), 0, now);
         }
         for number in 1..=3 {
-            pace.failed(user, now);
+            pace.failed(user, 0, now);
             assert_eq!(pace.waits_until(user, now), Some(now + number * REFILL));
         }
+        pace.failed(user, BYTES, now);
+        assert_eq!(pace.waits_until(user, now), Some(now + 5 * REFILL));
         assert_eq!(pace.waits_until(other, now), None);
         assert_eq!(pace.waits_until(Whose::User(0), now), None);
-        assert_eq!(pace.waits_until(user, now + 3 * REFILL), None);
+        assert_eq!(pace.waits_until(user, now + 5 * REFILL), None);
     }
 }

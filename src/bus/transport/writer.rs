@@ -64,10 +64,10 @@ impl Writer {
                 let own = header.primary().serial_num().get();
                 self.accounts.pass(own, call);
             }
-            let wanted = self.accounts.answer(to, serial.get(), load(message));
             if message.message_type() == Type::Error {
-                self.inbox.failed(to);
+                self.inbox.failed(to, serial.get());
             }
+            let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
             wanted
         } else {
