@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use zbus::Message;
 
-use super::pace::Pace;
 use super::turns::{Turns, Whose};
 use crate::bus::accounts::Accounts;
 
@@ -55,7 +54,6 @@ struct State {
     calls: Turns<IncomingCall>,
     /// The oldest is first.
     young: VecDeque<Young>,
-    pace: Pace,
     /// Nothing more will come.
     ended: Option<zbus::Error>,
 }
@@ -122,9 +120,7 @@ impl Inbox {
         if let Some(told) = state.told.pop_front() {
             return Taken::One(Incoming::Told(told));
         }
-        let State {
-            calls, young, pace, ..
-        } = &mut *state;
+        let State { calls, young, .. } = &mut *state;
         // The earliest time at which a user whose calls failed may go on.
         let paced = Cell::new(None::<Instant>);
         while young.front().is_some_and(|young| young.until <= now) {
@@ -132,7 +128,9 @@ impl Inbox {
         }
         while young.len() < ALL {
             let waiting = calls.pop(|whose, name| {
-                if let Some(until) = pace.waits_until(whose, now) {
+                if let Whose::User(user) = whose
+                    && let Some(until) = self.accounts.waits_until(user, now)
+                {
                     let earliest = paced.get().map_or(until, |paced| until.min(paced));
                     paced.set(Some(earliest));
                     return false;
@@ -163,12 +161,6 @@ impl Inbox {
             Some(until) if !calls.is_empty() => Taken::Until(until),
             _ => Taken::Nothing,
         }
-    }
-
-    /// A call fails: further calls of its user wait if too many have.
-    pub(super) fn failed(&self, name: &str, serial: u32) {
-        let (whose, bytes) = (self.whose(name), self.accounts.bytes_of(name, serial));
-        self.state.lock().pace.failed(whose, bytes, Instant::now());
     }
 
     /// A call is answered, or never will be.

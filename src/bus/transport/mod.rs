@@ -9,7 +9,6 @@
 mod header;
 mod inbox;
 mod outbox;
-mod pace;
 mod reader;
 mod sift;
 mod source;

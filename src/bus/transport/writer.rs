@@ -65,7 +65,7 @@ impl Writer {
                 self.accounts.pass(own, call);
             }
             if message.message_type() == Type::Error {
-                self.inbox.failed(to, serial.get());
+                self.accounts.failed(to, serial.get());
             }
             let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
