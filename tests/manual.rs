@@ -1,4 +1,4 @@
-//! The manual: it says all that the code reads, as the code has it, and every man(1) can show it.
+//! The manual: its pages are formatted without a warning, are complete, and name only commands and keys that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,10 @@ use crate::support::served::Served;
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
 
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 7] = [
+    "ganglion.7",
+    "ganglion-migration.7",
+    "ganglion-troubleshooting.7",
     "gangliond.8",
     "ganglionctl.1",
     "gangliond.toml.5",
@@ -31,7 +34,7 @@ fn page(name: &str) -> String {
     String::from_utf8(made.stdout).expect("it writes text")
 }
 
-/// As a reader sees it; what the formatter complains about comes second.
+/// The page as a reader sees it, and the warnings of the formatter.
 fn formatted(source: &str) -> (String, String) {
     let mut groff = Command::new("groff")
         .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=900n"])
@@ -56,74 +59,109 @@ fn pages_are_formatted_without_a_warning() {
     for name in PAGES {
         let (text, warnings) = formatted(&page(name));
         assert_eq!(warnings, "", "{name}");
-        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"] {
-            let interfaces = name.starts_with("org.") && section == "SYNOPSIS";
+        for section in ["NAME", "DESCRIPTION", "SEE ALSO"] {
             assert!(
-                interfaces || text.lines().any(|line| line == section),
+                text.lines().any(|line| line == section),
                 "{name}: {section}"
             );
         }
+        assert!(
+            !page(name).contains("\n.\\\" @"),
+            "{name}: a part has no source"
+        );
     }
 }
 
-/// The source of a page as words alone, without what roff needs.
-fn plain(source: &str) -> String {
-    let escapes = [
-        ("\\*(Aq", "'"),
-        ("\\-", "-"),
-        ("\\&", ""),
-        ("\\fB", ""),
-        ("\\fR", ""),
-    ];
-    let text = escapes
-        .iter()
-        .fold(source.to_owned(), |text, (escape, shown)| {
-            text.replace(escape, shown)
-        });
-    words(&text)
-}
-
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// What the XML of the interfaces says, and nothing is said of a method that is not.
-#[test]
-fn the_interfaces_are_described_as_in_their_xml() {
-    let source = page("org.ganglion.Llm1.5");
-    let told = plain(&source);
+/// Each member of the interfaces, as `INTERFACE.NAME`, with its comment and the names of its arguments.
+fn members() -> Vec<(String, String, Vec<String>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/interfaces");
-    let mut methods = 0;
+    let mut members = Vec::new();
     for entry in fs::read_dir(folder).expect("interfaces") {
         let xml = fs::read_to_string(entry.expect("an entry").path()).expect("text");
-        methods += xml.matches("<method name=").count();
-        for comment in xml.split("<!--").skip(1) {
-            let comment = comment.split("-->").next().unwrap_or_default();
-            for paragraph in comment.split("\n\n") {
-                let paragraph = words(paragraph).replace('`', "");
-                assert!(told.contains(&paragraph), "{paragraph}");
+        let (_, interface) = xml.split_once("org.ganglion.Llm1.").expect("an interface");
+        let (interface, _) = interface.split_once('"').expect("its name");
+        for member in ["method", "signal", "property"].map(|kind| format!("    <{kind} name=\"")) {
+            let parts: Vec<_> = xml.split(&member).collect();
+            for (before, after) in parts.iter().zip(&parts[1..]) {
+                let comment = before.rsplit("<!--\n").next().expect("a comment");
+                assert!(
+                    comment.trim_end().ends_with("-->"),
+                    "{after}: it has no comment"
+                );
+                let (name, rest) = after.split_once('"').expect("a name");
+                let arguments = rest
+                    .lines()
+                    .skip(1)
+                    .take_while(|line| line.starts_with("      <"));
+                let arguments =
+                    arguments.filter_map(|line| line.trim_start().strip_prefix("<arg name=\""));
+                let arguments =
+                    arguments.map(|line| line.split('"').next().unwrap_or_default().to_owned());
+                members.push((
+                    format!("{interface}.{name}"),
+                    comment.to_owned(),
+                    arguments.collect(),
+                ));
             }
         }
     }
-    assert_eq!(METHOD_ERRORS.len(), methods);
+    members
+}
+
+/// The names of a list in a comment, by its heading.
+fn listed(comment: &str, heading: &str) -> Vec<String> {
+    let paragraphs = comment.split("\n\n");
+    let list = paragraphs.filter_map(|one| one.trim_start().strip_prefix(&format!("{heading}:\n")));
+    let entries = list.flat_map(|list| {
+        list.lines()
+            .filter_map(|line| line.trim_start().strip_prefix('@'))
+    });
+    let tags = entries.map(|entry| entry.split_once(": ").expect("a tag").0);
+    tags.flat_map(|tag| tag.split(", ").map(str::to_owned))
+        .collect()
+}
+
+/// The XML describes each argument and each error of each method, and the manual has an example.
+#[test]
+fn every_member_of_the_interfaces_is_described() {
+    let source = page("org.ganglion.Llm1.5");
+    let members = members();
+    let methods: BTreeSet<_> = METHOD_ERRORS.iter().map(|(method, _)| *method).collect();
+    for (member, comment, arguments) in &members {
+        let described: BTreeSet<_> = ["Arguments", "Result"]
+            .iter()
+            .flat_map(|of| listed(comment, of))
+            .collect();
+        assert_eq!(described, arguments.iter().cloned().collect(), "{member}");
+        let is_signal = comment.contains("signal goes to") || comment.contains("Sent only with");
+        assert!(
+            arguments.is_empty() || is_signal || methods.contains(member.as_str()),
+            "{member}"
+        );
+    }
     for (method, errors) in METHOD_ERRORS {
+        let found = members.iter().find(|(member, ..)| member == method);
+        let (_, comment, _) = found.expect(method);
+        let described: BTreeSet<_> = listed(comment, "Errors").into_iter().collect();
+        assert_eq!(
+            described,
+            errors.iter().map(|&error| error.to_owned()).collect(),
+            "{method}"
+        );
+        assert!(
+            !errors.is_empty() || comment.contains("Errors: none of its own."),
+            "{method}"
+        );
         let (interface, name) = method.split_once('.').expect("both");
-        let interface = source
+        let sections = source
             .split(&format!("INTERFACE org.ganglion.Llm1.{interface}\""))
-            .nth(1)
-            .and_then(|rest| rest.split("\n.SH").next());
-        let described = interface.expect("a section").split("\n.SS \"");
-        let mut described = described.filter(|part| part.starts_with(&format!("{name}(")));
-        let described = described.next().expect(method);
-        let names = errors.join(", ");
-        let names = if errors.is_empty() {
-            "none of its own"
-        } else {
-            &names
-        };
-        let fails = format!("Errors: {names}.");
-        assert!(plain(described).contains(&fails), "{method}: {fails}");
-        assert!(described.contains("\n.EX\n"), "{method}: an example");
+            .nth(1);
+        let mut sections = sections.expect("a section").split("\n.SS \"");
+        let section = sections.find(|part| part.starts_with(&format!("{name}(")));
+        assert!(
+            section.expect(method).contains("\n.EX\n"),
+            "{method}: an example"
+        );
         for error in *errors {
             assert!(ERRORS.iter().any(|(name, _)| name == error), "{error}");
         }
@@ -194,7 +232,7 @@ fn every_member_option_and_error_of_the_bus_is_there() {
         ..
     } in OPTIONS
     {
-        let whole = format!("{what} Allowed is {allowed}.");
+        let whole = format!("{what} Allowed is {allowed}. Default: ");
         assert!(entries.contains(name) && text.contains(&whole), "{name}");
     }
 }
@@ -314,9 +352,6 @@ fn every_verb_and_exit_code_is_there() {
             .any(|line| line.trim_start().starts_with(entry));
         assert!(there, "{entry}");
     }
-    for told in ["</dev/null", "q and Ctrl-C end it", "78 if that has failed"] {
-        assert!(text.contains(told), "{told}");
-    }
     for code in ["65", "69", "75", "77", "78", "130"] {
         assert!(
             text.lines()
@@ -325,7 +360,7 @@ fn every_verb_and_exit_code_is_there() {
         );
     }
     let (text, _) = formatted(&page("gangliond.8"));
-    for told in [
+    for entry in [
         "--config",
         "--check-config",
         "--self-test",
@@ -334,8 +369,75 @@ fn every_verb_and_exit_code_is_there() {
         "SIGTERM, SIGINT",
         "SIGHUP",
     ] {
-        assert!(text.contains(told), "{told}");
+        assert!(text.contains(entry), "{entry}");
     }
+}
+
+/// The options that `ganglionctl VERB --help` lists; `None` if there is no such verb.
+fn options_of(verb: &[&str]) -> Option<String> {
+    let help = Command::new(env!("CARGO_BIN_EXE_ganglionctl"))
+        .args(verb)
+        .arg("--help")
+        .output();
+    let help = help.expect("ganglionctl runs");
+    help.status
+        .success()
+        .then(|| String::from_utf8(help.stdout).expect("text"))
+}
+
+/// Every command in the introductory pages exists, with its options, and so does every key of the configuration.
+#[test]
+fn commands_and_keys_of_the_pages_exist() {
+    let known = serde_json::to_value(Config::default()).expect("a configuration");
+    let (mut commands, mut keys) = (0, 0);
+    for name in PAGES.iter().filter(|name| !name.ends_with(".5")) {
+        let source = page(name).replace("\\-", "-").replace("\\fR \\fB", " ");
+        let bold = source
+            .split("\\fB")
+            .skip(1)
+            .map(|rest| rest.split("\\fR").next().expect("its end"));
+        let examples = examples(&source);
+        let lines = examples.iter().flat_map(|example| example.lines());
+        for text in bold.chain(lines).map(|text| text.replace('\n', " ")) {
+            for command in text.split("ganglionctl ").skip(1) {
+                let words: Vec<_> = command
+                    .split([' ', ','])
+                    .take_while(|word| !["|", "--", "#"].contains(word))
+                    .collect();
+                let Some(verb) = words
+                    .first()
+                    .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+                else {
+                    continue;
+                };
+                let help = options_of(&[verb]).unwrap_or_else(|| panic!("{name}: {command}"));
+                for option in words.iter().filter(|word| word.starts_with("--")) {
+                    let option = option
+                        .split('=')
+                        .next()
+                        .unwrap_or_default()
+                        .trim_end_matches(['.', ':']);
+                    assert!(help.contains(option), "{name}: {command}: {option}");
+                }
+                commands += 1;
+            }
+            let Some((section, key)) = text.split_once('.') else {
+                continue;
+            };
+            if known.get(section).is_some_and(serde_json::Value::is_object)
+                && key
+                    .bytes()
+                    .all(|c| c.is_ascii_lowercase() || b"_.0123456789".contains(&c))
+            {
+                assert!(known[section].get(key).is_some(), "{name}: {text}");
+                keys += 1;
+            }
+        }
+    }
+    assert!(
+        commands > 50 && keys > 30,
+        "{commands} commands, {keys} keys"
+    );
 }
 
 /// A name in quotes that looks like one of the environment, in any source below `folder`.
