@@ -14,7 +14,7 @@ use crate::session_store::Durability;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
-    /// A GGUF file or a safetensors directory. A relative path starts from the directory of the configuration file.
+    /// A GGUF file or a safetensors directory; absolute, or relative to where the daemon starts.
     pub path: Option<PathBuf>,
     /// The file of a chat template that takes the place of the model's own.
     pub chat_template: Option<PathBuf>,
@@ -149,7 +149,7 @@ pub struct Reload {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// Requests that may wait behind those that are answered.
+    /// Requests that may wait behind the running one.
     pub capacity: usize,
 }
 
