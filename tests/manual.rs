@@ -72,96 +72,108 @@ fn pages_are_formatted_without_a_warning() {
     }
 }
 
-/// Each member of the interfaces, as `INTERFACE.NAME`, with its comment and the names of its arguments.
-fn members() -> Vec<(String, String, Vec<String>)> {
+/// A member of an interface, as its XML describes it.
+struct Member {
+    kind: &'static str,
+    /// `INTERFACE.NAME`.
+    name: String,
+    comment: String,
+    arguments: BTreeSet<String>,
+}
+
+/// Reads the members of all interfaces.
+fn members() -> Vec<Member> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/interfaces");
     let mut members = Vec::new();
     for entry in fs::read_dir(folder).expect("interfaces") {
         let xml = fs::read_to_string(entry.expect("an entry").path()).expect("text");
         let (_, interface) = xml.split_once("org.ganglion.Llm1.").expect("an interface");
         let (interface, _) = interface.split_once('"').expect("its name");
-        for member in ["method", "signal", "property"].map(|kind| format!("    <{kind} name=\"")) {
-            let parts: Vec<_> = xml.split(&member).collect();
+        for kind in ["method", "signal", "property"] {
+            let parts: Vec<_> = xml.split(&format!("    <{kind} name=\"")).collect();
             for (before, after) in parts.iter().zip(&parts[1..]) {
-                let comment = before.rsplit("<!--\n").next().expect("a comment");
-                assert!(
-                    comment.trim_end().ends_with("-->"),
-                    "{after}: it has no comment"
-                );
                 let (name, rest) = after.split_once('"').expect("a name");
-                let arguments = rest
+                let comment = before
+                    .rsplit("<!--\n")
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end();
+                let comment = comment
+                    .strip_suffix("-->")
+                    .unwrap_or_else(|| panic!("{name}: a comment"));
+                let inside = rest
                     .lines()
                     .skip(1)
                     .take_while(|line| line.starts_with("      <"));
                 let arguments =
-                    arguments.filter_map(|line| line.trim_start().strip_prefix("<arg name=\""));
+                    inside.filter_map(|line| line.trim_start().strip_prefix("<arg name=\""));
                 let arguments =
-                    arguments.map(|line| line.split('"').next().unwrap_or_default().to_owned());
-                members.push((
-                    format!("{interface}.{name}"),
-                    comment.to_owned(),
-                    arguments.collect(),
-                ));
+                    arguments.filter_map(|line| Some(line.split_once('"')?.0.to_owned()));
+                members.push(Member {
+                    kind,
+                    name: format!("{interface}.{name}"),
+                    comment: comment.to_owned(),
+                    arguments: arguments.collect(),
+                });
             }
         }
     }
     members
 }
 
-/// The names of a list in a comment, by its heading.
-fn listed(comment: &str, heading: &str) -> Vec<String> {
-    let paragraphs = comment.split("\n\n");
-    let list = paragraphs.filter_map(|one| one.trim_start().strip_prefix(&format!("{heading}:\n")));
-    let entries = list.flat_map(|list| {
-        list.lines()
-            .filter_map(|line| line.trim_start().strip_prefix('@'))
-    });
-    let tags = entries.map(|entry| entry.split_once(": ").expect("a tag").0);
-    tags.flat_map(|tag| tag.split(", ").map(str::to_owned))
-        .collect()
+impl Member {
+    /// Returns the names in a list of the comment.
+    fn listed(&self, heading: &str) -> BTreeSet<String> {
+        let heading = format!("{heading}:\n");
+        let paragraphs = self.comment.split("\n\n");
+        let lists = paragraphs.filter_map(|one| one.trim_start().strip_prefix(&heading));
+        let lines = lists.flat_map(|list| list.lines());
+        let entries =
+            lines.filter_map(|line| line.trim_start().strip_prefix('@')?.split_once(": "));
+        entries
+            .flat_map(|(names, _)| names.split(", ").map(str::to_owned))
+            .collect()
+    }
 }
 
-/// The XML describes each argument and each error of each method, and the manual has an example.
+/// The XML describes each argument and each error, and the page has an example of each method.
 #[test]
 fn every_member_of_the_interfaces_is_described() {
     let source = page("org.ganglion.Llm1.5");
     let members = members();
-    let methods: BTreeSet<_> = METHOD_ERRORS.iter().map(|(method, _)| *method).collect();
-    for (member, comment, arguments) in &members {
-        let described: BTreeSet<_> = ["Arguments", "Result"]
-            .iter()
-            .flat_map(|of| listed(comment, of))
-            .collect();
-        assert_eq!(described, arguments.iter().cloned().collect(), "{member}");
-        let is_signal = comment.contains("signal goes to") || comment.contains("Sent only with");
-        assert!(
-            arguments.is_empty() || is_signal || methods.contains(member.as_str()),
-            "{member}"
-        );
-    }
-    for (method, errors) in METHOD_ERRORS {
-        let found = members.iter().find(|(member, ..)| member == method);
-        let (_, comment, _) = found.expect(method);
-        let described: BTreeSet<_> = listed(comment, "Errors").into_iter().collect();
-        assert_eq!(
-            described,
-            errors.iter().map(|&error| error.to_owned()).collect(),
-            "{method}"
-        );
-        assert!(
-            !errors.is_empty() || comment.contains("Errors: none of its own."),
-            "{method}"
-        );
-        let (interface, name) = method.split_once('.').expect("both");
+    for member in &members {
+        let described = &member.listed("Arguments") | &member.listed("Result");
+        assert_eq!(described, member.arguments, "{}", member.name);
+        let Member { kind, name, .. } = member;
+        let (interface, name) = name.split_once('.').expect("both");
         let sections = source
             .split(&format!("INTERFACE org.ganglion.Llm1.{interface}\""))
             .nth(1);
         let mut sections = sections.expect("a section").split("\n.SS \"");
-        let section = sections.find(|part| part.starts_with(&format!("{name}(")));
+        let title = match *kind {
+            "method" => format!("{name}("),
+            _ => format!("{kind} {name}"),
+        };
+        let section = sections.find(|part| part.starts_with(&title)).expect(name);
         assert!(
-            section.expect(method).contains("\n.EX\n"),
-            "{method}: an example"
+            *kind != "method" || section.contains("\n.EX\n"),
+            "{name}: an example"
         );
+    }
+    let methods = members.iter().filter(|member| member.kind == "method");
+    assert_eq!(METHOD_ERRORS.len(), methods.count());
+    for (method, errors) in METHOD_ERRORS {
+        let member = members
+            .iter()
+            .find(|member| member.name == *method)
+            .expect(method);
+        assert_eq!(
+            member.listed("Errors"),
+            errors.iter().map(|&error| error.to_owned()).collect(),
+            "{method}"
+        );
+        let says_none = member.comment.contains("Errors: none of its own.");
+        assert_eq!(says_none, errors.is_empty(), "{method}");
         for error in *errors {
             assert!(ERRORS.iter().any(|(name, _)| name == error), "{error}");
         }
@@ -188,35 +200,8 @@ fn every_key_is_there() {
 }
 
 #[test]
-fn every_member_option_and_error_of_the_bus_is_there() {
+fn every_option_and_error_of_the_bus_is_there() {
     let (text, _) = formatted(&page("org.ganglion.Llm1.5"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for entry in fs::read_dir(root.join("config/interfaces")).expect("interfaces") {
-        let file = entry.expect("an entry").path();
-        let xml = fs::read_to_string(&file).expect("text");
-        for kind in ["method", "signal", "property"] {
-            for rest in xml.split(&format!("<{kind} name=\"")).skip(1) {
-                let name = rest.split('"').next().expect("a name");
-                let title = match kind {
-                    "method" => format!("{name}("),
-                    _ => format!("{kind} {name}"),
-                };
-                let there = text
-                    .lines()
-                    .any(|line| line.trim_start().starts_with(&title));
-                assert!(there, "{}: {title}", file.display());
-            }
-        }
-        for rest in xml.split("<arg name=\"").skip(1) {
-            let name = rest.split('"').next().expect("a name");
-            assert!(
-                text.contains(&format!(" {name}")),
-                "{}: {name}",
-                file.display()
-            );
-        }
-    }
-
     let entries: BTreeSet<_> = text
         .lines()
         .filter_map(|line| line.split_whitespace().next())
