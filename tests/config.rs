@@ -107,6 +107,36 @@ fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
     }
 }
 
+/// The allowed values of a key and the effect of a reload, as the last line of its comment has them.
+fn values_of(key: &str) -> (String, String) {
+    let (mut section, mut last) = ("", "");
+    for line in SHIPPED.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((name, _)) = line
+            .trim_start_matches('#')
+            .split_once(" = ")
+            .filter(|_| !line.starts_with("# "))
+        {
+            let dot = if section.is_empty() { "" } else { "." };
+            if format!("{section}{dot}{name}") == key {
+                let values = last
+                    .strip_prefix("# Values: ")
+                    .and_then(|values| values.strip_suffix('.'));
+                let parts = values.and_then(|values| {
+                    values
+                        .split_once(". Reload: ")
+                        .or(values.split_once(" Reload: "))
+                });
+                let (values, reload) = parts.unwrap_or_else(|| panic!("{key}: {last}"));
+                return (values.to_owned(), reload.to_owned());
+            }
+        }
+        last = line;
+    }
+    panic!("{key} is not documented");
+}
+
 #[test]
 fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
     let documented: toml::Table = uncommented().parse().expect("TOML");
@@ -117,6 +147,15 @@ fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
         let start = format!(": {key} = [true]: it must be ");
         let allowed = error.split_once(&start).map(|(_, allowed)| allowed);
         let allowed = allowed.unwrap_or_else(|| panic!("{key}: {error}"));
+        let (values, reload) = values_of(&key);
+        assert!(values.starts_with(allowed), "{key}: {values}; {allowed}");
+        let effects = [
+            "at once",
+            "loads the model again",
+            "next model",
+            "needs a restart",
+        ];
+        assert!(effects.contains(&reload.as_str()), "{key}: {reload}");
 
         let value = another(&default, allowed);
         let config = parse(&format!("{key} = {value}"));

@@ -18,7 +18,7 @@ pub(super) struct Diagnostics {
 }
 
 /// What the engine does, for those who look after it.
-#[interface(name = "org.ganglion.Llm1.Diagnostics")]
+#[interface(name = "org.ganglion.Llm1.Diagnostics", introspection_docs = false)]
 impl Diagnostics {
     /// Drops all that was recorded: the next step records anew, also where failures had disabled it.
     /// Error.NotSupported if this engine records nothing, Error.NotReady while the model loads. For root

@@ -77,7 +77,7 @@ impl Manager {
 }
 
 /// Asks for answers, opens sessions, tells how the daemon is.
-#[interface(name = "org.ganglion.Llm1.Manager")]
+#[interface(name = "org.ganglion.Llm1.Manager", introspection_docs = false)]
 impl Manager {
     /// Queues one conversation and answers at once, also while the model loads; nothing of it is kept.
     /// A message is its role ("system", "user", "assistant" or "tool") and its fields: "content" (s); of an assistant also

@@ -113,7 +113,7 @@ impl Request {
 }
 
 /// One answer being made, or made within the last minute. Only the connection that asked may use it.
-#[interface(name = "org.ganglion.Llm1.Request")]
+#[interface(name = "org.ganglion.Llm1.Request", introspection_docs = false)]
 impl Request {
     /// The text of a request that Submit made, or one with stream="signals", from a byte on: at most 64 KiB of it, and in
     /// next where to go on. done says that nothing follows; until then there may be nothing new, and four calls a second

@@ -165,7 +165,7 @@ impl Session {
 
 /// A conversation that the daemon remembers. Only the connection that opened it may use it, and it ends
 /// when that connection leaves the bus, unless it has a name: then its user opens it again.
-#[interface(name = "org.ganglion.Llm1.Session")]
+#[interface(name = "org.ganglion.Llm1.Session", introspection_docs = false)]
 impl Session {
     /// Queues one turn of the user; the options and the stream are those of Generate. A session answers one turn at a
     /// time: Error.Busy until the request before has finished.

@@ -9,7 +9,7 @@ pub enum Error {
         "libcuda.so.1 cannot be loaded: install NVIDIA's driver (on a Jetson: the package nvidia-l4t-cuda)"
     )]
     NoDriver,
-    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.1 or later)", .version / 1000, .version % 1000 / 10)]
+    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.2 or later)", .version / 1000, .version % 1000 / 10)]
     OldDriver { version: i32 },
     #[error(
         "the driver finds no CUDA device: there is none, CUDA_VISIBLE_DEVICES hides it, or its kernel module \
