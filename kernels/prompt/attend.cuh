@@ -10,7 +10,7 @@
 // Later ones come in long splits, because a merge takes time, too. Heads wider than 128 have one split: no registers
 // are left for a merge.
 #pragma once
-#include "prompt/product.cuh"
+#include "prompt/copy.cuh"
 #include "attention.cuh"
 
 #define ATTEND_WARPS 4
