@@ -1,4 +1,4 @@
-//! Whenever the power goes, what was told to be kept is there afterwards, and nothing else but what followed it.
+//! After a power cut at any moment, every confirmed turn is there, and nothing except its successors.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, mpsc};
@@ -9,7 +9,7 @@ use crate::model::Message;
 use crate::model::Role;
 use crate::session_store::{Durability, Name, Past};
 
-/// Whether a past is that of the first so many turns.
+/// Whether a conversation has exactly the first `turns` turns.
 fn is_of(past: &Past, turns: usize) -> bool {
     let mut said = past.turns.iter().enumerate();
     past.turns.len() == turns
@@ -56,7 +56,7 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
                 .into_iter()
                 .find(|name| name.ends_with(".damaged"));
             assert_eq!(aside, None, "a power cut is no damage");
-            // And it goes on from there.
+            // The session can be continued.
             if let Some(past) = past {
                 goes_on(&disk, &past);
             }
@@ -65,8 +65,8 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
     assert!(states > 300, "{states}");
 }
 
-/// Sessions whose turns are written together, and told of before they are on the disk: each has a beginning of its turns
-/// afterwards, with all those in it that were on the disk by then, also if the disk had refused some of them for a while.
+/// Turns of several sessions are written together and confirmed before they are on the disk. After a power cut each
+/// session has a prefix of its turns that includes all turns on the disk, also if the disk refused some for a while.
 #[test]
 fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
     const NAMES: [&str; 2] = ["a", "b"];
@@ -78,7 +78,7 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
         let made = one.create(USER, &name, vec![system], serde_json::Map::new());
         made.expect("made")
     });
-    // All turns are handed over before the first one is waited for.
+    // All turns are handed over before the first wait.
     let together = |turns: std::ops::Range<usize>| {
         let (done, told) = mpsc::channel();
         for n in turns {
@@ -88,7 +88,7 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
             }
         }
         drop(done);
-        // All of them have an end then.
+        // All of them have finished by then.
         let told: Vec<_> = told.iter().collect();
         told.into_iter().collect::<Result<Vec<_>, _>>()
     };
@@ -145,7 +145,7 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
     }
 }
 
-/// What is taken back makes a file long for nothing, until a shorter one takes its place.
+/// Undone turns make the file long until compaction.
 #[test]
 fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
     let files = Arc::new(Memory::default());
@@ -156,7 +156,7 @@ fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
         happens.extend([turn(1), Entry::Rewound { turns: 1 }]);
     }
     happens.extend([turn(1), turn(2)]);
-    // After each, how many turns there are.
+    // The number of turns after each step.
     let mut left = vec![0];
     let mut longest = 0;
     files.told("talk", 0);
@@ -199,7 +199,7 @@ fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
     }
 }
 
-/// What was cut off is overwritten: another turn is kept, and read again.
+/// The cut bytes are overwritten: another turn is stored and read.
 fn goes_on(disk: &Arc<Memory>, past: &Past) {
     let one = store(disk.clone());
     let (stored, _) = one.open(USER, &name()).expect("read").expect("there");
@@ -208,7 +208,7 @@ fn goes_on(disk: &Arc<Memory>, past: &Past) {
     assert!(is_of(&after, past.turns.len() + 1), "{after:?}");
 }
 
-/// What was deleted is gone for good once that was told.
+/// A confirmed deletion is final.
 #[test]
 fn a_power_cut_brings_nothing_back() {
     let files = Arc::new(Memory::default());
