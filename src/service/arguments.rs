@@ -1,4 +1,4 @@
-//! The command line of `gangliond`: what it takes, and nothing about what it does with it.
+//! The command line of `gangliond`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::Parser;
 use crate::bus::Address;
 use crate::engine::sim::Script;
 
-/// For `--help`, and for the manual.
+/// The exit codes, for `--help` and the manual.
 pub const EXIT_CODES: &str = "\
 Exit status:
    0  stopped by SIGTERM or SIGINT
