@@ -1,16 +1,16 @@
-//! The configuration as it was typed: which keys there are, and nothing about what they mean.
+//! The configuration as it was typed: the known keys, without the meaning of their values.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::error::Fault;
 
-/// A value of any type with its place in the text, or nothing.
+/// A value of any type with its place in the text, if the key is present.
 pub(super) type Typed = Option<Spanned<Value>>;
 
-/// What a later file says over an earlier one, key by key.
+/// Merges a later file into an earlier one, key by key.
 pub(super) trait Lay {
-    /// `offset` is added to the places of `over`.
+    /// Replaces values by those of `over`, whose places are shifted by `offset`.
     fn lay(&mut self, over: Self, offset: usize);
 }
 
@@ -24,7 +24,7 @@ impl Lay for Typed {
     }
 }
 
-/// Declares sections; a key that is not listed is an error that lists those that are.
+/// Declares sections. An unknown key is an error that lists the known ones.
 macro_rules! sections {
     ($($name:ident: $expecting:literal { $($(#[$attribute:meta])* $key:ident: $type:ty),* })*) => {$(
         #[derive(Default, Deserialize)]
@@ -87,7 +87,7 @@ impl Document {
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         toml::from_str(text).map_err(|error| Fault {
             at: error.span().map_or(0, |span| span.start),
-            // The crate's word for a key is a Rust programmer's.
+            // The manual says "key" where the crate says "field".
             message: error.message().replace("unknown field", "unknown key"),
             quote: true,
         })

@@ -1,10 +1,10 @@
-//! Calls as JSON text, in the shape of OpenAI's API.
+//! Tool calls as JSON text, in the shape of OpenAI's API.
 
 use serde_json::{Value, json};
 
 use crate::model::Call;
 
-/// Calls of an assistant's message, as a caller gives them. The arguments may be a JSON object or the text of one.
+/// Parses the calls of an assistant's message. The arguments may be a JSON object or its text.
 pub fn read(text: &str) -> Result<Vec<Call>, String> {
     let given: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let array = given.as_array().ok_or("no JSON array")?;
@@ -32,7 +32,7 @@ fn call(one: &Value) -> Option<Call> {
     })
 }
 
-/// The same as `read` takes them.
+/// Writes calls in the shape that `read` takes.
 #[must_use]
 pub fn written(calls: &[Call]) -> Value {
     let each = calls.iter().map(|Call { id, name, arguments }| {
