@@ -1,4 +1,4 @@
-//! `ganglionctl sessions`: the conversations with a name that a user has: listed, shown, exported, deleted.
+//! `ganglionctl sessions`: a user's named conversations: listed, shown, exported, deleted.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print what was said in one, also while a program uses it
+    /// Print the messages of one, also while a program uses it
     Show { name: String },
-    /// Print one as a JSON object, with all fields of its messages. Turns that were dropped at the context's end are among
-    /// them, as far as the daemon has them
+    /// Print one as a JSON object, with all fields of its messages. Turns that were dropped at the context's end are
+    /// included, as far as the daemon has them
     Export { name: String },
-    /// Delete one that no program uses at the moment, on the disk too
+    /// Delete one that is not in use, also from the disk
     Delete { name: String },
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// A message, for people.
+/// Formats a message for people.
 fn line(message: &Value) -> String {
     let notes = [("partial", " (cut short)"), ("dropped", " (dropped)")];
     let notes = notes.into_iter().filter(|(name, _)| message[*name] == true);
@@ -78,7 +78,7 @@ pub(crate) async fn list(connection: &Connection, as_json: bool) -> Outcome {
     view::print(as_json, include_str!("sessions.txt"), &listed)
 }
 
-/// What was said in a session, which another program may use.
+/// Reads the messages of a session, which another program may be using.
 async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
     let manager = ManagerProxy::new(connection).await?;
     let Some(found) = listed(&manager, name).await? else {

@@ -1,4 +1,5 @@
-//! `ganglionctl ask`: one question, one answer, streamed as it is made; where the model calls tools, until it has answered.
+//! `ganglionctl ask`: one question and its answer, which is printed as it is generated. Tools that the model calls are
+//! run until it has answered.
 
 mod heard;
 mod program;
@@ -27,24 +28,25 @@ pub(crate) struct Arguments {
     opening: OpeningArguments,
     #[command(flatten)]
     options: Options,
-    /// Run this program for each call of a tool, with the name as argument and the arguments as JSON on standard input, and
-    /// tell the model what it prints, until it answers
+    /// Run this program for each tool call, with the tool's name as argument and the arguments as JSON on standard
+    /// input, and send its output to the model, until the model answers
     #[arg(long, value_name = "PROGRAM", requires = "tools")]
     call: Option<String>,
-    /// Answers that may call, before it is an error
+    /// Answers with tool calls, before it is an error
     #[arg(long, value_name = "N", default_value_t = 8, requires = "call")]
     rounds: usize,
-    /// Print how probable each token was, and so many others in its place
+    /// Print the probability of each token, and the N most probable tokens in its place
     #[arg(long, value_name = "N", conflicts_with = "call")]
     logprobs: Option<u32>,
-    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls, unchecked and logprobs where
-    /// there are any, incomplete if what was to fit was cut off, and error and message if it failed
+    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls, unchecked and
+    /// logprobs where there are any, incomplete if an answer with a required format was cut off, and error and message
+    /// if it failed
     #[arg(long)]
     json: bool,
-    /// Print the stream's frames as they come, one JSON object a line
+    /// Print the stream's frames as they arrive, one JSON object a line
     #[arg(long, conflicts_with = "json")]
     frames: bool,
-    /// Print no receipt on standard error, nor what is waited for, nor what the model thinks
+    /// Print neither the receipt nor progress nor the model's thoughts on standard error
     #[arg(long, short)]
     quiet: bool,
     /// The question; - is standard input
@@ -57,7 +59,7 @@ type Message = (&'static str, Fields<'static>);
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let opening = arguments.opening.named_opening()?;
     let question = question::read(&arguments.text, arguments.quiet)?;
-    // It comes before the request: no Ctrl-C may fall between the two.
+    // Installed before the request, so that no Ctrl-C is missed.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let mut waiting = Waiting::new(arguments.quiet);
     let connecting = waiting.during(Ask::Nobody, client::connect(bus));
@@ -74,15 +76,15 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let session = unless_interrupted(&mut interrupt, opened).await?;
     let asked = Asked::Turn(&connection, &session);
     let answered = converse(&asked, vec![question], arguments, &mut interrupt).await;
-    // The next command may go on with the session at once.
+    // Closing makes the session available to the next command.
     let _ = timeout(CLOSE_WAIT, session.close()).await;
     answered
 }
 
-/// How long the daemon may take to release a session before nobody waits for it any more.
+/// The longest time that the client waits for the daemon to release a session.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-/// Where answers come from.
+/// The source of answers.
 enum Asked<'a> {
     /// `Generate`, with all messages.
     Once(&'a Connection),
@@ -146,7 +148,7 @@ async fn converse(
     )
 }
 
-/// Shows one answer as it comes.
+/// Shows one answer as it arrives.
 async fn answer(
     asked: &Asked<'_>,
     (messages, options): (&[Message], &Options),
@@ -176,7 +178,7 @@ async fn answer(
                 output::print(&format!("{line}\n"))
             } else if arguments.json {
                 match frame {
-                    // Where calls are run, there is one object, of the last answer.
+                    // With --call, only the last answer's object is printed.
                     Frame::Done { .. } if arguments.call.is_none() || heard.calls.is_none() => {
                         output::print_json(&heard.whole(frame)?)
                     }
@@ -189,7 +191,7 @@ async fn answer(
         .await;
     screen.end_line()?;
     if let Some(manager) = wonders {
-        // It was being loaded when it was asked.
+        // The model may have been loading when it was asked.
         client::tell_if_it_cannot_think(&manager).await;
     }
     let ended = answered?;
@@ -198,7 +200,7 @@ async fn answer(
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
-            // A line for each token: how probable it was, and the most probable ones in its place.
+            // A line for each token: its probability, and the most probable tokens.
             view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
         }
     }
