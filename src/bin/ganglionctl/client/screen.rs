@@ -1,11 +1,11 @@
-//! Where an answer's text goes.
+//! The output of an answer's text.
 
 use ganglion::bus::Frame;
 
 use crate::failure::Outcome;
 use crate::output;
 
-/// Standard output, on which an answer grows; what was thought before it goes to standard error.
+/// Standard output for the answer; its thoughts go to standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     line_open: bool,
@@ -13,7 +13,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Shows what a frame says; `quiet` leaves thoughts out.
+    /// Shows a frame; `quiet` leaves thoughts out.
     pub(crate) fn show_frame(&mut self, frame: &Frame, quiet: bool) -> Outcome {
         match frame {
             Frame::Reasoning { reasoning, .. } if !quiet => {
@@ -37,7 +37,7 @@ impl Screen {
         }
     }
 
-    /// Ends the line that an answer left open.
+    /// Ends an incomplete line of the answer.
     pub(crate) fn end_line(&mut self) -> Outcome {
         if std::mem::take(&mut self.line_open) {
             output::print("\n")?;

@@ -1,4 +1,4 @@
-//! The bus: the policy that is installed, and a call as whoever runs this.
+//! Checks of the bus: the installed policy, and a call by the present user.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const POLICY: [&str; 2] = [
 ];
 const ACTIVATION: &str = "/usr/share/dbus-1/system-services/org.ganglion.Llm1.service";
 
-/// The installed files.
+/// Checks the installed files.
 pub(super) fn files(tree: &Tree, found: &mut Findings) {
     match POLICY.iter().find(|path| tree.read(path).is_ok()) {
         Some(path) => found.ok(CHECK, format!("policy {path}")),
@@ -36,8 +36,7 @@ pub(super) fn files(tree: &Tree, found: &mut Findings) {
     }
 }
 
-/// Asks the daemon how it is and whether the caller may use it; never starts it. Tells the bytes that its model takes,
-/// once it is loaded.
+/// Asks a running daemon for its state, and checks that the caller may use it. Returns the bytes of a loaded model.
 pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findings) -> Option<u64> {
     let asked = client::block_on(async {
         let connection = client::connect(address).await?;
@@ -49,7 +48,7 @@ pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findin
     })
 }
 
-/// What came of asking, where nothing came of it.
+/// Reports a call that failed.
 fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings) {
     let Failure { exit, message } = failure;
     let user = &caller.user;
@@ -59,12 +58,12 @@ fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings
     } else if caller.groups.contains("ganglion") || user == "root" {
         found.fail(CHECK, denied, message);
     } else {
-        // A user who is in no group may be meant to have no access.
+        // A user without a group may have no access on purpose.
         found.warn(CHECK, denied, message);
     }
 }
 
-/// The types of the cache, and a warning where q8_0 for K changes the model's answers.
+/// Reports the types of the cache, and warns if q8_0 for K changes the model's answers.
 fn check_kv(memory: &Value, found: &mut Findings) {
     const CHECK: &str = "kv";
     let [k, v, reason] = ["kv_type_k", "kv_type_v", "kv_reason"].map(|key| memory[key].as_str());
@@ -107,7 +106,7 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
         let what = format!("ganglionctl is {ours}");
         found.warn(CHECK, what, "sudo systemctl restart gangliond");
     }
-    // The daemon refuses this call whatever its state, once the bus has let it through.
+    // The daemon always refuses this call, once the bus has passed it on.
     let options = HashMap::from([("doctor", true.into())]);
     let manager = ManagerProxy::new(bus).await?;
     match manager.open_session(options).await {

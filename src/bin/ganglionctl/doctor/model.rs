@@ -1,4 +1,4 @@
-//! The configured model: its files, their checksums, whether the service can read them, and whether it fits the memory.
+//! Checks of the configured model: its files and their checksums, access by the service, and its memory.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use super::unit::reveal;
 use super::{Findings, Machine, Tree};
 use crate::checksum;
 
-/// Opens it, and says what is wrong with it.
+/// Opens the model, and reports its errors.
 pub(super) fn open(
     tree: &Tree,
     path: &Path,
@@ -45,7 +45,7 @@ pub(super) fn open(
     }
 }
 
-/// Reads it as the service does.
+/// Reads the model as the service does.
 pub(super) fn read_inside(path: &Path, found: &mut Findings) {
     const CHECK: &str = "sandbox";
     let shown = path.display();
@@ -64,7 +64,7 @@ pub(super) fn read_inside(path: &Path, found: &mut Findings) {
     found.fail(CHECK, what, remedy);
 }
 
-/// Holds the files against the checksums beside them: `FILE.sha256`, as `pull` and sha256sum write them.
+/// Compares the files with their recorded checksums: `FILE.sha256`, as `pull` and sha256sum write them.
 pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     const CHECK: &str = "checksum";
     let files = files_of(&tree.path(path));
@@ -95,7 +95,7 @@ pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     found.ok(CHECK, format!("{known} of {all} files are as recorded"));
 }
 
-/// The types of the cache, as far as they are known before the model is loaded; nothing where they are the default.
+/// Reports the types of the cache, as far as they are known before a load; nothing for the default.
 pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Findings) {
     const CHECK: &str = "kv";
     let choices = config.kv.choices();
@@ -120,8 +120,8 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
 }
 
 impl Machine {
-    /// Holds memory against the model at `path`. If it is loaded already it takes so many bytes: asking whether another
-    /// fits would count it twice. Else it would be admitted at `site`, or not, by admission's own answer.
+    /// Compares the memory with the model at `path`. If the model is loaded, only its size is reported. Otherwise
+    /// admission decides whether it fits `site`.
     pub(super) fn check_memory(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! What `pull` was asked for: a name, a file of Hugging Face, a URL, or a file here.
+//! The source that `pull` was given: a name, a file of Hugging Face, a URL, or a local file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::walk;
 use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 use crate::models;
 
-/// Stands for https://huggingface.co, as Hugging Face's own tools have it.
+/// The variable that replaces https://huggingface.co, as for Hugging Face's own tools.
 const ENDPOINT: &str = "HF_ENDPOINT";
 
 pub(super) type Url = Uri<String>;
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Debug)]
 pub(super) enum Address {
     Remote(Url),
@@ -22,7 +22,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// What was typed. A file here is opened by whoever runs this.
+    /// Parses the argument. A local file is opened as the present user.
     pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
             return remote(typed);
@@ -45,7 +45,7 @@ impl Address {
         ))
     }
 
-    /// The name under which it is kept.
+    /// Returns the name of the file to store.
     pub(super) fn file_name(&self) -> Outcome<String> {
         let path = match self {
             Self::Remote(url) => url.path().as_str().into(),
@@ -78,14 +78,14 @@ fn endpoint() -> String {
         .unwrap_or_else(|| "https://huggingface.co".into())
 }
 
-/// Whether that is Hugging Face, or what stands for it: the only one that is told the user's token.
+/// Whether the URL is on Hugging Face, or on its replacement: only this server gets the user's token.
 pub(super) fn is_hugging_face(url: &Url) -> bool {
     let endpoint = endpoint();
     let endpoint = Uri::parse(endpoint.as_str());
     endpoint.is_ok_and(|endpoint| origin(&url.borrow()) == origin(&endpoint))
 }
 
-/// Scheme, host and port.
+/// Returns scheme, host and port.
 fn origin(url: &Uri<&str>) -> (String, Option<String>) {
     let authority = url.authority();
     let authority = authority.map(|authority| authority.as_str().to_lowercase());
@@ -100,7 +100,7 @@ fn scheme(url: &Url) -> String {
     url.scheme().as_str().to_lowercase()
 }
 
-/// Where a redirect from `url` to `location` leads.
+/// Returns the target of a redirect from `url` to `location`.
 pub(super) fn follow(url: &Url, location: &str) -> Result<Url, String> {
     let to = UriRef::parse(location).ok();
     let to = to.and_then(|to| to.resolve_against(&url.strip_fragment()).ok());

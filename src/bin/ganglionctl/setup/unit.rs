@@ -1,4 +1,4 @@
-//! The service, by systemctl.
+//! Controls the service through systemctl.
 
 use std::process::Command;
 
@@ -8,15 +8,15 @@ use crate::doctor::unit::NAME;
 use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::output;
 
-/// A service that no call starts: without this a client would, between the stop and the start.
+/// A stopped service that D-Bus activation cannot start, because a client might call between stop and start.
 ///
-/// Let go, it starts again if it ran before. What would end this program meanwhile waits for that.
+/// When it is dropped, a service that ran before starts again. Signals that would end this program wait for that.
 pub(super) struct Held {
     ran: bool,
     _whole: Whole,
 }
 
-/// As long as it is there nothing ends this program that a terminal or a service sends: that waits, and then does.
+/// Blocks the signals that a terminal or a service sends to end this program, until it is dropped.
 pub(super) struct Whole(SigSet);
 
 impl Whole {
@@ -35,7 +35,7 @@ impl Drop for Whole {
 }
 
 impl Held {
-    /// Stops it.
+    /// Stops the service.
     pub(super) fn still(ran: bool) -> Outcome<Self> {
         let held = Self {
             ran,
@@ -57,14 +57,14 @@ impl Drop for Held {
     }
 }
 
-/// Starts it with the configuration that is there now; returns when it is ready.
+/// Starts the service with the present configuration, and waits until it is ready.
 pub(super) fn restart() -> Outcome {
     anew(&["restart", NAME])
 }
 
-/// Does so however often the service failed before.
+/// Runs systemctl after a reset of earlier failures.
 fn anew(arguments: &[&str]) -> Outcome {
-    // Where it never ran there is no failure to forget.
+    // A service that never ran has no failure to reset.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
     systemctl(arguments)
 }

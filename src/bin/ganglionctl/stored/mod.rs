@@ -1,4 +1,4 @@
-//! `ganglionctl models`: what is in the folder that `pull` fills, and which of it is served.
+//! `ganglionctl models`: the models in the folder of `pull`, and which one is served.
 
 mod listing;
 mod remove;
@@ -29,20 +29,20 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Remove one that is not served, with its checksum and what an interrupted download has left. Root does it as
-    /// the folder's owner
+    /// Remove one that is not served, with its checksum and the remains of an interrupted download. Root works as the
+    /// folder's owner
     Remove {
-        /// As the list has it, or as `pull` knows it
+        /// A name of the list, or one that `pull` knows
         name: String,
         #[command(flatten)]
         paths: Paths,
     },
 }
 
-/// The folder and the configuration to look at.
+/// The folder and the configuration file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Paths {
-    /// The folder that they are in
+    /// The folder of the models
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     pub(crate) dir: PathBuf,
     /// The daemon's configuration file

@@ -1,7 +1,8 @@
-//! `ganglionctl models remove`: one model with what belongs to it, never the one that is in force.
+//! `ganglionctl models remove`: removes a model with its checksum and unfinished parts, unless it is served or
+//! configured.
 //!
-//! As `pull` puts it there: root becomes the owner of the folder before anything in it is touched, all is done below the
-//! folder that was opened, and no link is followed.
+//! As in `pull`, root becomes the owner of the folder first, all paths are relative to the opened folder, and no link
+//! is followed.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
@@ -26,7 +27,7 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
         Usage: "{name:?} is no name in the folder: give one that ganglionctl models lists"
     );
     let dir = std::path::absolute(&paths.dir).or_fail(Exit::Failed, paths.dir.display())?;
-    // It is asked before root gives up what lets it ask.
+    // Root asks before it gives up its permissions.
     let in_force = InForce::ask(bus, &paths.config);
     let path = dir.join(name);
     let shown = path.display();
@@ -43,12 +44,12 @@ pub(super) fn run(bus: Option<String>, named: &str, paths: &Paths) -> Outcome {
     let part = beside(name, if is_part { "" } else { PART });
     ensure!(folder.has(name) || folder.has(&part), Data: "{shown} is not there: ganglionctl models lists what is");
     ensure!(!folder.is_locked(&part), Busy: "{shown} is being fetched by another ganglionctl");
-    // The model goes first: what is left if this is interrupted is no model any more.
+    // The model goes first, so that an interruption leaves no seemingly whole model.
     let mut gone = vec![name.to_owned(), beside(&part, ".etag")];
     if !is_part {
         gone.extend([part, beside(name, RECORDED)]);
     }
-    // Of a split file, all parts are the model.
+    // All parts of a split file are the model.
     for later in files_of(&path)
         .iter()
         .skip(1)
