@@ -106,7 +106,7 @@ impl Anatomy {
     }
 
     /// Adds the device's own times; `runner` is in the mode.
-    pub(super) fn look_inside(
+    pub(super) fn measure_operations(
         &mut self,
         runner: &mut Runner,
         work: Workload<'_>,

@@ -47,7 +47,7 @@ impl Speed {
 
 /// The steps of several conversations together. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
-struct Together {
+struct Concurrent {
     rows: usize,
     /// The median of the steps.
     step_milliseconds: f64,
@@ -59,7 +59,7 @@ struct Together {
     operations: Vec<Kind>,
 }
 
-impl Together {
+impl Concurrent {
     /// Times steps of conversations with different prompts of equal length; `first` is the first result in the list.
     #[allow(clippy::cast_precision_loss)] // at most eight rows
     fn time(
@@ -87,13 +87,13 @@ impl Together {
 
 /// The kernels that implement an operation. The keys are stable: scripts read them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Chosen {
+struct OperationKernels {
     operation: &'static str,
     of_a_prompt: Vec<String>,
     of_a_step: Vec<String>,
 }
 
-impl Chosen {
+impl OperationKernels {
     /// Lists the operations in order of their first occurrence.
     fn of(prompt: &[(&'static str, String)], step: &[(&'static str, String)]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -134,11 +134,11 @@ pub struct Context {
     median: Speed,
     modes: Vec<Anatomy>,
     /// The results for each number of concurrent conversations.
-    rows: Vec<Together>,
+    rows: Vec<Concurrent>,
     /// The operations of a step of one conversation.
     pub operations: Vec<Kind>,
     /// The kernels that a GPU uses.
-    kernels: Vec<Chosen>,
+    kernels: Vec<OperationKernels>,
     /// The best decode bandwidth relative to sequential reads (CPU backend).
     percent_of_read: Option<f64>,
     /// The best decode bandwidth relative to copies (CUDA backend).
@@ -164,10 +164,10 @@ impl Context {
             modes.push(Anatomy::new(mode, &turns, runner));
         }
         runner.set_graph_mode(plan.modes[0]);
-        let mut rows: Vec<Together> = Vec::new();
+        let mut rows: Vec<Concurrent> = Vec::new();
         for number in &plan.rows {
             let number = usize::from(*number);
-            rows.push(Together::time(runner, number, work, rows.first())?);
+            rows.push(Concurrent::time(runner, number, work, rows.first())?);
         }
         Ok(Self {
             prompt: prompt.len(),
@@ -185,7 +185,7 @@ impl Context {
     }
 
     /// Adds the parts of a step's time. Timestamps slow the runner down, so this follows all other measurements.
-    pub(super) fn look_inside(
+    pub(super) fn measure_operations(
         &mut self,
         runner: &mut Runner,
         prompt: &[u32],
@@ -196,10 +196,10 @@ impl Context {
         if runner.executor().multiprocessors().is_some() {
             for (&mode, row) in plan.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
-                row.look_inside(runner, work)?;
+                row.measure_operations(runner, work)?;
             }
             let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
-            self.kernels = Chosen::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
+            self.kernels = OperationKernels::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
         }
         runner.set_graph_mode(plan.modes[0]);
         self.operations = kinds::measure(runner, 1, work)?;
@@ -210,14 +210,14 @@ impl Context {
     }
 
     /// Adds the ratios to the machine's memory bandwidth.
-    pub(super) fn hold_against(&mut self, ceiling: Ceiling) {
+    pub(super) fn compare_with_memory(&mut self, ceiling: Ceiling) {
         let speed = ceiling.bytes_per_second;
         let percent = Some(100.0 * self.best.moved * 1e9 / speed);
         self.percent_of_read = percent.filter(|_| !ceiling.copies);
         self.percent_of_copy = percent.filter(|_| ceiling.copies);
         let of_rows = self.rows.iter_mut().flat_map(|row| &mut row.operations);
         for kind in of_rows.chain(&mut self.operations) {
-            kind.hold_against(speed);
+            kind.compare_with_memory(speed);
         }
     }
 }

@@ -40,7 +40,7 @@ impl Files {
     }
 
     /// Removes the files from the page cache, as after a boot.
-    pub(super) fn forget(&self) -> io::Result<()> {
+    pub(super) fn drop_from_cache(&self) -> io::Result<()> {
         for (path, _) in &self.0 {
             let file = File::open(path)?;
             // The page cache keeps pages that are not written yet.
@@ -51,7 +51,7 @@ impl Files {
     }
 
     /// Reads the files into the page cache; returns whether they fit next to the model.
-    pub(super) fn remember(&self) -> bool {
+    pub(super) fn read_into_cache(&self) -> bool {
         let has_room = available().is_some_and(|bytes| bytes / 3 >= self.bytes());
         let read = |path| io::copy(&mut File::open(path)?, &mut io::sink());
         has_room && self.0.iter().all(|(path, _)| read(path).is_ok())

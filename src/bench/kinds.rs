@@ -58,7 +58,7 @@ fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
 impl Kind {
     /// Adds the least time at this memory bandwidth.
     #[allow(clippy::cast_precision_loss)] // bytes of a step
-    pub(super) fn hold_against(&mut self, bytes_per_second: f64) {
+    pub(super) fn compare_with_memory(&mut self, bytes_per_second: f64) {
         self.floor_microseconds = Some(self.bytes as f64 / bytes_per_second * 1e6);
     }
 }
@@ -77,7 +77,7 @@ mod tests {
         let steps = [[2, 5, 1], [2, 4, 2], [3, 3, 3]]
             .map(|step| step.map(|time| Some((0, 1000 * time))).to_vec());
         let mut kinds = kinds(&costs, &steps);
-        kinds.iter_mut().for_each(|kind| kind.hold_against(1e9));
+        kinds.iter_mut().for_each(|kind| kind.compare_with_memory(1e9));
         let [qkv, attend] = &kinds[..] else {
             panic!("two kinds, not {kinds:?}")
         };

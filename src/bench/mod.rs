@@ -36,13 +36,13 @@ use crate::sampler::Parameters;
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Plan {
     /// Tokens of the prompt; several numbers are measured one after another, with the model loaded once
-    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = some())]
+    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = count())]
     prompts: Vec<usize>,
     /// Tokens to generate after it
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = some())]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count())]
     generate: usize,
     /// How often to measure
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = some())]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = count())]
     reps: usize,
     /// Parts of the work that are recorded and replayed; several modes are measured one after another
     #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_enum, default_value = Mode::default().name())]
@@ -62,7 +62,7 @@ pub struct Plan {
 }
 
 /// Parses a number of tokens or repetitions. Numbers above any model's positions are typing errors.
-fn some() -> RangedU64ValueParser<usize> {
+fn count() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1 << 20)
 }
 
@@ -114,7 +114,7 @@ impl Plan {
             .map(|prompt| Context::time(runner, prompt, self))
             .collect::<Result<Vec<_>, _>>()?;
         for (context, prompt) in contexts.iter_mut().zip(prompts()) {
-            context.look_inside(runner, prompt, self)?;
+            context.measure_operations(runner, prompt, self)?;
         }
         Ok(contexts)
     }
@@ -128,7 +128,7 @@ impl Plan {
         let settings = self.settings(settings);
         let files = Files::of(path).ok();
         // If this fails, the load below reports the reason.
-        let _ = files.as_ref().map(Files::forget);
+        let _ = files.as_ref().map(Files::drop_from_cache);
         let checkpoint = Checkpoint::open(path)?;
         let load = |checkpoint: &Checkpoint| {
             Load::time(|progress| Runner::load(checkpoint, &settings, progress))
@@ -141,7 +141,7 @@ impl Plan {
         if let Some(files) = &files {
             // Not every machine has room for two models.
             drop(runner);
-            let remembered = files.remember();
+            let remembered = files.read_into_cache();
             // A file's presence in the page cache is checked only once, when it is opened.
             let (again, load) = load(&Checkpoint::open(path)?);
             runner = again?;
@@ -166,7 +166,7 @@ impl Plan {
         let ceiling = Ceiling::measure(runner, threads, settings.cuda.multiprocessors);
         if let Some(ceiling) = ceiling {
             let contexts = contexts.iter_mut();
-            contexts.for_each(|context| context.hold_against(ceiling));
+            contexts.for_each(|context| context.compare_with_memory(ceiling));
         }
         let speed = |copies| {
             let ceiling = ceiling.filter(|ceiling| ceiling.copies == copies);

@@ -46,7 +46,7 @@ impl Turn {
     /// Prefills a prompt, and then decodes one step ahead of the host.
     pub(super) fn run(runner: &mut Runner, work: Workload<'_>) -> Result<Self, RunError> {
         let start = Instant::now();
-        runner.begin(None, stranger(), work.prompt, work.parameters)?;
+        runner.begin(None, new_user(), work.prompt, work.parameters)?;
         runner.prefill_all(work.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
@@ -116,7 +116,7 @@ pub(super) fn begin(
         prompt.rotate_left(by);
         let (entry, _) = runner.join(
             Some(Owner(number as u64)),
-            stranger(),
+            new_user(),
             Wanted::read(&prompt),
             work.parameters,
             prompt.len() + work.generate,
@@ -153,7 +153,7 @@ pub(super) fn timed_steps(
 }
 
 /// Returns a new user, for whom the cache holds nothing.
-fn stranger() -> u32 {
+fn new_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -44,7 +44,7 @@ pub(crate) fn digest(file: &mut File) -> io::Result<(Sha256, u64)> {
 }
 
 /// Appends `ending` to `name`.
-pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
+pub(crate) fn with_suffix(name: &OsStr, ending: &str) -> OsString {
     let mut name = name.to_owned();
     name.push(ending);
     name
@@ -52,7 +52,7 @@ pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
 
 /// Returns the recorded checksum of `file`, if there is one.
 pub(crate) fn recorded(file: &Path) -> Option<String> {
-    in_record(open(beside(file.as_os_str(), RECORDED).as_ref()).ok()?)
+    in_record(open(with_suffix(file.as_os_str(), RECORDED).as_ref()).ok()?)
 }
 
 /// Parses a checksum that sha256sum has written.
@@ -68,7 +68,7 @@ pub(crate) fn open(file: &Path) -> io::Result<File> {
     options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
     let file = options.open(file)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
 }

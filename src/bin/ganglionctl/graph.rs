@@ -59,8 +59,8 @@ async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
 fn rows(graph: &Value) -> String {
     let known: Vec<&str> = bus::graph_keys().collect();
     // Further values of a newer daemon follow.
-    let told = graph.as_object().into_iter().flat_map(Map::keys);
-    let more = told.map(String::as_str).filter(|key| !known.contains(key));
+    let keys = graph.as_object().into_iter().flat_map(Map::keys);
+    let more = keys.map(String::as_str).filter(|key| !known.contains(key));
     let keys = known.iter().copied().chain(more);
     let value = |key| graph.get(key).map(plain).unwrap_or_default();
     view::named(keys.map(|key| (key.replace('_', " "), value(key))))

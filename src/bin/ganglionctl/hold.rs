@@ -61,7 +61,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome<E
     let mut child = match Command::new(program).args(rest).spawn() {
         Ok(child) => child,
         Err(error) => {
-            output::tell(&format!("ganglionctl: {name}: {error}"));
+            output::note(&format!("ganglionctl: {name}: {error}"));
             let code = match error.kind() {
                 ErrorKind::NotFound => NOT_FOUND,
                 _ => NOT_EXECUTABLE,
@@ -77,7 +77,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome<E
             () = hold.ended(), if is_held => {
                 is_held = false;
                 let why = hold.why();
-                output::tell(&format!("ganglionctl: the hold has ended: {why}; {name} goes on without it"));
+                output::note(&format!("ganglionctl: the hold has ended: {why}; {name} continues without it"));
             }
         }
     }

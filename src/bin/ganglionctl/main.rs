@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(failure) => {
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }

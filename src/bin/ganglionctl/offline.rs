@@ -66,7 +66,7 @@ impl Setup {
     /// Returns the settings, without a verb's own memory requirements.
     pub(crate) fn settings(&self) -> Outcome<Settings> {
         if self.sms.is_some() && self.backend == Backend::Cpu {
-            bail!(Usage: "--sms is a GPU's: leave it out, or --backend cpu");
+            bail!(Usage: "--sms needs a GPU: leave out --sms or --backend cpu");
         }
         Ok(Settings {
             backend: match self.backend {

@@ -27,20 +27,20 @@ pub(crate) fn draw(text: &str) -> Outcome {
 }
 
 /// Writes `text` and a line end to standard error, ignoring errors.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn note(text: &str) {
     let stderr = io::stderr();
     let _ = writeln!(stderr.lock(), "{}", shown(text, &stderr));
 }
 
 /// Prints a failure that has a message.
-pub(crate) fn tell_failure(failure: &Failure) {
+pub(crate) fn print_failure(failure: &Failure) {
     if !failure.message.is_empty() {
-        tell(&format!("ganglionctl: {}", failure.message));
+        note(&format!("ganglionctl: {}", failure.message));
     }
 }
 
 /// Writes a piece of a model's thoughts to standard error at once, dimmed in a terminal.
-pub(crate) fn think(text: &str) {
+pub(crate) fn print_thought(text: &str) {
     let stderr = io::stderr();
     let shown = shown(text, &stderr);
     let _ = if stderr.is_terminal() {

@@ -7,7 +7,7 @@ use ganglion::bus::proxy::ManagerProxy;
 use serde_json::{Value, json};
 use zbus::Connection;
 
-use crate::client::{self, is_gone, listed, object, said, text};
+use crate::client::{self, is_gone, listed, object, messages, text};
 use crate::failure::{Outcome, bail};
 use crate::{output, view};
 
@@ -70,7 +70,7 @@ pub(crate) async fn list(connection: &Connection, as_json: bool) -> Outcome {
     let listed = client::at_once(manager.list_sessions()).await?.into_iter();
     let listed: BTreeMap<_, _> = listed.map(|(name, info)| (name, object(&info))).collect();
     if listed.is_empty() && !as_json {
-        output::tell(
+        output::note(
             "there is none: ganglionctl chat --session NAME makes one, and so do programs by OpenSession",
         );
         return Ok(());
@@ -88,8 +88,8 @@ async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
         && let Some(file) = found["damaged"].as_array().and_then(|files| files.last())
     {
         let file = text(file);
-        bail!(Data: "session {name:?} is not there any more: its file was damaged, and is {file} now");
+        bail!(Data: "session {name:?} is gone: its file was damaged, and was renamed to {file}");
     }
     let messages = manager.read_session(name).await?;
-    Ok(messages.into_iter().map(said::message).collect())
+    Ok(messages.into_iter().map(messages::to_json).collect())
 }

@@ -94,8 +94,8 @@ fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Err
         }
         lines[0].push(heading.to_string());
         for (line, cell) in lines[1..].iter_mut().zip(cells) {
-            let told = Some(cell).filter(|cell| !has_none(cell));
-            line.push(told.map_or("-".into(), |cell| cell.to_string()));
+            let value = Some(cell).filter(|cell| !has_none(cell));
+            line.push(value.map_or("-".into(), |cell| cell.to_string()));
         }
     }
     let table = table(lines, CellAlignment::Right);
@@ -116,8 +116,8 @@ pub(crate) fn aligned(text: &str) -> String {
     let shown = parts.map(|lines| {
         let rows = lines.iter().map(|line| line.split('\t').map(str::to_owned));
         if lines.iter().any(is_row) {
-            let told = rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty()));
-            table(told, CellAlignment::Left)
+            let filled = rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty()));
+            table(filled, CellAlignment::Left)
         } else {
             lines.join("\n") + "\n"
         }

@@ -1,7 +1,7 @@
 //! `ganglionctl ask`: one question and its answer, which is printed as it is generated. Tools that the model calls are
 //! run until it has answered.
 
-mod heard;
+mod collected;
 mod program;
 mod question;
 
@@ -20,7 +20,7 @@ use crate::client::{
 };
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::{output, view};
-use heard::Heard;
+use collected::Collected;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -62,7 +62,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     // Installed before the request, so that no Ctrl-C is missed.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let mut waiting = Waiting::new(arguments.quiet);
-    let connecting = waiting.during(Ask::Nobody, client::connect(bus));
+    let connecting = waiting.during(Ask::Unaccepted, client::connect(bus));
     let connection = unless_interrupted(&mut interrupt, connecting).await?;
     let message = |role, text: String| (role, Fields::from([("content", text.into())]));
     let question = message("user", question);
@@ -72,7 +72,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         let asked = Asked::Once(&connection);
         return converse(&asked, messages, arguments, &mut interrupt).await;
     }
-    let opened = waiting.during(Ask::Nobody, opening.open(&connection));
+    let opened = waiting.during(Ask::Unaccepted, opening.open(&connection));
     let session = unless_interrupted(&mut interrupt, opened).await?;
     let asked = Asked::Turn(&connection, &session);
     let answered = converse(&asked, vec![question], arguments, &mut interrupt).await;
@@ -120,15 +120,15 @@ async fn converse(
 ) -> Outcome {
     let mut options = arguments.options.clone();
     for _ in 0..arguments.rounds.max(1) {
-        let (ended, heard) = answer(asked, (&messages, &options), arguments, interrupt).await?;
+        let (ended, collected) = answer(asked, (&messages, &options), arguments, interrupt).await?;
         ended.whole()?;
-        let (Some(program), Some(made)) = (&arguments.call, &heard.calls) else {
+        let (Some(program), Some(made)) = (&arguments.call, &collected.calls) else {
             return Ok(());
         };
         let calls = made.to_string();
-        let mut said = Fields::from([("content", heard.text.into()), ("tool_calls", calls.into())]);
-        if !heard.reasoning.is_empty() {
-            said.insert("reasoning", heard.reasoning.into());
+        let mut said = Fields::from([("content", collected.text.into()), ("tool_calls", calls.into())]);
+        if !collected.reasoning.is_empty() {
+            said.insert("reasoning", collected.reasoning.into());
         }
         match asked {
             Asked::Once(_) => messages.push(("assistant", said)),
@@ -154,10 +154,10 @@ async fn answer(
     (messages, options): (&[Message], &Options),
     arguments: &Arguments,
     interrupt: &mut Signal,
-) -> Outcome<(Ended, Heard)> {
+) -> Outcome<(Ended, Collected)> {
     let asking = async {
         let manager = ManagerProxy::new(asked.connection()).await?;
-        let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
+        let known = !options.wants_thinking() || client::warn_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
@@ -166,21 +166,21 @@ async fn answer(
         Ok((answer, (!known).then_some(manager)))
     };
     let mut waiting = Waiting::new(arguments.quiet).with(options);
-    let asking = waiting.during(Ask::Nobody, asking);
+    let asking = waiting.during(Ask::Unaccepted, asking);
     let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 
     let mut screen = Screen::default();
-    let mut heard = Heard::default();
+    let mut collected = Collected::default();
     let answered = answer
         .follow(waiting, interrupt, |line, frame| {
-            heard.hear(frame);
+            collected.add(frame);
             if arguments.frames {
                 output::print(&format!("{line}\n"))
             } else if arguments.json {
                 match frame {
                     // With --call, only the last answer's object is printed.
-                    Frame::Done { .. } if arguments.call.is_none() || heard.calls.is_none() => {
-                        output::print_json(&heard.whole(frame)?)
+                    Frame::Done { .. } if arguments.call.is_none() || collected.calls.is_none() => {
+                        output::print_json(&collected.whole(frame)?)
                     }
                     _ => Ok(()),
                 }
@@ -192,23 +192,23 @@ async fn answer(
     screen.end_line()?;
     if let Some(manager) = wonders {
         // The model may have been loading when it was asked.
-        client::tell_if_it_cannot_think(&manager).await;
+        client::warn_if_it_cannot_think(&manager).await;
     }
     let ended = answered?;
     if !arguments.json && !arguments.frames {
-        if let (Some(calls), None) = (&heard.calls, &arguments.call) {
+        if let (Some(calls), None) = (&collected.calls, &arguments.call) {
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
             // A line for each token: its probability, and the most probable tokens.
-            view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
+            view::print(false, include_str!("likelihoods.txt"), &collected.logprobs)?;
         }
     }
-    if !arguments.quiet && !arguments.json && !heard.unchecked.is_empty() {
-        output::tell(&format!("not checked: {}", heard.unchecked.join(", ")));
+    if !arguments.quiet && !arguments.json && !collected.unchecked.is_empty() {
+        output::note(&format!("not checked: {}", collected.unchecked.join(", ")));
     }
     if !arguments.quiet && !arguments.json {
-        output::tell(&ended.receipt.to_string());
+        output::note(&ended.receipt.to_string());
     }
-    Ok((ended, heard))
+    Ok((ended, collected))
 }

@@ -15,7 +15,7 @@ use crate::output;
 pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<String> {
     let (name, arguments) = (calls::name(call), calls::arguments(call).to_string());
     if !quiet {
-        output::tell(&format!("{name} {arguments}"));
+        output::note(&format!("{name} {arguments}"));
     }
     let mut child = Command::new(program)
         .arg(name)
@@ -39,8 +39,8 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
     said.truncate(end.unwrap_or_default());
     said.truncate(said.trim_end_matches('\n').len());
     if !ended.status.success() {
-        output::tell(&format!("ganglionctl: {program} {name}: {}", ended.status));
-        let parts = [said, format!("error: {}", ended.status)];
+        output::note(&format!("ganglionctl: {program} {name}: {}", ended.status));
+        let parts = [messages, format!("error: {}", ended.status)];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         return Ok(parts.join("\n"));
     }

@@ -28,7 +28,7 @@ pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let input = (named || !typed).then(|| input(quiet || typed));
     let text = compose(words, &input.transpose()?.unwrap_or_default());
     ensure!(!text.is_empty(), Usage: "there is no question: give one, or pipe one into standard input");
-    ensure!(!text.contains('\0'), Data: "the question holds a NUL character, which D-Bus cannot carry");
+    ensure!(!text.contains('\0'), Data: "the question contains a NUL character, which D-Bus cannot carry");
     Ok(text)
 }
 
@@ -59,8 +59,8 @@ fn input(quiet: bool) -> Outcome<String> {
         read.map(|_| bytes)
     });
     if !quiet && read.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        output::tell(
-            "ganglionctl: standard input is no terminal and has not ended: waiting for the rest of the question \
+        output::note(
+            "ganglionctl: standard input is not a terminal and has not ended: waiting for the rest of the question \
              (</dev/null gives none)",
         );
     }
@@ -70,11 +70,11 @@ fn input(quiet: bool) -> Outcome<String> {
     };
     ensure!(
         bytes.len() <= TEXT_BYTES,
-        Data: "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
+        Data: "{STDIN}: it is longer than 1 MiB, the limit of a request: give a part of it"
     );
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        failure!(Data: "{STDIN}: it is no UTF-8 text from byte {at} on")
+        failure!(Data: "{STDIN}: it is not valid UTF-8 at byte {at}")
     })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)

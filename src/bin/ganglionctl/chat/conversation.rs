@@ -11,7 +11,7 @@ use zbus::Connection;
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 
-use crate::client::{self, Answer, Opening, Options, Overflow, said, text};
+use crate::client::{self, Answer, Opening, Options, Overflow, messages, text};
 use crate::failure::{Exit, Failure, Outcome, ensure};
 use crate::output;
 
@@ -130,7 +130,7 @@ impl Conversation {
     pub(super) async fn messages(&mut self) -> Outcome<&[Value]> {
         self.revive().await?;
         let messages = self.session.messages().await?;
-        self.messages = messages.into_iter().map(said::message).collect();
+        self.messages = messages.into_iter().map(messages::to_json).collect();
         Ok(&self.messages)
     }
 
@@ -145,7 +145,7 @@ impl Conversation {
         // The turn belongs to a previous session, so the daemon knows only its messages.
         let mut opening = self.same();
         let last = questions(&opening.messages).last();
-        ensure!(last.is_some(), Failed: "/undo: there is no turn to take back");
+        ensure!(last.is_some(), Failed: "/undo: there is no turn to undo");
         opening.messages.truncate(last.unwrap_or_default());
         self.replace(opening).await
     }
@@ -189,7 +189,7 @@ impl Conversation {
         let messages = self.session.messages().await;
         let is_there = messages.is_ok();
         if let Ok(messages) = messages {
-            self.messages = messages.into_iter().map(said::message).collect();
+            self.messages = messages.into_iter().map(messages::to_json).collect();
         }
         is_there
     }
@@ -272,7 +272,7 @@ impl Conversation {
         self.lost = true;
         let (before, mut opening) = (self.messages.len(), self.same());
         let until = Instant::now() + PATIENCE;
-        let (mut told, mut lost_bus) = (false, false);
+        let (mut reported, mut lost_bus) = (false, false);
         let (connection, session) = loop {
             // An attempt may be the first to notice it.
             lost_bus |= self.connection.is_closed();
@@ -283,8 +283,8 @@ impl Conversation {
             if !may_pass || Instant::now() >= until {
                 return Err(failure);
             }
-            if !std::mem::replace(&mut told, true) {
-                output::tell(&format!(
+            if !std::mem::replace(&mut reported, true) {
+                output::note(&format!(
                     "ganglionctl: the daemon is gone; waiting up to {} s for it",
                     PATIENCE.as_secs()
                 ));
@@ -309,7 +309,7 @@ impl Conversation {
             Some(name) => format!("session {name:?} goes on"),
             None => "the conversation goes on in a new session".into(),
         };
-        output::tell(&format!("ganglionctl: {what}; {then}"));
+        output::note(&format!("ganglionctl: {what}; {then}"));
         Ok(())
     }
 
@@ -362,7 +362,7 @@ fn shorten(opening: &mut Opening) -> bool {
     let middle = starts.get(starts.len().div_ceil(2)).copied();
     let dropped = middle.unwrap_or(opening.messages.len());
     opening.messages.drain(..dropped);
-    output::tell("ganglionctl: the context is full: the oldest turns were dropped");
+    output::note("ganglionctl: the context is full: the oldest turns were dropped");
     true
 }
 

@@ -66,7 +66,7 @@ impl Lines {
                     if !self.interactive() {
                         return Err(open);
                     }
-                    output::tell_failure(&open);
+                    output::print_failure(&open);
                     return Ok(Typed::Interrupt);
                 }
                 other => return Ok(other),

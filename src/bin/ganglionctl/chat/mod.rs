@@ -24,7 +24,7 @@ pub(crate) const COMMANDS: &str = include_str!("commands.txt");
 
 /// The text after the list.
 pub(crate) const REST: &str =
-    "Ctrl-C cancels an answer; what there is of it stays. Any other line is sent to the model.\n";
+    "Ctrl-C cancels an answer; its text so far stays. Any other line is sent to the model.\n";
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -75,7 +75,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
             if failure.exit == Exit::Ok || is_over {
                 return Err(failure);
             }
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
             failed = true;
         }
     }
@@ -189,7 +189,7 @@ impl Chat {
     /// Reports a model that cannot think.
     async fn wonder(&self) -> Outcome {
         let manager = ManagerProxy::new(self.conversation.connection()).await?;
-        client::tell_if_it_cannot_think(&manager).await;
+        client::warn_if_it_cannot_think(&manager).await;
         Ok(())
     }
 

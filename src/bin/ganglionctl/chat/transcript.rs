@@ -47,7 +47,7 @@ pub(super) fn load(file: &str) -> Outcome<Vec<Value>> {
         Some(Value::Array(messages)) if messages.iter().all(is_message) => messages,
         _ => {
             return Err(failure!(
-                Data: "{}: it is no conversation in JSON: give a file that /save wrote to a name in .json, or that \
+                Data: "{}: it is not a conversation in JSON: give a file that /save wrote to a name in .json, or that \
                        ganglionctl sessions export wrote", path.display()
             ));
         }

@@ -113,7 +113,7 @@ impl Answer {
 
 fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
     let Some(line) = line.or_fail(Exit::Unavailable, "the stream")? else {
-        bail!(Unavailable: "the daemon died while it answered; see journalctl -u gangliond");
+        bail!(Unavailable: "the daemon died during the answer; see journalctl -u gangliond");
     };
     let frame = Frame::from_line(&line).map_err(|error| {
         failure!(Unavailable: "the stream: {error}; are ganglionctl and gangliond of the same version?")
@@ -139,7 +139,7 @@ impl Ended {
             | FinishReason::Context
             | FinishReason::Deadline => Ok(self),
             FinishReason::Cancelled => bail!(
-                Failed: "the answer is incomplete: the daemon cancelled it, as it is stopping or this reader stalled; ask again"
+                Failed: "the answer is incomplete: the daemon cancelled it, because it is stopping or this reader stalled; ask again"
             ),
             FinishReason::Error => Err(Failure {
                 exit: match error {
@@ -171,7 +171,7 @@ impl Ended {
                 Failed: "the answer is incomplete: its deadline passed after {tokens} tokens; give a larger --deadline-ms"
             ),
             reason if self.incomplete => bail!(
-                Failed: "the answer is incomplete: it does not fit what was asked for ({})", reason.name()
+                Failed: "the answer is incomplete: it does not have the required format ({})", reason.name()
             ),
             _ => Ok(()),
         }

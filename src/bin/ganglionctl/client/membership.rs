@@ -9,8 +9,7 @@ const OPERATES: &str = "ganglion-admin";
 pub(super) fn remedy() -> String {
     let id = geteuid();
     if id.is_root() {
-        return "the bus refuses root: the policy is not in force: sudo systemctl reload dbus, or install the package \
-                again"
+        return "the bus refuses root: its policy is not loaded: sudo systemctl reload dbus, or reinstall the package"
             .into();
     }
     let user = name(id);
@@ -19,7 +18,7 @@ pub(super) fn remedy() -> String {
     };
     if is_in(group.gid) {
         let helps = joins(&user, OPERATES);
-        return format!("{user} may ask, and not operate: {helps}");
+        return format!("{user} may use the model, but not control the daemon: {helps}");
     }
     if group.mem.contains(&user) {
         return format!(

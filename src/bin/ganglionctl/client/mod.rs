@@ -7,7 +7,7 @@ pub(crate) mod membership;
 mod opening;
 mod options;
 mod refusal;
-pub(crate) mod said;
+pub(crate) mod messages;
 mod screen;
 mod waiting;
 
@@ -132,13 +132,13 @@ pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> 
 
 /// Warns on standard error if the user asked a model to think that cannot. Returns whether that is known, which it is
 /// once the model is loaded.
-pub(crate) async fn tell_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
+pub(crate) async fn warn_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
     let model = manager.model().await.map(|model| object(&model));
     let model = model.unwrap_or_default();
     match (text(&model["name"]), model["thinking"].as_bool()) {
         // Before the load, and with an older daemon, nothing is known.
         ("", _) | (_, None) => return false,
-        (name, Some(false)) => output::tell(&format!(
+        (name, Some(false)) => output::note(&format!(
             "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
         )),
         (_, Some(true)) => {}

@@ -10,7 +10,7 @@ use serde_json::Value;
 use zbus::Connection;
 
 use super::info::object;
-use super::{not_accepted, said};
+use super::{not_accepted, messages};
 use crate::failure::{Outcome, ensure};
 
 /// The treatment of a turn that does not fit the context.
@@ -128,7 +128,7 @@ impl Opening {
             options.insert("system", system.as_str().into());
         }
         if !self.messages.is_empty() {
-            options.insert("messages", said::given(&self.messages).into());
+            options.insert("messages", messages::to_bus(&self.messages).into());
         }
         if let Some(overflow) = self.overflow_of(&manager).await? {
             options.insert("context_overflow", overflow.name().into());

@@ -149,7 +149,7 @@ impl Options {
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let Some(key) = known().find(|key| key.name == name) else {
             let names: Vec<_> = known().map(|key| key.name).collect();
-            return Err(format!("it is none of {}", names.join(", ")));
+            return Err(format!("it must be one of {}", names.join(", ")));
         };
         let value = value.map(|text| match key.kind {
             "u" => whole::<u32>(text).map(Value::from),

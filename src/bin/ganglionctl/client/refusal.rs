@@ -51,7 +51,7 @@ impl From<fdo::Error> for Failure {
         let why = error.description().unwrap_or_default();
         let message = match error {
             fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => format!(
-                "nobody owns {} on this bus; is gangliond running? see systemctl status gangliond",
+                "gangliond is not running: {} has no owner on this bus; see systemctl status gangliond",
                 bus::NAME
             ),
             // The bus's own text only describes its rules.

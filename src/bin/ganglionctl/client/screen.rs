@@ -18,7 +18,7 @@ impl Screen {
         match frame {
             Frame::Reasoning { reasoning, .. } if !quiet => {
                 self.thinks = true;
-                output::think(reasoning);
+                output::print_thought(reasoning);
             }
             Frame::Text { text, .. } if !text.is_empty() => {
                 self.end_thoughts();
@@ -33,7 +33,7 @@ impl Screen {
 
     fn end_thoughts(&mut self) {
         if std::mem::take(&mut self.thinks) {
-            output::tell("");
+            output::note("");
         }
     }
 

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ask<'a> {
     /// The request is not accepted yet.
-    Nobody,
+    Unaccepted,
     Daemon(&'a Connection),
     /// A request, whose progress of prefill is shown as well.
     Request(&'a RequestProxy<'static>),
@@ -44,8 +44,8 @@ impl Ask<'_> {
         };
         let before = match request.queue_position().await.ok()? {
             0 => "the next to be answered".to_owned(),
-            1 => "one request comes before".to_owned(),
-            many => format!("{many} requests come before"),
+            1 => "one request is ahead".to_owned(),
+            many => format!("{many} requests are ahead"),
         };
         let seconds = request.estimated_wait().await.ok()?.ceil();
         (seconds > 0.0).then(|| format!("{before}, about {seconds} s"))
@@ -53,15 +53,15 @@ impl Ask<'_> {
 
     /// Returns the kind of reason, and its description. A hold of `background` requests matters only to those.
     async fn situation(self, is_background: bool) -> Option<(&'static str, String)> {
-        let told = |kind, what: &str| Some((kind, what.to_owned()));
+        let reason = |kind, what: &str| Some((kind, what.to_owned()));
         let connection = match self {
-            Self::Nobody => return told("acceptance", "waiting for gangliond to take the request"),
+            Self::Unaccepted => return reason("acceptance", "waiting for gangliond to accept the request"),
             Self::Daemon(connection) => connection,
             Self::Request(request) => request.inner().connection(),
         };
         // A query must not start the daemon.
         if !is_there(connection).await.ok()? {
-            return told("no daemon", "waiting for gangliond, which does not run");
+            return reason("no daemon", "waiting for gangliond, which is not running");
         }
         let manager = properties(connection, MANAGER).await.ok()?;
         if let Self::Request(_) = self
@@ -73,7 +73,7 @@ impl Ask<'_> {
             && let Ok((read, of)) = request.reading().await
             && read < of
         {
-            return told("reading", &format!("reading: {read} of {of} tokens"));
+            return reason("reading", &format!("reading: {read} of {of} tokens"));
         }
         let waiting = manager["QueueLength"].as_u64();
         let detail = text(&manager["StateDetail"]);
@@ -81,22 +81,22 @@ impl Ask<'_> {
             && detail.is_empty()
             && let Some(behind) = self.behind().await
         {
-            return told("behind", &behind);
+            return reason("behind", &behind);
         }
         match (text(&manager["State"]), detail) {
-            ("loading", "") => told("loading", "the model is being loaded"),
-            ("loading", detail) => told("loading", &format!("the model is being loaded: {detail}")),
+            ("loading", "") => reason("loading", "the model is being loaded"),
+            ("loading", detail) => reason("loading", &format!("the model is being loaded: {detail}")),
             ("ready", "") => match waiting.unwrap_or_default() {
-                0 | 1 => told("reading", "the prompt is being read"),
-                2 => told("others", "another request is under way"),
+                0 | 1 => reason("reading", "the prompt is being read"),
+                2 => reason("others", "another request is active"),
                 more => {
-                    let what = format!("{} other requests wait or are under way", more - 1);
-                    told("others", &what)
+                    let what = format!("{} other requests are queued or active", more - 1);
+                    reason("others", &what)
                 }
             },
             // A daemon that is ready and reports a detail is reloading.
-            ("ready", detail) => told("state", &format!("gangliond: {detail}")),
-            (state, _) => told("state", &format!("gangliond: {state}")),
+            ("ready", detail) => reason("state", &format!("gangliond: {detail}")),
+            (state, _) => reason("state", &format!("gangliond: {state}")),
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) struct Waiting {
     is_background: bool,
     spinner: Option<ProgressBar>,
     /// The kind of reason that was shown last.
-    told: &'static str,
+    shown: &'static str,
 }
 
 impl Waiting {
@@ -135,7 +135,7 @@ impl Waiting {
             quiet,
             is_background: false,
             spinner: None,
-            told: "",
+            shown: "",
         }
     }
 
@@ -172,9 +172,9 @@ impl Waiting {
                     let spinner = self.spinner.get_or_insert_with(spinner);
                     spinner.set_message(output::harmless(&what));
                 }
-                Some((kind, what)) if kind != self.told => {
-                    output::tell(&format!("ganglionctl: {what}"));
-                    self.told = kind;
+                Some((kind, what)) if kind != self.shown => {
+                    output::note(&format!("ganglionctl: {what}"));
+                    self.shown = kind;
                 }
                 _ => {}
             }

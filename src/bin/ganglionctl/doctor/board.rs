@@ -41,7 +41,7 @@ impl Board {
             return found.ok(CHECK, format!("{name}, no Jetson"));
         }
         let Some(release) = &self.release else {
-            let what = format!("{name}, and /etc/nv_tegra_release does not tell its release");
+            let what = format!("{name}, and /etc/nv_tegra_release does not say its release");
             return found.warn(CHECK, what, "is this a container? pass the file into it");
         };
         let what = format!("{name}, Jetson Linux {release}");
@@ -105,7 +105,7 @@ fn power_mode(tree: &Tree, found: &mut Findings) {
     let default = lines("< PM_CONFIG ").find_map(|line| number(line, "DEFAULT="));
     let Some(id) = written.or(default) else {
         let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
-        return found.warn(CHECK, "nvpmodel does not tell it", remedy);
+        return found.warn(CHECK, "nvpmodel does not report it", remedy);
     };
     let current = modes.iter().find(|(mode, _)| *mode == id);
     let what = format!("{} ({id})", current.map_or("unknown", |(_, name)| name));

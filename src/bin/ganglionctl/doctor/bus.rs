@@ -27,12 +27,12 @@ pub(super) fn files(tree: &Tree, found: &mut Findings) {
         None => found.fail(
             CHECK,
             format!("no policy: {} is missing", POLICY[0]),
-            "install the package again; without it nobody may own or call the daemon's name",
+            "reinstall the package; without the policy no program may own or call the daemon's name",
         ),
     }
     if tree.read(ACTIVATION).is_err() {
-        let what = format!("{ACTIVATION} is missing: a call does not start the daemon");
-        found.warn(CHECK, what, "install the package again");
+        let what = format!("{ACTIVATION} is missing: calls do not start the daemon");
+        found.warn(CHECK, what, "reinstall the package");
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findin
 fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings) {
     let Failure { exit, message } = failure;
     let user = &caller.user;
-    let denied = format!("{user} may not ask the daemon");
+    let denied = format!("{user} may not call the daemon");
     if exit != Exit::Forbidden {
         found.error(CHECK, format!("{asked}{message}"));
     } else if caller.groups.contains("ganglion") || user == "root" {
@@ -70,7 +70,7 @@ fn check_kv(memory: &Value, found: &mut Findings) {
     let (Some(k), Some(v), Some(reason)) = (k, v, reason) else {
         return;
     };
-    let types = format!("the cache has K of {k} and V of {v} ({reason})");
+    let types = format!("the cache stores K as {k} and V as {v} ({reason})");
     let Some(delta) = memory["kv_key_delta"].as_f64() else {
         return found.ok(CHECK, types);
     };
@@ -84,7 +84,7 @@ fn check_kv(memory: &Value, found: &mut Findings) {
 
 async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcome<Option<u64>> {
     if !client::is_there(bus).await? {
-        let what = format!("nobody owns {}: the daemon does not run", bus::NAME);
+        let what = format!("the daemon is not running: {} has no owner", bus::NAME);
         found.warn(CHECK, what, "sudo systemctl start gangliond");
         return Ok(None);
     }
@@ -96,10 +96,10 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
     match state {
         "ready" => found.ok(CHECK, what),
         "failed" => {
-            let remedy = "mend that, then sudo systemctl restart gangliond";
+            let remedy = "fix that, then sudo systemctl restart gangliond";
             found.fail(CHECK, what, remedy);
         }
-        _ => found.warn(CHECK, what, "wait, then look again"),
+        _ => found.warn(CHECK, what, "wait, then run this again"),
     }
     let ours = env!("CARGO_PKG_VERSION");
     if version != ours {
@@ -111,7 +111,7 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
     let manager = ManagerProxy::new(bus).await?;
     match manager.open_session(options).await {
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
-        _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
+        _ => found.ok(CHECK, format!("{} may call it", caller.user)),
     }
     check_kv(&properties["Memory"], found);
     let memory = properties["Memory"].as_object().into_iter();

@@ -23,7 +23,7 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
         Ok(device) => device,
         // A machine without a GPU needs no driver.
         Err(Error::NoDriver | Error::NoDevice) if !needed => {
-            let what = "none is needed: there is no NVIDIA GPU, and the CPU computes";
+            let what = "none is needed: there is no NVIDIA GPU, and the CPU backend is used";
             found.ok(DRIVER, what);
             return Some(Site::Cpu);
         }

@@ -88,7 +88,7 @@ pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     }
     if known == 0 {
         let remedy = "sha256sum FILE > FILE.sha256 records it; ganglionctl pull does so itself";
-        let what = format!("none is recorded beside {}", path.display());
+        let what = format!("none is recorded for {}", path.display());
         return found.warn(CHECK, what, remedy);
     }
     let all = files.len();
@@ -104,7 +104,7 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
     }
     let selection = KvSelection::expected(checkpoint, choices);
     let [k, v] = selection.names();
-    let types = format!("the cache gets K of {k} and V of {v}");
+    let types = format!("the cache will store K as {k} and V as {v}");
     match selection.reason {
         KeyReason::Configured if k == KvType::Q8_0.name() && selection.biased => {
             let what = format!("{types}; this model's keys have biases, which lose much in q8_0");
@@ -149,7 +149,7 @@ impl Machine {
                 return found.ok(CHECK, what);
             }
             let remedy = format!(
-                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.memory_mib, or stop what else uses memory"
+                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.memory_mib, or stop other programs"
             );
             return found.warn(CHECK, what, remedy);
         }
@@ -171,11 +171,11 @@ impl Machine {
                 found.ok(CHECK, what);
             }
             Err(error) if self.is_live() && self.unit().runs() => {
-                let what = format!("{error}; what gangliond takes, which runs, counts as used");
+                let what = format!("{error}; the memory of the running gangliond counts as used");
                 found.warn(
                     CHECK,
                     what,
-                    "ask again when it is ready, and as one who may ask it",
+                    "run this again when it is ready, as a user who may call it",
                 );
             }
             Err(error) => found.error(CHECK, error),

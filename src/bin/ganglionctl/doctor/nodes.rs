@@ -66,7 +66,7 @@ impl Machine {
     ) {
         let nodes = self.nodes();
         if nodes.is_empty() {
-            return found.ok(NODES, "none of an NVIDIA GPU: the CPU computes here");
+            return found.ok(NODES, "there is no NVIDIA GPU: the CPU backend is used");
         }
         let wrong = nodes.iter().filter_map(|node| {
             let is_there = |name: &&&str| self.tree.rights(name).is_some();

@@ -192,7 +192,7 @@ impl Unit {
                 let what = format!("{what}, {enabled}; the first call starts it");
                 found.warn(CHECK, what, "sudo systemctl enable --now gangliond");
             }
-            _ => found.warn(CHECK, status, "wait, then look again"),
+            _ => found.warn(CHECK, status, "wait, then run this again"),
         }
     }
 }

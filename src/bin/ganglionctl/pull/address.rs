@@ -41,7 +41,7 @@ impl Address {
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         Err(failure!(
-            Usage: "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}", known.join(", ")
+            Usage: "model {typed:?} not found; give a name ({}), a file, a URL, or OWNER/REPOSITORY:FILE", known.join(", ")
         ))
     }
 
@@ -53,7 +53,7 @@ impl Address {
         };
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            bail!(Usage: "{path:?} ends in no name of a GGUF file");
+            bail!(Usage: "{path:?} does not end in the name of a GGUF file");
         }
         Ok(name.to_owned())
     }
@@ -107,11 +107,11 @@ pub(super) fn follow(url: &Url, location: &str) -> Result<Url, String> {
     match to {
         Some(to) if is_https(&to) || scheme(&to) == "http" && !is_https(url) => Ok(to),
         Some(to) if scheme(&to) == "http" => Err(format!(
-            "the server sends it on to {:?}, where anybody on the way could change it: it was not fetched",
+            "the server redirects to {:?}, which is not encrypted: it was not fetched",
             to.as_str()
         )),
         _ => Err(format!(
-            "the server sends it on to {location:?}, which is not http(s)"
+            "the server redirects to {location:?}, which is not http(s)"
         )),
     }
 }

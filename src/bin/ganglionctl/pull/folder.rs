@@ -67,12 +67,12 @@ fn become_user(owner: Uid, group: Gid) -> io::Result<String> {
 }
 
 /// Adds the user to a disk's error if it is not the one who started the program.
-fn told(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
+fn with_user(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
     let Some(user) = became else {
         return failure;
     };
     failure.and(format_args!(
-        "this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
+        "pull works as user {user}, who owns the folder; to give the folder's content to that user: sudo chown -R {user}: {}",
         path.display()
     ))
 }
@@ -111,7 +111,7 @@ impl Folder {
         );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
-        let held = held.map_err(|error| told(failed(path, &error), path, became.as_deref()))?;
+        let held = held.map_err(|error| with_user(failed(path, &error), path, became.as_deref()))?;
         let (path, held) = (path.into(), held.into());
         Ok(Self { path, held, became })
     }
@@ -128,11 +128,11 @@ impl Folder {
     }
 
     /// Adds path, user and remedy to the error of an operation.
-    pub(crate) fn told<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
+    pub(crate) fn explain<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
         done.map_err(|error| {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let became = self.became.as_deref().filter(|_| denied);
-            told(failed(&self.at(name), &error), &self.path, became)
+            with_user(failed(&self.at(name), &error), &self.path, became)
         })
     }
 
@@ -168,7 +168,7 @@ impl Folder {
                 created => return created,
             }
         }
-        let why = "something else is put there again and again";
+        let why = "another program keeps creating it";
         Err(io::Error::other(why))
     }
 
@@ -190,7 +190,7 @@ impl Folder {
         if is_own {
             Ok(file)
         } else {
-            Err(io::Error::other("it is no file of our own"))
+            Err(io::Error::other("it is not a file of this user"))
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
             let failure = failure!(Unavailable: "{url}: {why}");
             return Err(failure.and(match came {
                 0 => "nothing came".into(),
-                _ => format!("{came} bytes came and are kept: run it again to go on"),
+                _ => format!("{came} bytes were received and kept: run it again to resume"),
             }));
         }
         part.say(&format!("{why}; trying again"));
@@ -76,7 +76,7 @@ fn certificates() -> Outcome {
                 && error.kind() == ErrorKind::PermissionDenied
             {
                 bail!(
-                    Failed: "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    Failed: "{variable}={}: {error}: user {}, who fetches this, must be able to read it",
                     path.display(), geteuid()
                 );
             }
@@ -123,9 +123,9 @@ fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
         416 if range == format!("bytes */{}", part.length) => return Ok(()),
         206 | 416 => {
             part.begin(None)?;
-            bail!(Busy: "the server sends another part than was asked for");
+            bail!(Busy: "the server sent another part than requested");
         }
-        500..600 | 408 | 429 => bail!(Busy: "the server answers {}", response.status()),
+        500..600 | 408 | 429 => bail!(Busy: "the server answered {}", response.status()),
         status => return Err(refused(url, status)),
     };
     let cut = |error| failure!(Busy: "{error}");
@@ -146,10 +146,10 @@ fn refused(url: &Url, status: u16) -> Failure {
         401 | 403 => {
             "it is behind an agreement or private: accept it on the site, then set HF_TOKEN: sudo HF_TOKEN=... ganglionctl pull"
         }
-        404 => "is there such a file? its name is told apart by upper and lower case",
+        404 => "does the file exist? its name is case-sensitive",
         _ => "the server refuses it",
     };
-    failure!(Unavailable: "{url}: the server answers {status}; {helps}")
+    failure!(Unavailable: "{url}: the server answered {status}; {helps}")
 }
 
 /// Converts the error of a request without an answer.
@@ -179,18 +179,18 @@ fn ask(agent: &Agent, url: &Url, part: &mut Part<'_>, version: Option<&str>) -> 
             request = request.header("if-range", version);
         }
         let response = request.call().map_err(|error| unanswered(&at, error))?;
-        let told = text(&response, LINKED_ETAG).map(|etag| etag.trim_matches('"'));
-        sha256 = sha256.or_else(|| told.and_then(checksum::parse));
+        let reported = text(&response, LINKED_ETAG).map(|etag| etag.trim_matches('"'));
+        sha256 = sha256.or_else(|| reported.and_then(checksum::parse));
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            if let (Some(told), Some(wanted)) = (&sha256, &part.wanted) {
+            if let (Some(reported), Some(wanted)) = (&sha256, &part.wanted) {
                 ensure!(
-                    told == wanted,
-                    Data: "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
+                    reported == wanted,
+                    Data: "{url}: the server's file has the SHA-256 {reported}, and {wanted} was expected: it was not fetched"
                 );
             }
-            part.hear(sha256, bytes)?;
+            part.take_facts(sha256, bytes)?;
             return Ok(response);
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;

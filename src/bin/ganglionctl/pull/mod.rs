@@ -147,11 +147,11 @@ fn fetch(
     }
     let checked = match part.expected() {
         Some(_) => "its SHA-256 is as expected",
-        None => "its SHA-256 is now recorded; nobody told what it should be",
+        None => "its SHA-256 was recorded; no expected one is known",
     };
     part.finish(&found)?;
     let shown = folder.at(name);
-    output::tell(&format!("{}: {checked} ({found})", shown.display()));
+    output::note(&format!("{}: {checked} ({found})", shown.display()));
     Ok(true)
 }
 
@@ -161,8 +161,8 @@ fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
         return Ok(());
     };
     for name in came {
-        for name in [name.clone(), checksum::beside(name, checksum::RECORDED)] {
-            folder.told(&name, folder.remove(&name))?;
+        for name in [name.clone(), checksum::with_suffix(name, checksum::RECORDED)] {
+            folder.explain(&name, folder.remove(&name))?;
         }
     }
     Err(no_model(error))
@@ -175,18 +175,18 @@ fn no_model(error: LoadError) -> Failure {
         LoadError::Language { error, .. } => error.to_string(),
         error => error.to_string(),
     };
-    failure!(Data: "what came is no model that this release can run, and was not kept: {why}")
+    failure!(Data: "the download is not a model that this release can run, and was deleted: {why}")
 }
 
 /// Prints the next step for a model that is there.
 fn announce(file: &Path) {
     let shown = file.display();
     if let Some(why) = Machine::new(None).hides(file) {
-        output::tell(&format!(
+        output::note(&format!(
             "the service will not be able to use it there: {why}"
         ));
     }
-    output::tell(&format!(
+    output::note(&format!(
         "next: sudo ganglionctl setup --model {shown}; or, where gangliond is set up already, sudo ganglionctl use {shown}"
     ));
 }
@@ -196,10 +196,10 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
     let mut there = folder.read(name).map_err(|error| {
-        failure!(Data: "{shown} is there, but: {error}: --force puts the model in its place")
+        failure!(Data: "{shown} exists, but: {error}: --force replaces it")
     })?;
     let recorded = || {
-        let record = folder.read(&checksum::beside(name, checksum::RECORDED));
+        let record = folder.read(&checksum::with_suffix(name, checksum::RECORDED));
         checksum::in_record(record.ok()?)
     };
     let whole = if expected.is_some() {
@@ -208,13 +208,13 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
         ", wherever it came from: --force fetches it again"
     };
     if let Some(expected) = expected.or_else(recorded) {
-        let found = folder.told(name, checksum::of(&mut there))?;
+        let found = folder.explain(name, checksum::of(&mut there))?;
         ensure!(
             found == expected,
             Data: "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
         );
     }
-    output::tell(&format!("{shown} is there already{whole}"));
+    output::note(&format!("{shown} is there already{whole}"));
     Ok(())
 }
 

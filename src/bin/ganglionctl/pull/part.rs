@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest as _, Sha256};
 
 use super::{Folder, failed};
-use crate::checksum::{self, beside};
+use crate::checksum::{self, with_suffix};
 use crate::failure::{Failure, Outcome, bail, ensure};
 use crate::output;
 
@@ -33,7 +33,7 @@ pub(super) struct Part<'a> {
     most: u64,
     /// The SHA-256 that the user expects, and the one that the server reports.
     pub(super) wanted: Option<String>,
-    told: Option<String>,
+    reported: Option<String>,
     /// The digest of the content.
     digest: Sha256,
     pub(super) length: u64,
@@ -48,18 +48,18 @@ impl<'a> Part<'a> {
         most: u64,
         wanted: Option<String>,
     ) -> Outcome<Self> {
-        let name = beside(whole, ".part");
+        let name = with_suffix(whole, ".part");
         let mut file = lock(folder, whole, &name, most)?;
-        let (digest, length) = folder.told(&name, checksum::digest(&mut file))?;
+        let (digest, length) = folder.explain(&name, checksum::digest(&mut file))?;
         Ok(Self {
             folder,
             whole: whole.into(),
-            etag: beside(&name, ".etag"),
+            etag: with_suffix(&name, ".etag"),
             name,
             file,
             most,
             wanted,
-            told: None,
+            reported: None,
             digest,
             length,
             bar: progress(&whole.to_string_lossy()),
@@ -81,7 +81,7 @@ impl<'a> Part<'a> {
     /// Starts again, and stores the server's name for the version.
     pub(super) fn begin(&mut self, version: Option<(&str, &str)>) -> Outcome {
         let begun = self.file.set_len(0).and_then(|()| self.file.rewind());
-        self.folder.told(&self.name, begun)?;
+        self.folder.explain(&self.name, begun)?;
         (self.digest, self.length) = (Sha256::new(), 0);
         let version = version.map(|(url, version)| format!("{url}\n{version}\n"));
         // A name that is too long to be read later is not stored.
@@ -89,29 +89,29 @@ impl<'a> Part<'a> {
             Some(text) => self.folder.put(&self.etag, &text),
             None => self.folder.remove(&self.etag),
         };
-        self.folder.told(&self.etag, noted)
+        self.folder.explain(&self.etag, noted)
     }
 
     /// Refuses a download that is too long, or for which the disk has no room, before it begins.
     pub(super) fn make_sure_of(&self, total: u64) -> Outcome {
         ensure!(
             total <= self.most,
-            Data: "{}: {total} bytes would come, and at most {} were expected: it was not fetched",
+            Data: "{}: it has {total} bytes, and at most {} were expected: it was not fetched",
             self.folder.at(&self.whole).display(), self.most
         );
         let more = total.saturating_sub(self.length);
         let free = self.folder.free().unwrap_or(u64::MAX);
         ensure!(
             more <= free,
-            Failed: "{}: {} MiB are still to come and {} MiB are free: make room, or name another disk with --dir",
+            Failed: "{}: {} MiB are missing and {} MiB are free: make room, or name another disk with --dir",
             self.folder.path.display(), more.div_ceil(1 << 20), free >> 20
         );
         Ok(())
     }
 
     /// Takes the server's facts about the whole file.
-    pub(super) fn hear(&mut self, sha256: Option<String>, bytes: Option<u64>) -> Outcome {
-        self.told = sha256;
+    pub(super) fn take_facts(&mut self, sha256: Option<String>, bytes: Option<u64>) -> Outcome {
+        self.reported = sha256;
         if let Some(bytes) = bytes {
             self.make_sure_of(bytes)?;
             self.most = self.most.min(bytes);
@@ -143,14 +143,14 @@ impl<'a> Part<'a> {
                 self.begin(None)?;
                 let (whole, most) = (self.folder.at(&self.whole), self.most);
                 let whole = whole.display();
-                bail!(Data: "{whole}: more came than the {most} bytes that were expected: it was not kept");
+                bail!(Data: "{whole}: it has more than the {most} bytes that were expected: it was deleted");
             }
             let written = self.file.write_all(&piece[..read]);
             if written.is_err() {
                 // The digest does not include a partly written piece.
                 let _ = self.file.set_len(self.length);
             }
-            self.folder.told(&self.name, written)?;
+            self.folder.explain(&self.name, written)?;
             self.digest.update(&piece[..read]);
             self.length += read as u64;
             self.bar.set_position(self.length);
@@ -159,10 +159,10 @@ impl<'a> Part<'a> {
 
     /// Copies a whole file of this machine.
     pub(super) fn copy(&mut self, path: &Path, file: &mut File) -> Outcome {
-        let told = |error| failed(path, &error);
-        let bytes = file.metadata().map_err(told)?.len();
+        let failed_here = |error| failed(path, &error);
+        let bytes = file.metadata().map_err(failed_here)?.len();
         self.begin(None)?;
-        self.append(file, Some(bytes), told)
+        self.append(file, Some(bytes), failed_here)
     }
 
     /// Returns the SHA-256 if it is the expected one; otherwise removes the file.
@@ -171,20 +171,20 @@ impl<'a> Part<'a> {
         let found = checksum::hexadecimal(&self.digest.clone().finalize());
         if let Some(expected) = self.expected().filter(|expected| **expected != found) {
             self.discard();
-            bail!(Data: "what came has the SHA-256 {found}, and {expected} was expected: it was not kept");
+            bail!(Data: "the download has the SHA-256 {found}, and {expected} was expected: it was deleted");
         }
         Ok(found)
     }
 
     /// Returns the expected SHA-256, if it is known.
     pub(super) fn expected(&self) -> Option<&String> {
-        self.wanted.as_ref().or(self.told.as_ref())
+        self.wanted.as_ref().or(self.reported.as_ref())
     }
 
     /// Prints a problem above the progress bar, or to standard error.
     pub(super) fn say(&self, what: &str) {
         if self.bar.is_hidden() {
-            output::tell(what);
+            output::note(what);
         } else {
             self.bar.println(output::harmless(what));
         }
@@ -198,7 +198,7 @@ impl<'a> Part<'a> {
     /// Gives the file its name, and records its checksum.
     pub(super) fn finish(self, found: &str) -> Outcome {
         let (folder, whole) = (self.folder, &self.whole);
-        let sum = beside(whole, checksum::RECORDED);
+        let sum = with_suffix(whole, checksum::RECORDED);
         let line = format!("{found}  {}\n", whole.to_string_lossy());
         // The service reads it, whoever owns it.
         let finished = self
@@ -211,7 +211,7 @@ impl<'a> Part<'a> {
                 let _ = folder.remove(&self.etag);
                 folder.sync()
             });
-        folder.told(whole, finished)
+        folder.explain(whole, finished)
     }
 }
 
@@ -229,7 +229,7 @@ fn progress(name: &str) -> ProgressBar {
 /// Locks the file for this run.
 fn lock(folder: &Folder, whole: &OsStr, name: &OsStr, most: u64) -> Outcome<File> {
     loop {
-        let file = folder.told(name, folder.take(name, most))?;
+        let file = folder.explain(name, folder.take(name, most))?;
         ensure!(
             file.try_lock().is_ok(),
             Busy: "{} is being fetched by another ganglionctl", folder.at(whole).display()

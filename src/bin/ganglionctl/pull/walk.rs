@@ -104,21 +104,21 @@ fn stranger(met: &FileStat, root_folder: &FileStat) -> Option<Uid> {
 /// Root follows a link of another user only to a file of that user. Otherwise the link could make root copy a file that
 /// only root may read.
 pub(super) fn source(path: &Path) -> Outcome<File> {
-    let told = |error| failed(path, &error);
+    let failed_here = |error| failed(path, &error);
     // The user whose link was followed.
     let mut by = None;
     let meet = |met: &FileStat, stranger: Option<Uid>| {
         by = by.or(stranger.filter(|_| is(met, SFlag::S_IFLNK)));
         Ok(())
     };
-    let absolute = std::path::absolute(path).map_err(told)?;
-    let found = walk(&absolute, meet, |_, _, _| Err(Errno::ENOENT.into())).map_err(told)?;
-    let stat = fstat(&found).map_err(|error| told(error.into()))?;
+    let absolute = std::path::absolute(path).map_err(failed_here)?;
+    let found = walk(&absolute, meet, |_, _, _| Err(Errno::ENOENT.into())).map_err(failed_here)?;
+    let stat = fstat(&found).map_err(|error| failed_here(error.into()))?;
     let shown = path.display();
     if let Some(user) = by.filter(|user| user.as_raw() != stat.st_uid) {
-        bail!(Forbidden: "{shown}: a link of user {user} leads to what is another's: name the file itself");
+        bail!(Forbidden: "{shown}: a link of user {user} leads to another user's file: name the file itself");
     }
-    ensure!(is(&stat, SFlag::S_IFREG), Data: "{shown} is no file");
+    ensure!(is(&stat, SFlag::S_IFREG), Data: "{shown} is not a file");
     // The descriptor leads to the same object, even if its name was replaced.
-    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(told)
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(failed_here)
 }

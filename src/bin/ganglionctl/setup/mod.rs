@@ -68,20 +68,20 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let acts = machine.is_live() && !arguments.dry_run;
     ensure!(
         !acts || Uid::effective().is_root(),
-        Forbidden: "it writes below /etc and starts the service: run it with sudo"
+        Forbidden: "setup writes to /etc and starts the service: run it with sudo"
     );
     let ran = machine.is_live() && machine.unit().runs();
     if ran {
-        does("stop gangliond: what its model takes would count as used")?;
+        does("stop gangliond: the memory of its model would count as used")?;
         if arguments.dry_run {
-            output::print("as it runs, it does count as used here: there may be room for more\n")?;
+            output::print("gangliond still runs, so its memory does count as used: there may be room for more\n")?;
         }
     }
     let drop_in = DropIn::of(&file);
-    let held = acts.then(|| Held::still(ran)).transpose()?;
+    let held = acts.then(|| Held::stop(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
         does(&format!(
-            "kv.context = {}, kv.memory_mib = {}: {} MiB in all, and a quarter of the memory left to others",
+            "kv.context = {}, kv.memory_mib = {}: {} MiB in all; a quarter of the memory is left to other programs",
             choice.context, choice.memory_mib, choice.takes
         ))?;
         does(&format!("write {}", drop_in.file.display()))?;
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             return output::print(&text);
         }
         drop_in.write(&text)?;
-        in_force(&file, &model, choice)
+        check_written(&file, &model, choice)
     });
     if acts && written.is_err() {
         // The service starts with the present configuration when it is released.
@@ -122,12 +122,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Checks that the configuration has the written values, because a later file may override them.
-fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
-    let kv = named_in_force(file, model)?.kv;
+fn check_written(file: &Path, model: &Path, choice: Choice) -> Outcome {
+    let kv = configured_with(file, model)?.kv;
     if (kv.context, kv.memory_mib) != (choice.context, choice.memory_mib) {
         output::print(&format!(
-            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.memory_mib = {}: that is \
-             in force\n",
+            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.memory_mib = {}: these values \
+             apply\n",
             kv.context, kv.memory_mib
         ))?;
     }
@@ -135,7 +135,7 @@ fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
 }
 
 /// Returns the configuration if it names that model.
-fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
+fn configured_with(file: &Path, model: &Path) -> Outcome<Config> {
     let config = Config::read(file).or_exit(Exit::Config)?;
     if let Some(path) = config.model.path.as_deref().filter(|path| *path != model) {
         bail!(
@@ -150,7 +150,7 @@ fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
 /// Lets the service run again as before, and adds that to the failure.
 fn back(drop_in: &DropIn, failure: Failure) -> Failure {
     match drop_in.restore().and_then(|()| unit::restart()) {
-        Ok(()) => failure.and("gangliond runs again as it was configured before"),
+        Ok(()) => failure.and("gangliond runs again with its previous configuration"),
         Err(worse) => failure.and(worse.message),
     }
 }

@@ -10,8 +10,8 @@ use ganglion::engine::OpenModel;
 use ganglion::service;
 
 use super::drop_in::DropIn;
-use super::named_in_force;
-use super::unit::Whole;
+use super::configured_with;
+use super::unit::BlockedSignals;
 use crate::client::{self, Ask, Waiting};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
@@ -52,19 +52,19 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         return output::print(&text);
     }
     // Signals wait until the change is complete or undone.
-    let _whole = Whole::begin();
+    let _blocked = BlockedSignals::begin();
     drop_in.write(&text)?;
-    let done = named_in_force(&config, &model)
+    let done = configured_with(&config, &model)
         .and_then(|_| client::block_on(reload(bus, &arguments.model)));
     let when = match done {
-        Ok(true) => "is in force",
-        Ok(false) => "is used from the next start on: sudo systemctl start gangliond",
+        Ok(true) => "is active",
+        Ok(false) => "will be used after the next start: sudo systemctl start gangliond",
         Err(failure) => {
             drop_in.restore()?;
             return Err(failure);
         }
     };
-    output::tell(&format!("{} {when}", model.display()));
+    output::note(&format!("{} {when}", model.display()));
     Ok(())
 }
 
@@ -78,7 +78,7 @@ async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let reloading = waiting.during(Ask::Daemon(&connection), manager.reload());
     reloading.await.map_err(|error| {
         Failure::from(error).and(format_args!(
-            "gangliond goes on with the model from before. sudo ganglionctl setup --model {named} finds conversations that \
+            "gangliond keeps the previous model. sudo ganglionctl setup --model {named} finds conversations that \
              fit, if it is memory that is short"
         ))
     })?;

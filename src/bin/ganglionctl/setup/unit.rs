@@ -13,13 +13,13 @@ use crate::output;
 /// When it is dropped, a service that ran before starts again. Signals that would end this program wait for that.
 pub(super) struct Held {
     ran: bool,
-    _whole: Whole,
+    _blocked: BlockedSignals,
 }
 
 /// Blocks the signals that a terminal or a service sends to end this program, until it is dropped.
-pub(super) struct Whole(SigSet);
+pub(super) struct BlockedSignals(SigSet);
 
-impl Whole {
+impl BlockedSignals {
     pub(super) fn begin() -> Self {
         let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
         let signals: SigSet = signals.into_iter().collect();
@@ -28,7 +28,7 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         let _ = self.0.thread_unblock();
     }
@@ -36,10 +36,10 @@ impl Drop for Whole {
 
 impl Held {
     /// Stops the service.
-    pub(super) fn still(ran: bool) -> Outcome<Self> {
+    pub(super) fn stop(ran: bool) -> Outcome<Self> {
         let held = Self {
             ran,
-            _whole: Whole::begin(),
+            _blocked: BlockedSignals::begin(),
         };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
         Ok(held)
@@ -49,21 +49,21 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let unmasked = systemctl(&["--quiet", "--runtime", "unmask", NAME]);
-        let again = || anew(&["--no-block", "restart", NAME]);
+        let again = || after_reset(&["--no-block", "restart", NAME]);
         let queued = unmasked.and_then(|()| if self.ran { again() } else { Ok(()) });
         if let Err(failure) = queued {
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
         }
     }
 }
 
 /// Starts the service with the present configuration, and waits until it is ready.
 pub(super) fn restart() -> Outcome {
-    anew(&["restart", NAME])
+    after_reset(&["restart", NAME])
 }
 
 /// Runs systemctl after a reset of earlier failures.
-fn anew(arguments: &[&str]) -> Outcome {
+fn after_reset(arguments: &[&str]) -> Outcome {
     // A service that never ran has no failure to reset.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
     systemctl(arguments)

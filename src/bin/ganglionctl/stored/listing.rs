@@ -129,7 +129,7 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
         here.push("nothing".into());
     }
     bail!(
-        Data: "{named:?} is no model here: {} holds {}; sudo ganglionctl pull {fetch} fetches one",
+        Data: "{named:?} is not a model here: {} has {}; sudo ganglionctl pull {fetch} fetches one",
         folder.display(), here.join(", ")
     )
 }

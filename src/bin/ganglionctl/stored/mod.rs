@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{models, output, view};
 pub(crate) use listing::find;
 use listing::list;
-use served::InForce;
+use served::Active;
 
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -56,15 +56,15 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
     let Paths { dir, config } = &arguments.paths;
     let mut stored = list(dir)?;
-    let in_force = InForce::ask(bus, config);
-    if let Err(Failure { message, .. }) = &in_force.served {
-        output::tell(&format!("ganglionctl: which one is served: {message}"));
+    let active = Active::ask(bus, config);
+    if let Err(Failure { message, .. }) = &active.served {
+        output::note(&format!("ganglionctl: which one is served: {message}"));
     }
     for one in &mut stored {
-        one.state = in_force.of(&one.path);
+        one.state = active.of(&one.path);
     }
     if stored.is_empty() && !arguments.json {
-        output::tell(&format!(
+        output::note(&format!(
             "there is none in {}: sudo ganglionctl pull MODEL; ganglionctl pull --list says what suits which board",
             dir.display()
         ));

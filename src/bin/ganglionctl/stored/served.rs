@@ -10,13 +10,13 @@ use crate::client::{self, MANAGER, text};
 use crate::doctor::Machine;
 use crate::failure::Outcome;
 
-pub(super) struct InForce {
+pub(super) struct Active {
     /// The served model, or the reason why the daemon could not be asked.
     pub(super) served: Outcome<Option<PathBuf>>,
     configured: Option<PathBuf>,
 }
 
-impl InForce {
+impl Active {
     /// Asks the daemon, if it runs, and reads the configuration.
     pub(super) fn ask(bus: Option<String>, config: &Path) -> Self {
         let machine = Machine::new(None);

@@ -55,7 +55,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 
 async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let connection = client::connect(bus).await?;
-    let mut paper = Paper::new();
+    let mut display = Display::new();
     let mut before = Some((Instant::now(), read(&connection).await?));
     let mut ticks = interval(arguments.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,7 +71,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
                     #[allow(clippy::cast_precision_loss)] // shown to a tenth
                     Some(made as f64 / (at - then).as_secs_f64().max(1e-3))
                 }));
-                paper.show(&view::text(paper.template(), &now)?)?;
+                display.show(&view::text(display.template(), &now)?)?;
                 before = Some((at, now));
             }
             // The daemon may return, with all its counters at 0.
@@ -81,7 +81,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
                     && !connection.is_closed() =>
             {
                 let why = failure.message;
-                paper.show(&if paper.terminal {
+                display.show(&if display.terminal {
                     format!("state  away: {why}\n")
                 } else {
                     format!("state=away why={why:?}\n")
@@ -99,7 +99,7 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
 /// Takes a reading if the daemon runs; a query would otherwise start a daemon that was stopped on purpose.
 async fn read_there(connection: &Connection) -> Outcome<Value> {
     let is_there = client::is_there(connection).await?;
-    ensure!(is_there, Unavailable: "nobody owns {}: systemctl status gangliond says why", bus::NAME);
+    ensure!(is_there, Unavailable: "gangliond is not running; see systemctl status gangliond");
     read(connection).await
 }
 
@@ -119,13 +119,13 @@ fn tokens(reading: &Value) -> u64 {
 }
 
 /// The output of readings.
-struct Paper {
+struct Display {
     terminal: bool,
     /// The number of lines of the reading that the next one replaces.
     lines: usize,
 }
 
-impl Paper {
+impl Display {
     fn new() -> Self {
         Self {
             terminal: io::stdout().is_terminal(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, OrFail as _, Outcome};
 
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Collected {
     pub(super) text: String,
     pub(super) reasoning: String,
     /// The tool calls, as `Request.Result` has them.
@@ -17,8 +17,8 @@ pub(super) struct Heard {
     pub(super) logprobs: Vec<Likelihood>,
 }
 
-impl Heard {
-    pub(super) fn hear(&mut self, frame: &Frame) {
+impl Collected {
+    pub(super) fn add(&mut self, frame: &Frame) {
         match frame {
             Frame::Text { text, logprobs, .. } => {
                 self.text.push_str(text);

@@ -12,14 +12,14 @@ use super::info::{object, plain};
 type Given = (String, HashMap<String, Variant<'static>>);
 
 /// Converts a message of the daemon to a JSON object with its role.
-pub(crate) fn message((role, fields): (String, Info)) -> Value {
+pub(crate) fn to_json((role, fields): (String, Info)) -> Value {
     let mut message = object(&fields);
     message["role"] = role.into();
     message
 }
 
 /// Converts messages to the form that `OpenSession` takes. Members without a D-Bus type are passed as JSON text.
-pub(super) fn given(messages: &[Value]) -> Vec<Given> {
+pub(super) fn to_bus(messages: &[Value]) -> Vec<Given> {
     let empty = Map::new();
     let each = messages.iter().map(|message| {
         let role = message["role"].as_str().unwrap_or_default().to_owned();
