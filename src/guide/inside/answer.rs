@@ -1,4 +1,4 @@
-//! The process of one grammar: it compiles the grammar, then computes what may follow in one answer after the other.
+//! The process of one grammar: compiles the grammar, and then serves one answer after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::guide::{ANSWERING, COMPILED, COMPILING, Grammar, GrammarError, GuideE
 const MOST_NODES: u64 = 500_000;
 const MOST_ITEMS: usize = 4_000_000;
 
-/// What a process shares with its daemon.
+/// The connection of a process to its daemon.
 pub(super) struct Process {
     pub(super) daemon: Arc<Daemon>,
     pub(super) masks: Masks,
@@ -43,10 +43,10 @@ pub(super) struct Ready {
 struct Answer {
     matcher: Matcher,
     lesson: Lesson,
-    /// `None` if the answer is not JSON.
+    /// The limits of numbers; `None` if the answer is not JSON.
     numbers: Option<Numbers>,
-    /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays until the
-    /// answer ends.
+    /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays
+    /// until the answer ends.
     nodes: u64,
     items: usize,
     failed: bool,
@@ -62,7 +62,7 @@ pub(super) fn compile(
     process.memory.bound(COMPILING)?;
     let daemon = process.daemon.clone();
     let first = |error: &GrammarError| {
-        // A daemon that is gone ends this process at its next message.
+        // If the daemon is gone, this process ends at its next message.
         let _ = daemon
             .channel
             .send(&FromProcess::Wrong(Why::of(error.clone())));
@@ -104,7 +104,8 @@ impl Ready {
         })
     }
 
-    /// Begins an answer, and reports what may come first. With `forced`, tokens that must come are reported before a mask.
+    /// Begins an answer, and reports the tokens that may come first. With `forced`, tokens that must come are reported
+    /// before a mask.
     pub(super) fn begin(
         &mut self,
         shared: &Shared,
@@ -132,7 +133,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Adds a token to the answer, and reports what may follow.
+    /// Adds a token to the answer, and reports the tokens that may follow.
     pub(super) fn take(
         &mut self,
         process: &mut Process,
@@ -160,14 +161,14 @@ impl Ready {
         process.send(&FromProcess::Ended(bounds::own_bytes()))
     }
 
-    /// Forgets the answer, which another process continues.
+    /// Drops the answer, which another process continues.
     pub(super) fn forget(&mut self) {
         self.answer = None;
     }
 }
 
-/// Takes a token, and reports everything that can follow, within the time of a mask: tokens that must come, then a mask or the
-/// answer's end.
+/// Takes a token, and reports everything that can follow within the time of a mask: tokens that must come, then a mask
+/// or the answer's end.
 fn follow(
     answer: &mut Answer,
     process: &mut Process,
@@ -226,7 +227,7 @@ impl Answer {
         self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
     }
 
-    /// Tokens that must come next.
+    /// Returns the tokens that must come next.
     fn forced(&mut self) -> Result<Vec<u32>, GuideError> {
         if self.is_over() {
             return Ok(Vec::new());
@@ -259,7 +260,8 @@ impl Answer {
         Ok(mask.as_slice().to_vec())
     }
 
-    /// Returns the error that llguidance's text describes. That text may quote the grammar and the answer, so it goes nowhere.
+    /// Returns the error that llguidance's text describes. That text may quote the grammar and the answer, so it is
+    /// dropped.
     fn fail(&mut self, why: &str) -> GuideError {
         self.failed = true;
         let complex = COMPLEX.iter().find(|(words, _)| why.contains(words));
@@ -269,7 +271,7 @@ impl Answer {
     }
 }
 
-/// Parts of error texts, llguidance's and this module's, and what they say to a caller.
+/// Parts of error texts of llguidance and of this module, and the descriptions for a caller.
 const COMPLEX: [(&str, &str); 5] = [
     (
         "too many expressions",

@@ -19,26 +19,26 @@ use super::{bounds, place};
 use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
 use crate::guide::{Grammar, GrammarError, Limits, schema};
 
-/// The cost of one mask: nodes of regular expressions, 14 in a microsecond, and items of the parser, 20 in a microsecond. Masks of
-/// the largest schemas in use cost a tenth of it.
+/// The most cost of one mask: nodes of regular expressions (14 in a microsecond), and items of the parser (20 in a
+/// microsecond). Masks of the largest schemas in use cost a tenth of it.
 pub(super) const MASK_NODES: u64 = 50_000;
 const MASK_ITEMS: usize = 50_000;
-/// States of the lexer, 0.5 to 1 KiB each.
+/// The most states of the lexer, 0.5 to 1 KiB each.
 const STATES: usize = 32_000;
 
-/// The priority of the thread that compiles: other work of the machine gets three times as much of a processor.
+/// The priority of the compiling thread: other work gets three times as much of a processor.
 const NICE: i32 = 5;
-/// Grammars in use compile within this processor time. Afterwards other work gets 68 times as much of a processor.
+/// The processor time within which grammars in use compile. After it, other work gets 68 times as much of a processor.
 const USUAL: Duration = Duration::from_millis(100);
 const LOWEST: i32 = 19;
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
 
-/// Places of a schema that are loosened one after the other, before all of it is.
+/// The number of places of a schema that are loosened one by one, before all of it is.
 const LOOSENED: usize = 8;
 
-/// What all grammars of a vocabulary share.
+/// Data that all grammars of a vocabulary share.
 pub(super) struct Shared {
     factory: ParserFactory,
     room: Arc<Room>,
@@ -46,7 +46,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Takes a fifth of a second for a vocabulary of 150,000 tokens; `None` if no token ends an answer.
+    /// Builds the data, which takes a fifth of a second for a vocabulary of 150,000 tokens; `None` if no token ends an
+    /// answer.
     pub(super) fn new(words: &Arc<Words>) -> Option<Self> {
         let environment = vocabulary::environment(words)?;
         let slices = room::SLICES.map(str::to_owned);
@@ -61,7 +62,7 @@ impl Shared {
         })
     }
 
-    /// Returns what keeps the numbers of an answer within the range of a double.
+    /// Returns the limits of numbers in an answer of this grammar.
     pub(super) fn numbers(&self, grammar: &Grammar) -> Option<Numbers> {
         let tokens = self.tokens.clone();
         match grammar {
@@ -73,8 +74,8 @@ impl Shared {
         }
     }
 
-    /// Compiles a grammar. Returns it with JSON pointers to the keywords that it leaves unchecked. If a schema is wrong, `first`
-    /// receives the reason before the place of the error is searched, which may take long.
+    /// Compiles a grammar. Returns it with JSON pointers to the keywords that it does not enforce. If a schema is
+    /// invalid, `first` receives the reason before the slow search for the place of the error.
     pub(super) fn compile(
         &self,
         grammar: &Grammar,
@@ -111,14 +112,14 @@ impl Shared {
         })
     }
 
-    /// Returns the first of these schemas that is wrong: its name and the reason.
+    /// Returns the name of the first invalid schema, and the reason.
     pub(super) fn find(
         &self,
         schemas: Vec<(String, String)>,
         lenient: bool,
         limits: Limits,
     ) -> Option<(String, String)> {
-        // Together they may cost no more than the grammar that was refused.
+        // Together they may cost no more than the refused grammar.
         let each = Limits {
             work: (limits.work / schemas.len().max(1)).max(LEAST_WORK),
             ..limits
@@ -137,16 +138,16 @@ impl Shared {
         })
     }
 
-    /// Returns what is wrong with a schema, and where.
+    /// Returns the error of a schema, and its place.
     fn placed(&self, part: &Part, limits: Limits, why: String) -> String {
-        // All tries together cost no more than the schema that was refused, and a quarter of its time.
+        // All attempts together cost no more than the refused schema, and a quarter of its time.
         let each = Limits {
             work: (limits.work / place::TRIES).max(LEAST_WORK),
             ..limits
         };
         let until = bounds::processor_time() + limits.compile / 4;
         let around = self.place(&part.schema, &why, each, until);
-        // The keyword is the one without which the schema compiles.
+        // The schema compiles without this keyword.
         let compiles = |schema: &Value| {
             let is_late = bounds::processor_time() > until;
             !is_late
@@ -174,14 +175,14 @@ impl Shared {
         })
     }
 
-    /// Removes from a schema what keeps it from being compiled.
+    /// Removes the parts of a schema that prevent its compilation.
     fn loosen(&self, part: &mut Part, limits: Limits) {
         let until = bounds::processor_time() + limits.compile / 4;
         for round in 0..=LOOSENED {
             let Some(why) = self.refusal(&part.schema, limits) else {
                 return;
             };
-            // Whatever it is, an answer without a schema is possible.
+            // An answer without a schema is always possible.
             let is_last = round == LOOSENED || bounds::processor_time() > until;
             let pointer = if is_last {
                 String::new()
@@ -198,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Returns why a prepared schema cannot be compiled.
+    /// Returns the reason why a prepared schema cannot be compiled.
     fn refusal(&self, schema: &Value, limits: Limits) -> Option<String> {
         let grammar = Grammar::JsonSchema(String::new());
         let compiled = self.compile_schema(&grammar, schema, limits);
@@ -250,7 +251,7 @@ impl Shared {
         );
         let parser = parser.map_err(|why| grammar.wrong(&why.to_string()))?;
         let compiled = Compiled::new(parser, self.room.clone());
-        // A grammar that allows no first token is refused here, where its caller still waits.
+        // A grammar that allows no first token is refused here, while its caller still waits.
         let mut matcher = compiled.matcher();
         if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
             let _ = matcher.compute_mask();
@@ -262,14 +263,15 @@ impl Shared {
     }
 }
 
-/// Runs `compile` on a thread with a deep stack: llguidance recurses as deep as a grammar nests, or has references in a row.
+/// Runs `compile` on a thread with a deep stack, because llguidance recurses as deeply as a grammar nests or chains
+/// references.
 fn deep<T: Send>(
     grammar: &Grammar,
     compile: impl FnOnce() -> Result<T, GrammarError> + Send,
 ) -> Result<T, GrammarError> {
     let (id, ids) = mpsc::channel();
     let modest = || {
-        // This changes the priority of this thread alone, as Linux has it.
+        // On Linux this changes the priority of this thread alone.
         let _ = rustix::process::nice(NICE);
         let id = id;
         let _ = id.send(nix::unistd::gettid().as_raw());
@@ -288,7 +290,7 @@ fn deep<T: Send>(
     })
 }
 
-/// Waits for a thread that compiles, and lowers its priority when it has computed for longer than usual.
+/// Waits for a compiling thread, and lowers its priority when it takes longer than usual.
 fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
     let Ok(id) = ids.recv() else { return };
     let until = bounds::processor_time() + USUAL;
@@ -301,7 +303,7 @@ fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
     }
 }
 
-/// Tokens that must come are reported; an answer is never rolled back.
+/// Returns the capabilities that the engine uses: forced tokens are reported, and an answer is never rolled back.
 fn capabilities() -> InferenceCapabilities {
     InferenceCapabilities {
         ff_tokens: true,

@@ -1,7 +1,7 @@
-//! A compiled grammar, and the states of its lexer that answers have found.
+//! A compiled grammar with the lexer states that answers have found.
 //!
-//! llguidance finds a state when an answer first reaches it, which takes most of a mask's time. Each answer has a copy of the
-//! lexer; when it ends, the next answer begins with the states that it found. No mask depends on them.
+//! llguidance computes a state when an answer first reaches it, which takes most of a mask's time. Each answer has a
+//! copy of the lexer. When it ends, the next answer begins with its states. No mask depends on them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const FOUND: usize = 2 << 20;
 
 /// A compiled grammar.
 pub(super) struct Compiled {
-    /// Where answers begin.
+    /// The parser at the beginning of an answer.
     parser: TokenParser,
     counting: Arc<Counting>,
     /// Bytes of its lexer.
@@ -32,12 +32,12 @@ impl Compiled {
         }
     }
 
-    /// Goes along with an answer. Its lexer is the one that is here.
+    /// Returns a matcher for an answer, which shares this lexer.
     pub(super) fn matcher(&self) -> Matcher {
         Matcher::new(Ok(self.parser.clone()))
     }
 
-    /// The same with a lexer of its own.
+    /// Returns a copy with a lexer of its own.
     fn copy(&self) -> Self {
         let mut parser = self.parser.deep_clone();
         let counting = Arc::new(self.counting.copy());
@@ -50,10 +50,10 @@ impl Compiled {
     }
 }
 
-/// A grammar, and the best lexer that its answers have left.
+/// A grammar, and the best lexer of its answers.
 pub(super) struct Learned {
     compiled: Compiled,
-    /// The lexer's largest size.
+    /// The largest size of the lexer.
     most: usize,
 }
 
@@ -74,7 +74,7 @@ impl Learned {
         (compiled.matcher(), Lesson(compiled))
     }
 
-    /// Keeps what an answer has found. An answer that failed may have left an incomplete lexer: it is dropped.
+    /// Keeps the states that an answer found. A failed answer may have left an incomplete lexer, which is dropped.
     pub(super) fn end(&mut self, Lesson(mut found): Lesson) {
         found.lexer = found.parser.parser.lexer_stats().num_bytes;
         if found.lexer > self.compiled.lexer && found.lexer <= self.most {
@@ -105,7 +105,7 @@ mod tests {
         Compiled::new(parser.expect("it is a grammar"), room)
     }
 
-    /// The masks of a random answer, which is another for each seed.
+    /// Returns the masks of a random answer.
     fn answer(mut matcher: Matcher, seed: u64) -> Vec<Vec<u32>> {
         let (mut random, mut masks) = (fastrand::Rng::with_seed(seed), Vec::new());
         while !matcher.is_stopped() {

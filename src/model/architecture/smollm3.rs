@@ -1,4 +1,4 @@
-//! SmolLM3: Llama, but that some layers do not turn (`NoPE`, Kazemnejad et al. 2023).
+//! SmolLM3: Llama with some layers without rotation (`NoPE`, Kazemnejad et al. 2023).
 
 use super::llama::LLAMA;
 use super::{Architecture, Defaults, Keys};
@@ -17,12 +17,13 @@ pub(super) const SMOLLM3: Architecture = Architecture {
         let every = keys.size("no_rope_layer_interval")?.unwrap_or(4);
         stand_still(shape, keys, every)
     },
-    // The files do not say it.
+    // The files do not contain the interval.
     from_gguf: |keys, shape| stand_still(shape, keys, 4),
     ..LLAMA
 };
 
-/// Layers whose entry in a list is 0 do not turn; without a list the last of `every` so many does not.
+/// Removes the rotation of layers whose entry in a list is 0; without a list, of the last layer of each group of
+/// `every`.
 fn stand_still(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
     let listed = keys.flags("no_rope_layers")?;
     if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
