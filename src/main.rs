@@ -8,7 +8,7 @@ use ganglion::confined;
 use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
-use ganglion::service::{self, Arguments, Failure, Origin, World};
+use ganglion::service::{self, Arguments, Failure, Origin, Parts};
 use tikv_jemallocator::Jemalloc;
 
 /// The allocator. Unlike glibc's, it returns the memory of a replaced model or a large prompt to the system within
@@ -68,7 +68,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         println!("{}: ok", origin.file().display());
         return Ok(());
     }
-    service::start(World {
+    service::start(Parts {
         bus: arguments.bus,
         origin,
         journal,

@@ -77,7 +77,9 @@ mod tests {
         let steps = [[2, 5, 1], [2, 4, 2], [3, 3, 3]]
             .map(|step| step.map(|time| Some((0, 1000 * time))).to_vec());
         let mut kinds = kinds(&costs, &steps);
-        kinds.iter_mut().for_each(|kind| kind.compare_with_memory(1e9));
+        kinds
+            .iter_mut()
+            .for_each(|kind| kind.compare_with_memory(1e9));
         let [qkv, attend] = &kinds[..] else {
             panic!("two kinds, not {kinds:?}")
         };

@@ -207,7 +207,7 @@ impl Grammar {
             self.admit(&schema)?;
             if let Some(number) = inexact(&schema) {
                 return Err(self.wrong(&format!(
-                    "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+                    "{number} cannot be distinguished from the whole numbers next to it, because numbers are doubles"
                 )));
             }
         }

@@ -45,7 +45,7 @@ impl Grammars {
     ///
     /// # Errors
     /// If the grammar has exceeded a limit before.
-    pub fn knows(
+    pub fn is_compiled(
         &self,
         user: u32,
         grammar: &Grammar,
@@ -230,7 +230,7 @@ impl Grammars {
 
     /// Returns a guide that limits only thoughts; `None` if the model has none.
     #[must_use]
-    pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
+    pub fn limit_thoughts(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
         let thinking = self.thinking(thoughts, true)?;
         let stage = self.stage(prompt, thoughts);
         Some(Guide::new(None, Some(thinking), stage))

@@ -101,9 +101,7 @@ pub enum GuideError {
         "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
     )]
     TooComplex(String),
-    #[error(
-        "no token of this model can continue the answer under this grammar; simplify it"
-    )]
+    #[error("no token of this model can continue the answer under this grammar; simplify it")]
     NothingFollows,
     #[error("the process of the answer's grammar was ended: {0}; make the grammar simpler")]
     Stopped(String),

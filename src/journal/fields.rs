@@ -26,10 +26,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "the driver's name of the error, such as CUDA_ERROR_LAUNCH_FAILED",
     ),
     ("DEVICE", "which device computes, or why it is not another"),
-    (
-        "DOING",
-        "its phase, or the sign that it makes no progress",
-    ),
+    ("DOING", "its phase, or the sign that it makes no progress"),
     ("DROPPED", "events that were lost"),
     (
         "DROPPED_CALLS",

@@ -189,7 +189,8 @@ pub(super) fn set_level(level: LevelFilter) {
 
 /// Decides whether an event that a caller has caused is reported; without a queue all are.
 pub(super) fn admits(cause: Cause, event: &'static str, level: Level) -> bool {
-    QUEUE.get()
+    QUEUE
+        .get()
         .is_none_or(|queue| queue.admits(cause, event, level))
 }
 

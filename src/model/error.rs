@@ -45,7 +45,9 @@ pub enum Defect {
         shown(name)
     )]
     UnknownArchitecture { name: String, known: String },
-    #[error("required key {0} is missing; download the model again, or use a newer conversion of it")]
+    #[error(
+        "required key {0} is missing; download the model again, or use a newer conversion of it"
+    )]
     MissingKey(String),
     #[error("{} = {}: {allowed}", shown(key), shown(value))]
     BadValue {

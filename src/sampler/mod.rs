@@ -44,7 +44,7 @@ impl Sampler {
     }
 
     /// Records a token that was given instead of chosen.
-    pub fn give(&mut self, token: u32) {
+    pub fn accept(&mut self, token: u32) {
         self.counter += 1;
         self.history.push(token);
     }

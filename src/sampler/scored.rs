@@ -13,7 +13,7 @@ pub struct Scored {
 impl Scored {
     /// Puts the scores of `chosen` and of the `most` most probable tokens into `to`, in descending probability; of
     /// equals the first token comes first.
-    pub fn tell(logits: &[f32], chosen: u32, most: usize, to: &mut Vec<Self>) {
+    pub fn rank(logits: &[f32], chosen: u32, most: usize, to: &mut Vec<Self>) {
         to.clear();
         let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits

@@ -35,7 +35,7 @@ impl Failure {
             Self::Bus(_) => 69,                     // EX_UNAVAILABLE
             Self::Engine | Self::Panic => 70,       // EX_SOFTWARE
             Self::System(_) => 71,                  // EX_OSERR
-            Self::Temporary(_) => 75,                   // EX_TEMPFAIL
+            Self::Temporary(_) => 75,               // EX_TEMPFAIL
             Self::Config(_) | Self::Model(_) => 78, // EX_CONFIG
         }
     }

@@ -48,35 +48,35 @@ const LINGER_TEMPORARY: Duration = Duration::from_secs(8);
 
 /// The parts that the daemon is made of.
 #[derive(Debug)]
-pub struct World {
+pub struct Parts {
     pub bus: Address,
     pub origin: Origin,
     pub journal: Journal,
 }
 
 /// Runs the service on a new reactor until a signal stops it.
-pub fn start(world: World) -> Result<(), Failure> {
+pub fn start(parts: Parts) -> Result<(), Failure> {
     raise_open_files();
     let panics = Panics::report();
     let runtime = Runtime::new()?;
-    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(world, panics))));
+    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(parts, panics))));
     // Tasks that still encode or load have no callers left.
     runtime.shutdown_background();
     result.unwrap_or(Err(Failure::Panic))
 }
 
 /// Serves until SIGTERM or SIGINT, and then ends every stream.
-async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
+async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let mut hangups = signals::hangups()?;
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
     // The name comes before everything that can take long or fail: D-Bus activation times out after 25 seconds.
-    let bus = bus::serve(&world.bus, engine.clone()).await?;
+    let bus = bus::serve(&parts.bus, engine.clone()).await?;
     let reloads = bus.take_reloads();
-    journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
+    journal::started(env!("CARGO_PKG_VERSION"), &parts.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
-    let (config, source, formats) = match world.origin.read() {
+    let (config, source, formats) = match parts.origin.read() {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
@@ -90,8 +90,8 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     };
     let stall = config.watchdog.stall;
     let mut reloader = Reloader {
-        origin: world.origin,
-        journal: world.journal,
+        origin: parts.origin,
+        journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
     };

@@ -95,7 +95,10 @@ mod tests {
                 break described;
             }
         };
-        assert!(described.lines().any(|line| line.contains("running")), "{described}");
+        assert!(
+            described.lines().any(|line| line.contains("running")),
+            "{described}"
+        );
         let waiting = waiting.unwrap();
         waiting.thread().unpark();
         waiting.join().unwrap();

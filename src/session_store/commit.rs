@@ -224,11 +224,11 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             appended.map_err(|error| StoreError::io("write", log.path())(error))
         };
         if appended.is_err() {
-            tell(user, done, appended);
+            finish(user, done, appended);
         } else if durability == Durability::Relaxed {
             unsynced.add(user, &log);
             shared.record(handed);
-            tell(user, done, appended);
+            finish(user, done, appended);
         } else if let Some(known) = written.iter_mut().find(|one| Arc::ptr_eq(&one.log, &log)) {
             known.waiting.push((handed, done));
         } else {
@@ -241,7 +241,7 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             let mut log = lock(&log);
             let synced = log.sync();
             if synced.is_err() {
-                log.take_back();
+                log.discard_unsynced();
                 // Until the cut, a reader of the file would find the failed entries. If the cut fails too, the next
                 // append does it.
                 let _ = log.cut();
@@ -252,14 +252,14 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             if synced.is_ok() {
                 shared.record(handed);
             }
-            tell(user, done, synced.clone());
+            finish(user, done, synced.clone());
         }
         // No caller waits for compaction, and nothing is lost if the disk refuses.
         let _ = lock(&log).compact();
     }
 }
 
-fn tell(user: u32, done: Done, result: Result<(), StoreError>) {
+fn finish(user: u32, done: Done, result: Result<(), StoreError>) {
     if let Err(error) = &result {
         journal::session_unwritten(&error.to_string(), user);
     }

@@ -263,7 +263,7 @@ impl Log {
     }
 
     /// Discards everything written since the last `sync`.
-    pub(super) fn take_back(&mut self) {
+    pub(super) fn discard_unsynced(&mut self) {
         self.has_written(self.synced);
         self.overhangs = true;
         self.unsynced.clear();

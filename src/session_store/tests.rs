@@ -69,9 +69,9 @@ fn turn(n: usize) -> Entry {
 
 /// Appends an entry and waits for the result.
 fn append(store: &Store, stored: &Stored, entry: Entry) -> Result<(), StoreError> {
-    let (done, told) = mpsc::channel();
+    let (done, confirmed) = mpsc::channel();
     store.append(stored, entry, move |result| drop(done.send(result)));
-    told.recv().expect("it is told")
+    confirmed.recv().expect("a result")
 }
 
 /// Reads the file after a restart.

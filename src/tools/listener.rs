@@ -7,7 +7,7 @@ use crate::model::language::{Decoder, Part};
 
 /// A part of an answer that a token completes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum AnswerPart {
     /// Text, which is never empty.
     Text(String),
     Call(Piece),
@@ -119,7 +119,7 @@ impl Listener {
     }
 
     /// Adds the next token of the answer. `decoder` turns it into text if it is not a token of the format.
-    pub fn take(&mut self, token: u32, decoder: &mut Decoder) -> Vec<Heard> {
+    pub fn take(&mut self, token: u32, decoder: &mut Decoder) -> Vec<AnswerPart> {
         let mut heard = Vec::new();
         if self.is_of_format(token) {
             self.hear(Symbol::Special(token), &mut heard);
@@ -132,7 +132,7 @@ impl Listener {
     }
 
     /// Reports the held text at the end of the answer.
-    pub fn finish(&mut self, rest: &str) -> Vec<Heard> {
+    pub fn finish(&mut self, rest: &str) -> Vec<AnswerPart> {
         let mut heard = Vec::new();
         self.take_text(rest, &mut heard);
         self.show(&mut heard);
@@ -155,15 +155,15 @@ impl Listener {
         all.any(|symbol| *symbol == Symbol::Special(token))
     }
 
-    fn take_text(&mut self, text: &str, heard: &mut Vec<Heard>) {
+    fn take_text(&mut self, text: &str, heard: &mut Vec<AnswerPart>) {
         for c in text.chars() {
             self.hear(Symbol::Char(c), heard);
         }
     }
 
-    fn hear(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
+    fn hear(&mut self, symbol: Symbol, heard: &mut Vec<AnswerPart>) {
         match &mut self.place {
-            Place::Text => self.hear_text(symbol, heard),
+            Place::Text => self.add_text(symbol, heard),
             Place::Fixed(fixed, come) => {
                 let (fixed, come) = (*fixed, *come + 1);
                 self.at(fixed, come);
@@ -188,7 +188,7 @@ impl Listener {
                 let Symbol::Char(c) = symbol else { return };
                 let over = nesting.take(c);
                 self.arguments.push(c);
-                self.argue(c, heard);
+                self.add_argument(c, heard);
                 if over {
                     self.calls.push(Call {
                         id: std::mem::take(&mut self.id),
@@ -214,12 +214,12 @@ impl Listener {
 
     /// Reports a call whose arguments begin. A call gets an id of its own if the model wrote none or one that another
     /// call has.
-    fn announce(&mut self, heard: &mut Vec<Heard>) {
+    fn announce(&mut self, heard: &mut Vec<AnswerPart>) {
         let index = self.calls.len();
         if self.id.is_empty() || self.calls.iter().any(|call| call.id == self.id) {
             self.id = id(self.salt, index);
         }
-        heard.push(Heard::Call(Piece {
+        heard.push(AnswerPart::Call(Piece {
             index,
             id: Some(self.id.clone()),
             name: Some(self.name.clone()),
@@ -229,13 +229,13 @@ impl Listener {
     }
 
     /// Adds a character of the arguments of the current call.
-    fn argue(&self, c: char, heard: &mut Vec<Heard>) {
+    fn add_argument(&self, c: char, heard: &mut Vec<AnswerPart>) {
         let at = self.calls.len();
         match heard.last_mut() {
-            Some(Heard::Call(piece)) if piece.index == at && piece.name.is_none() => {
+            Some(AnswerPart::Call(piece)) if piece.index == at && piece.name.is_none() => {
                 piece.arguments.push(c);
             }
-            _ => heard.push(Heard::Call(Piece {
+            _ => heard.push(AnswerPart::Call(Piece {
                 index: at,
                 arguments: c.into(),
                 ..Piece::default()
@@ -259,7 +259,7 @@ impl Listener {
     }
 
     /// Adds text before the calls, which may begin here.
-    fn hear_text(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
+    fn add_text(&mut self, symbol: Symbol, heard: &mut Vec<AnswerPart>) {
         if let Symbol::Char(c) = symbol {
             self.held.push(c);
         }
@@ -284,7 +284,7 @@ impl Listener {
     }
 
     /// Reports text that cannot become part of a trigger. White space at its end belongs to the format if calls follow.
-    fn show(&mut self, heard: &mut Vec<Heard>) {
+    fn show(&mut self, heard: &mut Vec<AnswerPart>) {
         if !matches!(self.place, Place::Text) {
             return;
         }
@@ -309,13 +309,13 @@ impl Symbol {
     }
 }
 
-fn text(text: String, heard: &mut Vec<Heard>) {
+fn text(text: String, heard: &mut Vec<AnswerPart>) {
     if text.is_empty() {
         return;
     }
     match heard.last_mut() {
-        Some(Heard::Text(last)) => last.push_str(&text),
-        _ => heard.push(Heard::Text(text)),
+        Some(AnswerPart::Text(last)) => last.push_str(&text),
+        _ => heard.push(AnswerPart::Text(text)),
     }
 }
 

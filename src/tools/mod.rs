@@ -10,6 +10,6 @@ mod writing;
 
 pub use calls::{read, written};
 pub use format::{Format, FormatError, Formats};
-pub use listener::{Heard, Listener, Piece};
+pub use listener::{AnswerPart, Listener, Piece};
 pub use offer::{Choice, Tools, ToolsError};
 pub use writing::Writing;

@@ -82,7 +82,7 @@ pub enum Choice {
 /// An error in an offer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolsError {
-    #[error("option \"tools\" is no JSON: {0}")]
+    #[error("option \"tools\" is not JSON: {0}")]
     Json(String),
     #[error(
         "option \"tools\" must be a JSON array of at least one {{\"type\": \"function\", \"function\": {{\"name\", \"description\", \

@@ -7,7 +7,7 @@ use ganglion::bus::proxy::ManagerProxy;
 use serde_json::{Value, json};
 use zbus::Connection;
 
-use crate::client::{self, is_gone, listed, object, messages, text};
+use crate::client::{self, is_gone, listed, messages, object, text};
 use crate::failure::{Outcome, bail};
 use crate::{output, view};
 

@@ -8,7 +8,7 @@ use llguidance::Matcher;
 
 use super::bounds::{self, Clock, Memory};
 use super::compile::{MASK_NODES, Shared};
-use super::learned::{Learned, Lesson};
+use super::lexer_cache::{AnswerLexer, LexerCache};
 use super::numbers::Numbers;
 use super::vocabulary::Daemon;
 use crate::guide::frame::{FromProcess, Masks, Report, Why};
@@ -35,14 +35,14 @@ impl Process {
 /// A compiled grammar, and the answer that is being made.
 pub(super) struct Ready {
     grammar: Grammar,
-    learned: Learned,
+    learned: LexerCache,
     mask_time: Duration,
     answer: Option<Answer>,
 }
 
 struct Answer {
     matcher: Matcher,
-    lesson: Lesson,
+    lesson: AnswerLexer,
     /// The limits of numbers; `None` if the answer is not JSON.
     numbers: Option<Numbers>,
     /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays
@@ -77,7 +77,7 @@ pub(super) fn compile(
             process.send(&FromProcess::Compiled(bytes, unchecked))?;
             return Ok(Some(Ready {
                 grammar,
-                learned: Learned::new(compiled),
+                learned: LexerCache::new(compiled),
                 mask_time: limits.mask,
                 answer: None,
             }));

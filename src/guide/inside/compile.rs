@@ -11,9 +11,9 @@ use rustix::process::Pid;
 use serde_json::Value;
 use toktrie::InferenceCapabilities;
 
-use super::learned::Compiled;
+use super::counting::{self, Room};
+use super::lexer_cache::Compiled;
 use super::numbers::{Numbers, Tokens};
-use super::room::{self, Room};
 use super::vocabulary::{self, Words};
 use super::{bounds, place};
 use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
@@ -50,7 +50,7 @@ impl Shared {
     /// answer.
     pub(super) fn new(words: &Arc<Words>) -> Option<Self> {
         let environment = vocabulary::environment(words)?;
-        let slices = room::SLICES.map(str::to_owned);
+        let slices = counting::SLICES.map(str::to_owned);
         let mut factory = ParserFactory::new(&environment, capabilities(), &slices).ok()?;
         factory.quiet();
         let room = Arc::new(Room::new(&factory));
@@ -142,7 +142,7 @@ impl Shared {
     fn placed(&self, part: &Part, limits: Limits, why: String) -> String {
         // All attempts together cost no more than the refused schema, and a quarter of its time.
         let each = Limits {
-            work: (limits.work / place::TRIES).max(LEAST_WORK),
+            work: (limits.work / error_place::TRIES).max(LEAST_WORK),
             ..limits
         };
         let until = bounds::processor_time() + limits.compile / 4;
@@ -152,7 +152,7 @@ impl Shared {
             let is_late = bounds::processor_time() > until;
             !is_late
                 && self
-                    .refusal(&place::alone(&part.schema, schema), limits)
+                    .refusal(&error_place::alone(&part.schema, schema), limits)
                     .is_none()
         };
         let removed = schema::loosen(&mut part.schema.clone(), &around, &why, compiles);
@@ -167,7 +167,7 @@ impl Shared {
 
     /// Returns a JSON pointer to the innermost schema that fails for this reason.
     fn place(&self, schema: &Value, why: &str, limits: Limits, until: Duration) -> String {
-        place::pointer(schema, |part| {
+        error_place::pointer(schema, |part| {
             if bounds::processor_time() > until {
                 return false;
             }
@@ -191,7 +191,7 @@ impl Shared {
             };
             let whole = part.schema.clone();
             let compiles = |schema: &Value| {
-                let alone = place::alone(&whole, schema);
+                let alone = error_place::alone(&whole, schema);
                 !is_last && self.refusal(&alone, limits).is_none()
             };
             let unchecked = schema::loosen(&mut part.schema, &pointer, &why, compiles);

@@ -5,10 +5,10 @@
 mod answer;
 mod bounds;
 mod compile;
-mod learned;
+mod counting;
+mod error_place;
+mod lexer_cache;
 mod numbers;
-mod place;
-mod room;
 mod vocabulary;
 
 use std::io;

@@ -94,14 +94,14 @@ fn discriminator(found: &[(String, &Value)]) -> Option<String> {
         .iter()
         .map(|(_, schema)| declared(schema))
         .collect::<Option<_>>()?;
-    let tells = |name: &&String| {
+    let differs = |name: &&String| {
         let mut seen = HashSet::new();
         all.iter().all(|declared| {
             let texts = declared.get(*name).and_then(constants);
             texts.is_some_and(|texts| texts.into_iter().all(|text| seen.insert(text.to_string())))
         })
     };
-    all.first()?.keys().find(tells).cloned()
+    all.first()?.keys().find(differs).cloned()
 }
 
 /// Returns the values that a schema lists. Numbers are left out, because 1 and 1.0 are equal.

@@ -43,7 +43,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     for keyword in ["const", "enum"] {
         if let Some(number) = node.members.get(keyword).and_then(inexact) {
             let why = format!(
-                "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+                "{number} cannot be distinguished from the whole numbers next to it, because numbers are doubles"
             );
             node.give_up(keyword, why);
         }

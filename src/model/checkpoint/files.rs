@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use super::landing::{BLOCK, Landing};
+use super::read_buffer::{BLOCK, ReadBuffer};
 use super::{foreign, parts};
 use crate::model::weights::RowOrder;
 use crate::model::{Defect, Tensor};
@@ -84,12 +84,12 @@ impl Source {
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        landing: &'l mut Landing,
+        buffer: &'l mut ReadBuffer,
     ) -> Result<&'l [u8], Defect> {
         if tensor.rows == 1 && tensor.row_order != RowOrder::Plain {
             let column = tensor.as_column();
             let elements = rows.start * column.rows..rows.end * column.rows;
-            return self.rows(&column, elements, landing);
+            return self.rows(&column, elements, buffer);
         }
         let stored = match tensor.row_order {
             RowOrder::Plain => rows.clone(),
@@ -101,31 +101,31 @@ impl Source {
         };
         let row_bytes = tensor.row_bytes();
         let offset = tensor.offset + (stored.start * row_bytes) as u64;
-        let landed = self.read(offset, stored.len() * row_bytes, landing)?;
-        Ok(landing.ordered(tensor, (rows, stored.start), landed))
+        let landed = self.read(offset, stored.len() * row_bytes, buffer)?;
+        Ok(buffer.ordered(tensor, (rows, stored.start), landed))
     }
 
     /// Reads a vector as f32, in the model's order.
     pub(super) fn vector(
         &self,
         tensor: &Tensor,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> Result<Vec<f32>, Defect> {
-        let bytes = self.rows(tensor, 0..tensor.rows, landing)?;
+        let bytes = self.rows(tensor, 0..tensor.rows, buffer)?;
         let mut values = vec![0.0; tensor.rows * tensor.columns];
         tensor.format.dequantize(bytes, &mut values);
         Ok(values)
     }
 
-    /// Reads a range of the file; returns its place in the landing's blocks.
+    /// Reads a range of the file; returns its place in the buffer's blocks.
     fn read(
         &self,
         offset: u64,
         length: usize,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> Result<Range<usize>, Defect> {
         self.passing().reads.push(offset);
-        let landed = self.read_blocks(offset, length, landing);
+        let landed = self.read_blocks(offset, length, buffer);
         let mut passing = self.passing();
         if let Some(at) = passing.reads.iter().position(|read| *read == offset) {
             passing.reads.swap_remove(at);
@@ -145,13 +145,13 @@ impl Source {
         &self,
         offset: u64,
         length: usize,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> io::Result<Range<usize>> {
         // Less than a block.
         #[allow(clippy::cast_possible_truncation)]
         let before = (offset % BLOCK as u64) as usize;
         let landed = before..before + length;
-        let blocks = landing.blocks(landed.end.next_multiple_of(BLOCK));
+        let blocks = buffer.blocks(landed.end.next_multiple_of(BLOCK));
         if let Some(file) = self.around() {
             match read_whole(file, offset - before as u64, blocks, landed.end) {
                 // Some file systems refuse only at the read.

@@ -6,7 +6,7 @@ use super::config::Described;
 use super::files::Source;
 use super::plan::Plan;
 use super::{
-    Checkpoint, HuggingFaceFiles, Landing, LanguageSource, Recommended, config, files, foreign,
+    Checkpoint, HuggingFaceFiles, LanguageSource, ReadBuffer, Recommended, config, files, foreign,
     names, safetensors, sampling, templates,
 };
 use crate::model::shown::shown;
@@ -87,8 +87,8 @@ fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
     let rows = embedding.rows;
     let some = COMPARED.min(rows);
     for rows in [0..some, rows - some..rows] {
-        let mut landings = [Landing::default(), Landing::default()];
-        let [one, other] = &mut landings;
+        let mut buffers = [ReadBuffer::default(), ReadBuffer::default()];
+        let [one, other] = &mut buffers;
         let one = files[embedding.file].rows(&embedding, rows.clone(), one)?;
         let other = files[head.file].rows(&head, rows, other)?;
         if embedding.format != head.format || one != other {

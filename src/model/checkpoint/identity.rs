@@ -40,7 +40,7 @@ impl Identity {
                 .into_iter()
                 .map(One::of)
                 .collect::<io::Result<_>>()?;
-            files.extend(templates::beside(model).map(One::of).transpose()?);
+            files.extend(templates::next_to_model(model).map(One::of).transpose()?);
             return Ok(Self(files));
         }
         let mut files = Vec::new();

@@ -8,12 +8,12 @@ mod foreign;
 mod gguf;
 mod huggingface;
 mod identity;
-mod landing;
 mod language_source;
 mod names;
 mod parts;
 mod plan;
 mod quantization;
+mod read_buffer;
 mod safetensors;
 mod sampling;
 mod stored;
@@ -22,9 +22,9 @@ mod templates;
 pub use files::files_of;
 pub(in crate::model) use files::read_text;
 pub use identity::Identity;
-pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 pub use parts::{all_parts, first_part};
+pub use read_buffer::ReadBuffer;
 pub use sampling::{Recommended, Setting};
 pub use templates::ChatTemplates;
 
@@ -66,7 +66,7 @@ impl Checkpoint {
     }
 
     /// Reads `rows` of a tensor, in the model's order and the file's format (`rows.len() * tensor.row_bytes()`).
-    /// Several threads may read at once, each with a landing of its own.
+    /// Several threads may read at once, each with a buffer of its own.
     ///
     /// # Panics
     /// If `rows` are not of the tensor.
@@ -74,20 +74,20 @@ impl Checkpoint {
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        landing: &'l mut Landing,
+        buffer: &'l mut ReadBuffer,
     ) -> Result<&'l [u8], ModelError> {
         assert!(rows.start <= rows.end && rows.end <= tensor.rows);
         let source = &self.files[tensor.file];
         source
-            .rows(tensor, rows, landing)
+            .rows(tensor, rows, buffer)
             .map_err(|defect| defect.at(&source.path))
     }
 
     /// Reads a vector (a norm's weight or a bias) as f32.
-    pub fn vector(&self, tensor: &Tensor, landing: &mut Landing) -> Result<Vec<f32>, ModelError> {
+    pub fn vector(&self, tensor: &Tensor, buffer: &mut ReadBuffer) -> Result<Vec<f32>, ModelError> {
         let source = &self.files[tensor.file];
         source
-            .vector(tensor, landing)
+            .vector(tensor, buffer)
             .map_err(|defect| defect.at(&source.path))
     }
 

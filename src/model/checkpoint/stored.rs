@@ -31,7 +31,7 @@ impl Stored {
         if !columns.is_multiple_of(block) {
             return Err(Defect::tensor(
                 name,
-                format!("{columns} columns are no multiple of {block}, the block of {format:?}"),
+                format!("{columns} columns are not a multiple of {block}, the block of {format:?}"),
             ));
         }
         let end = self

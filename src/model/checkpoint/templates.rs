@@ -111,7 +111,7 @@ pub(super) fn of_file(path: &Path) -> Result<ChatTemplates, ModelError> {
 }
 
 /// Returns the template file of a GGUF file: one of the same name, or of the name that transformers uses.
-pub(super) fn beside(model: &Path) -> Option<PathBuf> {
+pub(super) fn next_to_model(model: &Path) -> Option<PathBuf> {
     let own = model.with_extension("jinja");
     [own, model.with_file_name(FILE)]
         .into_iter()
@@ -265,12 +265,12 @@ mod tests {
     fn a_template_next_to_a_file_has_its_name_or_the_usual_one() {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model.gguf");
-        assert_eq!(beside(&model), None);
+        assert_eq!(next_to_model(&model), None);
         let usual = folder.path().join(FILE);
         fs::write(&usual, "").unwrap();
-        assert_eq!(beside(&model), Some(usual));
+        assert_eq!(next_to_model(&model), Some(usual));
         let own = folder.path().join("model.jinja");
         fs::write(&own, "").unwrap();
-        assert_eq!(beside(&model), Some(own));
+        assert_eq!(next_to_model(&model), Some(own));
     }
 }

@@ -1,9 +1,9 @@
 //! The compiled chat templates of a model: one for conversations without tools, and an optional one for those with
 //! tools.
 
-use crate::model::language_error::LanguageError;
 use crate::model::chat::ChatTemplate;
 use crate::model::checkpoint::ChatTemplates;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::Names;
 
 /// Compiled templates, and the description of all that the model has.

@@ -23,8 +23,8 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
     let read = |path: &Option<std::path::PathBuf>| path.as_deref().map(File::read).transpose();
     let config = read(&files.tokenizer_config)?;
     let generation = read(&files.generation_config)?;
-    let map = File::beside(&files.tokenizer, "special_tokens_map.json")?;
-    let model_config = File::beside(&files.tokenizer, "config.json")?;
+    let map = File::sibling(&files.tokenizer, "special_tokens_map.json")?;
+    let model_config = File::sibling(&files.tokenizer, "config.json")?;
 
     let model = file.object("model")?;
     components::check_kind(model)?;

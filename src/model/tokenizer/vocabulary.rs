@@ -75,7 +75,7 @@ impl Vocabulary {
             for part in [left, right, &product] {
                 if !ordinary.contains_key(part) {
                     return Err(damaged(format!(
-                        "merge {rank} names {part:?}, which is no token that text is made of"
+                        "merge {rank} names {part:?}, which is not a token of ordinary text"
                     )));
                 }
             }

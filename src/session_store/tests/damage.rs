@@ -30,12 +30,12 @@ fn a_changed_byte_anywhere_is_found_and_the_file_is_kept() {
                     let aside = path().with_file_name("talk.1.damaged");
                     assert_eq!(files.bytes(&aside), Some(bytes), "byte {at}");
                     let one = store(files.clone());
-                    let told = Summary {
+                    let confirmed = Summary {
                         damaged: vec![aside],
                         ..Summary::default()
                     };
                     let listed = one.list(super::USER).expect("read");
-                    assert_eq!(listed, [(name(), told)], "byte {at}");
+                    assert_eq!(listed, [(name(), confirmed)], "byte {at}");
                     begin(&one).expect("it begins anew");
                 }
                 other => panic!("byte {at} (version: {version}): {other:?}"),

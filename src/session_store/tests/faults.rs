@@ -131,7 +131,7 @@ fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
     // Compaction is tried again at twice the length.
     let mut longest = 0;
     while length() >= longest {
-        assert!(longest < 1 << 20, "nobody makes it shorter");
+        assert!(longest < 1 << 20, "compaction did not shorten it");
         longest = length();
         taken_back();
     }

@@ -78,7 +78,7 @@ fn a_start_reads_what_has_changed_and_nothing_else() {
     let aside = aside
         .into_iter()
         .find(|(name, _)| *name == of(2))
-        .expect("told");
+        .expect("confirmed");
     assert_eq!(aside.1.damaged.len(), 1);
 
     // A damaged or foreign index is ignored.

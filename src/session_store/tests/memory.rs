@@ -24,7 +24,7 @@ pub(super) enum Call {
     /// A sync of a file has failed: the data since the last sync never reaches the disk, even if a later sync succeeds.
     Dropped(usize),
     /// The test received the confirmation of this number of turns of a session.
-    Told(&'static str, usize),
+    Confirmed(&'static str, usize),
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +59,8 @@ impl Memory {
         self.state.lock().expect("no panic")
     }
 
-    pub(super) fn told(&self, session: &'static str, turns: usize) {
-        self.lock().calls.push(Call::Told(session, turns));
+    pub(super) fn confirmed(&self, session: &'static str, turns: usize) {
+        self.lock().calls.push(Call::Confirmed(session, turns));
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -137,7 +137,7 @@ struct Left {
 impl Left {
     fn follow(&mut self, call: &Call) {
         match call {
-            Call::Told(..) => {}
+            Call::Confirmed(..) => {}
             Call::Dropped(file) => self.files.get_mut(file).expect("made").pending.clear(),
             Call::MakeFolder(_) | Call::Rename(..) | Call::Remove(_) => {
                 self.pending.push(call.clone());

@@ -126,7 +126,10 @@ async fn converse(
             return Ok(());
         };
         let calls = made.to_string();
-        let mut said = Fields::from([("content", collected.text.into()), ("tool_calls", calls.into())]);
+        let mut said = Fields::from([
+            ("content", collected.text.into()),
+            ("tool_calls", calls.into()),
+        ]);
         if !collected.reasoning.is_empty() {
             said.insert("reasoning", collected.reasoning.into());
         }

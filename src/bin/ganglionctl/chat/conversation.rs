@@ -306,8 +306,8 @@ impl Conversation {
             Some(name) if self.messages.len() < before => {
                 format!("session {name:?} was not kept, and begins anew")
             }
-            Some(name) => format!("session {name:?} goes on"),
-            None => "the conversation goes on in a new session".into(),
+            Some(name) => format!("session {name:?} continues"),
+            None => "the conversation continues in a new session".into(),
         };
         output::note(&format!("ganglionctl: {what}; {then}"));
         Ok(())

@@ -4,10 +4,10 @@ mod answer;
 pub(crate) mod calls;
 mod info;
 pub(crate) mod membership;
+pub(crate) mod messages;
 mod opening;
 mod options;
 mod refusal;
-pub(crate) mod messages;
 mod screen;
 mod waiting;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use zbus::Connection;
 
 use super::info::object;
-use super::{not_accepted, messages};
+use super::{messages, not_accepted};
 use crate::failure::{Outcome, ensure};
 
 /// The treatment of a turn that does not fit the context.

@@ -55,7 +55,9 @@ impl Ask<'_> {
     async fn situation(self, is_background: bool) -> Option<(&'static str, String)> {
         let reason = |kind, what: &str| Some((kind, what.to_owned()));
         let connection = match self {
-            Self::Unaccepted => return reason("acceptance", "waiting for gangliond to accept the request"),
+            Self::Unaccepted => {
+                return reason("acceptance", "waiting for gangliond to accept the request");
+            }
             Self::Daemon(connection) => connection,
             Self::Request(request) => request.inner().connection(),
         };
@@ -85,7 +87,9 @@ impl Ask<'_> {
         }
         match (text(&manager["State"]), detail) {
             ("loading", "") => reason("loading", "the model is being loaded"),
-            ("loading", detail) => reason("loading", &format!("the model is being loaded: {detail}")),
+            ("loading", detail) => {
+                reason("loading", &format!("the model is being loaded: {detail}"))
+            }
             ("ready", "") => match waiting.unwrap_or_default() {
                 0 | 1 => reason("reading", "the prompt is being read"),
                 2 => reason("others", "another request is active"),

@@ -111,7 +111,8 @@ impl Folder {
         );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
-        let held = held.map_err(|error| with_user(failed(path, &error), path, became.as_deref()))?;
+        let held =
+            held.map_err(|error| with_user(failed(path, &error), path, became.as_deref()))?;
         let (path, held) = (path.into(), held.into());
         Ok(Self { path, held, became })
     }

@@ -161,7 +161,10 @@ fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
         return Ok(());
     };
     for name in came {
-        for name in [name.clone(), checksum::with_suffix(name, checksum::RECORDED)] {
+        for name in [
+            name.clone(),
+            checksum::with_suffix(name, checksum::RECORDED),
+        ] {
             folder.explain(&name, folder.remove(&name))?;
         }
     }
@@ -195,9 +198,9 @@ fn announce(file: &Path) {
 fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
-    let mut there = folder.read(name).map_err(|error| {
-        failure!(Data: "{shown} exists, but: {error}: --force replaces it")
-    })?;
+    let mut there = folder
+        .read(name)
+        .map_err(|error| failure!(Data: "{shown} exists, but: {error}: --force replaces it"))?;
     let recorded = || {
         let record = folder.read(&checksum::with_suffix(name, checksum::RECORDED));
         checksum::in_record(record.ok()?)
@@ -226,7 +229,7 @@ fn failed(file: &Path, error: &std::io::Error) -> Failure {
             failure.and("run it with sudo, or name a folder of your own with --dir")
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.and(
-            "make room, or name another disk with --dir: a second run goes on where this one stopped",
+            "make room, or name another disk with --dir: a second run resumes where this one stopped",
         ),
         _ => failure,
     }

@@ -74,7 +74,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if ran {
         does("stop gangliond: the memory of its model would count as used")?;
         if arguments.dry_run {
-            output::print("gangliond still runs, so its memory does count as used: there may be room for more\n")?;
+            output::print(
+                "gangliond still runs, so its memory does count as used: there may be room for more\n",
+            )?;
         }
     }
     let drop_in = DropIn::of(&file);

@@ -9,8 +9,8 @@ use ganglion::config::Config;
 use ganglion::engine::OpenModel;
 use ganglion::service;
 
-use super::drop_in::DropIn;
 use super::configured_with;
+use super::drop_in::DropIn;
 use super::unit::BlockedSignals;
 use crate::client::{self, Ask, Waiting};
 use crate::doctor::Machine;

@@ -16,8 +16,8 @@ use reader::Reader;
 use super::files::Source;
 use super::stored::Directory;
 use super::{
-    Checkpoint, GgufVocabulary, Landing, LanguageSource, files, foreign, names, parts, plan::Plan,
-    sampling, templates,
+    Checkpoint, GgufVocabulary, LanguageSource, ReadBuffer, files, foreign, names, parts,
+    plan::Plan, sampling, templates,
 };
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
@@ -76,7 +76,7 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
         .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
         .transpose()?;
     if let Some(factors) = factors {
-        let factors = sources[factors.file].vector(&factors, &mut Landing::default())?;
+        let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
         let frequencies = &mut shape.angles[0].frequencies;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
@@ -88,10 +88,10 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     let name = shown(&name).to_string();
     let sampling = sampling::of_gguf(|key| metadata.number(key));
     let file_type = metadata.size("general.file_type").unwrap_or_default();
-    let beside = templates::beside(path).map(|file| templates::of_file(&file));
-    let beside = beside.transpose().map_err(|error| error.defect)?;
+    let own = templates::next_to_model(path).map(|file| templates::of_file(&file));
+    let own = own.transpose().map_err(|error| error.defect)?;
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(|vocabulary| {
-        let chat_template = beside.or_else(|| vocabulary.chat_template.clone());
+        let chat_template = own.or_else(|| vocabulary.chat_template.clone());
         LanguageSource::Gguf(GgufVocabulary {
             chat_template,
             ..vocabulary

@@ -19,7 +19,7 @@ pub(super) struct File {
 
 impl File {
     /// Reads a file in the folder of `path`, if it exists.
-    pub(super) fn beside(path: &Path, name: &str) -> Result<Option<Self>, LanguageError> {
+    pub(super) fn sibling(path: &Path, name: &str) -> Result<Option<Self>, LanguageError> {
         let path = path.with_file_name(name);
         path.exists().then(|| Self::read(&path)).transpose()
     }

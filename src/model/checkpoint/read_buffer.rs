@@ -10,13 +10,13 @@ pub(super) const BLOCK: usize = 4096;
 
 /// The reusable buffers of one reading thread.
 #[derive(Debug, Default)]
-pub struct Landing {
+pub struct ReadBuffer {
     blocks: Vec<u8>,
     /// Rows of a permuted tensor in the model's order.
     rows: Vec<u8>,
 }
 
-impl Landing {
+impl ReadBuffer {
     /// Returns `length` bytes that begin at a multiple of `BLOCK`.
     pub(super) fn blocks(&mut self, length: usize) -> &mut [u8] {
         if self.blocks.len() < length + BLOCK {

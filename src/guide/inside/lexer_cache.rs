@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use llguidance::{Matcher, TokenParser};
 
-use super::room::{Counting, Room};
+use super::counting::{Counting, Room};
 
 /// Bytes that answers may add to a grammar's lexer.
 const FOUND: usize = 2 << 20;
@@ -51,16 +51,16 @@ impl Compiled {
 }
 
 /// A grammar, and the best lexer of its answers.
-pub(super) struct Learned {
+pub(super) struct LexerCache {
     compiled: Compiled,
     /// The largest size of the lexer.
     most: usize,
 }
 
 /// An answer's own lexer.
-pub(super) struct Lesson(Compiled);
+pub(super) struct AnswerLexer(Compiled);
 
-impl Learned {
+impl LexerCache {
     pub(super) fn new(compiled: Compiled) -> Self {
         Self {
             most: compiled.lexer + FOUND,
@@ -69,13 +69,13 @@ impl Learned {
     }
 
     /// Returns a matcher for a new answer.
-    pub(super) fn begin(&self) -> (Matcher, Lesson) {
+    pub(super) fn begin(&self) -> (Matcher, AnswerLexer) {
         let compiled = self.compiled.copy();
-        (compiled.matcher(), Lesson(compiled))
+        (compiled.matcher(), AnswerLexer(compiled))
     }
 
     /// Keeps the states that an answer found. A failed answer may have left an incomplete lexer, which is dropped.
-    pub(super) fn end(&mut self, Lesson(mut found): Lesson) {
+    pub(super) fn end(&mut self, AnswerLexer(mut found): AnswerLexer) {
         found.lexer = found.parser.parser.lexer_stats().num_bytes;
         if found.lexer > self.compiled.lexer && found.lexer <= self.most {
             self.compiled = found;
@@ -90,12 +90,12 @@ mod tests {
     use toktrie::InferenceCapabilities;
 
     use super::*;
-    use crate::guide::inside::room::{self, SLICES};
+    use crate::guide::inside::counting::{self, SLICES};
 
     const GRAMMAR: &str = r#"start: %json {"type": "string", "maxLength": 40}"#;
 
     fn compiled() -> Compiled {
-        let vocabulary = room::tests::vocabulary();
+        let vocabulary = counting::tests::vocabulary();
         let slices = SLICES.map(str::to_owned);
         let factory = ParserFactory::new(&vocabulary, InferenceCapabilities::default(), &slices);
         let factory = factory.expect("the slices are right");
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_answer_adds_states_for_the_next_one_and_changes_no_mask() {
-        let mut learned = Learned::new(compiled());
+        let mut learned = LexerCache::new(compiled());
         let before = learned.compiled.lexer;
         let (matcher, failed) = learned.begin();
         let cold = answer(matcher, 1);
