@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_what_the_operations_leave_of_a_step() {
+    fn gaps_are_the_step_without_its_operations() {
         // 3, 4 and 1 microseconds, with pauses of 0.5 and 1.5 between them.
         let spans = [(1_000, 4_000), (4_500, 8_500), (10_000, 11_000)];
         let step = vec![spans.map(Some).to_vec()];

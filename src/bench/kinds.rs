@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_of_a_kind_are_added_up_and_held_against_their_bytes() {
+    fn operations_of_a_kind_are_summed_next_to_their_least_time() {
         let cost = |kind: &str, bytes| OpCost {
             kind: kind.into(),
             bytes,

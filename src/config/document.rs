@@ -9,13 +9,13 @@ use super::error::Fault;
 pub(super) type Typed = Option<Spanned<Value>>;
 
 /// Merges a later file into an earlier one, key by key.
-pub(super) trait Lay {
+pub(super) trait Merge {
     /// Replaces values by those of `over`, whose places are shifted by `offset`.
-    fn lay(&mut self, over: Self, offset: usize);
+    fn merge(&mut self, over: Self, offset: usize);
 }
 
-impl Lay for Typed {
-    fn lay(&mut self, over: Self, offset: usize) {
+impl Merge for Typed {
+    fn merge(&mut self, over: Self, offset: usize) {
         if let Some(over) = over {
             let span = over.span();
             let place = span.start + offset..span.end + offset;
@@ -33,9 +33,9 @@ macro_rules! sections {
             $($(#[$attribute])* pub(super) $key: $type,)*
         }
 
-        impl Lay for $name {
-            fn lay(&mut self, over: Self, offset: usize) {
-                $(self.$key.lay(over.$key, offset);)*
+        impl Merge for $name {
+            fn merge(&mut self, over: Self, offset: usize) {
+                $(self.$key.merge(over.$key, offset);)*
             }
         }
     )*};

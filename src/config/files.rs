@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::document::{Document, Lay};
+use super::document::{Document, Merge};
 use super::error::{ConfigError, Fault};
 use super::{Config, check};
 
@@ -62,7 +62,7 @@ impl Files {
         let (mut whole, mut begin) = (Document::default(), 0);
         for Text { text, .. } in &self.0 {
             let document = Document::parse(text).map_err(|fault| fault.after(begin))?;
-            whole.lay(document, begin);
+            whole.merge(document, begin);
             begin += length(text);
         }
         Ok(whole)

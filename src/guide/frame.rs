@@ -199,7 +199,7 @@ impl Channel {
     }
 
     /// Sets the time after which `receive` returns without a message.
-    pub(super) fn be_patient(&self, most: Duration) -> io::Result<()> {
+    pub(super) fn set_timeout(&self, most: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(most))?)
     }
 

@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_enforced_is_refused_with_its_place_or_listed() {
+    fn unenforceable_keywords_are_refused_with_their_place_or_listed() {
         let text = json!({"schema": {"items": {"uniqueItems": true}}, "name": "n"}).to_string();
         let strict = Grammar::JsonSchema(text.clone());
         let why = strict.source().err().map(|error| error.to_string());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_double_is_is_refused_within_a_grammar() {
+    fn an_inexact_number_is_refused_within_a_grammar() {
         let lark = |schema: Value| Grammar::Lark(format!("start: %json {schema}"));
         assert!(
             lark(json!({"const": 9_007_199_254_740_993_u64}))

@@ -168,7 +168,7 @@ impl Grammars {
             None => return Ok(None),
             Some(Found::Idle(process, _)) => process,
             Some(Found::Lent(busy)) => {
-                let process = Arc::new(busy.again().map_err(no_process)?);
+                let process = Arc::new(busy.duplicate().map_err(no_process)?);
                 self.shelf.lend(&key, &process);
                 process
             }
@@ -215,7 +215,7 @@ impl Grammars {
         let key = key(0, grammar, limits);
         let (process, bytes) = match self.shelf.take(&key) {
             Some(Found::Idle(process, bytes)) => (process, bytes),
-            Some(Found::Lent(busy)) => (Arc::new(busy.again().map_err(no_process)?), 0),
+            Some(Found::Lent(busy)) => (Arc::new(busy.duplicate().map_err(no_process)?), 0),
             None => return Err(grammar.wrong(&"its process has ended; try again")),
         };
         match Self::ask(&process, &ToProcess::Fit(tokens.to_vec()), limits, || true) {

@@ -175,7 +175,7 @@ impl Process {
     }
 
     /// Starts a process with the grammar of this one, which may be in use: it forks after its current mask.
-    pub(super) fn again(self: &Arc<Self>) -> io::Result<Self> {
+    pub(super) fn duplicate(self: &Arc<Self>) -> io::Result<Self> {
         let process = Self::fork(&self.keeper, |channel, masks| {
             self.channel
                 .send_with(&ToProcess::Fork, &[], &[channel, masks])?;
@@ -197,7 +197,7 @@ impl Process {
         let masks = Masks::new()?;
         let parent = send(its.as_fd(), masks.descriptor())?;
         let channel = Channel::new(own);
-        channel.be_patient(OFTEN)?;
+        channel.set_timeout(OFTEN)?;
         Ok(Self {
             keeper: keeper.clone(),
             channel,
@@ -293,7 +293,7 @@ impl Process {
     }
 
     /// Waits a moment for the process's id, which is necessary to kill it.
-    fn meet(&self) {
+    fn wait_for_id(&self) {
         let until = Instant::now() + Duration::from_secs(1);
         while self.id.get().is_none() && Instant::now() < until {
             match self.channel.receive() {
@@ -310,7 +310,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.meet();
+        self.wait_for_id();
         self.end();
     }
 }

@@ -103,7 +103,7 @@ impl Shelf {
             while idle.len() > MOST_PROCESSES
                 || idle.iter().map(|idle| idle.bytes).sum::<usize>() > MOST_BYTES
             {
-                let Some(one) = leaves(idle).and_then(|at| idle.remove(at)) else {
+                let Some(one) = next_to_drop(idle).and_then(|at| idle.remove(at)) else {
                     break;
                 };
                 dropped.push(one);
@@ -129,7 +129,7 @@ impl Shelf {
 
 /// Returns the position of the process to drop. It belongs to the user with the most bytes, and is the least recently
 /// used one of those whose grammar has another idle process. If there is none, it is the least recently used one.
-fn leaves(idle: &VecDeque<Idle>) -> Option<usize> {
+fn next_to_drop(idle: &VecDeque<Idle>) -> Option<usize> {
     let mut of_user = HashMap::<u32, usize>::new();
     for one in idle {
         // Each process counts with at least 1 MiB.

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_a_burst_then_one_event_a_second_and_the_rest_is_told_in_one_a_minute() {
+    fn a_user_has_a_burst_then_a_steady_rate_and_summaries() {
         let mut callers = Callers::default();
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);

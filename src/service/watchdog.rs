@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_stands_still_only_with_work_to_do_and_time_to_do_it() {
+    fn a_part_stalls_only_with_work_and_processor_time() {
         let second = Duration::from_secs(1);
         let mut part = Part::new("engine");
         let mut check = |count, idle, awake| part.check(count, idle, awake, 3 * second, "");

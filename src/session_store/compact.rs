@@ -59,7 +59,7 @@ impl Live {
         if let Some((first, _)) = anew.next_back() {
             let unneeded = self.turns.drain(..first).map(|turn| Turn {
                 tokens: Tokens::default(),
-                ..said_in(turn)
+                ..without_settings(turn)
             });
             self.dropped.extend(unneeded);
             self.gone -= first;
@@ -81,7 +81,7 @@ impl Live {
             gone,
             appended,
         } = self;
-        dropped.extend(turns.drain(..gone).map(said_in));
+        dropped.extend(turns.drain(..gone).map(without_settings));
         let mut room = Some(DROPPED_BYTES);
         for turn in dropped.iter_mut().rev() {
             room = room.and_then(|room| room.checked_sub(text_bytes(turn)));
@@ -111,7 +111,7 @@ fn text_bytes(turn: &Turn) -> usize {
 }
 
 /// Returns a dropped turn without the settings that its prompt was rendered with.
-fn said_in(turn: Turn) -> Turn {
+fn without_settings(turn: Turn) -> Turn {
     Turn {
         thinking: None,
         tools: None,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_entries_are_the_same_conversation() {
+    fn compacted_entries_describe_the_same_conversation() {
         let past_of =
             |entries: &[Entry]| Past::of(entries.to_vec(), 1, "talk").expect("they follow");
         let mut shorter = 0;

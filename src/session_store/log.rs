@@ -76,7 +76,7 @@ impl Log {
         path: &Path,
         opened: &Entry,
     ) -> Result<Self, StoreError> {
-        let new = fresh(path);
+        let new = temporary(path);
         let made = (|| {
             let (bytes, tail) = encode(std::slice::from_ref(opened))?;
             let file = write(&**files, &new, &bytes)?;
@@ -298,7 +298,7 @@ impl Log {
             self.look_at = SMALL.max(2 * tail.length);
             return Ok(());
         }
-        let new = fresh(&self.path);
+        let new = temporary(&self.path);
         let file = write(&*self.files, &new, &bytes);
         let named = file.and_then(|file| self.files.rename(&new, &self.path).map(|()| file));
         let file = named.inspect_err(|_| drop(self.files.remove(&new)))?;
@@ -414,7 +414,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// The path of a file until it is complete.
-fn fresh(path: &Path) -> PathBuf {
+fn temporary(path: &Path) -> PathBuf {
     path.with_extension(NEW)
 }
 

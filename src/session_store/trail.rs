@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_common_is_of_the_same_family() {
+    fn common_tokens_have_the_same_family() {
         let mut trail = Trail::default();
         trail.push(turn(0, &[1, 2], &[3, 4], 2));
         trail.push(turn(4, &[5], &[6], 1));

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_describe_the_recorded_durations() {
         let mut timing = Timing::default();
         for milliseconds in 1..=100 {
             let step = Duration::from_millis(milliseconds);

@@ -120,27 +120,27 @@ impl Listener {
 
     /// Adds the next token of the answer. `decoder` turns it into text if it is not a token of the format.
     pub fn take(&mut self, token: u32, decoder: &mut Decoder) -> Vec<AnswerPart> {
-        let mut heard = Vec::new();
+        let mut parts = Vec::new();
         if self.is_of_format(token) {
-            self.hear(Symbol::Special(token), &mut heard);
+            self.read_symbol(Symbol::Special(token), &mut parts);
         } else {
             let text = decoder.push(token);
-            self.take_text(&text, &mut heard);
+            self.take_text(&text, &mut parts);
         }
-        self.show(&mut heard);
-        heard
+        self.report_text(&mut parts);
+        parts
     }
 
     /// Reports the held text at the end of the answer.
     pub fn finish(&mut self, rest: &str) -> Vec<AnswerPart> {
-        let mut heard = Vec::new();
-        self.take_text(rest, &mut heard);
-        self.show(&mut heard);
+        let mut parts = Vec::new();
+        self.take_text(rest, &mut parts);
+        self.report_text(&mut parts);
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() && matches!(self.place, Place::Text) {
-            text(held, &mut heard);
+            text(held, &mut parts);
         }
-        heard
+        parts
     }
 
     /// Returns the complete calls.
@@ -155,15 +155,15 @@ impl Listener {
         all.any(|symbol| *symbol == Symbol::Special(token))
     }
 
-    fn take_text(&mut self, text: &str, heard: &mut Vec<AnswerPart>) {
+    fn take_text(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
         for c in text.chars() {
-            self.hear(Symbol::Char(c), heard);
+            self.read_symbol(Symbol::Char(c), parts);
         }
     }
 
-    fn hear(&mut self, symbol: Symbol, heard: &mut Vec<AnswerPart>) {
+    fn read_symbol(&mut self, symbol: Symbol, parts: &mut Vec<AnswerPart>) {
         match &mut self.place {
-            Place::Text => self.add_text(symbol, heard),
+            Place::Text => self.add_text(symbol, parts),
             Place::Fixed(fixed, come) => {
                 let (fixed, come) = (*fixed, *come + 1);
                 self.at(fixed, come);
@@ -174,13 +174,13 @@ impl Listener {
                 _ if self.fixed[Fixed::Id as usize].is_empty()
                     && self.begins(Fixed::Middle, symbol) =>
                 {
-                    self.announce(heard);
+                    self.announce(parts);
                 }
                 Symbol::Char(c) => self.name.push(c),
                 Symbol::Special(_) => {}
             },
             Place::Id => match symbol {
-                _ if self.begins(Fixed::Middle, symbol) => self.announce(heard),
+                _ if self.begins(Fixed::Middle, symbol) => self.announce(parts),
                 Symbol::Char(c) => self.id.push(c),
                 Symbol::Special(_) => {}
             },
@@ -188,7 +188,7 @@ impl Listener {
                 let Symbol::Char(c) = symbol else { return };
                 let over = nesting.take(c);
                 self.arguments.push(c);
-                self.add_argument(c, heard);
+                self.add_argument(c, parts);
                 if over {
                     self.calls.push(Call {
                         id: std::mem::take(&mut self.id),
@@ -214,12 +214,12 @@ impl Listener {
 
     /// Reports a call whose arguments begin. A call gets an id of its own if the model wrote none or one that another
     /// call has.
-    fn announce(&mut self, heard: &mut Vec<AnswerPart>) {
+    fn announce(&mut self, parts: &mut Vec<AnswerPart>) {
         let index = self.calls.len();
         if self.id.is_empty() || self.calls.iter().any(|call| call.id == self.id) {
             self.id = id(self.salt, index);
         }
-        heard.push(AnswerPart::Call(Piece {
+        parts.push(AnswerPart::Call(Piece {
             index,
             id: Some(self.id.clone()),
             name: Some(self.name.clone()),
@@ -229,13 +229,13 @@ impl Listener {
     }
 
     /// Adds a character of the arguments of the current call.
-    fn add_argument(&self, c: char, heard: &mut Vec<AnswerPart>) {
+    fn add_argument(&self, c: char, parts: &mut Vec<AnswerPart>) {
         let at = self.calls.len();
-        match heard.last_mut() {
+        match parts.last_mut() {
             Some(AnswerPart::Call(piece)) if piece.index == at && piece.name.is_none() => {
                 piece.arguments.push(c);
             }
-            _ => heard.push(AnswerPart::Call(Piece {
+            _ => parts.push(AnswerPart::Call(Piece {
                 index: at,
                 arguments: c.into(),
                 ..Piece::default()
@@ -259,7 +259,7 @@ impl Listener {
     }
 
     /// Adds text before the calls, which may begin here.
-    fn add_text(&mut self, symbol: Symbol, heard: &mut Vec<AnswerPart>) {
+    fn add_text(&mut self, symbol: Symbol, parts: &mut Vec<AnswerPart>) {
         if let Symbol::Char(c) = symbol {
             self.held.push(c);
         }
@@ -279,12 +279,12 @@ impl Listener {
         let bytes: usize = first.iter().map(|symbol| symbol.bytes()).sum();
         let mut before = std::mem::take(&mut self.held);
         before.truncate(before.len() - bytes);
-        text(before.trim_end().to_owned(), heard);
+        text(before.trim_end().to_owned(), parts);
         self.at(Fixed::First, begun);
     }
 
     /// Reports text that cannot become part of a trigger. White space at its end belongs to the format if calls follow.
-    fn show(&mut self, heard: &mut Vec<AnswerPart>) {
+    fn report_text(&mut self, parts: &mut Vec<AnswerPart>) {
         if !matches!(self.place, Place::Text) {
             return;
         }
@@ -296,7 +296,7 @@ impl Listener {
         let sure = self.held[..self.held.len() - begun].trim_end().len();
         let rest = self.held.split_off(sure);
         self.shown |= sure > 0;
-        text(std::mem::replace(&mut self.held, rest), heard);
+        text(std::mem::replace(&mut self.held, rest), parts);
     }
 }
 
@@ -309,13 +309,13 @@ impl Symbol {
     }
 }
 
-fn text(text: String, heard: &mut Vec<AnswerPart>) {
+fn text(text: String, parts: &mut Vec<AnswerPart>) {
     if text.is_empty() {
         return;
     }
-    match heard.last_mut() {
+    match parts.last_mut() {
         Some(AnswerPart::Text(last)) => last.push_str(&text),
-        _ => heard.push(AnswerPart::Text(text)),
+        _ => parts.push(AnswerPart::Text(text)),
     }
 }
 

@@ -82,7 +82,7 @@ impl Shared {
         limits: Limits,
         first: impl Fn(&GrammarError) + Sync,
     ) -> Result<(Compiled, Vec<String>), GrammarError> {
-        deep(grammar, || {
+        with_deep_stack(grammar, || {
             let mut source = grammar.source()?;
             let wrong = match self.compile_here(grammar, &source, limits) {
                 Ok(compiled) => return Ok((compiled, source.unchecked())),
@@ -265,7 +265,7 @@ impl Shared {
 
 /// Runs `compile` on a thread with a deep stack, because llguidance recurses as deeply as a grammar nests or chains
 /// references.
-fn deep<T: Send>(
+fn with_deep_stack<T: Send>(
     grammar: &Grammar,
     compile: impl FnOnce() -> Result<T, GrammarError> + Send,
 ) -> Result<T, GrammarError> {
@@ -284,14 +284,14 @@ fn deep<T: Send>(
         let Ok(deep) = deep else {
             return failed("the system has no thread left to compile it; try again");
         };
-        lower(&deep, &ids);
+        lower_priority(&deep, &ids);
         deep.join()
             .unwrap_or_else(|_| failed("it cannot be compiled"))
     })
 }
 
 /// Waits for a compiling thread, and lowers its priority when it takes longer than usual.
-fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
+fn lower_priority<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
     let Ok(id) = ids.recv() else { return };
     let until = bounds::processor_time() + USUAL;
     // The channel closes when the thread ends.

@@ -57,13 +57,13 @@ const PLAIN: [&[Bytes]; 11] = [
 const ONE: u8 = b' ';
 
 /// Tokens whose leading plain characters are counted, each with `ONE` in their place.
-struct Alike {
+struct Represented {
     trie: TokTrie,
     /// The tokens that each of these represents.
     stands_for: Vec<Vec<TokenId>>,
 }
 
-impl Alike {
+impl Represented {
     fn new(all: &TokTrie, counted: usize, is_one: impl Fn(&Plain<'_>) -> bool) -> Self {
         let mut alike = BTreeMap::<_, Vec<_>>::new();
         for (token, bytes) in (0..).zip(all.all_tokens()) {
@@ -97,9 +97,9 @@ impl Alike {
 pub(super) struct Room {
     sliced: Arc<dyn BiasComputer>,
     /// The plain tokens that fit if a long text has room, and all others.
-    long: (SimpleVob, Alike),
+    long: (SimpleVob, Represented),
     /// By the number of characters that have room: the plain tokens that fit, and all others.
-    fits: (Vec<SimpleVob>, Alike),
+    fits: (Vec<SimpleVob>, Represented),
 }
 
 impl Room {
@@ -121,8 +121,8 @@ impl Room {
         let beyond = |chars| move |plain: &Plain<'_>| !plain.is_empty() && !plain.is_within(chars);
         Self {
             sliced: factory.slicer(),
-            long: (long, Alike::new(trie, FEW, beyond(LONG_CHARS))),
-            fits: (fits, Alike::new(trie, MANY, beyond(MANY))),
+            long: (long, Represented::new(trie, FEW, beyond(LONG_CHARS))),
+            fits: (fits, Represented::new(trie, MANY, beyond(MANY))),
         }
     }
 }

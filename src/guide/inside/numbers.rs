@@ -154,7 +154,7 @@ impl Numbers {
             let bytes = self.tokens.words.bytes(*token);
             let more = bytes.iter().take_while(|byte| is_in_number(**byte));
             let number: Vec<_> = self.number.iter().chain(more).copied().collect();
-            is_too_much(&number)
+            exceeds_double(&number)
         };
         let go_on = self.tokens.go_on.iter().copied();
         let allowed = go_on.filter(|token| mask.is_allowed(*token));
@@ -173,7 +173,7 @@ fn is_in_number(byte: u8) -> bool {
 }
 
 /// Whether a number, or the beginning of one, is longer than any that a double needs, or larger than any double.
-fn is_too_much(number: &[u8]) -> bool {
+fn exceeds_double(number: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(number) else {
         return false;
     };
@@ -213,7 +213,7 @@ impl fmt::Debug for Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::is_too_much;
+    use super::exceeds_double;
 
     #[test]
     fn numbers_have_as_many_digits_as_doubles() {
@@ -231,7 +231,7 @@ mod tests {
             "1.5E9",
             "0e308",
         ] {
-            assert!(!is_too_much(number.as_bytes()), "{number}");
+            assert!(!exceeds_double(number.as_bytes()), "{number}");
         }
         for number in [
             "123456789012345678",
@@ -244,7 +244,7 @@ mod tests {
             "9e308",
             "100000000000000000",
         ] {
-            assert!(is_too_much(number.as_bytes()), "{number}");
+            assert!(exceeds_double(number.as_bytes()), "{number}");
         }
     }
 }

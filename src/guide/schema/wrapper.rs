@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_taken_out_of_its_wrapper_and_what_is_no_schema_is_refused() {
+    fn schemas_are_unwrapped_and_other_json_is_refused() {
         let null = json!({"type": "null"});
         for (given, place) in [
             (null.clone(), ""),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_of_all_layers() {
+    fn a_window_applies_to_all_layers() {
         let shape = of_config("tiny-ministral3", |config| {
             config["sliding_window"] = serde_json::json!(128);
         });

@@ -147,7 +147,7 @@ impl ChatTemplate {
     }
 
     /// Whether it uses `enable_thinking`.
-    pub(super) fn knows_thinking(&self) -> bool {
+    pub(super) fn uses_thinking(&self) -> bool {
         self.source.contains("enable_thinking")
     }
 

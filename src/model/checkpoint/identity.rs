@@ -118,7 +118,7 @@ mod tests {
 
     /// After a boot with new device numbers; and after a replacement by a similar model.
     #[test]
-    fn a_file_is_known_by_what_is_in_it() {
+    fn a_file_is_identified_by_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         let put = |bytes: &[u8]| {

@@ -133,7 +133,7 @@ impl Language {
     #[must_use]
     pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
         let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
-        (known && self.say_the_same(&self.answer(tokens), &segments)).then(|| Prompt {
+        (known && self.are_equivalent(&self.answer(tokens), &segments)).then(|| Prompt {
             tokens: tokens.to_vec(),
             segments,
         })
@@ -141,7 +141,7 @@ impl Language {
 
     /// Whether both have the same meaning to the model. A tokenizer may compose decomposed characters, so their text
     /// may differ.
-    fn say_the_same(&self, one: &Segments, other: &Segments) -> bool {
+    fn are_equivalent(&self, one: &Segments, other: &Segments) -> bool {
         let composed = |text: &str| -> Vec<u8> {
             let ids = self.encode_plain(text);
             let bytes = ids.iter().flat_map(|id| self.tokenizer.bytes(*id));
@@ -200,7 +200,7 @@ impl Language {
     #[must_use]
     pub fn can_think(&self) -> bool {
         let template = self.templates.chosen(false);
-        template.is_some_and(super::chat::ChatTemplate::knows_thinking)
+        template.is_some_and(super::chat::ChatTemplate::uses_thinking)
     }
 
     /// Returns a decoder, which turns tokens into text one by one.

@@ -85,7 +85,7 @@ mod tests {
     use super::compose;
 
     #[test]
-    fn what_is_piped_comes_after_the_words_or_where_the_dash_stands() {
+    fn piped_input_follows_the_words_or_replaces_the_dash() {
         for (words, input, question) in [
             (&["Sum", "up:"][..], "a\nb", "Sum up:\n\na\nb"),
             (&["Sum up:"], "", "Sum up:"),

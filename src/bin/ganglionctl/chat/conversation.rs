@@ -101,8 +101,8 @@ impl Conversation {
     }
 
     /// Begins a conversation with messages, of which the first may be the system message.
-    pub(super) async fn go_on_with(&mut self, messages: Vec<Value>) -> Outcome {
-        let (system, messages) = divided(messages);
+    pub(super) async fn continue_with(&mut self, messages: Vec<Value>) -> Outcome {
+        let (system, messages) = split_system(messages);
         self.begin_with(system, messages).await
     }
 
@@ -118,7 +118,7 @@ impl Conversation {
 
     /// Sets the policy for later turns.
     pub(super) async fn set_overflow(&mut self, overflow: Option<Overflow>) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         let opening = Opening {
             overflow,
             ..self.same()
@@ -128,7 +128,7 @@ impl Conversation {
 
     /// Returns all messages of the session, as the daemon has them.
     pub(super) async fn messages(&mut self) -> Outcome<&[Value]> {
-        self.revive().await?;
+        self.reconnect().await?;
         let messages = self.session.messages().await?;
         self.messages = messages.into_iter().map(messages::to_json).collect();
         Ok(&self.messages)
@@ -136,7 +136,7 @@ impl Conversation {
 
     /// Undoes the last turn.
     pub(super) async fn undo(&mut self) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         if self.session.turns().await? > 0 || self.opening.messages.is_empty() {
             self.session.rewind(1).await?;
             self.remember().await;
@@ -152,7 +152,7 @@ impl Conversation {
 
     /// Undoes all turns.
     pub(super) async fn clear(&mut self) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         if !self.opening.messages.is_empty() {
             return self.begin(self.opening.system.clone()).await;
         }
@@ -163,10 +163,10 @@ impl Conversation {
 
     /// Sends a turn. If the session or the daemon was lost before it accepted the turn, the turn is sent again.
     pub(super) async fn send(&mut self, text: &str, options: &Options) -> Outcome<Answer> {
-        self.revive().await?;
+        self.reconnect().await?;
         let mut returned = self.session.send(text, options.fields()).await;
         if let Err(error) = &returned
-            && self.loses(error).await
+            && self.is_lost_by(error).await
         {
             self.recover().await?;
             returned = self.session.send(text, options.fields()).await;
@@ -207,12 +207,12 @@ impl Conversation {
 
     /// Replaces the session by another one.
     async fn replace(&mut self, mut opening: Opening) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         let same = opening.name.is_some() && opening.name == self.opening.name;
         if same {
             self.close().await;
         }
-        let session = match fitting(&mut opening, &self.connection).await {
+        let session = match open_shortened(&mut opening, &self.connection).await {
             Ok(session) => session,
             Err(error) => {
                 let failure = client::not_accepted(&self.connection, error).await;
@@ -237,7 +237,7 @@ impl Conversation {
     fn same(&self) -> Opening {
         let mut opening = self.opening.clone();
         if opening.name.is_none() {
-            let (system, messages) = divided(self.messages.clone());
+            let (system, messages) = split_system(self.messages.clone());
             opening.system = system.or(opening.system);
             opening.messages = messages;
         }
@@ -245,7 +245,7 @@ impl Conversation {
     }
 
     /// Connects again if the daemon is not the one that has the session.
-    async fn revive(&mut self) -> Outcome {
+    async fn reconnect(&mut self) -> Outcome {
         let is_there = !self.connection.is_closed()
             && self.daemon.is_some()
             && daemon(&self.connection).await == self.daemon;
@@ -257,7 +257,7 @@ impl Conversation {
     }
 
     /// Whether an error means that the session or its daemon is lost.
-    async fn loses(&self, error: &bus::Error) -> bool {
+    async fn is_lost_by(&self, error: &bus::Error) -> bool {
         // Another daemon with the same name may even have a session of the same path.
         is_away(error)
             || is_unknown(error)
@@ -325,7 +325,7 @@ impl Conversation {
         } else {
             self.connection.clone()
         };
-        match fitting(opening, &connection).await {
+        match open_shortened(opening, &connection).await {
             Ok(session) => Ok((connection, session)),
             Err(error) => {
                 let stops = matches!(error, bus::Error::NotReady(_));
@@ -340,7 +340,7 @@ impl Conversation {
 }
 
 /// Opens a session, and drops the oldest of its first messages if the context does not hold them all.
-async fn fitting(
+async fn open_shortened(
     opening: &mut Opening,
     connection: &Connection,
 ) -> Result<SessionProxy<'static>, bus::Error> {
@@ -367,7 +367,7 @@ fn shorten(opening: &mut Opening) -> bool {
 }
 
 /// Splits a conversation into its system message and all others.
-fn divided(mut messages: Vec<Value>) -> (Option<String>, Vec<Value>) {
+fn split_system(mut messages: Vec<Value>) -> (Option<String>, Vec<Value>) {
     let has_system = messages.first().is_some_and(|it| is_by(it, "system"));
     let system = has_system.then(|| messages.remove(0));
     let system = system.map(|message| text(&message["content"]).to_owned());

@@ -48,7 +48,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         output::print("/help lists the commands; Ctrl-D leaves.\n")?;
     }
     if chat.options.wants_thinking() {
-        chat.wonder().await?;
+        chat.warn_about_thinking().await?;
     }
     let mut failed = false;
     loop {
@@ -62,7 +62,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
             Typed::Line(line) => match cut(line.trim()) {
                 ("/bye" | "/quit" | "/exit", None) => break,
                 (command, rest) if command.starts_with('/') => {
-                    unless_interrupted(&mut interrupt, chat.obey(command, rest)).await
+                    unless_interrupted(&mut interrupt, chat.run_command(command, rest)).await
                 }
                 _ => chat.say(line.trim(), &mut interrupt).await,
             },
@@ -113,7 +113,7 @@ struct Chat {
 }
 
 impl Chat {
-    async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
+    async fn run_command(&mut self, command: &str, rest: Option<&str>) -> Outcome {
         let conversation = &mut self.conversation;
         match (command, rest) {
             ("/help" | "/?", None) => output::print(&(view::aligned(COMMANDS) + REST))?,
@@ -163,7 +163,7 @@ impl Chat {
         let set = self.options.set(name, value);
         set.map_err(|why| failure!(Usage: "/set {name}: {why}"))?;
         if name == "thinking" && self.options.wants_thinking() {
-            self.wonder().await?;
+            self.warn_about_thinking().await?;
         }
         Ok(())
     }
@@ -183,11 +183,13 @@ impl Chat {
                 bail!(Data: "/load {what}: there is no session and no file of this name; /sessions lists the sessions");
             }
         }
-        self.conversation.go_on_with(transcript::load(what)?).await
+        self.conversation
+            .continue_with(transcript::load(what)?)
+            .await
     }
 
     /// Reports a model that cannot think.
-    async fn wonder(&self) -> Outcome {
+    async fn warn_about_thinking(&self) -> Outcome {
         let manager = ManagerProxy::new(self.conversation.connection()).await?;
         client::warn_if_it_cannot_think(&manager).await;
         Ok(())

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_option_of_a_request_can_be_given_and_taken_back() {
+    fn each_option_can_be_set_and_reset() {
         for key in known() {
             let value = match key.kind {
                 "u" | "t" => "1",

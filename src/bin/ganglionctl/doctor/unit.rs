@@ -266,7 +266,7 @@ mod tests {
         OOMScoreAdjust OOMPolicy RemoveIPC";
 
     #[test]
-    fn each_setting_of_the_shipped_unit_is_a_limit_or_the_services_alone() {
+    fn each_setting_of_the_shipped_unit_is_classified() {
         let unit = include_str!("../../../../systemd/gangliond.service");
         let limits = limits(unit);
         assert!(limits.len() > 30, "{limits:?}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_taken_in_order_and_nothing_that_is_the_running_services() {
+    fn limits_keep_their_order_without_service_settings() {
         let unit = "# /usr/lib/systemd/system/gangliond.service\n[Unit]\nUser=nobody\n[Service]\nType=notify\n\
                     ExecStart=/usr/bin/gangliond\nUser=ganglion\nRuntimeDirectory=ganglion\nDeviceAllow=/dev/nvmap rw\n\
                     # DeviceAllow=/dev/mem\nSystemCallFilter=@system-service \\\n  @pkey\n\n\

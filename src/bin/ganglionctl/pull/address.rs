@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_told_apart() {
+    fn arguments_are_classified() {
         let name = |typed| Address::of(typed).and_then(|address| address.file_name());
         for (typed, expected) in [
             ("https://host/a/b.gguf?download=true", "b.gguf"),

@@ -128,7 +128,7 @@ fn fetch(
             }
             (wanted, _) => wanted,
         };
-        return there(folder, name, expected).map(|()| false);
+        return check_existing(folder, name, expected).map(|()| false);
     }
     let mut part = Part::open(folder, name, most, wanted)?;
     let came = match address {
@@ -195,7 +195,7 @@ fn announce(file: &Path) {
 }
 
 /// Checks an existing file against the expected one, so that it need not be fetched.
-fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
+fn check_existing(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
     let mut there = folder

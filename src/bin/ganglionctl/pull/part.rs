@@ -93,7 +93,7 @@ impl<'a> Part<'a> {
     }
 
     /// Refuses a download that is too long, or for which the disk has no room, before it begins.
-    pub(super) fn make_sure_of(&self, total: u64) -> Outcome {
+    pub(super) fn check_size(&self, total: u64) -> Outcome {
         ensure!(
             total <= self.most,
             Data: "{}: it has {total} bytes, and at most {} were expected: it was not fetched",
@@ -113,7 +113,7 @@ impl<'a> Part<'a> {
     pub(super) fn take_facts(&mut self, sha256: Option<String>, bytes: Option<u64>) -> Outcome {
         self.reported = sha256;
         if let Some(bytes) = bytes {
-            self.make_sure_of(bytes)?;
+            self.check_size(bytes)?;
             self.most = self.most.min(bytes);
         }
         Ok(())
@@ -128,7 +128,7 @@ impl<'a> Part<'a> {
     ) -> Outcome {
         self.bar.set_length(total.unwrap_or(0));
         if let Some(total) = total {
-            self.make_sure_of(total)?;
+            self.check_size(total)?;
         }
         let mut piece = vec![0; PIECE];
         self.bar.set_position(self.length);
