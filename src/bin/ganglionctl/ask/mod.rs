@@ -1,5 +1,6 @@
 //! `ganglionctl ask`: one question and its answer, which is printed as it is generated. Tools that the model calls are
 //! run until it has answered.
+//! Not here: options of an answer, and the stream (`client`).
 
 mod collected;
 mod program;

@@ -1,4 +1,4 @@
-//! `ganglionctl bench`: the command line and the output of the library's benchmark.
+//! `ganglionctl bench`: the command line and the output of the benchmark. Not here: measurements (`ganglion::bench`).
 
 mod plot;
 

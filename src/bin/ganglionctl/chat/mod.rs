@@ -1,5 +1,6 @@
 //! `ganglionctl chat`: a conversation, turn by turn. Errors are reported and the conversation continues; in a pipe the
 //! exit code also reports them.
+//! Not here: options of an answer, and the stream (`client`).
 
 mod conversation;
 mod lines;

@@ -1,5 +1,6 @@
 //! The models that suit each board, from `table.toml`. The table for people (`table.txt`) has their memory and the
 //! speed that the board's memory allows: projections, not measurements.
+//! Not here: downloaded models (`stored`).
 
 use serde::{Deserialize, Serialize};
 

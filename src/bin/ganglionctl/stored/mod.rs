@@ -1,4 +1,5 @@
-//! `ganglionctl models`: the models in the folder of `pull`, and which one is served.
+//! `ganglionctl models`: lists and removes the models in the folder of `pull`. Not here: downloads, and the choice of
+//! the served model.
 
 mod listing;
 mod remove;

@@ -1,4 +1,4 @@
-//! `ganglionctl top`: shows the daemon's activity in regular readings.
+//! `ganglionctl top`: shows the daemon's activity in regular readings. Not here: changes of anything.
 
 mod keys;
 
