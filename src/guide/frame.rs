@@ -65,22 +65,21 @@ pub(super) enum FromKeeper {
 /// To the process of one grammar.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToProcess {
-    Compile(Grammar, Limits),
+    /// With `idle` the process computes only while the processor is otherwise idle.
+    Compile {
+        grammar: Grammar,
+        limits: Limits,
+        idle: bool,
+    },
     /// Finds the first invalid one of these schemas, each with a name. The flag says whether they are lenient.
     Find(Vec<(String, String)>, bool, Limits),
     /// Asks whether these tokens are an answer, however their text is tokenized.
     Fit(Vec<u32>),
     /// Begins an answer. With `forced`, tokens that must come are reported before a mask is computed. Reports name
     /// `question`.
-    Begin {
-        question: u32,
-        forced: bool,
-    },
+    Begin { question: u32, forced: bool },
     /// The answer's next token, which was chosen under the last mask.
-    Take {
-        question: u32,
-        token: u32,
-    },
+    Take { question: u32, token: u32 },
     /// The answer has ended.
     End,
     /// Starts a process with the same grammar; descriptors as in `ToKeeper::Fork`.

@@ -78,7 +78,11 @@ impl Grammars {
             return Ok(());
         }
         let process = self.process()?;
-        let compile = ToProcess::Compile(grammar.clone(), limits);
+        let compile = ToProcess::Compile {
+            grammar: grammar.clone(),
+            limits,
+            idle: self.shelf.has_refused(user),
+        };
         match Self::ask(&process, &compile, limits, wanted) {
             Ok(FromProcess::Compiled(bytes, unchecked)) => {
                 process.leaves_unchecked(unchecked);

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use super::keeper::Process;
 use super::{Grammar, GrammarError, Limits};
@@ -14,6 +15,8 @@ const MOST_BYTES: usize = 64 << 20;
 const MOST_PROCESSES: usize = 32;
 /// The most refusals that are kept.
 const MOST_REFUSALS: usize = 64;
+/// For this long after a refusal, grammars of the same user are compiled only while the processor is idle.
+const RECENT: Duration = Duration::from_secs(60);
 
 /// A user's grammar, and the limits under which it was compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,14 @@ struct Held {
     idle: VecDeque<Idle>,
     /// Processes that serve an answer.
     lent: Vec<(Key, Weak<Process>)>,
-    refused: VecDeque<(Key, GrammarError)>,
+    refused: VecDeque<Refused>,
+}
+
+/// A grammar that exceeded a limit.
+struct Refused {
+    key: Key,
+    error: GrammarError,
+    when: Instant,
 }
 
 struct Idle {
@@ -58,8 +68,8 @@ impl Shelf {
     /// Whether a grammar is compiled; an error is the reason of its refusal.
     pub(super) fn knows(&self, key: &Key) -> Result<bool, GrammarError> {
         let held = self.lock();
-        if let Some((_, error)) = held.refused.iter().find(|(refused, _)| refused == key) {
-            return Err(error.clone());
+        if let Some(refused) = held.refused.iter().find(|refused| refused.key == *key) {
+            return Err(refused.error.clone());
         }
         let lent = |(of, process): &(Key, Weak<Process>)| of == key && process.strong_count() > 0;
         Ok(held.idle.iter().any(|idle| idle.key == *key) || held.lent.iter().any(lent))
@@ -115,10 +125,20 @@ impl Shelf {
     /// Records that a grammar costs too much.
     pub(super) fn refuse(&self, key: Key, error: GrammarError) {
         let mut held = self.lock();
-        held.refused.push_back((key, error));
+        held.refused.push_back(Refused {
+            key,
+            error,
+            when: Instant::now(),
+        });
         if held.refused.len() > MOST_REFUSALS {
             held.refused.pop_front();
         }
+    }
+
+    /// Whether a grammar of this user exceeded a limit a short time ago.
+    pub(super) fn has_refused(&self, user: u32) -> bool {
+        let recent = |one: &Refused| one.key.user == user && one.when.elapsed() < RECENT;
+        self.lock().refused.iter().any(recent)
     }
 
     /// Returns the number of idle processes.
@@ -149,4 +169,22 @@ fn next_to_drop(idle: &VecDeque<Idle>) -> Option<usize> {
         .find(|(at, one)| has_another(*at, &one.key))
         .or(first)
         .map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_counts_for_its_user_alone() {
+        let shelf = Shelf::default();
+        let key = |user| Key {
+            user,
+            grammar: Arc::new(Grammar::Json),
+            limits: Limits::USUAL,
+        };
+        shelf.refuse(key(1), GrammarError::NoVocabulary);
+        assert!(shelf.knows(&key(1)).is_err() && shelf.has_refused(1));
+        assert!(shelf.knows(&key(2)).is_ok() && !shelf.has_refused(2));
+    }
 }

@@ -299,6 +299,14 @@ impl Accounts {
         account.is_some_and(|account| account.calls.contains_key(&serial))
     }
 
+    /// Returns the bytes of a call that has no answer yet.
+    pub(in crate::bus) fn bytes_of(&self, name: &str, serial: u32) -> usize {
+        let books = self.books();
+        let account = books.accounts.get(name);
+        let begun = account.and_then(|account| account.calls.get(&serial));
+        begun.map_or(0, |begun| begun.bytes)
+    }
+
     /// So much of what a connection was sent has been written.
     pub(in crate::bus) fn wrote(&self, name: &str, load: Load) {
         if let Some(account) = self.books().accounts.get_mut(name) {

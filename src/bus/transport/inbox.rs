@@ -3,6 +3,7 @@
 //! Calls are handed in a few at a time, so that the next one of another user waits for few. One that takes its time, for
 //! there is an answer to be made or room to be waited for, holds up nobody: it is young no more, and does not count.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use zbus::Message;
 
+use super::pace::Pace;
 use super::turns::{Turns, Whose};
 use crate::bus::accounts::Accounts;
 
@@ -53,6 +55,7 @@ struct State {
     calls: Turns<IncomingCall>,
     /// The oldest is first.
     young: VecDeque<Young>,
+    pace: Pace,
     /// Nothing more will come.
     ended: Option<zbus::Error>,
 }
@@ -119,12 +122,21 @@ impl Inbox {
         if let Some(told) = state.told.pop_front() {
             return Taken::One(Incoming::Told(told));
         }
-        let State { calls, young, .. } = &mut *state;
+        let State {
+            calls, young, pace, ..
+        } = &mut *state;
+        // The earliest time at which a user whose calls failed may go on.
+        let paced = Cell::new(None::<Instant>);
         while young.front().is_some_and(|young| young.until <= now) {
             young.pop_front();
         }
         while young.len() < ALL {
             let waiting = calls.pop(|whose, name| {
+                if let Some(until) = pace.waits_until(whose, now) {
+                    let earliest = paced.get().map_or(until, |paced| until.min(paced));
+                    paced.set(Some(earliest));
+                    return false;
+                }
                 let of = |is: &dyn Fn(&Young) -> bool| young.iter().filter(|one| is(one)).count();
                 of(&|one| one.whose == whose) < OF_USER
                     && of(&|one| *one.name == *name) < OF_CONNECTION
@@ -146,10 +158,17 @@ impl Inbox {
                 }
             }
         }
-        match young.front() {
-            Some(oldest) if !calls.is_empty() => Taken::Until(oldest.until),
+        let oldest = young.front().map(|oldest| oldest.until);
+        match oldest.into_iter().chain(paced.get()).min() {
+            Some(until) if !calls.is_empty() => Taken::Until(until),
             _ => Taken::Nothing,
         }
+    }
+
+    /// A call fails: further calls of its user wait if too many have.
+    pub(super) fn failed(&self, name: &str, serial: u32) {
+        let (whose, bytes) = (self.whose(name), self.accounts.bytes_of(name, serial));
+        self.state.lock().pace.failed(whose, bytes, Instant::now());
     }
 
     /// A call is answered, or never will be.

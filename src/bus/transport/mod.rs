@@ -9,6 +9,7 @@
 mod header;
 mod inbox;
 mod outbox;
+mod pace;
 mod reader;
 mod sift;
 mod source;

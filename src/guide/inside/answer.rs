@@ -58,6 +58,7 @@ pub(super) fn compile(
     process: &mut Process,
     grammar: Grammar,
     limits: Limits,
+    idle: bool,
 ) -> io::Result<Option<Ready>> {
     process.memory.bound(COMPILING)?;
     let daemon = process.daemon.clone();
@@ -67,9 +68,9 @@ pub(super) fn compile(
             .channel
             .send(&FromProcess::Wrong(Why::of(error.clone())));
     };
-    let compiled = process
-        .clock
-        .bound(limits.compile, || shared.compile(&grammar, limits, first))?;
+    let compiled = process.clock.bound(limits.compile, || {
+        shared.compile(&grammar, limits, idle, first)
+    })?;
     let bytes = bounds::own_bytes();
     let why = match compiled {
         Ok((compiled, unchecked)) if bytes <= COMPILED => {

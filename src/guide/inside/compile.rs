@@ -9,13 +9,18 @@ use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::{Logger, ParserFactory};
 use rustix::process::Pid;
 use serde_json::Value;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 use toktrie::InferenceCapabilities;
 
 use super::counting::{self, Room};
 use super::lexer_cache::Compiled;
 use super::numbers::{Numbers, Tokens};
 use super::vocabulary::{self, Words};
-use super::{bounds, place};
+use super::{bounds, error_place};
 use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
 use crate::guide::{Grammar, GrammarError, Limits, schema};
 
@@ -31,6 +36,8 @@ const NICE: i32 = 5;
 /// The processor time within which grammars in use compile. After it, other work gets 68 times as much of a processor.
 const USUAL: Duration = Duration::from_millis(100);
 const LOWEST: i32 = 19;
+/// A scheduling policy: the thread runs only while the processor is otherwise idle.
+const IDLE: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
@@ -75,14 +82,16 @@ impl Shared {
     }
 
     /// Compiles a grammar. Returns it with JSON pointers to the keywords that it does not enforce. If a schema is
-    /// invalid, `first` receives the reason before the slow search for the place of the error.
+    /// invalid, `first` receives the reason before the slow search for the place of the error. With `idle` it computes
+    /// only while the processor is otherwise idle.
     pub(super) fn compile(
         &self,
         grammar: &Grammar,
         limits: Limits,
+        idle: bool,
         first: impl Fn(&GrammarError) + Sync,
     ) -> Result<(Compiled, Vec<String>), GrammarError> {
-        with_deep_stack(grammar, || {
+        with_deep_stack(grammar, idle, || {
             let mut source = grammar.source()?;
             let wrong = match self.compile_here(grammar, &source, limits) {
                 Ok(compiled) => return Ok((compiled, source.unchecked())),
@@ -130,7 +139,7 @@ impl Shared {
             } else {
                 Grammar::JsonSchema(schema)
             };
-            let wrong = self.compile(&schema, each, |_| {}).err()?;
+            let wrong = self.compile(&schema, each, false, |_| {}).err()?;
             let GrammarError::Wrong { why, .. } = wrong else {
                 return None;
             };
@@ -267,11 +276,15 @@ impl Shared {
 /// references.
 fn with_deep_stack<T: Send>(
     grammar: &Grammar,
+    idle: bool,
     compile: impl FnOnce() -> Result<T, GrammarError> + Send,
 ) -> Result<T, GrammarError> {
     let (id, ids) = mpsc::channel();
     let modest = || {
-        // On Linux this changes the priority of this thread alone.
+        // These change the priority of this thread alone. A sandbox may refuse it, which does no harm.
+        if idle {
+            let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, IDLE);
+        }
         let _ = rustix::process::nice(NICE);
         let id = id;
         let _ = id.send(nix::unistd::gettid().as_raw());

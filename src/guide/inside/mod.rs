@@ -137,8 +137,12 @@ fn serve(
             message => message?,
         };
         match message {
-            ToProcess::Compile(grammar, limits) => {
-                ready = answer::compile(shared, &mut process, grammar, limits)?;
+            ToProcess::Compile {
+                grammar,
+                limits,
+                idle,
+            } => {
+                ready = answer::compile(shared, &mut process, grammar, limits, idle)?;
             }
             ToProcess::Find(schemas, lenient, limits) => {
                 process.memory.bound(COMPILING)?;
