@@ -35,14 +35,14 @@ impl Process {
 /// A compiled grammar, and the answer that is being made.
 pub(super) struct Ready {
     grammar: Grammar,
-    learned: LexerCache,
+    cache: LexerCache,
     mask_time: Duration,
     answer: Option<Answer>,
 }
 
 struct Answer {
     matcher: Matcher,
-    lesson: AnswerLexer,
+    own_lexer: AnswerLexer,
     /// The limits of numbers; `None` if the answer is not JSON.
     numbers: Option<Numbers>,
     /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays
@@ -78,7 +78,7 @@ pub(super) fn compile(
             process.send(&FromProcess::Compiled(bytes, unchecked))?;
             return Ok(Some(Ready {
                 grammar,
-                learned: LexerCache::new(compiled),
+                cache: LexerCache::new(compiled),
                 mask_time: limits.mask,
                 answer: None,
             }));
@@ -94,7 +94,7 @@ impl Ready {
     /// Returns whether tokens are allowed, and whether an answer may end after them.
     pub(super) fn fit(&self, process: &mut Process, tokens: &[u32]) -> io::Result<(bool, bool)> {
         process.clock.bound(self.mask_time, || {
-            let (mut matcher, _) = self.learned.begin();
+            let (mut matcher, _) = self.cache.begin();
             let allowed = tokens
                 .iter()
                 .all(|token| matcher.consume_token(*token).is_ok());
@@ -114,10 +114,10 @@ impl Ready {
         question: u32,
         forced: bool,
     ) -> io::Result<()> {
-        let (matcher, lesson) = self.learned.begin();
+        let (matcher, own_lexer) = self.cache.begin();
         let mut answer = Answer {
             matcher,
-            lesson,
+            own_lexer,
             numbers: shared.numbers(&self.grammar),
             nodes: 0,
             items: 0,
@@ -157,7 +157,7 @@ impl Ready {
     pub(super) fn end(&mut self, process: &Process) -> io::Result<()> {
         if let Some(answer) = self.answer.take().filter(|answer| !answer.failed) {
             drop(answer.matcher);
-            self.learned.end(answer.lesson);
+            self.cache.end(answer.own_lexer);
         }
         process.send(&FromProcess::Ended(bounds::own_bytes()))
     }

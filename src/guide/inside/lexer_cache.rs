@@ -120,29 +120,26 @@ mod tests {
 
     #[test]
     fn an_answer_adds_states_for_the_next_one_and_changes_no_mask() {
-        let mut learned = LexerCache::new(compiled());
-        let before = learned.compiled.lexer;
-        let (matcher, failed) = learned.begin();
+        let mut cache = LexerCache::new(compiled());
+        let before = cache.compiled.lexer;
+        let (matcher, failed) = cache.begin();
         let cold = answer(matcher, 1);
         drop(failed);
-        assert_eq!(
-            learned.compiled.lexer, before,
-            "a failed answer adds nothing"
-        );
+        assert_eq!(cache.compiled.lexer, before, "a failed answer adds nothing");
         for seed in 1..20 {
-            let (matcher, lesson) = learned.begin();
+            let (matcher, own_lexer) = cache.begin();
             let masks = answer(matcher, seed);
             assert!(seed > 1 || masks == cold);
-            learned.end(lesson);
+            cache.end(own_lexer);
         }
-        let lexer = learned.compiled.lexer;
+        let lexer = cache.compiled.lexer;
         assert!(
             lexer > before && lexer <= before + FOUND,
             "{before} {lexer}"
         );
-        let (matcher, lesson) = learned.begin();
+        let (matcher, own_lexer) = cache.begin();
         assert_eq!(answer(matcher, 1), cold);
-        learned.end(lesson);
-        assert_eq!(learned.compiled.lexer, lexer, "nothing was new");
+        cache.end(own_lexer);
+        assert_eq!(cache.compiled.lexer, lexer, "nothing was new");
     }
 }
