@@ -159,7 +159,7 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
         let url = format!("{}/tiny.gguf", server.url());
         let text = failure(&folder.pull(&[&url]), 69);
         assert!(
-            text.contains(&format!("{third} bytes came and are kept")),
+            text.contains(&format!("{third} bytes were received and kept")),
             "{text}"
         );
         assert!(!folder.path("tiny.gguf").exists());
@@ -285,17 +285,17 @@ fn what_is_not_what_it_should_be_is_not_kept() {
         (
             Reply::file(&bytes),
             &["--sha256", &wrong],
-            "was expected: it was not kept",
+            "was expected: it was deleted",
         ),
         (
             Reply::file(&bytes).header("X-Linked-ETag", &format!("\"{wrong}\"")),
             &[],
-            "was expected: it was not kept",
+            "was expected: it was deleted",
         ),
         (
             Reply::file(page),
             &[],
-            "is no model that this release can run, and was not kept",
+            "is not a model that this release can run, and was deleted",
         ),
     ];
     for (reply, arguments, expected) in cases {
@@ -322,7 +322,7 @@ fn what_is_not_what_it_should_be_is_not_kept() {
     assert!(!server.requests()[0].contains("main"));
 
     for (status, expected) in [
-        ("404 Not Found", "is there such a file?"),
+        ("404 Not Found", "does the file exist?"),
         ("401 Unauthorized", "set HF_TOKEN"),
     ] {
         let server = Server::start(vec![Reply::status(status)]);
@@ -341,7 +341,7 @@ fn a_full_disk_is_named_and_leaves_no_half_file() {
     for (reply, expected) in [
         (
             Reply::file(&large),
-            "MiB are still to come and 0 MiB are free",
+            "MiB are missing and 0 MiB are free",
         ),
         // Without a length it is noticed when it is full.
         (Reply::file(&large).unmeasured(), "No space left on device"),

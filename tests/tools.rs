@@ -10,7 +10,7 @@ use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
-use ganglion::tools::{Format, Formats, Heard, Tools, Writing};
+use ganglion::tools::{Format, Formats, AnswerPart, Tools, Writing};
 use serde_json::{Value, json};
 
 use crate::guided::hot;
@@ -455,8 +455,8 @@ async fn calls_are_heard_as_they_are_written() {
             let said: String = heard
                 .iter()
                 .filter_map(|heard| match heard {
-                    Heard::Text(text) => Some(text.as_str()),
-                    Heard::Call(_) => None,
+                    AnswerPart::Text(text) => Some(text.as_str()),
+                    AnswerPart::Call(_) => None,
                 })
                 .collect();
             assert_eq!(said, text.trim_end(), "{}", family.format);
@@ -526,8 +526,8 @@ fn hears_only_text(writing: &Writing, words: &Words, decoder: &mut Decoder) {
     heard.extend(listener.finish(""));
     for heard in heard {
         match heard {
-            Heard::Text(text) => said += &text,
-            Heard::Call(piece) => panic!("{piece:?}"),
+            AnswerPart::Text(text) => said += &text,
+            AnswerPart::Call(piece) => panic!("{piece:?}"),
         }
     }
     assert_eq!(said, answer);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::model::checkpoint::{Identity, Landing, files_of};
+use ganglion::model::checkpoint::{Identity, ReadBuffer, files_of};
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::quant::Format;
 use safetensors::SafeTensors;
@@ -66,13 +66,13 @@ fn golden(name: &str) -> PathBuf {
 /// Every weight of a checkpoint in the model's order, read a few rows at a time.
 fn all_rows(checkpoint: &Checkpoint) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    let mut landing = Landing::default();
+    let mut buffer = ReadBuffer::default();
     let read = checkpoint.tensors.try_map(|tensor| {
         let mut bytes = Vec::new();
         // Seven does not divide a head: ranges begin and end within one.
         for start in (0..tensor.rows).step_by(7) {
             let rows = start..tensor.rows.min(start + 7);
-            bytes.extend_from_slice(checkpoint.rows(tensor, rows, &mut landing)?);
+            bytes.extend_from_slice(checkpoint.rows(tensor, rows, &mut buffer)?);
         }
         all.push(bytes);
         Ok::<_, ModelError>(())
@@ -132,7 +132,7 @@ fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
     assert!(all_rows(&sharded) == all_rows(&single));
     let bias = |checkpoint: &Checkpoint| {
         let bias = checkpoint.tensors.layers[0].q.bias.as_ref().unwrap();
-        checkpoint.vector(bias, &mut Landing::default()).unwrap()
+        checkpoint.vector(bias, &mut ReadBuffer::default()).unwrap()
     };
     assert_eq!(bias(&sharded), bias(&single));
 }

@@ -82,7 +82,7 @@ async fn a_hold_that_ends_before_its_command_is_reported() {
     let told = "ganglionctl: the hold has ended: ";
     assert!(held.stderr.starts_with(told), "{held:?}");
     assert!(held.stderr.contains("hold.max_seconds"), "{held:?}");
-    assert!(held.stderr.contains("sh goes on without it"), "{held:?}");
+    assert!(held.stderr.contains("sh continues without it"), "{held:?}");
 }
 
 /// Its command does not run.

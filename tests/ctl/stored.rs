@@ -97,8 +97,8 @@ async fn models_are_listed_put_in_force_and_removed() {
     for (name, code, why) in [
         ("tiny.gguf", 1, "is served: sudo ganglionctl use ANOTHER"),
         ("none.gguf", 65, "is not there"),
-        ("../notes.txt", 2, "is no name in the folder"),
-        ("..", 2, "is no name in the folder"),
+        ("../notes.txt", 2, "is not a name in the folder"),
+        ("..", 2, "is not a name in the folder"),
     ] {
         let refused = kept.run(&["models", "remove", name], &[]).await;
         assert_eq!(refused.code, Some(code), "{refused:?}");
@@ -156,7 +156,7 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
         // More than any machine has: the daemon refuses it.
         (
             "kv.memory_mib = 1000000\n".to_owned(),
-            "goes on with the model from before",
+            "keeps the previous model",
         ),
     ] {
         fs::write(&later, says).expect("it is written");

@@ -45,7 +45,7 @@ async fn chat_takes_several_lines_options_a_system_message_and_saves() {
     };
     assert!(cut.contains("incomplete"), "{cut}");
     assert!(
-        nonsense.contains("/set nonsense: it is none of max_tokens"),
+        nonsense.contains("/set nonsense: it must be one of max_tokens"),
         "{nonsense}"
     );
     assert!(

@@ -78,8 +78,8 @@ fn a_drivers_errors_are_told_with_their_codes() {
         "ok driver: CUDA 12.6, Fake, compute capability 8.7, 1024 MiB of memory, shared with the CPU",
         "ok kernels: the sm_87 cubin was loaded",
         "ok memory: ",
-        "warn checksum: none is recorded beside ",
-        "warn bus: nobody owns org.ganglion.Llm1",
+        "warn checksum: none is recorded for ",
+        "warn bus: the daemon is not running",
     ] {
         has(&healthy, expected);
     }
@@ -124,7 +124,7 @@ async fn a_running_daemon_is_asked_how_it_is() {
         has(&asked, expected);
     }
     assert!(
-        asked.iter().any(|finding| finding.ends_with(" may ask it")),
+        asked.iter().any(|finding| finding.ends_with(" may call it")),
         "{asked:#?}"
     );
 }

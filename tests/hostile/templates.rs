@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use ganglion::model::checkpoint::LanguageSource;
-use ganglion::model::language::LanguageError;
+use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Checkpoint, Language, Message, Role};
 use nix::sys::resource::{UsageWho, getrusage};
 

@@ -212,7 +212,7 @@ fn what_lies_in_the_way_of_a_part_is_not_written_through() {
     let sum = sha256(&bytes);
     let url = "http://127.0.0.1:9/tiny.gguf";
     let output = bounded(&["--sha256", &sum, "--dir", text(folder.0.path()), url]);
-    assert!(failure(&output, 65).contains("it is no regular file"));
+    assert!(failure(&output, 65).contains("it is not a regular file"));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn an_answer_is_no_longer_than_it_should_be() {
     let size = bytes.len().to_string();
     let endless = Reply::file(&bytes).unmeasured().endless();
     for (second, expected) in [
-        (endless, "more came than the"),
+        (endless, "it has more than the"),
         // One that tells its length is not even fetched.
         (
             Reply::file(&[bytes.clone(), bytes.clone()].concat()),

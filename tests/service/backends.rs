@@ -337,7 +337,7 @@ async fn a_reload_that_brings_another_backend_tells_it_and_one_that_does_not_is_
     manager.reload().await.expect("it can be used");
     daemon.signal(Signal::SIGTERM);
     let journal = daemon.end().await.journal;
-    let outdated = "warn: kv.slots is of the release before";
+    let outdated = "warn: kv.slots is deprecated";
     assert!(journal.contains(outdated), "{journal}");
     let [at_start, by_reload] = *chosen(&journal) else {
         panic!("{journal}")

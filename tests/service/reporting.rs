@@ -126,7 +126,7 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
 async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
     const TURN: &str = "debug: request N of user ";
     const CHANGE: &str =
-        "debug: the key-value cache changed for the 1. time: new_turn; the decode graph is ";
+        "debug: the key-value cache changed (epoch 1): new_turn; the decode graph is ";
     const READ: &str = "trace: request N of user ";
     const RENEWED: &str = "trace: segment 0 of the decode graph: ";
     let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().unwrap());
@@ -259,7 +259,7 @@ async fn what_one_user_causes_is_told_within_a_rate() {
         "{told} in {seconds} s: {journal}"
     );
     let user = nix::unistd::getuid();
-    let summary = format!("info: user {user} caused more events than are told; left out: ");
+    let summary = format!("info: user {user} caused more events than the journal takes; left out: ");
     let left_out = journal
         .lines()
         .filter_map(|line| line.strip_prefix(&summary));
@@ -309,6 +309,6 @@ async fn limits_and_readers_that_do_not_read_are_told_of() {
     let [slow] = *slow else {
         panic!("once: {journal}")
     };
-    let expected = format!(", user {user}) has read nothing for 0.3 s");
+    let expected = format!(", user {user}) has not read for 0.3 s");
     assert!(slow.ends_with(&expected), "{slow}");
 }

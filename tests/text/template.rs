@@ -1,7 +1,8 @@
 //! Chat templates against Jinja2, set up as Hugging Face transformers does.
 
 use ganglion::model::checkpoint::ChatTemplates;
-use ganglion::model::language::{LanguageError, Manner};
+use ganglion::model::language::Manner;
+use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Call, Language, Message, Role};
 use serde_json::{Value, json};
 

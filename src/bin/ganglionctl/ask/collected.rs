@@ -1,4 +1,4 @@
-//! All that an answer said, for whoever wants it whole.
+//! Collects a whole answer from its frames.
 
 use ganglion::bus::Frame;
 use ganglion::engine::Likelihood;
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, OrFail as _, Outcome};
 
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Collected {
     pub(super) text: String,
     pub(super) reasoning: String,
-    /// The calls of tools, as `Request.Result` has them.
+    /// The tool calls, as `Request.Result` has them.
     pub(super) calls: Option<Value>,
-    /// JSON pointers to keywords of schemas that the answer was not held to.
+    /// JSON pointers to keywords of schemas that were not enforced.
     pub(super) unchecked: Vec<String>,
     pub(super) logprobs: Vec<Likelihood>,
 }
 
-impl Heard {
-    pub(super) fn hear(&mut self, frame: &Frame) {
+impl Collected {
+    pub(super) fn add(&mut self, frame: &Frame) {
         match frame {
             Frame::Text { text, logprobs, .. } => {
                 self.text.push_str(text);
@@ -37,8 +37,8 @@ impl Heard {
         }
     }
 
-    /// One JSON object: the last frame, with all that was said and with the seed by which the same question has the same
-    /// answer. Its keys are stable: scripts read them.
+    /// Returns one JSON object: the last frame, completed by the whole answer and by the seed that reproduces it. Its
+    /// keys are stable: scripts read them.
     pub(super) fn whole(&self, last: &Frame) -> Outcome<Value> {
         let mut whole = serde_json::to_value(last).or_fail(Exit::Failed, "JSON")?;
         if let Some(whole) = whole.as_object_mut() {

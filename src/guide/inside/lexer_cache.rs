@@ -1,20 +1,20 @@
-//! A compiled grammar, and the states of its lexer that answers have found.
+//! A compiled grammar with the lexer states that answers have found.
 //!
-//! llguidance finds a state when an answer first reaches it, which takes most of a mask's time. Each answer has a copy of the
-//! lexer; when it ends, the next answer begins with the states that it found. No mask depends on them.
+//! llguidance computes a state when an answer first reaches it, which takes most of a mask's time. Each answer has a
+//! copy of the lexer. When it ends, the next answer begins with its states. No mask depends on them.
 
 use std::sync::Arc;
 
 use llguidance::{Matcher, TokenParser};
 
-use super::room::{Counting, Room};
+use super::counting::{Counting, Room};
 
 /// Bytes that answers may add to a grammar's lexer.
 const FOUND: usize = 2 << 20;
 
 /// A compiled grammar.
 pub(super) struct Compiled {
-    /// Where answers begin.
+    /// The parser at the beginning of an answer.
     parser: TokenParser,
     counting: Arc<Counting>,
     /// Bytes of its lexer.
@@ -32,12 +32,12 @@ impl Compiled {
         }
     }
 
-    /// Goes along with an answer. Its lexer is the one that is here.
+    /// Returns a matcher for an answer, which shares this lexer.
     pub(super) fn matcher(&self) -> Matcher {
         Matcher::new(Ok(self.parser.clone()))
     }
 
-    /// The same with a lexer of its own.
+    /// Returns a copy with a lexer of its own.
     fn copy(&self) -> Self {
         let mut parser = self.parser.deep_clone();
         let counting = Arc::new(self.counting.copy());
@@ -50,17 +50,17 @@ impl Compiled {
     }
 }
 
-/// A grammar, and the best lexer that its answers have left.
-pub(super) struct Learned {
+/// A grammar, and the best lexer of its answers.
+pub(super) struct LexerCache {
     compiled: Compiled,
-    /// The lexer's largest size.
+    /// The largest size of the lexer.
     most: usize,
 }
 
 /// An answer's own lexer.
-pub(super) struct Lesson(Compiled);
+pub(super) struct AnswerLexer(Compiled);
 
-impl Learned {
+impl LexerCache {
     pub(super) fn new(compiled: Compiled) -> Self {
         Self {
             most: compiled.lexer + FOUND,
@@ -69,13 +69,13 @@ impl Learned {
     }
 
     /// Returns a matcher for a new answer.
-    pub(super) fn begin(&self) -> (Matcher, Lesson) {
+    pub(super) fn begin(&self) -> (Matcher, AnswerLexer) {
         let compiled = self.compiled.copy();
-        (compiled.matcher(), Lesson(compiled))
+        (compiled.matcher(), AnswerLexer(compiled))
     }
 
-    /// Keeps what an answer has found. An answer that failed may have left an incomplete lexer: it is dropped.
-    pub(super) fn end(&mut self, Lesson(mut found): Lesson) {
+    /// Keeps the states that an answer found. A failed answer may have left an incomplete lexer, which is dropped.
+    pub(super) fn end(&mut self, AnswerLexer(mut found): AnswerLexer) {
         found.lexer = found.parser.parser.lexer_stats().num_bytes;
         if found.lexer > self.compiled.lexer && found.lexer <= self.most {
             self.compiled = found;
@@ -90,12 +90,12 @@ mod tests {
     use toktrie::InferenceCapabilities;
 
     use super::*;
-    use crate::guide::inside::room::{self, SLICES};
+    use crate::guide::inside::counting::{self, SLICES};
 
     const GRAMMAR: &str = r#"start: %json {"type": "string", "maxLength": 40}"#;
 
     fn compiled() -> Compiled {
-        let vocabulary = room::tests::vocabulary();
+        let vocabulary = counting::tests::vocabulary();
         let slices = SLICES.map(str::to_owned);
         let factory = ParserFactory::new(&vocabulary, InferenceCapabilities::default(), &slices);
         let factory = factory.expect("the slices are right");
@@ -105,7 +105,7 @@ mod tests {
         Compiled::new(parser.expect("it is a grammar"), room)
     }
 
-    /// The masks of a random answer, which is another for each seed.
+    /// Returns the masks of a random answer.
     fn answer(mut matcher: Matcher, seed: u64) -> Vec<Vec<u32>> {
         let (mut random, mut masks) = (fastrand::Rng::with_seed(seed), Vec::new());
         while !matcher.is_stopped() {
@@ -120,29 +120,26 @@ mod tests {
 
     #[test]
     fn an_answer_adds_states_for_the_next_one_and_changes_no_mask() {
-        let mut learned = Learned::new(compiled());
-        let before = learned.compiled.lexer;
-        let (matcher, failed) = learned.begin();
+        let mut cache = LexerCache::new(compiled());
+        let before = cache.compiled.lexer;
+        let (matcher, failed) = cache.begin();
         let cold = answer(matcher, 1);
         drop(failed);
-        assert_eq!(
-            learned.compiled.lexer, before,
-            "a failed answer adds nothing"
-        );
+        assert_eq!(cache.compiled.lexer, before, "a failed answer adds nothing");
         for seed in 1..20 {
-            let (matcher, lesson) = learned.begin();
+            let (matcher, own_lexer) = cache.begin();
             let masks = answer(matcher, seed);
             assert!(seed > 1 || masks == cold);
-            learned.end(lesson);
+            cache.end(own_lexer);
         }
-        let lexer = learned.compiled.lexer;
+        let lexer = cache.compiled.lexer;
         assert!(
             lexer > before && lexer <= before + FOUND,
             "{before} {lexer}"
         );
-        let (matcher, lesson) = learned.begin();
+        let (matcher, own_lexer) = cache.begin();
         assert_eq!(answer(matcher, 1), cold);
-        learned.end(lesson);
-        assert_eq!(learned.compiled.lexer, lexer, "nothing was new");
+        cache.end(own_lexer);
+        assert_eq!(cache.compiled.lexer, lexer, "nothing was new");
     }
 }

@@ -1,11 +1,12 @@
-//! What may follow in the middle of a text.
+//! Computes masks in the middle of a text by counting characters.
 //!
-//! llguidance allows plain characters there by slices of the vocabulary, and walks all tokens that are not plain alone: of 152,000
-//! tokens, a quarter of a millisecond each time that a bounded text becomes longer, and a millisecond and more near its end, where no
-//! slice fits. But which plain characters follow hardly matters there, only how many do. This asks the lexer how many of them have
-//! room, and whether all of them lead to the same; if so, the plain tokens that fit are known beforehand, and of the others those that
-//! differ only in the plain characters before something else are walked once. Where it is not so, all is left to llguidance. The
-//! masks are the same.
+//! llguidance allows plain characters there by slices of the vocabulary, and walks the tree of all other tokens. That
+//! takes a quarter of a millisecond whenever a bounded text grows, and longer near its end, where no slice fits. But
+//! the next plain characters usually do not matter, only their number.
+//!
+//! This asks the lexer how many plain characters have room, and whether all of them lead to the same state. If so, the
+//! plain tokens that fit are known in advance. Of the other tokens, those that differ only in their leading plain
+//! characters are walked once. In all other cases llguidance computes the mask. The masks are the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -16,27 +17,28 @@ use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
 use toktrie::{SimpleVob, TokRxInfo, TokTrie, TokenId};
 
-/// Characters that are counted where room for a long text is sure, and where it is not. Few tokens have more of them in a row.
+/// The number of characters that are counted, with and without certain room for a long text. Few tokens have more plain
+/// characters in a row.
 const FEW: usize = 4;
 const MANY: usize = 16;
 
-/// Slices of the vocabulary that are allowed as a whole, or not, where nothing is counted: white space, and plain characters, of
-/// which tokens have some, many, or any number.
+/// Slices of the vocabulary that llguidance allows or forbids as a whole: white space, and plain characters, of which
+/// tokens have some, many, or any number.
 pub(super) const SLICES: [&str; 4] = [
     r"[\x20\x0A\x0D\x09]+",
     r#"[^"\\\x00-\x1F\x7F]{1,16}"#,
     r#"[^"\\\x00-\x1F\x7F]{1,30}"#,
     r#"[^"\\\x00-\x1F\x7F]+"#,
 ];
-/// The one that says that there is room for a long text, of so many characters, and what it may cost to see that.
+/// The slice that shows that a text of this many characters has room, and the cost limit of the check.
 const LONG: usize = 2;
 const LONG_CHARS: usize = 30;
 const LONG_COST: u64 = 1000;
 
-/// Bytes that may stand for each other.
+/// A range of interchangeable bytes.
 type Bytes = RangeInclusive<u8>;
 
-/// How plain characters are spelled in UTF-8: all but quotes, backslashes and control characters.
+/// The UTF-8 encodings of plain characters: all but quotes, backslashes and control characters.
 const PLAIN: [&[Bytes]; 11] = [
     &[b' '..=b'!'],
     &[b'#'..=b'['],
@@ -51,17 +53,17 @@ const PLAIN: [&[Bytes]; 11] = [
     &[0xF4..=0xF4, 0x80..=0x8F, 0x80..=0xBF, 0x80..=0xBF],
 ];
 
-/// A character of all of them.
+/// A character that represents all of them.
 const ONE: u8 = b' ';
 
-/// Tokens, each with `ONE` for the plain characters that it begins with and that are counted.
-struct Alike {
+/// Tokens whose leading plain characters are counted, each with `ONE` in their place.
+struct Represented {
     trie: TokTrie,
-    /// Which tokens each of these stands for.
+    /// The tokens that each of these represents.
     stands_for: Vec<Vec<TokenId>>,
 }
 
-impl Alike {
+impl Represented {
     fn new(all: &TokTrie, counted: usize, is_one: impl Fn(&Plain<'_>) -> bool) -> Self {
         let mut alike = BTreeMap::<_, Vec<_>>::new();
         for (token, bytes) in (0..).zip(all.all_tokens()) {
@@ -79,7 +81,7 @@ impl Alike {
         }
     }
 
-    /// Adds those that may follow.
+    /// Adds the represented tokens that may follow to a mask.
     fn add(&self, mask: &mut SimpleVob, lexer: &mut ParserRecognizer<'_>) {
         let mut may = self.trie.alloc_token_set();
         self.trie.add_bias(lexer, &mut may, &[]);
@@ -91,13 +93,13 @@ impl Alike {
     }
 }
 
-/// The tokens of a vocabulary, by the plain characters that they begin with.
+/// The tokens of a vocabulary, by their leading plain characters.
 pub(super) struct Room {
     sliced: Arc<dyn BiasComputer>,
-    /// Plain tokens that fit where there is room for a long text, and all others.
-    long: (SimpleVob, Alike),
-    /// By how many characters have room: the plain tokens that fit, of those that have no more than are counted; and all others.
-    fits: (Vec<SimpleVob>, Alike),
+    /// The plain tokens that fit if a long text has room, and all others.
+    long: (SimpleVob, Represented),
+    /// By the number of characters that have room: the plain tokens that fit, and all others.
+    fits: (Vec<SimpleVob>, Represented),
 }
 
 impl Room {
@@ -119,16 +121,16 @@ impl Room {
         let beyond = |chars| move |plain: &Plain<'_>| !plain.is_empty() && !plain.is_within(chars);
         Self {
             sliced: factory.slicer(),
-            long: (long, Alike::new(trie, FEW, beyond(LONG_CHARS))),
-            fits: (fits, Alike::new(trie, MANY, beyond(MANY))),
+            long: (long, Represented::new(trie, FEW, beyond(LONG_CHARS))),
+            fits: (fits, Represented::new(trie, MANY, beyond(MANY))),
         }
     }
 }
 
-/// Where plain characters lead from states of a lexer, as far as they were asked for; `None` if that depends on them.
+/// The targets of plain characters from states of a lexer; `None` if they differ by character.
 type Known = HashMap<StateID, Option<Leads>>;
 
-/// Computes masks with one lexer, by counting where that is enough.
+/// Computes masks with one lexer, by counting if that is sufficient.
 pub(super) struct Counting {
     room: Arc<Room>,
     known: Mutex<Known>,
@@ -142,7 +144,7 @@ impl Counting {
         }
     }
 
-    /// For a copy of its lexer, whose states are the same so far.
+    /// Returns a copy for a copied lexer, whose states are the same so far.
     pub(super) fn copy(&self) -> Self {
         Self {
             room: self.room.clone(),
@@ -154,7 +156,7 @@ impl Counting {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` where counting is not enough.
+    /// Computes a mask by counting; `None` if counting is not sufficient.
     fn by_counting(&self, lexer: &mut ParserRecognizer<'_>) -> Option<SimpleVob> {
         let mut known = self.known();
         let few = room(lexer, FEW, &mut known)?;
@@ -187,19 +189,19 @@ impl BiasComputer for Counting {
     }
 }
 
-/// The plain characters that a token begins with, as far as they are counted, and what comes after them.
+/// The counted plain characters at the beginning of a token, and the remainder.
 struct Plain<'a> {
     chars: usize,
     rest: &'a [u8],
 }
 
 impl Plain<'_> {
-    /// Of a number that is no token's.
+    /// Whether the token is empty, as for unused ids.
     const fn is_empty(&self) -> bool {
         self.chars == 0 && self.rest.is_empty()
     }
 
-    /// Whether it is of no more than so many plain characters, and of nothing else.
+    /// Whether the token consists of at most `chars` plain characters.
     const fn is_within(&self, chars: usize) -> bool {
         self.rest.is_empty() && self.chars > 0 && self.chars <= chars
     }
@@ -207,7 +209,7 @@ impl Plain<'_> {
 
 fn after_plain(token: &[u8], counted: usize) -> Plain<'_> {
     let plain = |c: &char| !matches!(c, '\0'..='\x1F' | '"' | '\\' | '\x7F');
-    // Part of a character may come after whole ones.
+    // Whole characters may be followed by a part of one.
     let text = match std::str::from_utf8(token) {
         Ok(text) => text,
         Err(error) => std::str::from_utf8(&token[..error.valid_up_to()]).unwrap_or_default(),
@@ -222,7 +224,7 @@ fn after_plain(token: &[u8], counted: usize) -> Plain<'_> {
     }
 }
 
-/// Whether a long plain text may follow; that it may is no matter of the characters in it.
+/// Whether a long plain text may follow, whatever its characters.
 fn has_room_for_long(lexer: &mut ParserRecognizer<'_>) -> bool {
     let state = lexer.lexer_state();
     let long = lexer
@@ -231,7 +233,7 @@ fn has_room_for_long(lexer: &mut ParserRecognizer<'_>) -> bool {
     long.unwrap_or(false)
 }
 
-/// How many plain characters may follow, whichever they are, as far as `most`; `None` if that depends on them.
+/// Returns how many plain characters may follow, whichever they are, up to `most`; `None` if that depends on them.
 fn room(lexer: &mut ParserRecognizer<'_>, most: usize, known: &mut Known) -> Option<usize> {
     let mut state = lexer.lexer_state();
     for room in 0..most {
@@ -244,17 +246,18 @@ fn room(lexer: &mut ParserRecognizer<'_>, most: usize, known: &mut Known) -> Opt
     Some(most)
 }
 
-/// Where characters lead, all of them alike.
+/// The target of characters that all behave alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leads {
     Nowhere,
     To(StateID),
 }
 
-/// What was found: where the rest of a character leads from a state in its middle.
+/// Targets of the remaining bytes of a character, by the state in its middle.
 type Found = Vec<(StateID, &'static [Bytes], Leads)>;
 
-/// Where the next plain character leads; `None` if that depends on it, or on more than the lexer.
+/// Returns the target of the next plain character; `None` if it differs by character, or depends on more than the
+/// lexer.
 fn one_char(lexer: &mut ParserRecognizer<'_>, state: StateID) -> Option<Leads> {
     if !stays(lexer, state) {
         return None;
@@ -309,14 +312,14 @@ fn from_here(
     Some(leads)
 }
 
-/// What all of them are; the first that differs ends it.
+/// Returns the common value of all; stops at the first difference.
 fn alike(mut all: impl Iterator<Item = Option<Leads>>) -> Option<Leads> {
     let first = all.next()??;
     all.all(|one| one == Some(first)).then_some(first)
 }
 
-/// Whether the next byte belongs to what the lexer reads now: where nothing ends here, and nothing can, the state of the lexer is
-/// all that says what may follow.
+/// Whether the next byte belongs to the present lexeme. If nothing ends here and nothing can, the state of the lexer
+/// alone decides what may follow.
 fn stays(lexer: &mut ParserRecognizer<'_>, state: StateID) -> bool {
     let lexer = lexer.lexer_mut();
     !state.has_lowest_match()
@@ -344,9 +347,9 @@ pub(super) mod tests {
         r#"start: %json {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "string", "pattern": "^[ab]{4,9}$"}]}"#,
         r#"start: %json {"type": "string", "pattern": "^[a-z ]{0,12}$"}"#,
         r#"start: %json {"enum": ["a robot", "ab"]}"#,
-        // Characters that lead to the same state of the lexer, though what may follow is not the same.
+        // Characters that lead to the same state of the lexer, although different texts may follow.
         "start: A X X | B X X X X\nA: /[ !#-\\[\\]-m]/\nB: /[n-~\\u{80}-\\u{10FFFF}]/\nX: /[ !#-\\[\\]-~\\u{80}-\\u{10FFFF}]/",
-        // What may end before each character, and what ends as soon as it can.
+        // Lexemes that may end before each character, and those that end as soon as possible.
         "start: /[^a]{0,7}/ /[0-9]+/",
         "start: text \"b\"\ntext[lazy]: /(.|\n){0,6}/ \"x\"",
     ];
@@ -363,7 +366,7 @@ pub(super) mod tests {
         }
     }
 
-    /// An end, all bytes, texts of one to twenty characters of one to four bytes, and some that are not plain.
+    /// An end token, all bytes, texts of one to twenty characters of one to four bytes, and some that are not plain.
     pub(in crate::guide::inside) fn vocabulary() -> TokEnv {
         let mut tokens = vec![b"\xFF</s>".to_vec()];
         tokens.extend((0..=255).map(|byte| vec![byte]));
@@ -380,7 +383,7 @@ pub(super) mod tests {
             "ab\"", "\", \"", "\"]", "a\\", "\\u00", "\n\t ", "a\u{7f}b", "\u{80}",
         ];
         tokens.extend(others.map(|text| text.as_bytes().to_vec()));
-        // The last byte of a character and the next one.
+        // The last byte of a character and the next character.
         tokens.push(b"\xA9ab".to_vec());
         tokens.sort();
         tokens.dedup();
@@ -395,7 +398,7 @@ pub(super) mod tests {
         )))
     }
 
-    /// Says what a walk through the whole vocabulary says, after it was found to be the same.
+    /// Returns the mask of a walk through the whole vocabulary, after comparing both.
     struct Compared {
         counting: Arc<Counting>,
         masks: Arc<AtomicUsize>,
@@ -422,7 +425,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Random answers: wherever one stands, the mask is that of a walk through the whole vocabulary.
     #[test]
     fn masks_are_those_of_walking_all_tokens() {
         let slices = SLICES.map(str::to_owned);
@@ -440,7 +442,7 @@ pub(super) mod tests {
             let mut parser = parser.expect("it is a grammar");
             let mut counting = Arc::new(Counting::new(room.clone()));
             for answer in 0..40 {
-                // What one answer finds, the next one begins with, in a copy of the lexer or in the same.
+                // The next answer begins with the states of the previous one, in a copy of the lexer or in the same.
                 if answer % 2 == 0 {
                     parser = parser.deep_clone();
                     counting = Arc::new(counting.copy());

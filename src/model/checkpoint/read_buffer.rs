@@ -1,23 +1,23 @@
-//! Where what is read of a file lands first: memory as a disk's own transfers ask for it.
+//! The buffer for reads of a file, aligned as a disk's transfers require.
 
 use std::ops::Range;
 
 use crate::model::Tensor;
 use crate::model::weights::RowOrder;
 
-/// Offset, length and memory of a read around the page cache are multiples of it: no disk has larger blocks.
+/// The unit of offset, length and memory of a read around the page cache. No disk has larger blocks.
 pub(super) const BLOCK: usize = 4096;
 
-/// Memory of one thread's reads, kept from one to the next.
+/// The reusable buffers of one reading thread.
 #[derive(Debug, Default)]
-pub struct Landing {
+pub struct ReadBuffer {
     blocks: Vec<u8>,
-    /// Rows that lie in another order in their file, put in the model's.
+    /// Rows of a permuted tensor in the model's order.
     rows: Vec<u8>,
 }
 
-impl Landing {
-    /// So many bytes that begin at a multiple of `BLOCK`.
+impl ReadBuffer {
+    /// Returns `length` bytes that begin at a multiple of `BLOCK`.
     pub(super) fn blocks(&mut self, length: usize) -> &mut [u8] {
         if self.blocks.len() < length + BLOCK {
             self.blocks = vec![0; length + BLOCK];
@@ -26,12 +26,12 @@ impl Landing {
         &mut self.blocks[start..][..length]
     }
 
-    /// Where its first whole block begins: of bytes there always is one.
+    /// Returns the offset of the first whole block.
     fn start(&self) -> usize {
         self.blocks.as_ptr().align_offset(BLOCK).min(BLOCK)
     }
 
-    /// Rows of a tensor in the model's order, from `stored` bytes that have landed: rows of the file from `first` on.
+    /// Returns rows of a tensor in the model's order, from `stored` bytes of the buffer that hold rows from `first` on.
     pub(super) fn ordered(
         &mut self,
         tensor: &Tensor,

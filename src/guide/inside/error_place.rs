@@ -1,10 +1,11 @@
-//! Where in a JSON Schema what is wrong lies: a JSON pointer to the innermost schema that, alone, is wrong in the same way.
+//! Finds the place of an error in a JSON Schema: a JSON pointer to the innermost schema that fails alone in the same
+//! way.
 
 use serde_json::Value;
 
 use crate::guide::schema::part;
 
-/// Schemas that are tried.
+/// The most schemas that are tried.
 pub(super) const TRIES: usize = 256;
 
 /// Keywords whose value is a schema, or an array of them.
@@ -27,7 +28,8 @@ const SCHEMAS: [&str; 16] = [
     "contentSchema",
 ];
 
-/// Keywords whose value has schemas by their names; what is referred to comes first, for it is wrong wherever it is used.
+/// Keywords whose value has schemas by their names. Definitions come first, because an error in one appears wherever it
+/// is used.
 const NAMED: [&str; 5] = [
     "$defs",
     "definitions",
@@ -36,10 +38,10 @@ const NAMED: [&str; 5] = [
     "dependentSchemas",
 ];
 
-/// What references lead to.
+/// Keywords with targets of references.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// The pointer to the innermost schema that `fails`, as the whole does.
+/// Returns the pointer to the innermost schema that `fails`, as the whole does.
 pub(super) fn pointer(schema: &Value, mut fails: impl FnMut(&Value) -> bool) -> String {
     let (mut at, mut pointer, mut tries) = (schema, String::new(), TRIES);
     loop {
@@ -57,7 +59,7 @@ pub(super) fn pointer(schema: &Value, mut fails: impl FnMut(&Value) -> bool) -> 
     pointer
 }
 
-/// The schemas right within one, and the pointers to them from there.
+/// Returns the schemas directly within one, and the pointers to them from there.
 fn children(schema: &Value) -> Vec<(String, &Value)> {
     let mut children = Vec::new();
     for keyword in NAMED {
@@ -79,7 +81,7 @@ fn children(schema: &Value) -> Vec<(String, &Value)> {
     children
 }
 
-/// A part of a schema, with what its references lead to.
+/// Returns a part of a schema, with the targets of its references.
 pub(super) fn alone(whole: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(part) = part.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Messages of a conversation: as the daemon sends them, as JSON, and as the daemon takes them.
+//! Conversions of messages between the daemon's form and JSON.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use super::info::{object, plain};
 /// A role, and the fields of a message.
 type Given = (String, HashMap<String, Variant<'static>>);
 
-/// A message of the daemon's as a JSON object, with its role.
-pub(crate) fn message((role, fields): (String, Info)) -> Value {
+/// Converts a message of the daemon to a JSON object with its role.
+pub(crate) fn to_json((role, fields): (String, Info)) -> Value {
     let mut message = object(&fields);
     message["role"] = role.into();
     message
 }
 
-/// Messages as `OpenSession` takes them; members that the bus has no type for go as their JSON text.
-pub(super) fn given(messages: &[Value]) -> Vec<Given> {
+/// Converts messages to the form that `OpenSession` takes. Members without a D-Bus type are passed as JSON text.
+pub(super) fn to_bus(messages: &[Value]) -> Vec<Given> {
     let empty = Map::new();
     let each = messages.iter().map(|message| {
         let role = message["role"].as_str().unwrap_or_default().to_owned();

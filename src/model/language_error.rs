@@ -1,11 +1,11 @@
-//! Why a conversation could not be encoded, or a language not be loaded.
+//! Errors of loading a language and of encoding a conversation.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::model::shown::{sentence, shown};
+use super::shown::{sentence, shown};
 
-/// What comes from a file is shown escaped and bounded.
+/// An error of a tokenizer or chat template. Text from a file is escaped and bounded.
 #[derive(Debug, thiserror::Error)]
 pub enum LanguageError {
     #[error(
@@ -29,13 +29,13 @@ pub enum LanguageError {
          next to it, or set model.chat_template"
     )]
     NoTemplate,
-    /// The file or key that has it.
+    /// The file or key of the template.
     #[error(
         "the chat template of {} is empty: set model.chat_template to the file of a template",
         shown(.0)
     )]
     EmptyTemplate(String),
-    /// The names of those that are there.
+    /// The names of the templates.
     #[error(
         "the model has several chat templates ({}), and none is called default: set model.chat_template to \
          the file of one",
@@ -44,10 +44,10 @@ pub enum LanguageError {
     NoDefaultTemplate(String),
     #[error("the chat template cannot be used: {}", sentence(.0))]
     Template(String),
-    /// What the template says of the conversation.
+    /// The template's reason for refusing the conversation.
     #[error("the chat template refuses the conversation: {}", sentence(.0))]
     Refused(String),
-    /// It wanted too much time, memory, depth or text.
+    /// The template exceeded a limit of time, memory, depth or text.
     #[error("the chat template was stopped: {0}; use another file of the model")]
     Stopped(String),
     #[error("the process that runs the chat template cannot be started: {0}")]
