@@ -11,6 +11,8 @@ use zbus::{Message, Variant};
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::private_bus::PrivateBus;
+use crate::support::process::Process;
 use crate::support::signals::Signals;
 use crate::support::stream::Reader;
 
@@ -89,10 +91,11 @@ async fn a_client_that_leaves_ends_what_it_owned() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
-    let daemon = Daemon::start(MUTE).await;
-    let watcher = daemon.client().await;
+    let bus = PrivateBus::start();
+    let daemon = Process::start(&bus, MUTE, "").await;
+    let watcher = Client::connect(&bus).await;
     for _ in 0..40 {
-        let connection = daemon.bus.connect().await;
+        let connection = bus.connect().await;
         let call = Message::method_call(PATH, "OpenSession")
             .destination(NAME)
             .interface("org.ganglion.Llm1.Manager")
@@ -101,10 +104,10 @@ async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
         connection.send(&call).await.unwrap();
         connection.close().await.unwrap();
     }
-    // Calls are answered in any order, but the bus delivers them in theirs.
+    // The bus delivers all calls before this one, but the daemon may handle them in any order.
     until(async || watcher.manager.sessions().await.unwrap() == 0).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    until(async || watcher.manager.sessions().await.unwrap() == 0).await;
+    tokio::task::block_in_place(|| daemon.settle());
+    assert_eq!(watcher.manager.sessions().await.unwrap(), 0);
     until(async || !tree(&watcher).await.contains("<node name=\"session\"")).await;
 }
 

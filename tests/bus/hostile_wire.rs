@@ -2,7 +2,7 @@
 //! answered, and the daemon's memory stays what it was.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use zbus::Variant;
@@ -36,7 +36,7 @@ impl Attacking {
         let (until, socket) = (Until::after(10 * EVENTUALLY), bus.socket());
         let attack = Attack::named(name).expect("the attack is in the table");
         let told = until.clone();
-        let thread = thread::spawn(move || attack.run(&socket, &told));
+        let thread = std::thread::spawn(move || attack.run(&socket, &told));
         Self {
             until,
             thread: Some(thread),
@@ -153,10 +153,7 @@ fn malformed_messages_that_an_older_bus_passes_on_are_dropped() {
     let bus = PeerBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
-    let until = Until::after(EVENTUALLY);
-    while honest.send(calls::ping()).is_err() && !until.is_over() {
-        thread::sleep(ROUND);
-    }
+    bus.wait_for_daemon();
     assert!(pings(&mut honest), "it answers before");
     for number in 0..MALFORMED {
         hostile.send(malformed(number)).expect("it is connected");
@@ -193,10 +190,7 @@ fn frames_made_at_random_that_no_bus_looks_at_stop_nobody() {
     let bus = PeerBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
-    let until = Until::after(EVENTUALLY);
-    while honest.send(calls::ping()).is_err() && !until.is_over() {
-        thread::sleep(ROUND);
-    }
+    bus.wait_for_daemon();
     let mut rng = fastrand::Rng::with_seed(1);
     for number in 0..FRAMES {
         let message = fuzz::message(&mut rng);

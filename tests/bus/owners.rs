@@ -4,7 +4,7 @@ use ganglion::bus::proxy::{DiagnosticsProxy, Info};
 use ganglion::bus::{Error, NAME, PATH};
 use zbus::{DBusError as _, OwnedObjectPath, Variant, fdo};
 
-use super::policy::{Identity, NOBODY, is_root};
+use super::policy::{Identity, NOBODY};
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
 use crate::support::needs;
@@ -175,7 +175,7 @@ async fn introspection_shows_a_connection_its_own_objects() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_request_cost_is_for_operators() {
     const INTERFACE: &str = "org.ganglion.Llm1.Diagnostics";
-    if !needs::programs(&["busctl"]) || !is_root() {
+    if !needs::programs(&["busctl"]) || !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;

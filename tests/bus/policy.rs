@@ -61,14 +61,6 @@ impl Identity {
     }
 }
 
-pub(super) fn is_root() -> bool {
-    let root = nix::unistd::getuid().is_root();
-    if !root {
-        eprintln!("skipped: only root can call as another user");
-    }
-    root
-}
-
 /// May look, may ask, may operate.
 fn powers(address: &str, caller: &Identity) -> [bool; 3] {
     let properties = "org.freedesktop.DBus.Properties";
@@ -117,7 +109,7 @@ async fn strangers_are_refused_members_ask_and_operators_operate() {
     if !needs::programs(&["busctl"]) {
         return;
     }
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;
@@ -193,7 +185,7 @@ async fn only_root_and_the_daemons_user_may_own_the_name() {
     if !needs::programs(&["busctl"]) {
         return;
     }
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let bus = PrivateBus::start();

@@ -3,9 +3,10 @@
 use ganglion::bus::{BusConfig, Error};
 use ganglion::engine::{Limits, UserLimits};
 
-use super::policy::{Identity, NOBODY, is_root};
+use super::policy::{Identity, NOBODY};
 use super::{ask, fields};
 use crate::support::daemon::{Daemon, LIMITS, until};
+use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 use crate::support::stream::Reader;
 
@@ -52,7 +53,7 @@ async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
     refused(more, "limits.queue_percent_per_user (25)");
     assert!(!session.busy().await.unwrap(), "it may try again");
 
-    if is_root() {
+    if needs::root() {
         // Another user still gets a place: of its request only that it waits can be seen.
         let address = daemon.bus.text().to_owned();
         let before = clients[0].manager.queue_length().await.unwrap();

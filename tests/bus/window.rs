@@ -13,6 +13,7 @@ use zbus::{MatchRule, MessageStream, OwnedVariant, Variant};
 
 use super::fields;
 use crate::support::daemon::{Client, eventually, until};
+use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::{Answer, Reader};
@@ -74,6 +75,9 @@ fn word<'a>(info: &'a Info, key: &str) -> &'a str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
+    if !needs::smollm2() {
+        return;
+    }
     let bus = PrivateBus::start();
     let daemon = start(&bus, 12).await;
     let client = Client::connect(&bus).await;
@@ -187,6 +191,9 @@ async fn conversations_keep_their_pages_and_the_graph_tells_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_is_seen_and_the_graph_can_be_drawn() {
+    if !needs::smollm2() {
+        return;
+    }
     let bus = PrivateBus::start();
     let _daemon = start(&bus, 2).await;
     let client = Client::connect(&bus).await;
@@ -218,6 +225,9 @@ async fn a_reset_is_seen_and_the_graph_can_be_drawn() {
 /// Sessions with one system text read it once, while each is open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_session_does_not_pay_for_the_same_system_text_again() {
+    if !needs::smollm2() {
+        return;
+    }
     let bus = PrivateBus::start();
     let _daemon = start(&bus, 12).await;
     let client = Client::connect(&bus).await;

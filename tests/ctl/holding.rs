@@ -11,6 +11,7 @@ use tokio::process::Child;
 
 use super::{ctl, finish, run, run_as};
 use crate::support::daemon::{Daemon, eventually, until};
+use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 
 /// Starts a hold whose command prints a line and runs until a signal comes, and returns it once the line is there.
@@ -88,8 +89,7 @@ async fn a_hold_that_ends_before_its_command_is_reported() {
 /// Its command does not run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_is_refused_names_who_may() {
-    if !geteuid().is_root() {
-        eprintln!("NOT RUN: only root can call as another user");
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;

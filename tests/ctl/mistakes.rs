@@ -2,6 +2,7 @@
 
 use super::{run, run_as};
 use crate::support::daemon::Daemon;
+use crate::support::needs;
 
 /// A group that the policy does not know.
 const NOBODY: u32 = 65_534;
@@ -48,8 +49,7 @@ async fn a_model_that_cannot_think_is_told_to_whoever_wants_it_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_reads_one_line_with_the_remedy() {
-    if !nix::unistd::getuid().is_root() {
-        eprintln!("NOT RUN: only root can call as another user");
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;

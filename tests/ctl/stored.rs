@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Finished, run, text};
+use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::tiny_gguf;
@@ -173,8 +174,7 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn root_removes_as_the_folders_owner_and_follows_no_link() {
     const OTHER: u32 = 4321;
-    if !nix::unistd::getuid().is_root() {
-        eprintln!("NOT RUN: a removal by root: this is not root");
+    if !needs::root() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");

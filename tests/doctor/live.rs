@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::daemon::Daemon;
 use crate::support::fake_driver;
-#[cfg(feature = "cuda")]
+use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 use crate::support::tiny_gguf;
 
@@ -41,9 +41,11 @@ fn has(findings: &[String], expected: &str) {
     assert!(found, "{expected}: {findings:#?}");
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 fn a_drivers_errors_are_told_with_their_codes() {
+    if !needs::kernels() {
+        return;
+    }
     let bus = PrivateBus::start();
     let [name, capability] = ["CUDA_ERROR_FAKE_", "FAKE_CAPABILITY"];
     for (variable, answer, expected) in [

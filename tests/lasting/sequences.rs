@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
@@ -34,6 +34,8 @@ const FAR: u32 = 10;
 pub(crate) const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 pub(crate) const SESSION: &str = "talk";
+/// Waits longer than this mean that the awaited event never happens.
+const PATIENCE: Duration = Duration::from_secs(180);
 const LIMITS: Limits = limits(64, Duration::from_millis(1));
 /// Pages are written as soon as a turn has ended.
 pub(crate) const AT_ONCE: Rules = Rules {
@@ -200,12 +202,13 @@ impl Daemon {
 
     /// Returns when the pages of a session are on the disk.
     pub(crate) async fn has(&self, place: &kv_store::Place) {
-        let begun = Instant::now();
-        while !self.pages.has(place) {
-            let counts = self.pages.counts();
-            assert!(begun.elapsed() < Duration::from_secs(60), "{counts:?}");
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
+        let has = async {
+            while !self.pages.has(place) {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        };
+        let within = tokio::time::timeout(PATIENCE, has).await;
+        within.unwrap_or_else(|_| panic!("{:?}", self.pages.counts()));
     }
 }
 

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, mkfifo};
+use nix::unistd::mkfifo;
 
 use super::server::{Reply, Server};
 use super::{CTL, Folder, failure, model, sha256};
+use crate::support::needs;
 
 /// Any user but root.
 const OTHER: u32 = 4321;
@@ -44,12 +45,7 @@ struct Hostile {
 impl Hostile {
     /// Nothing if this is not root, who alone has something to lose here.
     fn new(answers: usize) -> Option<Self> {
-        if !Uid::effective().is_root() {
-            writeln!(
-                std::io::stderr(),
-                "NOT RUN: a pull by root: this is not root"
-            )
-            .expect("standard error");
+        if !needs::root() {
             return None;
         }
         let folder = Folder::new();

@@ -37,7 +37,7 @@ async fn killed(more: &[(&str, &str)], signal: Signal) -> (End, String) {
     let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().expect("a folder"));
     let environment = environment(&folder, more);
     let daemon = Gangliond::start_in(bus.text(), &["--sim"], "", environment);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", daemon.process()));
     daemon.signal(signal);
     (daemon.end().await, maps.expect("it runs"))

@@ -106,17 +106,17 @@ impl Gangliond {
     }
 
     /// The next thing that systemd is told.
-    pub(super) async fn notified(&self) -> String {
+    pub(super) async fn next_notification(&self) -> String {
         let mut notifications = self.notifications.lock().await;
         let message = eventually(notifications.recv()).await;
         message.expect("the socket is read")
     }
 
     /// Waits until systemd is told a line that begins with `expected`; what it was told before comes back.
-    pub(super) async fn told(&self, expected: &str) -> Vec<String> {
+    pub(super) async fn await_notification(&self, expected: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
-            let message = self.notified().await;
+            let message = self.next_notification().await;
             if message.lines().any(|line| line.starts_with(expected)) {
                 return before;
             }
@@ -125,13 +125,13 @@ impl Gangliond {
     }
 
     /// What systemd has been told and nobody has read.
-    pub(super) async fn told_since(&self) -> Vec<String> {
+    pub(super) async fn pending_notifications(&self) -> Vec<String> {
         let mut notifications = self.notifications.lock().await;
         std::iter::from_fn(|| notifications.try_recv().ok()).collect()
     }
 
     /// Waits until the journal has a line with `expected`, and gives it.
-    pub(super) async fn said(&mut self, expected: &str) -> String {
+    pub(super) async fn await_line(&mut self, expected: &str) -> String {
         loop {
             let from = self.heard.len();
             let stderr = self.stderr.as_mut().expect("nobody has taken it");

@@ -252,22 +252,18 @@ async fn killed(kills: u32, model: Option<&str>) {
     let mut random = fastrand::Rng::with_seed(9);
     // Of each session, what was told.
     let mut told: Vec<Vec<String>> = vec![Vec::new()];
-    let mut starts = Vec::new();
-    let (mut acknowledged, mut after, mut unheard) = (0, 0, 0);
+    let mut acknowledged = 0;
     for kill in 0..kills {
-        let begun = Instant::now();
         let config = "sessions.mib_per_user = 1024\nsessions.per_user = 1024";
         let client = match model {
             None => robot.start("", config).await,
             Some(model) => robot.start_model(model, config).await,
         };
-        let ready = begun.elapsed();
         if told.last().is_some_and(|told| told.len() > turns) {
             told.push(Vec::new());
         }
         let session = open(&client, &format!("talk{}", told.len())).await.unwrap();
         let found = texts(&session).await;
-        starts.push((ready, begun.elapsed()));
         let told = told.last_mut().expect("there is one");
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
         // The last one may have been kept without a word of it.
@@ -276,7 +272,6 @@ async fn killed(kills: u32, model: Option<&str>) {
             more.is_some_and(|more| more < 2) && answers.starts_with(told),
             "kill {kill}: {told:?} was told, {answers:?} is there"
         );
-        unheard += answers.len() - told.len();
         *told = answers;
         let before = told.len();
         let mut asked = (0..).map(|n| format!("{kill} {n}"));
@@ -299,7 +294,6 @@ async fn killed(kills: u32, model: Option<&str>) {
         let until = within.mul_f64(random.f64());
         let _ = tokio::time::timeout(until, talks).await;
         acknowledged += told.len() - before;
-        after += u32::from(told.len() > before);
     }
     // Those of before are as they were.
     let client = robot.start("", "sessions.per_user = 1024").await;
@@ -312,19 +306,6 @@ async fn killed(kills: u32, model: Option<&str>) {
         session.close().await.unwrap();
     }
     assert!(acknowledged > 0, "{last:?}");
-    let p = |of: fn(&(Duration, Duration)) -> Duration, percent: usize| {
-        let mut all: Vec<_> = starts.iter().map(of).collect();
-        all.sort_unstable();
-        all[(all.len() - 1) * percent / 100].as_secs_f64() * 1e3
-    };
-    println!(
-        "{kills} kills, {after} of them after the end of a turn was told, {acknowledged} such turns, 0 lost, {unheard} kept \
-         whose end nobody heard: from the start to ready p50 {:.0} ms, p99 {:.0}; to the history p50 {:.0}, p99 {:.0}",
-        p(|start| start.0, 50),
-        p(|start| start.0, 99),
-        p(|start| start.1, 50),
-        p(|start| start.1, 99),
-    );
 }
 
 /// With the tokens that were kept a talk goes on as if nothing had happened.
@@ -607,12 +588,7 @@ fn a_session_is_its_users_alone() {
     let bus = PeerBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let [mut owner, mut other] = [1001, 1002].map(|user| bus.client(user));
-    for client in [&mut owner, &mut other] {
-        let until = Instant::now() + EVENTUALLY;
-        while client.send(calls::ping()).is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
+    bus.wait_for_daemon();
     daemon.settle();
     let named = || calls::open_session([("name", "secret".into()), ("system", "mine".into())]);
     let ask = |client: &mut PeerClient, call| {
@@ -682,10 +658,7 @@ fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
     let bus = PeerBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let mut owner = bus.client(1001);
-    let until = Instant::now() + EVENTUALLY;
-    while owner.send(calls::ping()).is_err() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    bus.wait_for_daemon();
     daemon.settle();
     let mut ask = |call| {
         let sent = owner.send(call).expect("it is connected");

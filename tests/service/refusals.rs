@@ -31,7 +31,7 @@ async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
         "{}:2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
         daemon.config().display()
     );
-    daemon.told(&format!("STATUS={expected}")).await;
+    daemon.await_notification(&format!("STATUS={expected}")).await;
     let end = daemon.end().await;
     assert_eq!(end.status, Some(78));
     assert!(
@@ -77,7 +77,7 @@ async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
         "load=2s,load_error=the file is cut off",
         "[queue]\ncapacity = 64\n",
     );
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let asked = (0..32).map(|_| async {
         let stream = ask(&manager, "hello").await?;
@@ -96,7 +96,7 @@ async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
     let bus = PrivateBus::start();
     let script = "load=500ms,load_error=the file is cut off";
     let daemon = Gangliond::scripted(&bus, script, ROOM);
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection();
     let diagnostics = DiagnosticsProxy::new(connection).await.expect("a proxy");
@@ -185,7 +185,7 @@ async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model
 async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s,load_error=the file is cut off", "");
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let waiting = Reader::new(ask(&manager, "hello").await.unwrap());
     let answer = waiting.answer().await;
@@ -205,7 +205,7 @@ async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
 async fn a_second_daemon_names_the_first() {
     let bus = PrivateBus::start();
     let first = Gangliond::scripted(&bus, "", "");
-    first.told("READY=1").await;
+    first.await_notification("READY=1").await;
     let end = Gangliond::scripted(&bus, "", "").end().await;
     assert_eq!(end.status, Some(69));
     let owner = format!("org.ganglion.Llm1 is owned by process {}", first.process());

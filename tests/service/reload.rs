@@ -98,7 +98,7 @@ async fn limits_defaults_and_the_log_level_change_at_once() {
         )
     };
     let daemon = Gangliond::scripted(&bus, "tokens=9", &config(1, 9, "info"));
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     manager.open_session(HashMap::new()).await.unwrap();
     let refused = manager.open_session(HashMap::new()).await;
@@ -156,7 +156,7 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
         &[],
         &serving(&Models::smollm2(), "engine.rows = 1"),
     );
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();
     let diagnostics = DiagnosticsProxy::new(&connection).await.unwrap();
@@ -217,7 +217,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
     let (bus, models) = (PrivateBus::start(), Models::new());
     let one = serving(&models.path("one"), "");
     let daemon = Gangliond::start(bus.text(), &[], &one);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();
     let diagnostics = DiagnosticsProxy::new(&connection).await.unwrap();

@@ -96,7 +96,7 @@ fn unnumbered(journal: &str) -> String {
 async fn the_journal_holds_no_prompts_and_no_answers() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "", "log.level = 'trace'\n");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     say_it_everywhere(&bus, &manager).await;
     until(async || manager.queue_length().await.unwrap() == 0).await;
@@ -111,7 +111,7 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
 
     // Nor when the request itself goes wrong.
     let daemon = Gangliond::scripted(&bus, "tokens=9,fail_after=1", "log.level = 'trace'\n");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let failed = Reader::new(ask(&manager, SENTINEL).await.unwrap());
     assert_eq!(failed.answer().await.reason, FinishReason::Error);
     daemon.signal(Signal::SIGTERM);
@@ -142,7 +142,7 @@ async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
             model.display()
         );
         let daemon = Gangliond::start(bus.text(), &[], &config);
-        daemon.told("READY=1").await;
+        daemon.await_notification("READY=1").await;
         let manager = client(&bus).await;
         let answer = Reader::new(ask(&manager, SENTINEL).await.unwrap());
         assert_eq!(answer.answer().await.error, None);
@@ -197,7 +197,7 @@ async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let unread = daemon.narrow_journal();
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     reload_often(&manager, 200).await;
     ask_often(&manager, 200).await;
@@ -219,7 +219,7 @@ async fn what_the_journal_missed_is_counted() {
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let journal = daemon.narrow_journal();
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     reload_often(&manager, ALL).await;
     let mut lines = journal.lines();
@@ -243,7 +243,7 @@ async fn what_one_user_causes_is_told_within_a_rate() {
     const REQUESTS: usize = 600;
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let began = std::time::Instant::now();
     ask_often(&client(&bus).await, REQUESTS).await;
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
@@ -276,7 +276,7 @@ async fn limits_and_readers_that_do_not_read_are_told_of() {
     let config = "stream.stall_seconds = 0.3\n[limits]\nsessions_per_user = 1\nmax_tokens = 100000\n\
                   [sampling]\nmax_tokens = 100000\n";
     let daemon = Gangliond::scripted(&bus, "tokens=100000,context=1000000", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     manager.open_session(HashMap::new()).await.unwrap();
     for _ in 0..10 {

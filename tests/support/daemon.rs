@@ -37,7 +37,7 @@ pub(crate) const LIMITS: Limits = Limits {
 };
 
 /// Waiting longer means that it never comes; nothing depends on how much shorter it is.
-pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
+pub(crate) const EVENTUALLY: Duration = Duration::from_secs(180);
 
 impl Daemon {
     /// Follows `script`, with a queue of 8.

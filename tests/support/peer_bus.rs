@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use ganglion::bus::NAME;
 
+use super::daemon::EVENTUALLY;
 use super::wire::{
     BUS, CALL, DESTINATION, Frames, Message, REPLY_SERIAL, RETURN, Received, SENDER, Value, later,
     read_line,
@@ -67,6 +68,15 @@ impl PeerBus {
 
     pub(crate) fn text(&self) -> &str {
         &self.address
+    }
+
+    /// Returns once the daemon has connected.
+    pub(crate) fn wait_for_daemon(&self) {
+        let late = later(EVENTUALLY);
+        while self.shared.daemon.lock().unwrap().is_none() {
+            assert!(!late(), "the daemon does not connect");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// From now on it reads nothing of what the daemon sends, or reads again.
