@@ -18,7 +18,6 @@ mod members;
 mod oversized;
 mod owners;
 mod policy;
-mod python;
 mod quotas;
 mod seeds;
 mod sessions;
@@ -45,7 +44,7 @@ fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a
     HashMap::from(entries)
 }
 
-/// Asks one question of the user.
+/// Asks one question as the user.
 async fn ask(
     client: &Client,
     question: &str,

@@ -1,4 +1,4 @@
-//! The programs of `tests/clients` that need little, run as a reader would; `tests/clients/run.sh` runs them all.
+//! The example programs of `tests/clients` that need few packages. `tests/clients/run.sh` runs all of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs each verb, and the last one over a restart of the daemon.
+/// Runs each verb. The last one spans a restart of the daemon.
 async fn run(program: &Path, argument: Option<PathBuf>) {
     let mut served = Served::new();
     served.start("kv.context = 512\n").await;

@@ -1,5 +1,5 @@
-//! The shipped interface XML is the contract: it equals what the daemon introspects, docs included, with annotations for
-//! generators of code.
+//! The shipped interface XML is the contract: it equals the daemon's introspection, including docs, plus annotations
+//! for code generators.
 
 use std::path::Path;
 use std::{env, fs};
@@ -58,7 +58,7 @@ async fn the_shipped_interfaces_are_those_of_the_daemon() {
     }
 }
 
-/// A daemon that opened what a caller names would open it with its own rights.
+/// The daemon would open a caller's path with its own rights.
 #[test]
 fn no_method_takes_a_path() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/interfaces");
@@ -71,8 +71,8 @@ fn no_method_takes_a_path() {
     }
     taken.sort();
     taken.dedup();
-    // Texts for the model, numbers, the names of sessions, which have no slash, and options, of which none names a file
-    // either: whoever adds one looks here.
+    // Arguments are texts for the model, numbers, names of sessions without a slash, and options. No option names a
+    // file. Check this when you add one.
     assert_eq!(
         taken,
         [

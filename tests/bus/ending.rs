@@ -1,4 +1,4 @@
-//! Requests end when their caller wants it, or is gone; and nobody else notices.
+//! Requests end when their caller cancels them or leaves. Other clients do not notice.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::process::Process;
 use crate::support::signals::Signals;
 use crate::support::stream::Reader;
 
-/// Never says its first token.
+/// A script without a first token.
 const MUTE: &str = "first=3600s";
 
 async fn finished(request: &RequestProxy<'_>) -> String {
@@ -67,7 +67,7 @@ async fn closing_the_stream_ends_a_running_and_a_waiting_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_ends_what_it_owned() {
+async fn a_client_that_leaves_ends_its_requests_and_sessions() {
     let daemon = Daemon::start(MUTE).await;
     let watcher = daemon.client().await;
     let leaver = daemon.client().await;
@@ -77,7 +77,7 @@ async fn a_client_that_leaves_ends_what_it_owned() {
     let (_, second) = ask(&leaver, "again", fields([])).await.unwrap();
     assert_eq!(watcher.manager.sessions().await.unwrap(), 1);
 
-    // The streams stay open: leaving alone must do.
+    // The streams stay open: the lost connection is enough.
     leaver.connection.close().await.unwrap();
     for stream in [first, second] {
         let answer = Reader::new(stream).answer().await;
@@ -112,7 +112,7 @@ async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
+async fn a_reader_that_never_reads_is_cancelled_and_slows_no_other() {
     let config = BusConfig {
         stream_stall: Duration::from_millis(400),
         max_tokens_limit: 20_000,
@@ -124,7 +124,7 @@ async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
     let word = "w".repeat(2000);
     let mut signals = Signals::listen(&sleeper).await;
     let (path, unread) = ask(&sleeper, &word, long).await.unwrap();
-    // It waits behind the sleeper, whose request must be given up for it to be answered.
+    // The request waits behind the sleeper's, which the daemon must cancel first.
     let short = fields([("max_tokens", 5u32.into())]);
     let (_, stream) = ask(&other, "hello", short).await.unwrap();
     let answer = Reader::new(stream).answer().await;
@@ -155,14 +155,14 @@ async fn an_unread_answer_holds_up_no_other() {
         let answer = Reader::new(stream).answer().await;
         assert_eq!(answer.usage.completion_tokens, 512);
     }
-    // And all of it is there still, for a reader that comes late.
+    // A late reader still finds the whole answer.
     let answer = Reader::new(unread).answer().await;
     assert_eq!(answer.usage.completion_tokens, 100_000);
     assert_eq!(answer.text.len(), "sim:".len() + 99_999 * " unread".len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finished_request_goes_after_a_while() {
+async fn a_finished_request_is_removed_later() {
     let config = BusConfig {
         finished_linger: Duration::from_millis(100),
         ..BusConfig::default()
@@ -201,7 +201,7 @@ async fn counters_signal_their_changes() {
     told(0).await;
 }
 
-/// What lies below the daemon's object.
+/// Returns the introspection of the daemon's object.
 async fn tree(client: &Client) -> String {
     let reply = client
         .connection

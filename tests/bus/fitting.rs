@@ -1,4 +1,4 @@
-//! Answers that fit something, and how probable their tokens were, as programs ask for them.
+//! Constrained answers, and the probabilities of their tokens, over the bus.
 
 use ganglion::bus::{Error, Frame};
 use ganglion::engine::Likelihood;
@@ -10,7 +10,7 @@ use crate::support::served::Served;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused() {
+async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused() {
     let mut served = Served::new();
     let client = served.start("kv.context = 200\n").await;
     let choices = ["turn left", "turn right", "halt"];
@@ -54,10 +54,10 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
             Frame::Done { usage, .. } => tokens = Some(usage.completion_tokens as usize),
         }
     }
-    // All but the token that ends it, where one does.
+    // All tokens apart from an end token.
     assert!(told > 0 && tokens.is_some_and(|all| all == told || all == told + 1));
 
-    // Without a pipe they are in the result, and the same.
+    // Without a pipe the result has the same probabilities.
     let options = |how| {
         let mut options = fields([("logprobs", 1u32.into()), ("max_tokens", 9u32.into())]);
         options.extend([("seed", 5u64.into()), ("temperature", 1.into()), how]);
@@ -78,7 +78,7 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
         let logprobs = String::try_from(result["logprobs"].try_clone().unwrap()).unwrap();
         let each: Vec<Likelihood> = serde_json::from_str(&logprobs).expect("an array");
         assert!(each.iter().all(|one| one.best.len() == 1));
-        // The text of a part of a character is not that of the whole.
+        // The text of a part of a character differs from that of the whole.
         let said: String = each.iter().map(|one| one.text.as_str()).collect();
         assert!(
             said.contains('\u{fffd}') || said == text,
@@ -109,9 +109,9 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     }
 }
 
-/// Whoever parses an answer need not know all the reasons why one ends.
+/// A program that parses an answer need not know all finish reasons.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_to_fit_and_was_cut_off_is_marked() {
+async fn a_constrained_answer_that_was_cut_off_is_marked() {
     let mut served = Served::new();
     let client = served.start("kv.context = 200\n").await;
     let session = client.manager.open_session(fields([])).await.unwrap();

@@ -1,5 +1,5 @@
-//! Whoever asks for what is endlessly hard to fit gets an error or a short answer, in bounded memory, and the others' answers
-//! go on.
+//! Clients with extremely expensive grammars get an error or a short answer, in bounded memory. Other clients' answers
+//! continue.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::support::daemon::Client;
 use crate::support::served::Served;
 use crate::support::stream::Reader;
 
-/// An answer to the same question, or why an option is refused, however long either takes.
+/// Returns an answer to the same question, or the reason of the refusal. Neither has a time limit.
 async fn answer(client: &Client, options: Fields<'_>) -> Result<String, String> {
     let question = [("user", HashMap::from([("content", "hello".into())]))];
     let stream = match client.manager.generate(&question, options).await {
@@ -32,7 +32,7 @@ async fn answer(client: &Client, options: Fields<'_>) -> Result<String, String> 
     }
 }
 
-/// Bytes that the daemon may take for all of them: what is kept of grammars for whoever asks again, and two of them at work.
+/// Bytes that the daemon may use for all of them: the compiled grammars of each user, and two compilations.
 const MORE: u64 = 192 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn an_honest_answer_goes_on_beside_hostile_grammars() {
             ]);
             answer(&client, options)
         };
-        // Two of them, so that the second finds what was kept of the first.
+        // Two rounds, so that the second finds the results of the first.
         let (one, honest, two) = tokio::join!(asked(), honest(), asked());
         assert_eq!(honest.unwrap(), alone, "{name}");
         println!(

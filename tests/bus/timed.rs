@@ -1,4 +1,4 @@
-//! How long each kind of operation takes, for whoever looks: steps are timed then, and the decode graph stays as it is.
+//! Times per kind of operation, on request: steps are timed then, and the decode graph stays recorded.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Info};
 use zbus::Variant;
@@ -14,7 +14,7 @@ async fn diagnostics(client: &Client) -> DiagnosticsProxy<'static> {
     proxy.build().await.expect("the proxy is built")
 }
 
-/// The steps that an answer took: its first token is its prompt's.
+/// The number of steps of an answer, whose first token is its prompt's.
 async fn answer(client: &Client) -> u64 {
     let options = fields([("max_tokens", Variant::U32(8))]);
     let (_, stream) = ask(client, "abc", options).await.expect("it is accepted");
@@ -32,7 +32,7 @@ fn number(info: &Info, key: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
+async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
     let mut served = Served::new();
     let client = served.start("kv.context = 256\n").await;
     let diagnostics = diagnostics(&client).await;
@@ -44,7 +44,7 @@ async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
         "nobody had looked: {first:?}"
     );
 
-    // Who has looked is told of the steps that follow, however late they come on a machine that is busy.
+    // Steps are timed for a while after the request, however late they run on a busy machine.
     let mut timing = Info::new();
     let (mut answers, mut steps) = (0, 0);
     until(async || {
@@ -62,7 +62,7 @@ async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
         assert!(names.iter().any(|one| one.contains(name)), "{names:?}");
     }
     let graph = diagnostics.decode_graph().await.expect("it tells");
-    // One for each turn, which the tokens of a new prompt ask for, and none for the steps that were timed.
+    // One change for each turn's new prompt, and none for the timed steps.
     let of = |key: &str| number(&graph, key) - number(&before, key);
     assert_eq!(
         (of("recordings"), of("failures")),
@@ -79,7 +79,7 @@ async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_without_operations_tells_of_none() {
+async fn an_engine_without_operations_reports_none() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     let diagnostics = diagnostics(&client).await;

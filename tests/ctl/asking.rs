@@ -1,4 +1,4 @@
-//! `ask`: what it takes from standard input, its one JSON object, and what it says while nothing comes.
+//! `ask`: standard input, JSON output, and progress messages.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::support::served::Served;
 use crate::tools::{TOOLS, fits, hermes};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_piped_belongs_to_the_question() {
+async fn piped_input_is_part_of_the_question() {
     let daemon = Daemon::start("").await;
     let bus = daemon.bus.text();
     for (words, input, answer) in [
@@ -43,9 +43,9 @@ async fn what_is_piped_belongs_to_the_question() {
     }
 }
 
-/// A pipe that somebody has left open is told apart from a daemon that hangs, and nothing of it is lost.
+/// An open pipe without an end is distinguished from a hanging daemon, and all its input is used.
 #[tokio::test(flavor = "multi_thread")]
-async fn input_that_does_not_end_is_waited_for_aloud() {
+async fn waiting_for_the_end_of_input_is_reported() {
     let daemon = Daemon::start("").await;
     let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "Summarise:"])
         .stdin(Stdio::piped())
@@ -68,7 +68,7 @@ async fn input_that_does_not_end_is_waited_for_aloud() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_one_object_that_tells_what_the_receipt_tells() {
+async fn json_is_one_object_with_the_receipt() {
     let daemon = Daemon::start("").await;
     let json = ["--bus", daemon.bus.text(), "ask", "--json"];
     let asked = run(&[&json[..], &["--seed", "7", "one", "two"]].concat()).await;
@@ -93,9 +93,9 @@ async fn json_is_one_object_that_tells_what_the_receipt_tells() {
     assert!(error.starts_with("org.ganglion.Llm1.Error."), "{whole}");
 }
 
-/// Whatever cut an answer: a script that pipes it on must notice.
+/// A script that pipes an answer must notice that it is incomplete.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_cut_is_a_failure() {
+async fn an_incomplete_answer_is_a_failure() {
     let long = Daemon::start("tokens=1000,delay=100ms").await;
     let narrow = Daemon::start("context=4").await;
     let mut bound = Served::new();
@@ -186,7 +186,7 @@ async fn keywords_that_are_not_checked_are_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_is_told_to_whoever_waits_for_it() {
+async fn a_waiting_user_sees_the_load() {
     let daemon = Daemon::start("load=3600s").await;
     let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "hello"])
         .spawn()
@@ -204,9 +204,9 @@ async fn a_load_is_told_to_whoever_waits_for_it() {
     }
 }
 
-/// The program is run for each call, and told what it is to do; the model calls until it is told not to.
+/// The program runs once per call with the call as input. The model calls until a tool choice stops it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_does_what_the_model_calls() {
+async fn a_program_runs_the_models_calls() {
     let mut served = Served::with(&hermes());
     served
         .start("kv.context = 512\nsampling.max_tokens = 90\nmodel.thinking = false\n")
@@ -254,7 +254,7 @@ async fn a_program_does_what_the_model_calls() {
     );
 
     let asked = run(&[&ask[..], &["--call", &robot, "hello"]].concat()).await;
-    // It may call again and again.
+    // Repeated calls are allowed.
     assert!(matches!(asked.code, Some(0 | 1)), "{asked:?}");
     let done = std::fs::read_to_string(done).expect("it ran");
     let lines: Vec<_> = done.lines().collect();

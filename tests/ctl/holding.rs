@@ -14,7 +14,7 @@ use crate::support::daemon::{Daemon, eventually, until};
 use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 
-/// Starts a hold whose command prints a line and runs until a signal comes, and returns it once the line is there.
+/// Starts a hold whose command prints a line and runs until a signal. Returns it after the line.
 async fn holding(bus: &str, all: bool, reason: &str) -> Child {
     let kind: &[&str] = if all { &["--all"] } else { &[] };
     let script = "trap 'exit 9' TERM; trap 'exit 8' INT; echo runs; while :; do sleep 0.01; done";
@@ -86,9 +86,9 @@ async fn a_hold_that_ends_before_its_command_is_reported() {
     assert!(held.stderr.contains("sh goes on without it"), "{held:?}");
 }
 
-/// Its command does not run.
+/// The command does not run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_refused_names_who_may() {
+async fn a_refused_hold_names_the_allowed_group() {
     if !needs::root() {
         return;
     }
@@ -106,7 +106,7 @@ async fn a_hold_that_is_refused_names_who_may() {
     }
 }
 
-/// By their owner and their reason; `ask` names only what keeps its own request waiting.
+/// Holds are shown with owner and reason; `ask` names only those that delay its own request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_is_shown_with_its_owner_and_its_reason() {
     let daemon = Daemon::start("").await;

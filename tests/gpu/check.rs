@@ -1,5 +1,4 @@
-//! Checks on the GPU at hand what a test without one cannot. It exits 0 if all is well, 1 if not, and 77
-//! where there is no GPU.
+//! Checks on a GPU what a test without one cannot. Exit codes: 0 if all checks pass, 1 if one fails, 77 without a GPU.
 
 mod diff;
 #[path = "../support/gguf_writer.rs"]
@@ -47,7 +46,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place
   memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
 
-/// Activations and the cache that they meet.
+/// Types of the activations and of the cache.
 type Types = (DType, KvTypes);
 
 const TYPES: [Types; 6] = [
@@ -60,7 +59,7 @@ const TYPES: [Types; 6] = [
 ];
 
 fn main() -> ExitCode {
-    // A model's chat template runs in a process of this program, where no gangliond lies beside it.
+    // A model's chat template runs in a process of this program, because gangliond is not in its folder.
     if let Some(code) =
         ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
     {
@@ -84,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where a check runs, and what it is to look at: `--cpu` tries it where there is no GPU.
+/// The device and arguments of a check. `--cpu` runs it without a GPU.
 fn backend(arguments: &[String]) -> Result<(Backend, &[String]), ExitCode> {
     match arguments.split_first() {
         Some((flag, rest)) if flag == "--cpu" => Ok((Backend::Cpu, rest)),

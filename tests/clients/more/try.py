@@ -1,6 +1,6 @@
-"""The same five things over one more library: try.py LIBRARY generate|session|cancel|complete|signals
+"""Runs one of five checks over another D-Bus library: try.py LIBRARY generate|session|cancel|complete|signals
 
-LIBRARY is a file beside this one, with a class `Client`. These are no examples of good programs: they wait for each answer.
+LIBRARY is a file in this folder with a class `Client`. The checks block on each answer, so they are not examples to copy.
 """
 
 import importlib
