@@ -1,4 +1,4 @@
-//! The manual: it says all that the code reads, as the code has it, and every man(1) can show it.
+//! The manual pages: they describe everything that the code accepts, in valid roff.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn page(name: &str) -> String {
     String::from_utf8(made.stdout).expect("it writes text")
 }
 
-/// As a reader sees it; what the formatter complains about comes second.
+/// Returns the formatted text and the formatter's warnings.
 fn formatted(source: &str) -> (String, String) {
     let mut groff = Command::new("groff")
         .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=900n"])
@@ -66,7 +66,7 @@ fn pages_are_formatted_without_a_warning() {
     }
 }
 
-/// The source of a page as words alone, without what roff needs.
+/// Returns the source of a page as words, without roff's escapes.
 fn plain(source: &str) -> String {
     let escapes = [
         ("\\*(Aq", "'"),
@@ -87,7 +87,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What the XML of the interfaces says, and nothing is said of a method that is not.
+/// The page has the text of the interfaces' XML.
 #[test]
 fn the_interfaces_are_described_as_in_their_xml() {
     let source = page("org.ganglion.Llm1.5");
@@ -199,7 +199,7 @@ fn every_member_option_and_error_of_the_bus_is_there() {
     }
 }
 
-/// The examples of a page, as they are to be typed.
+/// Returns the examples of a page, as they are typed.
 fn examples(source: &str) -> Vec<String> {
     let blocks = source.split("\n.EX\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("\n.EE").next().unwrap_or_default());
@@ -214,7 +214,7 @@ fn examples(source: &str) -> Vec<String> {
     typed.collect()
 }
 
-/// Those of a shell each by itself, those in Python as the one program that they are parts of.
+/// Shell examples run separately; the Python examples are parts of one program.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_the_interfaces_work() {
     if !(needs::python() && needs::programs(&["busctl", "gdbus"])) {
@@ -276,7 +276,7 @@ async fn the_examples_of_the_interfaces_work() {
         lines.join("\n")
     );
     let said = run(PYTHON, &program);
-    // A model of random weights may end an answer by itself.
+    // A model with random weights may end an answer early.
     let ends = [" length", " stop"].map(|end| said.matches(end).count());
     assert!(ends.iter().sum::<usize>() >= 3, "{said}");
 }
@@ -338,7 +338,7 @@ fn every_verb_and_exit_code_is_there() {
     }
 }
 
-/// A name in quotes that looks like one of the environment, in any source below `folder`.
+/// Collects the names of environment variables in quotes from the sources below `folder`.
 fn variables(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("sources") {
         let path = entry.expect("an entry").path();

@@ -1,5 +1,5 @@
-//! Random lives are lived: conversations, rewinds, resets, modes, reloads and refused calls in any order, against the
-//! model of the design and against a runner that records nothing.
+//! Random runs of conversations, rewinds, resets, modes, reloads and refused calls, compared with the design's model
+//! and with a runner that records nothing.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -19,10 +19,10 @@ use super::told::Told;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::same;
 
-/// Random lives that are tried.
+/// The number of random runs.
 const LIVES: u32 = 192;
 
-/// What all lives together have met: it shows that they were worth trying.
+/// All events of the random runs together, to check that they cover every kind.
 #[derive(Debug, Default)]
 struct Met {
     struck: HashSet<(Call, How)>,
@@ -34,19 +34,19 @@ struct Met {
 
 struct World<'a> {
     runner: Runner,
-    /// One for each neural network, by whose number the one that runs is known; they record and keep nothing.
+    /// One per neural network, by its number. They neither record nor cache.
     eager: &'a mut [Runner],
     network: usize,
     model: Model,
     cache: Cache,
-    /// All that each owner has said and heard.
+    /// All tokens of each owner's conversation.
     texts: HashMap<Option<u64>, Vec<u32>>,
     told: Told,
     met: &'a mut Met,
 }
 
 impl World<'_> {
-    /// Whether the device is still there afterwards.
+    /// Whether the device survives.
     fn act(&mut self, act: &Act) -> Result<bool, String> {
         let mut alive = true;
         match act {
@@ -154,7 +154,7 @@ impl World<'_> {
         Ok(if lost { Outcome::Lost } else { Outcome::Ran })
     }
 
-    /// Holds what came of a step against what should; whether it ran.
+    /// Compares a step's outcome with the expected one. Returns whether it ran.
     fn ran<T>(&self, ran: &Result<T, RunError>, outcome: Outcome) -> Result<bool, String> {
         let is = match ran {
             Ok(_) => Outcome::Ran,
@@ -212,7 +212,7 @@ fn parameters(sampled: Option<u64>) -> Parameters {
     })
 }
 
-/// What eager execution says to a prompt that it has never seen.
+/// Returns the eager answer to a new prompt.
 fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usize) -> Vec<u32> {
     let owner = Owner(0);
     eager.rewind(owner, 0);
@@ -267,7 +267,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
 }
 
 #[test]
-fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says() {
+fn random_runs_follow_the_design_and_give_the_eager_text() {
     let none = || GraphOptions {
         mode: Mode::None,
         ..GraphOptions::default()

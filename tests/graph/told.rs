@@ -1,15 +1,15 @@
-//! What is told of the decode graph, held against what it is: whoever hears every event knows its life cycle.
+//! The events of the decode graph: they describe its whole life cycle.
 
 use ganglion::graph::{Counters, Event, InvalidationReason, LifeCycle, Mode, Renewal, State};
 
 use crate::support::refusals::same;
 
-/// What one who heard all events believes.
+/// The graph's state according to the events.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// `None` until something was told.
+    /// `None` before the first event.
     state: Option<State>,
-    /// Why it was recorded, or what it was verified after.
+    /// The reason of the recording, or the change that was verified.
     reason: Option<InvalidationReason>,
     epoch: u64,
     counters: Counters,

@@ -1,4 +1,4 @@
-//! The bus is lost: the process outlives it, keeps its model, and owns its name again.
+//! The bus connection is lost: the process survives, keeps its model, and owns its name again.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_bus_is_come_back_to_with_the_model_that_was_loaded() {
+async fn the_daemon_reconnects_to_the_bus_with_the_loaded_model() {
     let mut bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "load=300ms", "");
     daemon.await_notification("READY=1").await;

@@ -1,4 +1,4 @@
-//! The table of events and the catalog that explains them tell the same.
+//! The table of events and the journal catalog agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::needs;
 
 const CATALOG: &str = include_str!("../../systemd/gangliond.catalog");
 
-/// Message id to entry.
+/// Message ids and their entries.
 fn entries() -> BTreeMap<&'static str, &'static str> {
     let entries: Vec<_> = CATALOG.split("\n-- ").skip(1).collect();
     let by_id: BTreeMap<_, _> = entries
@@ -44,7 +44,7 @@ fn every_event_has_an_entry_and_every_entry_an_event() {
 }
 
 #[test]
-fn entries_say_what_to_do_and_name_only_fields_of_their_event() {
+fn entries_have_a_remedy_and_name_only_fields_of_their_event() {
     let entries = entries();
     for event in EVENTS {
         let entry = entries[event.message_id];
@@ -80,9 +80,9 @@ fn every_field_is_described_and_every_description_is_of_a_field() {
     assert_eq!(used, described, "in the order of their names");
 }
 
-/// What names a caller is what a caller caused: without a rate it could fill the journal.
+/// An event that names a caller is caused by the caller, and could fill the journal without a rate.
 #[test]
-fn every_event_that_names_a_caller_is_told_within_its_rate() {
+fn every_event_that_names_a_caller_has_a_rate() {
     for event in EVENTS {
         let names_one = event.fields.contains(&"client_uid");
         let is_summary = event.name == "events_left_out";
@@ -117,7 +117,7 @@ fn the_journal_accepts_the_catalog() {
     assert_eq!(listed.lines().count(), EVENTS.len(), "{listed}");
 }
 
-/// What `report` tells when there is no queue: at once, on this thread.
+/// Returns the fields of an event that `report` writes on this thread, without a queue.
 fn told(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
     let journal = Journal::default();
     journal.during(report);

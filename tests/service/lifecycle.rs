@@ -9,7 +9,7 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn systemd_is_told_how_it_goes_in_order() {
+async fn systemd_gets_the_states_in_order() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s", "");
     let mut before = daemon.await_notification("READY=1").await;
@@ -33,7 +33,7 @@ async fn systemd_is_told_how_it_goes_in_order() {
 
     daemon.signal(Signal::SIGTERM);
     let stopping = daemon.next_notification().await;
-    // stop.grace_seconds, kv.stop_seconds, and what follows them.
+    // stop.grace_seconds, kv.stop_seconds, and the time of the remaining steps.
     assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
@@ -95,7 +95,7 @@ async fn a_stop_during_the_load_still_answers_what_was_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_does_not_read_cannot_hold_up_the_stop() {
+async fn a_client_that_does_not_read_cannot_delay_the_stop() {
     let bus = PrivateBus::start();
     let config = "[stream]\nstall_seconds = 3600\n[limits]\nmax_tokens = 100000\n\
                   [sampling]\nmax_tokens = 100000\n";
@@ -151,8 +151,8 @@ async fn a_panic_while_it_stops_still_ends_with_70() {
     assert!(!journal.contains("info: stopped"), "{journal}");
 }
 
-/// After a sticky error of the driver nothing runs any more in this process: whoever waits is told, and systemd
-/// starts another.
+/// After a sticky driver error no request can run in this process: waiting callers get an error, and systemd restarts
+/// the daemon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_device_ends_its_requests_and_then_the_process_with_70() {
     let bus = PrivateBus::start();
@@ -164,7 +164,7 @@ async fn a_lost_device_ends_its_requests_and_then_the_process_with_70() {
     let answer = running.answer().await;
     assert_eq!(answer.reason, FinishReason::Error);
     assert_eq!(answer.usage.completion_tokens, 3);
-    // It may come too late to wait at all, and is told that.
+    // A late request gets the error at once.
     if let Ok(waiting) = waiting {
         let never_begun = Reader::new(waiting).answer().await;
         assert_eq!(never_begun.reason, FinishReason::Error);

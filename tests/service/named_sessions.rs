@@ -1,4 +1,4 @@
-//! Sessions with a name: they outlive their callers, the daemon and its sudden end, and are their user's alone.
+//! Named sessions survive their callers, the daemon and a power cut, and belong to their user alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Robot {
         }
     }
 
-    /// Starts the daemon; one that runs is killed first, as by a power cut of its own.
+    /// Starts the daemon. A running one is killed first, like by a power cut.
     async fn start(&mut self, script: &str, more: &str) -> Client {
         drop(self.daemon.take());
         let folder = self.folder.path().join("sessions");
@@ -50,7 +50,7 @@ impl Robot {
         self.client().await
     }
 
-    /// The same with a model.
+    /// Starts the daemon with a model.
     async fn start_model(&mut self, model: &str, more: &str) -> Client {
         drop(self.daemon.take());
         let folder = self.folder.path().join("sessions");
@@ -100,7 +100,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     let session = first.session(path.clone()).await;
     assert_eq!(say(&session, "one two three four").await, "sim: one two");
 
-    // Another connection gets it only if it takes it, and then the first has it no more.
+    // Another connection gets it only with `take`, and the first then loses it.
     let second = robot.client().await;
     let held = open(&second, "talk").await.expect_err("it is held");
     let holder = first.connection.unique_name().expect("a name").to_string();
@@ -124,7 +124,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     assert_eq!(texts(&taken).await, expected);
     drop((second, taken, session));
 
-    // Its caller has left; what it began with may be said again, and nothing else.
+    // The caller has left. Its first options may be repeated, and no others.
     let third = robot.client().await;
     let session = loop {
         match third.manager.open_session(options()).await {
@@ -176,9 +176,9 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     assert!(client.manager.list_sessions().await.unwrap().is_empty());
 }
 
-/// A turn whose caller leaves keeps what was made of it, and the next one goes on from there.
+/// A turn whose caller leaves keeps its partial answer, and the next turn continues from there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
+async fn a_cancelled_turn_keeps_its_partial_answer() {
     let mut robot = Robot::new();
     let client = robot
         .start("tokens=100000,delay=1ms", "limits.max_tokens = 100000")
@@ -203,7 +203,7 @@ async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
     assert!(texts(&session).await.is_empty());
 }
 
-/// By a script, whose daemon is ready at once. `GANGLION_KILLS` says how often, where some tens are not enough.
+/// With a script, whose daemon is ready at once. `GANGLION_KILLS` sets more kills.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_that_was_told_of_outlives_kill_9() {
     let kills = std::env::var("GANGLION_KILLS").ok();
@@ -211,7 +211,7 @@ async fn every_answer_that_was_told_of_outlives_kill_9() {
     killed(kills, None).await;
 }
 
-/// The same by SmolLM2, where `GANGLION_MODEL_KILLS` says how often: each takes some seconds.
+/// With SmolLM2, where each kill takes some seconds; `GANGLION_MODEL_KILLS` sets more.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_of_a_model_outlives_kill_9() {
     let Ok(kills) = std::env::var("GANGLION_MODEL_KILLS") else {
@@ -228,7 +228,7 @@ async fn every_answer_of_a_model_outlives_kill_9() {
     killed(kills, Some(model)).await;
 }
 
-/// A short answer, once its end was told; `None` if the daemon is gone before that.
+/// Returns a short answer after its reported end, or `None` if the daemon ends first.
 async fn short(session: &SessionProxy<'_>, text: &str) -> Option<String> {
     let options = fields([("max_tokens", 4u32.into())]);
     let (_, stream) = session.send(text, options).await.ok()?;
@@ -242,15 +242,16 @@ async fn short(session: &SessionProxy<'_>, text: &str) -> Option<String> {
     }
 }
 
-/// Starts a daemon so often, which is killed at a random moment of its first turns, and holds what is there against what was told.
+/// Kills a daemon that many times at a random moment of its first turns, and compares the stored turns with the
+/// reported ones.
 async fn killed(kills: u32, model: Option<&str>) {
-    // Turns of a session at most: a model reads them again after each kill.
+    // The most turns of a session: a model prefills them again after each kill.
     let turns = if model.is_some() { 4 } else { 40 };
     let mut robot = Robot::new();
-    // A model's is as long as its last turn took.
+    // The time limit of a model's kill is the length of its last turn.
     let mut within = Duration::from_millis(40);
     let mut random = fastrand::Rng::with_seed(9);
-    // Of each session, what was told.
+    // The reported answers of each session.
     let mut told: Vec<Vec<String>> = vec![Vec::new()];
     let mut acknowledged = 0;
     for kill in 0..kills {
@@ -266,7 +267,7 @@ async fn killed(kills: u32, model: Option<&str>) {
         let found = texts(&session).await;
         let told = told.last_mut().expect("there is one");
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
-        // The last one may have been kept without a word of it.
+        // The last turn may be stored although its end was not reported.
         let more = answers.len().checked_sub(told.len());
         assert!(
             more.is_some_and(|more| more < 2) && answers.starts_with(told),
@@ -275,7 +276,7 @@ async fn killed(kills: u32, model: Option<&str>) {
         *told = answers;
         let before = told.len();
         let mut asked = (0..).map(|n| format!("{kill} {n}"));
-        // A model, which is slow, has ended up to two turns and is in the middle of the next.
+        // The slow model has completed up to two turns and is in the middle of the next.
         let ended = if model.is_some() { kill % 3 } else { 0 };
         for text in asked.by_ref().take(ended as usize) {
             let begun = Instant::now();
@@ -290,12 +291,12 @@ async fn killed(kills: u32, model: Option<&str>) {
                 }
             }
         };
-        // Whatever it is at by then.
+        // The kill happens at any moment within this time.
         let until = within.mul_f64(random.f64());
         let _ = tokio::time::timeout(until, talks).await;
         acknowledged += told.len() - before;
     }
-    // Those of before are as they were.
+    // The sessions of earlier kills are unchanged.
     let client = robot.start("", "sessions.per_user = 1024").await;
     let (last, before) = told.split_last().expect("there is one");
     for (at, told) in before.iter().enumerate() {
@@ -308,9 +309,9 @@ async fn killed(kills: u32, model: Option<&str>) {
     assert!(acknowledged > 0, "{last:?}");
 }
 
-/// With the tokens that were kept a talk goes on as if nothing had happened.
+/// With the stored tokens a conversation continues as if nothing had happened.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_goes_on_as_if_nothing_had_happened() {
+async fn a_model_continues_after_a_restart() {
     let mut served = Served::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
@@ -349,7 +350,7 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_kept_is_refused_with_what_helps() {
+async fn a_session_that_cannot_be_stored_is_refused_with_a_remedy() {
     let mut robot = Robot::new();
     let client = robot.start("", "sessions.per_user = 1").await;
     let session = open(&client, "one").await.unwrap();
@@ -375,7 +376,7 @@ async fn what_cannot_be_kept_is_refused_with_what_helps() {
         "{refused:?}"
     );
 
-    // Its folder turns into something that is none.
+    // The folder is replaced by a file.
     let sessions = robot.folder.path().join("sessions");
     let client = robot.start("", "").await;
     std::fs::remove_dir_all(&sessions).unwrap();
@@ -393,9 +394,9 @@ async fn what_cannot_be_kept_is_refused_with_what_helps() {
     }
 }
 
-/// A branch has the same past without reading it again, and both go their own way.
+/// A branch has the same prefix without a prefill, and both continue separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_branch_has_the_past_of_the_other_and_a_future_of_its_own() {
+async fn a_branch_shares_the_prefix_and_continues_separately() {
     let mut served = Served::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
@@ -427,7 +428,7 @@ async fn a_branch_has_the_past_of_the_other_and_a_future_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_appended_is_kept_and_belongs_to_the_next_turn() {
+async fn appended_messages_are_stored_and_belong_to_the_next_turn() {
     let mut robot = Robot::new();
     let client = robot.start("", "").await;
     let session = open(&client, "talk").await.unwrap();
@@ -451,7 +452,7 @@ async fn what_is_appended_is_kept_and_belongs_to_the_next_turn() {
     assert_eq!(texts(&session).await, ["one", "sim: one"]);
 }
 
-/// By a script, whose words are its tokens.
+/// With a script, whose words are its tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut robot = Robot::new();
@@ -475,7 +476,7 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut dropped = Vec::new();
     for n in 0..8 {
         let text = format!("{n} two three four five");
-        // What would make room for it is read ahead without, and is there afterwards.
+        // The prefix without the dropped turn is prefilled in advance, and cached afterwards.
         session.prewarm(&text).await.unwrap();
         let (_, stream) = session.send(&text, fields([])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
@@ -486,7 +487,8 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
             say(&strict, &text).await;
         }
     }
-    // Two words and nine a turn: the fourth would leave no room for its answer, and seven words of each quarter are free.
+    // Two words and nine per turn: the fourth would leave no room for its answer, and seven words of each quarter are
+    // free.
     assert_eq!(dropped, [0, 0, 0, 0, 2, 0, 2, 0]);
     let full = strict
         .send(
@@ -512,13 +514,13 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     say(&session, "it goes on").await;
 }
 
-/// What was typed so far is in the cache when the rest comes, and nothing else has changed.
+/// The typed text so far is cached when the rest arrives; nothing else changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_ahead_is_not_read_again() {
+async fn a_prewarmed_prefix_is_not_prefilled_again() {
     let mut served = Served::new();
     let client = served.start("kv.context = 256\n").await;
     let mut answers = Vec::new();
-    // Of other beginnings the cache holds nothing.
+    // No other prefix is cached.
     for (system, warm) in [("a", false), ("b", true), ("b", false)] {
         let options = fields([("max_tokens", 8u32.into()), ("system", system.into())]);
         let path = client.manager.open_session(options).await.unwrap();
@@ -541,11 +543,11 @@ async fn what_is_read_ahead_is_not_read_again() {
         let (_, stream) = session.send(text, fields([])).await.unwrap();
         answers.push(Reader::new(stream).answer().await);
         if warm {
-            // One that is not read yet makes way.
+            // A waiting prefill is preempted.
             session.prewarm("and then").await.unwrap();
             let (_, stream) = session.send("and now", fields([])).await.unwrap();
             assert_eq!(Reader::new(stream).answer().await.error, None);
-            // So it does for two at once, neither of which ends the other.
+            // So is it by two at once, neither of which ends the other.
             for _ in 0..8 {
                 session.prewarm("and then").await.unwrap();
                 let (one, other) = tokio::join!(
@@ -577,9 +579,9 @@ async fn what_is_read_ahead_is_not_read_again() {
     assert!(more > 10, "{cold:?} {warm:?}");
 }
 
-/// By uid, as the bus vouches for it.
+/// Users are identified by the bus.
 #[test]
-fn a_session_is_its_users_alone() {
+fn a_session_belongs_to_its_user_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = format!(
         "sessions.directory = '{}/sessions'\n",
@@ -608,13 +610,13 @@ fn a_session_is_its_users_alone() {
         listed.error.is_empty() && !listed.has("secret"),
         "{listed:?}"
     );
-    // Not that it is held: there is none.
+    // The error does not reveal that another user has such a session.
     let delete = || calls::manager("DeleteSession").with("secret");
     let refused = ask(&mut other, delete());
     assert!(refused.error.ends_with("InvalidOption"), "{refused:?}");
     let refused = ask(&mut owner, delete());
     assert!(refused.error.ends_with("Busy"), "{refused:?}");
-    // The other's own session of that name is another one, whatever it says of it.
+    // The other user's session of that name is separate.
     let theirs = ask(&mut other, calls::open_session([("name", "secret".into())]));
     assert_eq!(theirs.error, "");
     assert_ne!(theirs.text().expect("a session"), path);
@@ -635,9 +637,9 @@ fn a_session_is_its_users_alone() {
     }
 }
 
-/// What its user may ask for no more keeps nobody from what was said.
+/// An option that its user may no longer use does not make a session inaccessible.
 #[test]
-fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
+fn a_priority_that_is_no_longer_allowed_keeps_a_session_accessible() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let root = folder.path().join("sessions");
     let config = format!("sessions.directory = '{}'\n", root.display());
@@ -671,9 +673,9 @@ fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
     assert_eq!(opened.error, "");
 }
 
-/// What the cache holds of a user's text is read again for another, who is told nothing of it.
+/// A prefix that was cached for one user is prefilled again for another, who learns nothing of it.
 #[test]
-fn what_was_read_for_one_user_serves_no_other() {
+fn a_prefix_of_one_user_serves_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("tiny.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
@@ -688,7 +690,7 @@ fn what_was_read_for_one_user_serves_no_other() {
         let until = Instant::now() + EVENTUALLY;
         loop {
             let call = calls::complete("a secret of mine", [("max_tokens", 2u32.into())]);
-            // There may be no daemon yet.
+            // The daemon may still be starting.
             let sent = client.send(call).ok();
             let reply = sent.and_then(|sent| client.reply(sent, EVENTUALLY));
             match reply {

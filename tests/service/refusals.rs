@@ -1,4 +1,4 @@
-//! What the daemon cannot start with, and how it says so.
+//! Startup failures, and their reports.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
     );
 }
 
-/// The call that starts the daemon waits for its name, and must not wait for the 25 seconds that callers do.
+/// The call that starts the daemon waits for the name, for much less than the callers' 25 seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -57,7 +57,7 @@ async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
         bus.activates(&format!("--config {}", file.display()));
         let client = client(&bus).await;
         let refused = match eventually(ask(&client, "hello")).await {
-            // Accepted before it was known.
+            // The request was accepted before the failure was known.
             Ok(stream) => Reader::new(stream).answer().await.error,
             Err(Error::NotReady(text)) => Some((NOT_READY.to_owned(), text)),
             Err(error) => panic!("{error}"),
@@ -68,9 +68,9 @@ async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
     }
 }
 
-/// All that was asked before the failure is answered, however much it is.
+/// Every request before the failure is answered, however many there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
+async fn every_caller_is_answered_when_the_daemon_ends() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(
         &bus,
@@ -90,9 +90,9 @@ async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
     assert_eq!(daemon.end().await.status, Some(78));
 }
 
-/// While it ends, whatever it is asked, until it has gone: the reason, and never another one, nor none.
+/// Until the process has ended, every call gets the reason of the failure, and no other error.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
+async fn every_call_gets_the_reason_until_the_daemon_has_ended() {
     let bus = PrivateBus::start();
     let script = "load=500ms,load_error=the file is cut off";
     let daemon = Gangliond::scripted(&bus, script, ROOM);
@@ -113,11 +113,11 @@ async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
             };
             match answer {
                 Err(Error::NotReady(why)) if why == "the file is cut off" => read += 1,
-                // It still loads.
+                // The model is still loading.
                 Err(Error::NotReady(why)) if why == "the model is still loading" => {}
-                // Of what may be held at once there is so much.
+                // The limits of simultaneous requests apply.
                 Ok(()) | Err(Error::Busy(_) | Error::QuotaExceeded(_)) => {}
-                // It has gone.
+                // The daemon has ended.
                 Err(Error::Bus(zbus::Error::FDO(error)))
                     if matches!(
                         *error,
@@ -182,7 +182,7 @@ async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
+async fn waiting_callers_get_the_reason_of_a_failed_load() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s,load_error=the file is cut off", "");
     daemon.await_notification("STATUS=loading").await;
@@ -260,7 +260,7 @@ async fn check_config_starts_nothing() {
         end.journal
     );
 
-    // It is the model that is wrong: what is there, and what is not.
+    // The model itself is wrong: the existing and the missing files.
     std::fs::write(in_folder("text.gguf"), "no model").expect("it is written");
     std::fs::write(
         in_folder("cut.gguf"),

@@ -1,4 +1,4 @@
-//! What reaches the journal of a running daemon, and that a journal which does not read holds up nobody.
+//! The journal of a running daemon, which delays no request if it is not read.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
 
-/// What nobody may find in any line.
+/// Texts that must not appear in any line.
 const SENTINEL: &str = "cormorant";
 
 fn with<'a>(name: &'a str, value: Variant<'a>) -> Fields<'a> {
     HashMap::from([(name, value)])
 }
 
-/// Asks in every way that takes a text, and in every way that is refused for one.
+/// Sends the text by every method that takes one, and in every request that is refused for one.
 async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
     let answer = Reader::new(ask(manager, SENTINEL).await.unwrap());
     let answer = answer.answer().await;
@@ -69,19 +69,19 @@ async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
         let refused = manager.generate(&[message], none.clone()).await;
         refused.expect_err("such a message is refused");
     }
-    // A call with the wrong types, and one that nobody knows.
+    // A call with wrong types, and an unknown call.
     let inner = manager.inner();
     assert!(inner.call_method("Complete", &(SENTINEL,)).await.is_err());
     assert!(inner.call_method("Cormorant", &(SENTINEL,)).await.is_err());
 
-    // A caller that leaves in the middle.
+    // A caller that leaves during its request.
     let leaver = client(bus).await;
     let stream = ask(&leaver, SENTINEL).await.unwrap();
     leaver.inner().connection().clone().close().await.unwrap();
     drop(stream);
 }
 
-/// The journal with N for the number of each request, which is random.
+/// The journal with N in place of each request's random number.
 fn unnumbered(journal: &str) -> String {
     let mut parts = journal.split("request ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -109,7 +109,7 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     let found = |text: &str| text.to_lowercase().contains(SENTINEL);
     assert!(!found(&journal) && !found(&output), "{journal}");
 
-    // Nor when the request itself goes wrong.
+    // Nor when the request itself fails.
     let daemon = Gangliond::scripted(&bus, "tokens=9,fail_after=1", "log.level = 'trace'\n");
     daemon.await_notification("READY=1").await;
     let failed = Reader::new(ask(&manager, SENTINEL).await.unwrap());
@@ -121,9 +121,9 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     assert!(!found(&journal), "{journal}");
 }
 
-/// With a model of its own, at every level: what each adds is there, and never a prompt.
+/// With a real vocabulary and at every level: the level's own events appear, and no prompt.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
+async fn the_detailed_levels_report_turns_slots_and_updates_and_no_prompt() {
     const TURN: &str = "debug: request N of user ";
     const CHANGE: &str =
         "debug: the key-value cache changed for the 1. time: new_turn; the decode graph is ";
@@ -165,14 +165,14 @@ async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
     }
 }
 
-/// Has it tell `count` events that no caller's rate holds back.
+/// Makes the daemon report `count` events without a caller's rate.
 async fn reload_often(manager: &ManagerProxy<'_>, count: usize) {
     for _ in 0..count {
         eventually(manager.reload()).await.unwrap();
     }
 }
 
-/// Asks `count` times, and gets every answer.
+/// Sends `count` requests and reads every answer.
 async fn ask_often(manager: &ManagerProxy<'_>, count: usize) {
     const AT_ONCE: usize = 50;
     for _ in 0..count.div_ceil(AT_ONCE) {
@@ -191,9 +191,9 @@ const RELOADED: &str = "info: the configuration was read again";
 /// Room for the requests of one user.
 const ROOM: &str = "queue.capacity = 100\n[limits]\nqueue_percent_per_user = 100\n";
 
-/// Standard error takes the journal's place: it is full, and nobody reads it.
+/// Standard error is the journal: it is full and not read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
+async fn an_unread_journal_delays_no_request_and_no_stop() {
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let unread = daemon.narrow_journal();
@@ -211,9 +211,9 @@ async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
     assert!((1..200).contains(&told), "{told} lines: the pipe was full");
 }
 
-/// Read late, the journal says how much it has missed, and goes on.
+/// After a late read, the journal reports the number of lost events, and continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_journal_missed_is_counted() {
+async fn lost_events_are_counted() {
     /// More than the queue holds.
     const ALL: usize = 4500;
     let bus = PrivateBus::start();
@@ -224,7 +224,7 @@ async fn what_the_journal_missed_is_counted() {
     reload_often(&manager, ALL).await;
     let mut lines = journal.lines();
     let (mut told, mut lost) = (0, 0);
-    // All that happened is told or is counted, before it ends: then what is still unread would not be waited for.
+    // Every event is reported or counted before the daemon ends, which would not wait for the rest.
     while told + lost < ALL {
         let line = eventually(lines.next_line()).await.unwrap();
         let line = line.expect("it goes on");
@@ -237,9 +237,9 @@ async fn what_the_journal_missed_is_counted() {
     assert_eq!(daemon.end().await.status, Some(0));
 }
 
-/// A user that asks and cancels without end does not fill the journal; what it is not told is counted.
+/// A user with endless cancelled requests does not fill the journal; omitted events are counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_user_causes_is_told_within_a_rate() {
+async fn events_of_one_user_are_limited_by_a_rate() {
     const REQUESTS: usize = 600;
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
@@ -253,7 +253,7 @@ async fn what_one_user_causes_is_told_within_a_rate() {
         .lines()
         .filter(|line| line.starts_with("info: request "));
     let told = told.count();
-    // A burst, and one for each second that it took.
+    // A burst, and one more for each second.
     assert!(
         (40..=41 + seconds).contains(&told),
         "{told} in {seconds} s: {journal}"
@@ -271,7 +271,7 @@ async fn what_one_user_causes_is_told_within_a_rate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_and_readers_that_do_not_read_are_told_of() {
+async fn reached_limits_and_stalled_readers_are_reported() {
     let bus = PrivateBus::start();
     let config = "stream.stall_seconds = 0.3\n[limits]\nsessions_per_user = 1\nmax_tokens = 100000\n\
                   [sampling]\nmax_tokens = 100000\n";

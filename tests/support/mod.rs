@@ -1,4 +1,4 @@
-//! What tests of several surfaces share.
+//! Helpers that tests of several surfaces share.
 
 pub(crate) mod attack;
 pub(crate) mod daemon;
