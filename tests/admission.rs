@@ -272,7 +272,7 @@ fn a_control_group_limits_the_memory() {
             .load(1 << 20, 512)
             .expect_err("it is the reserve alone");
         let text = error.to_string();
-        assert_eq!(system.refused_to(unit, vec![]), text, "whoever asks");
+        assert_eq!(system.refused_to(unit, vec![]), text, "for every caller");
         let key = if file == "memory.high" {
             "MemoryHigh="
         } else {

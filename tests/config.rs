@@ -35,7 +35,7 @@ fn the_shipped_file_is_the_default() {
 
 #[test]
 fn every_key_is_documented_with_its_default() {
-    let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
+    let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.model.chat_template.take().is_some());
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
@@ -370,7 +370,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         ("gangliond.toml", "backend = 1"),
         ("gangliond.toml.d/50.toml", "kv.slots = 4"),
     ]);
-    let main = main.expect_err("a number is no backend");
+    let main = main.expect_err("a number is not a backend");
     assert!(main.starts_with("gangliond.toml:1:11: "), "{main}");
 }
 

@@ -1,15 +1,15 @@
 //! `ganglionctl` as its users run it: a process with arguments, pipes, signals and exit codes.
 
-mod asking;
+mod ask;
 mod bench;
-mod holding;
+mod hold;
 mod mistakes;
-mod reading;
+mod prefill_progress;
 mod reload;
 mod sessions;
-mod stored;
-mod talking;
-mod watching;
+mod models;
+mod chat;
+mod status;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 
 mod cache;
 mod faults;
-mod lives;
+mod random_events;
 mod model;
 mod random;
-mod told;
+mod reported;
 
 use std::path::Path;
 

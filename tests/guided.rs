@@ -64,7 +64,7 @@ async fn hear(mut ticket: Ticket) -> (String, Vec<Likelihood>, Outcome) {
         match ticket.events.recv().await.expect("it ends") {
             Event::Text(more) => text += &more,
             Event::Likelihood(likelihood) => likelihoods.push(likelihood),
-            Event::Reasoning(_) | Event::Call(_) => panic!("nobody asked for it"),
+            Event::Reasoning(_) | Event::Call(_) => panic!("it was not requested"),
             Event::Done(outcome) => return (text, likelihoods, outcome),
         }
     }
@@ -214,7 +214,7 @@ async fn an_unsupported_constraint_is_refused_with_its_option() {
     }
     let no_json = Grammar::JsonSchema("an object, please".into());
     let refused = ask(&engine.handle, 1, options(no_json, 0)).await;
-    let refused = refused.expect_err("it is no JSON").to_string();
+    let refused = refused.expect_err("it is not JSON").to_string();
     assert!(refused.contains("it is not JSON: "), "{refused}");
     for (schema, pointer) in [
         (
@@ -234,7 +234,7 @@ async fn an_unsupported_constraint_is_refused_with_its_option() {
     // A refused request takes no place.
     tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())
         .await
-        .expect("nobody is left");
+        .expect("no request is left");
 }
 
 /// A grammar accepts only its own bytes, whatever the model's tokenizer composes.

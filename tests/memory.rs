@@ -42,8 +42,8 @@ impl System {
     /// Waits until the cache has that many bytes.
     async fn takes(&self, expected: impl Fn(u64) -> bool) {
         let mut status = self.engine.handle.status();
-        let told = status.wait_for(|status| expected(status.memory.kv));
-        eventually(told).await.expect("the engine lives");
+        let reached = status.wait_for(|status| expected(status.memory.kv));
+        eventually(reached).await.expect("the engine lives");
     }
 
     fn open(&self, user: u32) -> SessionId {

@@ -241,8 +241,8 @@ fn the_token_is_for_hugging_face_alone() {
         assert!(output.status.success(), "{output:?}");
     }
     assert!(endpoint.requests()[0].contains("Bearer secret"));
-    let told = elsewhere.requests().concat();
-    assert!(!told.contains("secret"), "{told}");
+    let headers = elsewhere.requests().concat();
+    assert!(!headers.contains("secret"), "{headers}");
 }
 
 /// The first part of a split model stands for all, locally and on a server.

@@ -161,7 +161,7 @@ fn a_guided_conversation_waits_for_its_mask() {
                 .collect(),
         )
     };
-    let told = Parameters {
+    let scored = Parameters {
         temperature: 1.0,
         logprobs: Some(3),
         ..Parameters::default()
@@ -169,15 +169,15 @@ fn a_guided_conversation_waits_for_its_mask() {
     let run = |late: u32| {
         let mut runner = load(KvType::F16);
         let entries =
-            [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, told));
+            [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, scored));
         let [free, guided] = entries;
         runner.guide(guided, Some(&mask(0))).expect("it is taken");
-        let (mut steps, mut beside) = (Vec::new(), Vec::new());
+        let (mut steps, mut other) = (Vec::new(), Vec::new());
         for step_number in 0..12 {
             if step_number % 3 == 1 {
                 for _ in 0..late {
                     let before = runner.state_of(guided);
-                    beside.push(step(&mut runner, &entries).remove(0));
+                    other.push(step(&mut runner, &entries).remove(0));
                     assert_eq!(runner.state_of(guided), before);
                 }
             }
@@ -197,7 +197,7 @@ fn a_guided_conversation_waits_for_its_mask() {
                 mask(step_number).allows(token),
                 "{token} in step {step_number}"
             );
-            beside.extend(both);
+            other.extend(both);
             let logits: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
             let scored = runner.scored(guided).to_vec();
             let of_all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
@@ -221,14 +221,14 @@ fn a_guided_conversation_waits_for_its_mask() {
         let before = runner.state_of(guided);
         step(&mut runner, &entries);
         assert_eq!(runner.state_of(guided), before);
-        (steps, beside)
+        (steps, other)
     };
-    let (steps, beside) = run(0);
+    let (steps, other) = run(0);
     let (late, longer) = run(2);
     assert!(steps == late, "a mask that comes late changes nothing");
     assert!(
-        longer.starts_with(&beside),
-        "nor does it for who runs beside"
+        longer.starts_with(&other),
+        "nor does it change the other conversation"
     );
 }
 

@@ -1,6 +1,6 @@
 //! The daemon as systemd and its operators meet it.
 
-mod ahead;
+mod dropped_turns;
 #[cfg(feature = "cuda")]
 mod backends;
 mod bus_lost;
@@ -11,10 +11,10 @@ mod gangliond;
 mod lifecycle;
 mod named_sessions;
 mod read_only;
-mod recommended;
-mod refusals;
+mod recommended_sampling;
+mod start_failures;
 mod reload;
-mod reporting;
-mod standstill;
+mod journal;
+mod watchdog;
 mod state_folder;
 mod units;

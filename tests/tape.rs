@@ -271,7 +271,7 @@ fn heads_that_no_block_divides_have_no_cache_of_quants() {
     let load = |checkpoint: &Checkpoint| Runner::load(checkpoint, &settings, &mut |_, _| {});
     assert!(load(&checkpoint).is_ok());
     checkpoint.shape.head_dim = 24;
-    let error = load(&checkpoint).expect_err("24 is no multiple of 16");
+    let error = load(&checkpoint).expect_err("24 is not a multiple of 16");
     assert_eq!(
         error.to_string(),
         "kv.type = \"q8_0\" takes heads of a multiple of 16, and the model's have 24: use kv.type = \"f16\""

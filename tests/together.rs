@@ -117,8 +117,8 @@ impl Engine {
             chat_template: None,
             runner,
         };
-        let told = journal.clone();
-        std::thread::spawn(move || told.during(|| worker::run(&inbox, &settings)));
+        let captured = journal.clone();
+        std::thread::spawn(move || captured.during(|| worker::run(&inbox, &settings)));
         handle
     }
 
@@ -197,9 +197,9 @@ impl Logits {
 }
 
 /// Every reported probability of a token.
-fn hash(told: &Likelihood) -> u64 {
+fn hash(likelihood: &Likelihood) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for one in std::iter::once(told).chain(&told.best) {
+    for one in std::iter::once(likelihood).chain(&likelihood.best) {
         (one.token, one.logprob.to_bits()).hash(&mut hasher);
     }
     hasher.finish()
@@ -298,7 +298,7 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id);
                     }
                 }
-                Event::Likelihood(told) => logprobs.push(hash(&told)),
+                Event::Likelihood(likelihood) => logprobs.push(hash(&likelihood)),
                 Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => return (text, outcome, logprobs),
             }
@@ -511,7 +511,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         }
         assert_eq!(together.handle.live().work.of, [0; 3]);
     }
-    assert!(made_way > 0, "nobody made way for another");
+    assert!(made_way > 0, "no request was evicted");
 }
 
 /// Asks a question for a new user, and returns its answer's events.
@@ -618,7 +618,7 @@ async fn a_reload_continues_running_answers() {
                 follow(&mut urgent, true).await.expect("its end");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert!(!replacing.is_finished(), "nobody ran");
+            assert!(!replacing.is_finished(), "no request ran");
             drop(hold);
             replacing.await.expect("it ends").expect("it is loaded");
         }
@@ -707,7 +707,7 @@ async fn pages_survive_a_reload_of_the_same_model() {
         |to| (to.context, to.rows) = (320, 3),
         |to| (to.context, to.kv_type) = (320, KvType::Q8_0.into()),
     ];
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for change in changes {
         let engine = Engine::start(folder.path(), 4, 4).await;
         let talk = Talk::begin(&engine.handle, 1);
@@ -732,9 +732,9 @@ async fn pages_survive_a_reload_of_the_same_model() {
         let replaced = engine.handle.replace(settings, Duration::ZERO).await;
         replaced.expect("it is loaded");
         let (text, outcome, logprobs) = say("a robot").await;
-        told.push((outcome.usage.cached_tokens, text, logprobs));
+        answers.push((outcome.usage.cached_tokens, text, logprobs));
     }
-    let [stayed, same, other] = &told[..] else {
+    let [stayed, same, other] = &answers[..] else {
         panic!("three were asked");
     };
     assert!(stayed.0 > 20, "{stayed:?}");
@@ -883,15 +883,15 @@ async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
         while !matches!(ticket.events.recv().await, Some(Event::Done(_))) {}
     }
     engine.handle.idle().await;
-    let told = engine.journal.take();
+    let events = engine.journal.take();
     let at = |id: u64, field: &str| {
-        let of = told.iter().position(|entry| {
+        let of = events.iter().position(|entry| {
             entry.get("request_id").map(String::as_str) == Some(&id.to_string())
                 && entry.contains_key(field)
         });
-        of.expect("it is told")
+        of.expect("an event")
     };
     let [began, ended] = ["sequence", "finish_reason"];
-    assert!(at(ids[2], began) < at(ids[0], ended), "{told:?}");
-    assert!(at(ids[1], began) > at(ids[0], ended), "{told:?}");
+    assert!(at(ids[2], began) < at(ids[0], ended), "{events:?}");
+    assert!(at(ids[1], began) > at(ids[0], ended), "{events:?}");
 }

@@ -613,8 +613,8 @@ fn invalid_format_files_are_refused_with_the_reason() {
         (format!("{known}{call}colour = 'red'"), "colour"),
     ] {
         let refused = Format::parse("one", &text);
-        let told = refused.expect_err("it is no format");
-        assert!(told.contains(why), "{told}");
+        let error = refused.expect_err("it is not a format");
+        assert!(error.contains(why), "{error}");
     }
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(
@@ -624,11 +624,11 @@ fn invalid_format_files_are_refused_with_the_reason() {
         ""
     );
     std::fs::write(folder.path().join("one.toml"), "template = 1").expect("it is written");
-    let told = Formats::read(folder.path())
+    let error = Formats::read(folder.path())
         .expect_err("it is wrong")
         .to_string();
     assert!(
-        told.contains("one.toml") && told.contains("hermes.toml"),
-        "{told}"
+        error.contains("one.toml") && error.contains("hermes.toml"),
+        "{error}"
     );
 }

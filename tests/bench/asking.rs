@@ -46,12 +46,12 @@ pub(crate) fn asked(question: &str) -> Vec<Message> {
 
 /// Returns a user's options. With `token_events` the engine reports each token, including those without a whole
 /// character.
-pub(crate) fn options(user: u32, max_tokens: usize, priority: Priority, told: bool) -> Options {
+pub(crate) fn options(user: u32, max_tokens: usize, priority: Priority, token_events: bool) -> Options {
     let sampling = Parameters {
         temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
         repetition_penalty: 1.1,
         seed: user.into(),
-        logprobs: told.then_some(0),
+        logprobs: token_events.then_some(0),
         ..Parameters::default()
     };
     Options {
@@ -112,14 +112,14 @@ impl Answers {
         priority: Priority,
     ) -> Self {
         let gaps = Arc::<Mutex<Vec<Gap>>>::default();
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         let answer = |user| {
-            let (engine, gaps, tell) = (engine.clone(), gaps.clone(), tell.clone());
+            let (engine, gaps, sender) = (engine.clone(), gaps.clone(), sender.clone());
             tokio::spawn(async move {
                 loop {
                     let mut last = None;
                     let token = |now| match last.replace(now) {
-                        None => drop(tell.send(user)),
+                        None => drop(sender.send(user)),
                         Some(before) => lock(&gaps).push(Gap {
                             ended: now,
                             length: now - before,
@@ -136,7 +136,7 @@ impl Answers {
         };
         let mut heard = vec![false; many as usize];
         while heard.contains(&false) {
-            let user = told.recv().await.expect("they answer");
+            let user = receiver.recv().await.expect("they answer");
             heard[user as usize] = true;
         }
         answers

@@ -78,17 +78,17 @@ async fn measure(model: PathBuf, backend: Backend, context: usize, questions: us
     println!("\nms                                                        p50      p99       of");
     bench.first_tokens().await;
     bench.between_tokens().await;
-    bench.after_a_beginning().await;
+    bench.after_a_prefix().await;
     println!(
-        "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone   beside      p99 alone   beside    ratio"
+        "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone     with      p99 alone     with    ratio"
     );
-    bench.beside_waste().await;
+    bench.next_to_abuse().await;
     let answers = Answers::begin(&bench.engine, 4, bench.long(), Priority::Background).await;
-    println!("  beside 4 background answers, too");
-    bench.beside_waste().await;
+    println!("  with 4 background answers");
+    bench.next_to_abuse().await;
     drop(answers);
     bench.engine.idle().await;
-    bench.beside_refused().await;
+    bench.next_to_refused().await;
     bench.engine.close();
 }
 
@@ -141,17 +141,17 @@ impl Bench {
             show(&format!("first token of {name}, alone"), alone);
             let background =
                 Answers::begin(&self.engine, 4, self.long(), Priority::Background).await;
-            let beside = self.questions(self.questions, priority).await;
-            show("  beside 4 background answers", beside);
+            let with = self.questions(self.questions, priority).await;
+            show("  with 4 background answers", with);
             drop(background);
             self.engine.idle().await;
         }
         let tokens = self.prompt();
         let reading = prompts(&self.engine, self.words.about(tokens));
-        let beside = self.questions(self.questions, Priority::Normal).await;
+        let with = self.questions(self.questions, Priority::Normal).await;
         show(
-            &format!("  beside prompts of about {tokens} tokens"),
-            beside,
+            &format!("  with prompts of about {tokens} tokens"),
+            with,
         );
         reading.abort();
         self.engine.idle().await;
@@ -183,7 +183,7 @@ impl Bench {
                     break;
                 }
             }
-            show(&format!("  beside a prompt of about {tokens} tokens"), gaps);
+            show(&format!("  with a prompt of about {tokens} tokens"), gaps);
         }
         drop(answers);
         self.engine.idle().await;
@@ -191,7 +191,7 @@ impl Bench {
 
     /// The cost of a turn's prefix: without 2,000 tokens of rules, with them, and after another request has prefilled
     /// them.
-    async fn after_a_beginning(&self) {
+    async fn after_a_prefix(&self) {
         let tokens = 2000.min(self.context - 512);
         let with_rules = |number: usize| {
             let rules = Message::new(Role::System, self.words.about(tokens));
@@ -213,14 +213,14 @@ impl Bench {
     }
 
     /// Short questions next to abusive clients.
-    async fn beside_waste(&self) {
+    async fn next_to_abuse(&self) {
         let before = self.engine.status().borrow().queue_length;
         let mut figures = Vec::new();
         for _ in 0..RUNS {
             let alone = self.of_a_run().await;
             let waste = |leaves| waste(&self.engine, leaves, self.words.about(500));
             let wasting = [waste(true), waste(false)];
-            let beside = self.of_a_run().await;
+            let with = self.of_a_run().await;
             let ended = wasting.iter().any(tokio::task::JoinHandle::is_finished);
             assert!(!ended, "they were refused");
             wasting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -229,13 +229,13 @@ impl Bench {
                 .status()
                 .wait_for(|status| status.queue_length <= before)
                 .await;
-            figures.push((alone, beside));
+            figures.push((alone, with));
         }
-        compare("  who opens, fills and abandons", &figures);
+        compare("  clients that open, fill and abandon sessions", &figures);
     }
 
     /// Short questions next to clients whose requests are all refused.
-    async fn beside_refused(&self) {
+    async fn next_to_refused(&self) {
         let Some(unentitled) = Unentitled::new(&self.engine).await else {
             return;
         };
@@ -243,15 +243,15 @@ impl Bench {
         for _ in 0..RUNS {
             let alone = self.of_a_run().await;
             let asks = unentitled.asks();
-            let beside = self.of_a_run().await;
+            let with = self.of_a_run().await;
             assert!(
                 !asks.is_finished(),
                 "it was not refused, or the bus has gone"
             );
             asks.abort();
-            figures.push((alone, beside));
+            figures.push((alone, with));
         }
-        compare("  who asks for realtime without the right", &figures);
+        compare("  clients without the right to realtime", &figures);
     }
 
     async fn of_a_run(&self) -> Figure {
@@ -294,7 +294,7 @@ fn show(what: &str, times: Vec<Duration>) {
 }
 
 /// Medians of runs without and with the other clients.
-fn compare(beside: &str, runs: &[(Figure, Figure)]) {
+fn compare(name: &str, runs: &[(Figure, Figure)]) {
     let median = |of: &dyn Fn(&(Figure, Figure)) -> f64| {
         let mut all: Vec<_> = runs.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
@@ -302,11 +302,11 @@ fn compare(beside: &str, runs: &[(Figure, Figure)]) {
     };
     let p50 = [median(&|run| run.0.p50), median(&|run| run.1.p50)];
     let p99 = [median(&|run| run.0.p99), median(&|run| run.1.p99)];
-    let each = runs.iter().map(|(alone, beside)| {
-        format!("{:.2}", beside.p50 / alone.p50) + &format!(",{:.2}", beside.p99 / alone.p99)
+    let each = runs.iter().map(|(alone, with)| {
+        format!("{:.2}", with.p50 / alone.p50) + &format!(",{:.2}", with.p99 / alone.p99)
     });
     println!(
-        "{beside:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}   {}",
+        "{name:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}   {}",
         p50[0],
         p50[1],
         p99[0],

@@ -45,7 +45,7 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
         "at once: p50      p99     most",
         "forced"
     );
-    let mut told = Vec::new();
+    let mut masks = Vec::new();
     for (name, grammar) in guided(&language.words(), TEXT) {
         let guide = |grammar: &Grammar| {
             let guide = grammars.guide(grammar, Limits::USUAL, &[], Thoughts::NONE);
@@ -70,9 +70,9 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
                 took = times.show(name, &format!("{what} {when}"));
             }
         }
-        told.push(took);
+        masks.push(took);
     }
-    (language.words(), told)
+    (language.words(), masks)
 }
 
 struct Times<'a> {

@@ -61,7 +61,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
         context,
     };
     println!(
-        "tokens  restored  first token, ms: restored  from memory  read again   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+        "tokens  restored  first token, ms: restored  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
          branch, us"
     );
     for length in lengths {
@@ -129,7 +129,7 @@ impl Bench {
         let (chosen, ..) = self.again(session, &file).await;
         handle.let_go(session, ":1.1000");
         let deleted = handle.delete_session(USER, name).await;
-        deleted.expect("nobody holds it");
+        deleted.expect("it is free");
 
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
@@ -143,7 +143,7 @@ impl Bench {
             if chosen.usage.restored > 0 {
                 "disk"
             } else {
-                "read again"
+                "prefill"
             },
             size >> 20,
             100.0 * read / rate,

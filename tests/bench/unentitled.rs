@@ -21,7 +21,7 @@ impl Unentitled {
     /// Returns `None` and prints why if every user has the right or no bus can start.
     pub(crate) async fn new(engine: &Handle) -> Option<Self> {
         if geteuid().is_root() {
-            println!("NOT RUN: who asks for realtime without the right: root has it");
+            println!("SKIPPED: clients without the right to realtime: root has the right");
             return None;
         }
         let daemon = Command::new("dbus-daemon")
@@ -30,7 +30,7 @@ impl Unentitled {
             .spawn();
         let Ok(mut daemon) = daemon else {
             println!(
-                "NOT RUN: who asks for realtime without the right: dbus-daemon is not installed"
+                "SKIPPED: clients without the right to realtime: dbus-daemon is not installed"
             );
             return None;
         };

@@ -183,7 +183,7 @@ async fn counters_signal_their_changes() {
         .await
         .unwrap();
     let mut changes = properties.receive_properties_changed().await.unwrap();
-    let mut told = async |expected: u32| {
+    let mut await_sessions = async |expected: u32| {
         eventually(async {
             loop {
                 let signal = changes.next().await.unwrap();
@@ -196,9 +196,9 @@ async fn counters_signal_their_changes() {
         .await;
     };
     let session = client.manager.open_session(fields([])).await.unwrap();
-    told(1).await;
+    await_sessions(1).await;
     client.session(session).await.close().await.unwrap();
-    told(0).await;
+    await_sessions(0).await;
 }
 
 /// Returns the introspection of the daemon's object.

@@ -16,7 +16,7 @@ use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
 use crate::tools::TOOLS;
 
-/// Errors that need a configuration and a model (`tests/service/reload.rs`) or a client that does not read (`turns.rs`
+/// Errors that need a configuration and a model (`tests/service/reload.rs`) or a client that does not read (`fair_turns.rs`
 /// and the accounts' own tests).
 const ELSEWHERE: [(&str, &str); 26] = [
     // Errors that need a full disk: see `tests/service/named_sessions.rs`.

@@ -35,8 +35,8 @@ impl Attacking {
     fn begin(name: &'static str, bus: &PrivateBus) -> Self {
         let (until, socket) = (Until::after(10 * EVENTUALLY), bus.socket());
         let attack = Attack::named(name).expect("the attack is in the table");
-        let told = until.clone();
-        let thread = std::thread::spawn(move || attack.run(&socket, &told));
+        let stopped = until.clone();
+        let thread = std::thread::spawn(move || attack.run(&socket, &stopped));
         Self {
             until,
             thread: Some(thread),
@@ -100,21 +100,21 @@ macro_rules! withstands {
 }
 
 withstands! {
-    unread_replies_with_descriptors_stop_nobody: "unread-descriptors";
-    unread_replies_of_several_connections_stop_nobody: "unread-descriptors-many";
-    unread_replies_of_one_who_comes_back_stop_nobody: "unread-descriptors-again";
-    unread_signals_stop_nobody: "unread-signals";
+    unread_replies_with_descriptors_stop_no_client: "unread-descriptors";
+    unread_replies_of_several_connections_stop_no_client: "unread-descriptors-many";
+    unread_replies_of_a_reconnecting_client_stop_no_client: "unread-descriptors-again";
+    unread_signals_stop_no_client: "unread-signals";
     oversized_calls_while_replies_are_unread_cost_little: "oversized";
-    unread_histories_stop_nobody: "unread-history";
-    refused_prompts_stop_nobody_and_leave_nothing: "refused-prompts";
-    unread_introspection_stops_nobody: "unread-introspect";
-    unread_pings_stop_nobody: "unread-ping";
-    unread_properties_stop_nobody: "unread-properties";
-    calls_that_want_no_reply_stop_nobody: "no-reply";
-    requests_that_want_no_reply_stop_nobody: "no-reply-generate";
-    connections_that_come_and_go_stop_nobody: "connections";
-    sessions_that_come_and_go_stop_nobody: "sessions";
-    turns_closed_in_the_same_write_stop_nobody: "send-close";
+    unread_histories_stop_no_client: "unread-history";
+    refused_prompts_stop_no_client_and_leave_nothing: "refused-prompts";
+    unread_introspection_stops_no_client: "unread-introspect";
+    unread_pings_stop_no_client: "unread-ping";
+    unread_properties_stop_no_client: "unread-properties";
+    calls_that_want_no_reply_stop_no_client: "no-reply";
+    requests_that_want_no_reply_stop_no_client: "no-reply-generate";
+    short_connections_stop_no_client: "connections";
+    short_sessions_stop_no_client: "sessions";
+    turns_closed_in_the_same_write_stop_no_client: "send-close";
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn random_frames_without_a_checking_bus_stop_no_client() {
     let mut rng = fastrand::Rng::with_seed(1);
     for number in 0..FRAMES {
         let message = fuzz::message(&mut rng);
-        let told = format!("frame {number}: {message:?}");
-        hostile.send(message).expect(&told);
+        let description = format!("frame {number}: {message:?}");
+        hostile.send(message).expect(&description);
         if number % 16 == 0 {
-            assert!(pings(&mut honest), "at or before {told}");
+            assert!(pings(&mut honest), "at or before {description}");
         }
     }
     assert!(pings(&mut honest) && daemon.lives());

@@ -79,12 +79,12 @@ async fn answers(client: &Client, path: &str, interface: &str) -> Vec<[String; 2
             )
             .await,
     ];
-    let told = |reply: zbus::Result<zbus::Message>| {
+    let error_of = |reply: zbus::Result<zbus::Message>| {
         let error = Error::from(reply.expect_err("it is refused"));
         let text = error.description().unwrap_or_default();
         [error.name().to_string(), text.replace(path, "PATH")]
     };
-    all.into_iter().map(told).collect()
+    all.into_iter().map(error_of).collect()
 }
 
 /// Returns a connection's view of a node.

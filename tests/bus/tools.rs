@@ -476,7 +476,7 @@ async fn an_invalid_tool_is_refused_with_a_remedy() {
     ] {
         let refused = client.manager.submit(&[message], fields([])).await;
         assert!(
-            matches!(&refused, Err(Error::InvalidMessages(told)) if told.contains(why)),
+            matches!(&refused, Err(Error::InvalidMessages(text)) if text.contains(why)),
             "{refused:?}"
         );
     }

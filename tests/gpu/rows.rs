@@ -244,7 +244,7 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
                 .collect(),
         )
     };
-    let told = Parameters {
+    let scored = Parameters {
         temperature: 1.0,
         logprobs: Some(3),
         ..Parameters::default()
@@ -253,8 +253,8 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
     for late in [0, 3] {
         let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
         let entries = [
-            begin_one(&mut runner, 1, 40, told)?,
-            begin_one(&mut runner, 2, 63, told)?,
+            begin_one(&mut runner, 1, 40, scored)?,
+            begin_one(&mut runner, 2, 63, scored)?,
         ];
         runner.guide(entries[1], Some(&mask(0)))?;
         let mut steps = Vec::new();
@@ -286,7 +286,7 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
             }
             let scored = runner.scored(entries[1]);
             if scored.len() != 4 || scored[0].token != token {
-                return Err(format!("step {step} chose {token} and told {scored:?}").into());
+                return Err(format!("step {step} chose {token} and reported {scored:?}").into());
             }
             let bits: Vec<u32> = scored.iter().map(|one| one.logprob.to_bits()).collect();
             steps.push((token, bits));

@@ -13,9 +13,9 @@ use ganglion::tape::GraphOptions;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
-use super::lives::{Act, Engine, Keep, Life, TOKENS, Turn, life};
+use super::random_events::{Act, Engine, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome};
-use super::told::Told;
+use super::reported::Reported;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::same;
 
@@ -41,7 +41,7 @@ struct World<'a> {
     cache: Cache,
     /// All tokens of each owner's conversation.
     texts: HashMap<Option<u64>, Vec<u32>>,
-    told: Told,
+    reported: Reported,
     met: &'a mut Met,
 }
 
@@ -190,9 +190,9 @@ impl World<'_> {
         self.check_life()?;
         same("tokens held", self.runner.len(), self.cache.held())?;
         for event in self.runner.take_graph_events() {
-            self.told.hear(event)?;
+            self.reported.receive(event)?;
         }
-        self.told.check(self.runner.graph())?;
+        self.reported.check(self.runner.graph())?;
         let mode = self.runner.graph().mode();
         self.met.states.insert((mode, self.model.state()));
         self.met.steps += 1;
@@ -253,7 +253,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
         model: Model::new(engine.mode, layers, engine.most_prompts),
         cache: Cache::new(engine.pages),
         texts: HashMap::new(),
-        told: Told::default(),
+        reported: Reported::default(),
         met,
     };
     for (index, act) in life.acts.iter().enumerate() {

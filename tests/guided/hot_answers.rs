@@ -73,7 +73,7 @@ pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Coun
         .map(|user| {
             let (engine, wanted, count) = (engine.clone(), wanted.clone(), count.clone());
             tokio::spawn(async move {
-                let next = || wanted.lock().expect("nobody panics").next();
+                let next = || wanted.lock().expect("no panic").next();
                 while let Some((schema, number)) = next() {
                     one(&engine, user, &schema, number, &count).await;
                 }
@@ -83,7 +83,7 @@ pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Coun
     for caller in callers {
         caller.await.expect("it ends");
     }
-    std::mem::take(&mut *count.lock().expect("nobody panics"))
+    std::mem::take(&mut *count.lock().expect("no panic"))
 }
 
 /// Requests answers until one is complete and can be validated.
@@ -95,7 +95,7 @@ async fn one(engine: &Handle, user: u32, schema: &Value, number: u64, count: &Mu
         let said = say(engine, user, schema, seed, tokens).await;
         let (text, outcome) = said.expect("it is accepted");
         assert_eq!(outcome.error, None, "{schema}");
-        let mut count = count.lock().expect("nobody panics");
+        let mut count = count.lock().expect("no panic");
         count.answers += 1;
         if count.answers.is_multiple_of(200) {
             let (answers, valid, without) = (count.answers, count.valid, count.without.len());
@@ -156,7 +156,7 @@ async fn say(
             Event::Text(more) => text += &more,
             Event::Done(outcome) => return Ok((text, outcome)),
             Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {
-                panic!("nobody asked for it")
+                panic!("it was not requested")
             }
         }
     }

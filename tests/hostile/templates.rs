@@ -140,7 +140,7 @@ fn an_excessive_template_is_an_error_of_its_model() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
-    let ours = peak.expect("the kernel tells") >> 10;
+    let ours = peak.expect("a figure of the kernel") >> 10;
     let theirs = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() >> 10;
     println!("at most {ours} MiB here, and {theirs} where templates run");
     assert!(ours < 256 && theirs < 320, "{ours} {theirs}");

@@ -124,9 +124,9 @@ impl Daemon {
         let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
         self.thread = Some(thread);
         let mut status = self.handle.status();
-        let told = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
-        let told = told.await.expect("the engine lives");
-        assert_eq!(told.state, State::Ready, "{}", told.detail);
+        let reached = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let reached = reached.await.expect("the engine lives");
+        assert_eq!(reached.state, State::Ready, "{}", reached.detail);
     }
 
     /// An orderly stop.
@@ -154,7 +154,7 @@ impl Daemon {
     pub(crate) async fn delete(&self, session: SessionId) {
         self.handle.let_go(session, &client(USER).name);
         let deleted = self.handle.delete_session(USER, kept().name).await;
-        deleted.expect("nobody holds it");
+        deleted.expect("it is free");
     }
 
     pub(crate) async fn say(&self, session: SessionId, said: &Said) -> Answer {
@@ -303,7 +303,7 @@ impl Seen {
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.0.lock().expect("nobody has panicked")
+        self.0.lock().expect("no panic")
     }
 }
 

@@ -147,8 +147,8 @@ fn a_link_of_another_user_does_not_choose_what_root_copies() {
     std::os::unix::fs::lchown(state.join("theirs.gguf"), Some(OTHER), Some(OTHER))
         .expect("it is given");
     let theirs = state.join("theirs.gguf");
-    let told = failure(&bounded(&["--dir", text(&state), text(&theirs)]), 77);
-    assert!(told.contains("a link of user 4321"), "{told}");
+    let message = failure(&bounded(&["--dir", text(&state), text(&theirs)]), 77);
+    assert!(message.contains("a link of user 4321"), "{message}");
 
     // Root's own link is followed before the rights are dropped.
     let mine = hostile.folder.path("secret/mine.gguf");

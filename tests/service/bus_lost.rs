@@ -27,10 +27,10 @@ async fn the_daemon_reconnects_to_the_bus_with_the_loaded_model() {
         assert_eq!(Reader::new(stream).rest().await, "sim: one two");
         assert_eq!(after.sessions().await.unwrap(), 0, "{session:?} is gone");
         assert_eq!(daemon.process(), process);
-        let told = daemon.pending_notifications().await;
+        let sent = daemon.pending_notifications().await;
         assert!(
-            !told.iter().any(|line| line.contains("loading")),
-            "{told:?}"
+            !sent.iter().any(|line| line.contains("loading")),
+            "{sent:?}"
         );
     }
 }

@@ -118,7 +118,7 @@ fn the_journal_accepts_the_catalog() {
 }
 
 /// Returns the fields of an event that `report` writes on this thread, without a queue.
-fn told(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
+fn fields_of(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
     let journal = Journal::default();
     journal.during(report);
     let mut events = journal.take();
@@ -149,7 +149,7 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
         client_uid: 1000,
         model: "tiny",
     };
-    let mut fields = told(|| journal::request_finished(&request, &receipt));
+    let mut fields = fields_of(|| journal::request_finished(&request, &receipt));
     let row = row("request_finished");
     assert_eq!(fields.remove("message_id").as_deref(), Some(row.message_id));
     let message = fields.remove("message").expect("a message");
@@ -175,10 +175,10 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
 
 #[test]
 fn a_field_without_a_value_is_left_out() {
-    let fields = told(|| journal::graph_failed("refused", None, 4, "invalid", 1));
+    let fields = fields_of(|| journal::graph_failed("refused", None, 4, "invalid", 1));
     assert!(!fields.contains_key("cuda_error"), "{fields:?}");
     assert_eq!(fields["kv_epoch"], "4");
     let fields =
-        told(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, "valid", 1));
+        fields_of(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, "valid", 1));
     assert_eq!(fields["cuda_error"], "CUDA_ERROR_UNKNOWN");
 }

@@ -134,7 +134,7 @@ impl Gangliond {
     pub(super) async fn await_line(&mut self, expected: &str) -> String {
         loop {
             let from = self.heard.len();
-            let stderr = self.stderr.as_mut().expect("nobody has taken it");
+            let stderr = self.stderr.as_mut().expect("it is not taken yet");
             let read = eventually(stderr.read_line(&mut self.heard)).await;
             assert!(read.expect("it writes text") > 0, "{}", self.heard);
             let line = &self.heard[from..];
@@ -151,7 +151,7 @@ impl Gangliond {
 
     /// Takes its journal and makes the pipe very small.
     pub(super) fn narrow_journal(&mut self) -> BufReader<ChildStderr> {
-        let journal = self.stderr.take().expect("nobody has taken it");
+        let journal = self.stderr.take().expect("it is not taken yet");
         fcntl(journal.get_ref(), FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe can be narrow");
         journal
     }

@@ -110,7 +110,7 @@ async fn a_client_that_does_not_read_cannot_delay_the_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_told_with_its_backtrace_and_ends_with_70() {
+async fn a_panic_is_reported_with_its_backtrace_and_ends_with_70() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=9,panic_after=2", "");
     daemon.await_notification("READY=1").await;

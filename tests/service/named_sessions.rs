@@ -165,7 +165,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     assert_eq!(
         texts(&session).await,
         expected[..3],
-        "what was taken back stays so"
+        "the rewind is stored"
     );
     let refused = client.manager.delete_session("talk").await;
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
@@ -205,7 +205,7 @@ async fn a_cancelled_turn_keeps_its_partial_answer() {
 
 /// With a script, whose daemon is ready at once. `GANGLION_KILLS` sets more kills.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_that_was_told_of_outlives_kill_9() {
+async fn every_reported_answer_survives_kill_9() {
     let kills = std::env::var("GANGLION_KILLS").ok();
     let kills: u32 = kills.map_or(20, |kills| kills.parse().expect("a number"));
     killed(kills, None).await;
@@ -252,7 +252,7 @@ async fn killed(kills: u32, model: Option<&str>) {
     let mut within = Duration::from_millis(40);
     let mut random = fastrand::Rng::with_seed(9);
     // The reported answers of each session.
-    let mut told: Vec<Vec<String>> = vec![Vec::new()];
+    let mut reported: Vec<Vec<String>> = vec![Vec::new()];
     let mut acknowledged = 0;
     for kill in 0..kills {
         let config = "sessions.mib_per_user = 1024\nsessions.per_user = 1024";
@@ -260,33 +260,33 @@ async fn killed(kills: u32, model: Option<&str>) {
             None => robot.start("", config).await,
             Some(model) => robot.start_model(model, config).await,
         };
-        if told.last().is_some_and(|told| told.len() > turns) {
-            told.push(Vec::new());
+        if reported.last().is_some_and(|reported| reported.len() > turns) {
+            reported.push(Vec::new());
         }
-        let session = open(&client, &format!("talk{}", told.len())).await.unwrap();
+        let session = open(&client, &format!("talk{}", reported.len())).await.unwrap();
         let found = texts(&session).await;
-        let told = told.last_mut().expect("there is one");
+        let reported = reported.last_mut().expect("there is one");
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
         // The last turn may be stored although its end was not reported.
-        let more = answers.len().checked_sub(told.len());
+        let more = answers.len().checked_sub(reported.len());
         assert!(
-            more.is_some_and(|more| more < 2) && answers.starts_with(told),
-            "kill {kill}: {told:?} was told, {answers:?} is there"
+            more.is_some_and(|more| more < 2) && answers.starts_with(reported),
+            "kill {kill}: {reported:?} was reported, {answers:?} is stored"
         );
-        *told = answers;
-        let before = told.len();
+        *reported = answers;
+        let before = reported.len();
         let mut asked = (0..).map(|n| format!("{kill} {n}"));
         // The slow model has completed up to two turns and is in the middle of the next.
         let ended = if model.is_some() { kill % 3 } else { 0 };
         for text in asked.by_ref().take(ended as usize) {
             let begun = Instant::now();
-            told.push(short(&session, &text).await.expect("it lives"));
+            reported.push(short(&session, &text).await.expect("it lives"));
             within = begun.elapsed();
         }
         let talks = async {
             for text in asked {
                 match short(&session, &text).await {
-                    Some(answer) => told.push(answer),
+                    Some(answer) => reported.push(answer),
                     None => return,
                 }
             }
@@ -294,16 +294,16 @@ async fn killed(kills: u32, model: Option<&str>) {
         // The kill happens at any moment within this time.
         let until = within.mul_f64(random.f64());
         let _ = tokio::time::timeout(until, talks).await;
-        acknowledged += told.len() - before;
+        acknowledged += reported.len() - before;
     }
     // The sessions of earlier kills are unchanged.
     let client = robot.start("", "sessions.per_user = 1024").await;
-    let (last, before) = told.split_last().expect("there is one");
-    for (at, told) in before.iter().enumerate() {
+    let (last, before) = reported.split_last().expect("there is one");
+    for (at, reported) in before.iter().enumerate() {
         let session = open(&client, &format!("talk{}", at + 1)).await.unwrap();
         let found = texts(&session).await;
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
-        assert!(answers.starts_with(told) && answers.len() < told.len() + 2);
+        assert!(answers.starts_with(reported) && answers.len() < reported.len() + 2);
         session.close().await.unwrap();
     }
     assert!(acknowledged > 0, "{last:?}");
@@ -328,11 +328,11 @@ async fn a_model_continues_after_a_restart() {
             ("seed", 7u64.into()),
         ])
     };
-    let told = || ("logprobs", 1u32.into());
+    let scored = || ("logprobs", 1u32.into());
     let path = client.manager.open_session(options()).await.unwrap();
     let session = client.session(path).await;
     for turn in turns {
-        let (_, stream) = session.send(turn, fields([told()])).await.unwrap();
+        let (_, stream) = session.send(turn, fields([scored()])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         whole.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
     }
@@ -341,7 +341,7 @@ async fn a_model_continues_after_a_restart() {
         let client = served.start(&config).await;
         let session = open(&client, "talk").await.unwrap();
         let mut with = options();
-        with.extend([told()]);
+        with.extend([scored()]);
         let (_, stream) = session.send(turn, with).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         parts.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
@@ -695,7 +695,7 @@ fn a_prefix_of_one_user_serves_no_other() {
             let reply = sent.and_then(|sent| client.reply(sent, EVENTUALLY));
             match reply {
                 Some(reply) if reply.error.is_empty() => {
-                    break reply.number("cached_tokens").expect("it is told");
+                    break reply.number("cached_tokens").expect("a number");
                 }
                 other => assert!(Instant::now() < until, "{other:?}"),
             }

@@ -63,7 +63,7 @@ async fn say(manager: &ManagerProxy<'_>, conversation: &[(String, String)], toke
     Reader::new(stream)
 }
 
-async fn told(manager: &ManagerProxy<'_>, text: &str) -> Answer {
+async fn answer_to(manager: &ManagerProxy<'_>, text: &str) -> Answer {
     let conversation = [("user".to_owned(), text.to_owned())];
     say(manager, &conversation, 12).await.answer().await
 }
@@ -221,14 +221,14 @@ async fn a_failed_load_keeps_the_old_model_and_an_unchanged_model_is_not_loaded(
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();
     let diagnostics = DiagnosticsProxy::new(&connection).await.unwrap();
-    let first = told(&manager, "hello").await;
+    let first = answer_to(&manager, "hello").await;
     let epoch = async || number(&diagnostics.decode_graph().await.unwrap(), "epoch");
     let begun = epoch().await;
 
     let refused = async |config: &str| {
         daemon.configure(config);
         let error = manager.reload().await.expect_err("it cannot be used");
-        assert_eq!(told(&manager, "hello").await.text, first.text);
+        assert_eq!(answer_to(&manager, "hello").await.text, first.text);
         error
     };
     let error = refused(&serving(&models.path("three"), "")).await;
@@ -278,7 +278,7 @@ async fn a_failed_load_keeps_the_old_model_and_an_unchanged_model_is_not_loaded(
         ("none", "disabled")
     );
     assert_eq!(epoch().await, begun + 4, "nothing was loaded");
-    assert_eq!(told(&manager, "hello").await.text, first.text);
+    assert_eq!(answer_to(&manager, "hello").await.text, first.text);
 
     // The same path with another file.
     models.write("one", "other", 77);
@@ -287,5 +287,5 @@ async fn a_failed_load_keeps_the_old_model_and_an_unchanged_model_is_not_loaded(
     assert_eq!(word(&model, "name"), "other");
     daemon.configure(&serving(&models.path("two"), "model.thinking = true"));
     manager.reload().await.unwrap();
-    assert_ne!(told(&manager, "hello").await.text, first.text);
+    assert_ne!(answer_to(&manager, "hello").await.text, first.text);
 }

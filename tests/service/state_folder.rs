@@ -162,15 +162,15 @@ fn session(store: &Store, user: u32, name: &str) {
             said: 2,
         },
     };
-    let (told, kept) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     store.append(
         &stored.expect("it is made"),
         Entry::Turn(Box::new(turn)),
         move |result| {
-            drop(told.send(result));
+            drop(sender.send(result));
         },
     );
-    kept.recv().expect("it is told").expect("it is kept");
+    receiver.recv().expect("a result").expect("it is kept");
 }
 
 /// As many as a user may have. The first call after a start does not wait for their files. `used` is not before

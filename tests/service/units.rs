@@ -199,7 +199,7 @@ fn drop_ins_match_the_running_systemd() {
         "systemd 255 (255.4)",
     );
     assert_eq!(unable, all);
-    assert!(generated("busybox", "").is_empty(), "nobody knows");
+    assert!(generated("busybox", "").is_empty(), "an unknown version");
 }
 
 /// Elsewhere systemd would report each missing node at every start.

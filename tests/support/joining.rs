@@ -100,12 +100,12 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<(usize, usize), Box<dyn Error>
         for _ in 0..=round % 3 {
             let entries: Vec<_> = all.running.iter().map(|talk| talk.entry).collect();
             // From time to time a conversation is idle.
-            let rests = usize::from(round % 4 == 0 && entries.len() > 1);
+            let idle = usize::from(round % 4 == 0 && entries.len() > 1);
             if all.ahead.is_empty() {
                 all.ahead.clone_from(&entries);
             }
-            others += usize::from(all.ahead != entries[rests..]);
-            all.take(&entries[rests..])?;
+            others += usize::from(all.ahead != entries[idle..]);
+            all.take(&entries[idle..])?;
             step += 1;
         }
         all.runner.executor().faults().disarm();

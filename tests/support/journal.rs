@@ -22,7 +22,7 @@ impl Journal {
 
     /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<Entry> {
-        std::mem::take(&mut *self.0.lock().expect("nobody panicked"))
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 }
 
@@ -30,7 +30,7 @@ impl<S: Subscriber> Layer<S> for Journal {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
-        self.0.lock().expect("nobody panicked").push(fields.0);
+        self.0.lock().expect("no panic").push(fields.0);
     }
 }
 

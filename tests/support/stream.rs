@@ -61,11 +61,11 @@ impl Reader {
             {
                 Frame::Text {
                     text: more,
-                    logprobs: told,
+                    logprobs: scores,
                     ..
                 } => {
                     text.push_str(&more);
-                    logprobs.extend(told.iter().map(|one| one.logprob));
+                    logprobs.extend(scores.iter().map(|one| one.logprob));
                 }
                 Frame::Reasoning { .. } | Frame::ToolCall { .. } => {}
                 Frame::Done {

@@ -37,7 +37,7 @@ fn conversations() -> Vec<Vec<Message>> {
         }],
         ..says(Role::Assistant, content)
     };
-    let told = Message {
+    let result = Message {
         call_id: Some("aB3dE6gH9".into()),
         ..says(Role::Tool, "bump <|im_end|>\n'é'")
     };
@@ -46,12 +46,12 @@ fn conversations() -> Vec<Vec<Message>> {
     vec![
         vec![user()],
         vec![system(), user()],
-        vec![user(), called("", ""), told.clone()],
-        vec![system(), user(), called("", "Which way?"), told.clone()],
+        vec![user(), called("", ""), result.clone()],
+        vec![system(), user(), called("", "Which way?"), result.clone()],
         vec![
             user(),
             called("", ""),
-            told,
+            result,
             says(Role::Assistant, "It hurts."),
             user(),
         ],
@@ -107,7 +107,7 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     let tools = Tools::read(TOOLS, None, true).expect("they are right");
     let tools: Value = serde_json::from_str(tools.given()).expect("JSON");
     let (mut jobs, mut ours, mut known) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut prompts, mut told) = (Vec::new(), Vec::new());
+    let (mut prompts, mut expected) = (Vec::new(), Vec::new());
     for file in templates() {
         let name = file
             .file_stem()
@@ -151,7 +151,7 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
             if parsed && !text.starts_with("error: ") {
                 let calls: Value = calls.iter().map(as_parsers_have_it).collect();
                 prompts.push(json!({"format": format.name, "prompt": text}));
-                told.push((name.clone(), calls));
+                expected.push((name.clone(), calls));
             }
             ours.push((name.clone(), text, written));
         }
@@ -175,8 +175,8 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     assert!(alike > 20, "{alike}");
     if needs::parsers() {
         let read = python("calls.py", &prompts.into());
-        for ((name, told), read) in told.iter().zip(read.as_array().expect("calls")) {
-            assert_eq!(read, told, "{name}");
+        for ((name, expected), read) in expected.iter().zip(read.as_array().expect("calls")) {
+            assert_eq!(read, expected, "{name}");
         }
     }
 }

@@ -37,11 +37,11 @@ async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
     let client = served.start("kv.context = 256\n").await;
     let diagnostics = diagnostics(&client).await;
     answer(&client).await;
-    let before = diagnostics.decode_graph().await.expect("it tells");
-    let first = diagnostics.timing().await.expect("it tells");
+    let before = diagnostics.decode_graph().await.expect("a value");
+    let first = diagnostics.timing().await.expect("a value");
     assert!(
         !first.contains_key("operations"),
-        "nobody had looked: {first:?}"
+        "no step was timed: {first:?}"
     );
 
     // Steps are timed for a while after the request, however late they run on a busy machine.
@@ -50,7 +50,7 @@ async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
     until(async || {
         steps += answer(&client).await;
         answers += 1;
-        timing = diagnostics.timing().await.expect("it tells");
+        timing = diagnostics.timing().await.expect("a value");
         number(&timing, "timed_steps") > 0
     })
     .await;
@@ -61,7 +61,7 @@ async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
     for name in ["attend", "qkv", "head"] {
         assert!(names.iter().any(|one| one.contains(name)), "{names:?}");
     }
-    let graph = diagnostics.decode_graph().await.expect("it tells");
+    let graph = diagnostics.decode_graph().await.expect("a value");
     // One change for each turn's new prompt, and none for the timed steps.
     let of = |key: &str| number(&graph, key) - number(&before, key);
     assert_eq!(
@@ -74,7 +74,7 @@ async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
         number(&timing, "timed_steps"),
         "{graph:?}"
     );
-    assert_eq!(diagnostics.graph_state().await.expect("it tells"), "valid");
+    assert_eq!(diagnostics.graph_state().await.expect("a value"), "valid");
     assert_eq!(of("launches") + of("eager_steps"), steps, "{graph:?}");
 }
 
@@ -84,7 +84,7 @@ async fn an_engine_without_operations_reports_none() {
     let client = daemon.client().await;
     let diagnostics = diagnostics(&client).await;
     for _ in 0..2 {
-        let timing = diagnostics.timing().await.expect("it tells");
+        let timing = diagnostics.timing().await.expect("a value");
         for key in ["operations", "timed_steps"] {
             assert!(!timing.contains_key(key), "{timing:?}");
         }

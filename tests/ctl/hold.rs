@@ -80,8 +80,8 @@ async fn a_hold_that_ends_before_its_command_is_reported() {
     let command = [wait, env!("CARGO_BIN_EXE_ganglionctl"), bus];
     let held = run(&[&verb[..], &command].concat()).await;
     assert_eq!(held.code, Some(3), "{held:?}");
-    let told = "ganglionctl: the hold has ended: ";
-    assert!(held.stderr.starts_with(told), "{held:?}");
+    let expected = "ganglionctl: the hold has ended: ";
+    assert!(held.stderr.starts_with(expected), "{held:?}");
     assert!(held.stderr.contains("hold.max_seconds"), "{held:?}");
     assert!(held.stderr.contains("sh goes on without it"), "{held:?}");
 }
@@ -140,8 +140,8 @@ async fn a_hold_is_shown_with_its_owner_and_its_reason() {
     let mut lines = BufReader::new(stderr).lines();
     let line = eventually(lines.next_line()).await.expect("it writes");
     let line = line.expect("what it waits for");
-    let told = format!("ganglionctl: {user} holds background requests, for at most ");
-    assert!(line.starts_with(&told), "{line}");
+    let expected = format!("ganglionctl: {user} holds background requests, for at most ");
+    assert!(line.starts_with(&expected), "{line}");
     assert!(line.ends_with(" s more: the arm moves"), "{line}");
     send(&held, Signal::SIGTERM);
     assert_eq!(finish(held).await.code, Some(9));

@@ -39,7 +39,7 @@ async fn work(client: &Client) -> Info {
         .build()
         .await
         .expect("the proxy is built");
-    diagnostics.work().await.expect("it is told")
+    diagnostics.work().await.expect("a dictionary")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,14 +62,14 @@ async fn the_most_urgent_request_is_next_and_each_knows_its_position() {
     }
     assert_eq!(places, [2, 1, 3, 0]);
     assert_eq!(running.queue_position().await.unwrap(), 0);
-    let told = work(&client).await;
+    let counts = work(&client).await;
     for (key, count) in [
         ("waiting", 4),
         ("waiting_realtime", 1),
         ("waiting_normal", 1),
         ("waiting_background", 2),
     ] {
-        assert_eq!(*told[key], Variant::U32(count), "{key}");
+        assert_eq!(*counts[key], Variant::U32(count), "{key}");
     }
     running.cancel().await.unwrap();
     for at in [3, 1, 0, 2] {
@@ -205,10 +205,10 @@ async fn background_waits_while_it_is_held() {
         }
         let left = f64::try_from(holds[0]["seconds_left"].clone()).expect("seconds");
         assert!(left > 30.0 && left <= 60.0, "{left}");
-        let told = work(&client).await;
-        assert_eq!(*told["waiting_background"], Variant::U32(1));
+        let counts = work(&client).await;
+        assert_eq!(*counts["waiting_background"], Variant::U32(1));
         assert_eq!(
-            format!("{:?}", *told["holds"])
+            format!("{:?}", *counts["holds"])
                 .matches("the arm moves")
                 .count(),
             1
@@ -238,9 +238,9 @@ async fn no_request_runs_while_all_are_held() {
     let urgent = client.request(path).await;
     // The engine's thread is idle and had time to start the request.
     until(async || daemon.engine.progress().pulse().idle).await;
-    let told = work(&client).await;
-    assert_eq!(*told["held"], Variant::from("all"));
-    assert_eq!(*told["waiting_realtime"], Variant::U32(1));
+    let counts = work(&client).await;
+    assert_eq!(*counts["held"], Variant::from("all"));
+    assert_eq!(*counts["waiting_realtime"], Variant::U32(1));
     assert_eq!(urgent.queue_position().await.unwrap(), 1);
     assert!(urgent.estimated_wait().await.unwrap() > 30.0);
     drop(held);

@@ -48,8 +48,8 @@ async fn has_prefilled(client: &Client) -> bool {
         .build()
         .await
         .expect("the proxy is built");
-    let told = diagnostics.timing().await.expect("it is told");
-    *told["completion_tokens"] == Variant::U32(1)
+    let timing = diagnostics.timing().await.expect("a dictionary");
+    *timing["completion_tokens"] == Variant::U32(1)
 }
 
 /// Returns the answers of a conversation in its own daemon, and their cost.
@@ -76,7 +76,7 @@ async fn talk(between: Between) -> Vec<(String, Usage)> {
             Between::Idle if used + CONTEXT / 8 + ANSWER > CONTEXT + 2 => {
                 until(async || has_prefilled(&client).await).await;
             }
-            Between::Stopped => session.rewind(0).await.expect("nothing is taken back"),
+            Between::Stopped => session.rewind(0).await.expect("nothing is rewound"),
             Between::Restarted if turn % 3 == 2 => {
                 client = served.start(&config).await;
                 session = open(&client).await;

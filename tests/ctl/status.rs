@@ -86,12 +86,12 @@ async fn graph_is_shown_saved_and_reset() {
 /// A script needs nothing else, and it can wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_exit_code_of_status_says_whether_the_daemon_is_ready() {
-    let nobody = PrivateBus::start();
+    let empty = PrivateBus::start();
     let loading = Daemon::start("load=3600s").await;
     let failed = Daemon::start("load_error=no such file").await;
     let soon = Daemon::start("load=300ms").await;
     for (bus, wait, code, shown) in [
-        (nobody.text(), "--wait=0.1", 69, ""),
+        (empty.text(), "--wait=0.1", 69, ""),
         (loading.bus.text(), "--json", 75, "\"loading\""),
         (loading.bus.text(), "--wait=0.1", 75, "state  loading"),
         (failed.bus.text(), "--wait", 78, "state  failed"),

@@ -23,15 +23,15 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
         ]);
         let (text, info) = client.manager.complete("hello", options).await.unwrap();
         assert!(choices.contains(&text.as_str()), "{text:?}");
-        let Variant::Str(told) = &*info["logprobs"] else {
+        let Variant::Str(logprobs) = &*info["logprobs"] else {
             panic!("{info:?}");
         };
-        let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
-        let told = told.as_array().expect("an array");
-        let said: String = told.iter().filter_map(|one| one["text"].as_str()).collect();
+        let tokens: serde_json::Value = serde_json::from_str(logprobs).expect("JSON");
+        let tokens = tokens.as_array().expect("an array");
+        let said: String = tokens.iter().filter_map(|one| one["text"].as_str()).collect();
         assert_eq!(said, text);
         assert!(
-            told.iter()
+            tokens.iter()
                 .all(|one| one["best"].as_array().map(Vec::len) == Some(2))
         );
     }
@@ -43,11 +43,11 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
     ]);
     let (_, stream) = ask(&client, "hello", options).await.unwrap();
     let mut reader = Reader::new(stream);
-    let (mut told, mut tokens) = (0, None);
+    let (mut scored, mut tokens) = (0, None);
     while let Some(frame) = reader.next().await {
         match frame {
             Frame::Text { logprobs, .. } => {
-                told += logprobs.len();
+                scored += logprobs.len();
                 assert!(logprobs.iter().all(|one| one.best.is_empty()));
             }
             Frame::Reasoning { .. } | Frame::ToolCall { .. } => panic!("{frame:?}"),
@@ -55,7 +55,7 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
         }
     }
     // All tokens apart from an end token.
-    assert!(told > 0 && tokens.is_some_and(|all| all == told || all == told + 1));
+    assert!(scored > 0 && tokens.is_some_and(|all| all == scored || all == scored + 1));
 
     // Without a pipe the result has the same probabilities.
     let options = |how| {
@@ -69,7 +69,7 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
     let (streamed, _) = ask(&client, "hello", options(("stream", "signals".into())))
         .await
         .unwrap();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for path in [submitted, streamed] {
         let request = client.request(path).await;
         until(async || request.state().await.unwrap() == "finished").await;
@@ -84,9 +84,9 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
             said.contains('\u{fffd}') || said == text,
             "{said:?} {text:?}"
         );
-        told.push(logprobs);
+        answers.push(logprobs);
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(answers[0], answers[1]);
 
     let regex = || ("regex", "a+".into());
     for (options, named) in [
@@ -128,7 +128,7 @@ async fn a_constrained_answer_that_was_cut_off_is_marked() {
             same.insert(name, value.try_clone().unwrap());
         }
         let (_, info) = client.manager.complete("hello", same).await.unwrap();
-        let incomplete = info.get("incomplete").map(|told| bool::try_from(&**told));
+        let incomplete = info.get("incomplete").map(|value| bool::try_from(&**value));
         assert_eq!(incomplete, cut.then_some(Ok(true)), "{info:?}");
 
         let (_, stream) = session.send("hello", options).await.unwrap();

@@ -24,7 +24,7 @@ fn hello() -> [(&'static str, Fields<'static>); 1] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
+async fn a_bad_configuration_is_reported_to_systemd_and_ends_with_78() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::start(bus.text(), &[], "[kv]\ncontext = -1\n");
     let expected = format!(

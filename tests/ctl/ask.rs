@@ -52,13 +52,13 @@ async fn waiting_for_the_end_of_input_is_reported() {
         .spawn()
         .expect("ganglionctl runs");
     let stderr = asking.stderr.as_mut().expect("it is piped");
-    let mut told = String::new();
-    eventually(BufReader::new(stderr).read_line(&mut told))
+    let mut warning = String::new();
+    eventually(BufReader::new(stderr).read_line(&mut warning))
         .await
         .expect("it says something");
     assert!(
-        told.contains("standard input") && told.contains("</dev/null"),
-        "{told}"
+        warning.contains("standard input") && warning.contains("</dev/null"),
+        "{warning}"
     );
     let mut stdin = asking.stdin.take().expect("it is piped");
     stdin.write_all(b"late\n").await.expect("it reads");
@@ -129,10 +129,10 @@ async fn an_incomplete_answer_is_a_failure() {
         let asked = run(&[&ask[..], options].concat()).await;
         assert_eq!(asked.code, Some(1), "{reason}: {asked:?}");
         assert!(!asked.stdout.is_empty(), "{reason}: {asked:?}");
-        let told: Vec<_> = asked.stderr.lines().collect();
-        assert_eq!(told.len(), 1, "{reason}: {asked:?}");
+        let lines: Vec<_> = asked.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "{reason}: {asked:?}");
         assert!(
-            told[0].contains("incomplete") && told[0].contains(remedy),
+            lines[0].contains("incomplete") && lines[0].contains(remedy),
             "{asked:?}"
         );
 
@@ -194,11 +194,11 @@ async fn a_waiting_user_sees_the_load() {
     let stderr = asking.stderr.as_mut().expect("it is piped");
     let mut lines = BufReader::new(stderr).lines();
     loop {
-        let told = eventually(lines.next_line())
+        let line = eventually(lines.next_line())
             .await
             .expect("it says something");
-        let told = told.expect("it waits");
-        if told.contains("the model is being loaded") {
+        let line = line.expect("it waits");
+        if line.contains("the model is being loaded") {
             break;
         }
     }
@@ -246,10 +246,10 @@ async fn a_program_runs_the_models_calls() {
     let likely = ["--json", "--logprobs", "2", "--max-tokens", "3", "hello"];
     let asked = run(&[&["--bus", bus, "ask"], &likely[..]].concat()).await;
     let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
-    let told = said["logprobs"].as_array().expect("an array");
-    assert!(!told.is_empty() && told.len() <= 3, "{said}");
+    let logprobs = said["logprobs"].as_array().expect("an array");
+    assert!(!logprobs.is_empty() && logprobs.len() <= 3, "{said}");
     assert!(
-        told.iter().all(|one| one["best"][1]["logprob"].is_f64()),
+        logprobs.iter().all(|one| one["best"][1]["logprob"].is_f64()),
         "{said}"
     );
 

@@ -67,7 +67,7 @@ async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
         ("user", with(SENTINEL, SENTINEL.into())),
     ] {
         let refused = manager.generate(&[message], none.clone()).await;
-        refused.expect_err("such a message is refused");
+        refused.expect_err("the message is refused");
     }
     // A call with wrong types, and an unknown call.
     let inner = manager.inner();
@@ -132,7 +132,7 @@ async fn the_detailed_levels_report_turns_slots_and_updates_and_no_prompt() {
     let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().unwrap());
     let model = folder.path().join("tiny.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).unwrap();
-    for (level, told, not_told) in [
+    for (level, present, absent) in [
         ("trace", &[TURN, CHANGE, READ, RENEWED][..], &[][..]),
         ("debug", &[TURN, CHANGE], &["trace:"]),
         ("info", &["info: request N: "], &["debug:", "trace:"]),
@@ -149,13 +149,13 @@ async fn the_detailed_levels_report_turns_slots_and_updates_and_no_prompt() {
         daemon.signal(Signal::SIGTERM);
         let End { journal, .. } = daemon.end().await;
         let journal = unnumbered(&journal);
-        for start in told {
+        for start in present {
             assert!(
                 journal.lines().any(|line| line.starts_with(start)),
                 "{start}: {journal}"
             );
         }
-        for start in not_told {
+        for start in absent {
             assert!(
                 !journal.lines().any(|line| line.starts_with(start)),
                 "{start}: {journal}"
@@ -204,11 +204,11 @@ async fn an_unread_journal_delays_no_request_and_no_stop() {
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     let mut lines = unread.lines();
-    let mut told = 0;
+    let mut written = 0;
     while eventually(lines.next_line()).await.unwrap().is_some() {
-        told += 1;
+        written += 1;
     }
-    assert!((1..200).contains(&told), "{told} lines: the pipe was full");
+    assert!((1..200).contains(&written), "{written} lines: the pipe was full");
 }
 
 /// After a late read, the journal reports the number of lost events, and continues.
@@ -223,16 +223,16 @@ async fn lost_events_are_counted() {
     let manager = client(&bus).await;
     reload_often(&manager, ALL).await;
     let mut lines = journal.lines();
-    let (mut told, mut lost) = (0, 0);
+    let (mut written, mut lost) = (0, 0);
     // Every event is reported or counted before the daemon ends, which would not wait for the rest.
-    while told + lost < ALL {
+    while written + lost < ALL {
         let line = eventually(lines.next_line()).await.unwrap();
         let line = line.expect("it goes on");
-        told += usize::from(line.starts_with(RELOADED));
+        written += usize::from(line.starts_with(RELOADED));
         let count = line.strip_prefix("warn: the journal did not take events in time; lost: ");
         lost += count.map_or(0, |count| count.parse().expect("a number"));
     }
-    assert!(lost > 0 && told + lost == ALL, "{told} told, {lost} lost");
+    assert!(lost > 0 && written + lost == ALL, "{written} written, {lost} lost");
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
 }
@@ -249,14 +249,14 @@ async fn events_of_one_user_are_limited_by_a_rate() {
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
     daemon.signal(Signal::SIGTERM);
     let End { journal, .. } = daemon.end().await;
-    let told = journal
+    let written = journal
         .lines()
         .filter(|line| line.starts_with("info: request "));
-    let told = told.count();
+    let written = written.count();
     // A burst, and one more for each second.
     assert!(
-        (40..=41 + seconds).contains(&told),
-        "{told} in {seconds} s: {journal}"
+        (40..=41 + seconds).contains(&written),
+        "{written} in {seconds} s: {journal}"
     );
     let user = nix::unistd::getuid();
     let summary = format!("info: user {user} caused more events than are told; left out: ");
@@ -267,7 +267,7 @@ async fn events_of_one_user_are_limited_by_a_rate() {
         let number = kinds.strip_prefix("request_finished ").expect("its kind");
         number.parse::<usize>().expect("a number")
     });
-    assert_eq!(left_out.sum::<usize>() + told, REQUESTS, "{journal}");
+    assert_eq!(left_out.sum::<usize>() + written, REQUESTS, "{journal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -295,17 +295,17 @@ async fn reached_limits_and_stalled_readers_are_reported() {
     let End { journal, .. } = daemon.end().await;
     let journal = unnumbered(&journal);
     let user = nix::unistd::getuid();
-    let told = |start: &str| -> Vec<_> {
+    let lines_with = |start: &str| -> Vec<_> {
         let lines = journal.lines().filter(|line| line.starts_with(start));
         lines.collect()
     };
-    let limit = told(&format!("warn: user {user} ("));
+    let limit = lines_with(&format!("warn: user {user} ("));
     let [limit] = *limit else {
         panic!("once a minute: {journal}")
     };
     let expected = "has reached limits.sessions_per_user; refused: 1";
     assert!(limit.ends_with(expected), "{limit}");
-    let slow = told("warn: request N is cancelled: its reader (");
+    let slow = lines_with("warn: request N is cancelled: its reader (");
     let [slow] = *slow else {
         panic!("once: {journal}")
     };

@@ -72,7 +72,7 @@ async fn a_models_sampling_is_the_default_of_unset_values() {
         let (_, info) = manager.complete("hello", options).await.expect("an answer");
         numbers(&info, "sampling")
     };
-    let model = async || numbers(&manager.model().await.expect("it is told"), "sampling");
+    let model = async || numbers(&manager.model().await.expect("a dictionary"), "sampling");
 
     // The penalty is out of range and ignored.
     let recommended = [
@@ -92,7 +92,7 @@ async fn a_models_sampling_is_the_default_of_unset_values() {
 
     // The configuration has precedence, even with the sampler's own default.
     daemon.configure(&config("sampling.temperature = 0\nsampling.top_p = 1\n"));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     let mut configured = all.clone();
     configured.extend(expected([("temperature", 0.0), ("top_p", 1.0)]));
     assert_eq!(sampled(Fields::new()).await, configured);
@@ -100,14 +100,14 @@ async fn a_models_sampling_is_the_default_of_unset_values() {
     // Another model has its own defaults.
     write(&path, 0.4);
     daemon.configure(&config(""));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     assert_eq!(model().await.get("temperature"), Some(&0.4));
     assert_eq!(sampled(Fields::new()).await.get("temperature"), Some(&0.4));
 
     daemon.configure(&config(
         "sampling.from_model = false\nsampling.min_p = 0.1\n",
     ));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     let own = [
         ("temperature", 0.0),
         ("top_k", 0.0),

@@ -53,8 +53,8 @@ impl Daemon {
         let served = serve(&bus.address(), engine.clone()).await.unwrap();
         served.configure(BusConfig::default());
         let journal = Journal::default();
-        let (first, told) = (settings(&folder, mode, 2, 0), journal.clone());
-        std::thread::spawn(move || told.during(|| worker::run(&inbox, &first)));
+        let (first, captured) = (settings(&folder, mode, 2, 0), journal.clone());
+        std::thread::spawn(move || captured.during(|| worker::run(&inbox, &first)));
         let mut status = engine.status();
         eventually(status.wait_for(|status| status.state == State::Ready))
             .await
@@ -99,7 +99,7 @@ impl Daemon {
 
     /// Waits until all changes of the cache are visible. Compares D-Bus's present state and the journal's new events
     /// with the expected ones: the state, its reason, and each graph event in a few words.
-    async fn is(&mut self, what: &str, state: &str, reason: &str, told: &[&str]) {
+    async fn is(&mut self, what: &str, state: &str, reason: &str, events: &[&str]) {
         let mode = self.mode.name();
         let mut graph = Info::new();
         until(async || {
@@ -128,10 +128,10 @@ impl Daemon {
 
         let entries = self.journal.take();
         let mut of_graph: Vec<_> = entries.iter().filter_map(in_words).collect();
-        if told.contains(&"failed") {
+        if events.contains(&"failed") {
             of_graph.retain(|event| !event.starts_with("recorded"));
         }
-        assert_eq!(of_graph, told, "{mode}: {what}");
+        assert_eq!(of_graph, events, "{mode}: {what}");
         // The last event with a state or a count of changes agrees with D-Bus.
         let last = |field| entries.iter().rev().find_map(|entry| entry.get(field));
         if let Some(last) = last("graph_state") {
@@ -186,7 +186,7 @@ async fn live(mode: Mode) {
         Mode::None => ("disabled", "mode"),
         _ => recorded.split_once(' ').unwrap(),
     };
-    let told = |recorded: &'static [&'static str]| if none { &[] } else { recorded };
+    let unless_none = |recorded: &'static [&'static str]| if none { &[] } else { recorded };
     let d = &mut daemon;
     let (state, reason) = of("invalid start");
     d.is("the start", state, reason, &[]).await;
@@ -194,38 +194,38 @@ async fn live(mode: Mode) {
     let (mine, other) = (d.session().await, d.session().await);
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    d.is("a turn", state, reason, told(&["recorded new_turn"]))
+    d.is("a turn", state, reason, unless_none(&["recorded new_turn"]))
         .await;
     d.say(&mine).await;
     // The tokenizer writes this model's text in other tokens, so the last ones are prefilled again.
     let (state, reason) = of("valid rewound");
-    let verified = told(&["invalid rewound", "verified rewound"]);
+    let verified = unless_none(&["invalid rewound", "verified rewound"]);
     d.is("a second turn", state, reason, verified).await;
 
     mine.rewind(1).await.unwrap();
     d.epoch += 1;
     let (state, reason) = of("invalid rewound");
-    let invalid = told(&["invalid rewound"]);
-    d.is("what is taken back", state, reason, invalid).await;
+    let invalid = unless_none(&["invalid rewound"]);
+    d.is("a rewind", state, reason, invalid).await;
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    let verified = told(&["verified new_turn"]);
+    let verified = unless_none(&["verified new_turn"]);
     d.is("a turn after it", state, reason, verified).await;
 
     // On the CPU each conversation has its own addresses; a GPU's kernels look theirs up.
     d.say(&other).await;
     let (state, reason) = of("valid moved: kv moved");
-    let recorded = told(&["invalid switched", "recorded moved"]);
+    let recorded = unless_none(&["invalid switched", "recorded moved"]);
     d.is("another session", state, reason, recorded).await;
     mine.clear().await.unwrap();
     d.epoch += 1;
     let (state, reason) = of("invalid cleared");
-    let invalid = told(&["invalid cleared"]);
+    let invalid = unless_none(&["invalid cleared"]);
     d.is("a session that is cleared", state, reason, invalid)
         .await;
     d.say(&mine).await;
     let (state, reason) = of("valid moved: kv moved");
-    d.is("its next turn", state, reason, told(&["recorded moved"]))
+    d.is("its next turn", state, reason, unless_none(&["recorded moved"]))
         .await;
 
     d.diagnostics.reset_graph().await.unwrap();
@@ -243,12 +243,12 @@ async fn live(mode: Mode) {
     d.replace(mode, 3, 0).await;
     d.epoch += 1;
     let (state, reason) = of("invalid resized");
-    let invalid = told(&["invalid resized"]);
+    let invalid = unless_none(&["invalid resized"]);
     d.is("another cache", state, reason, invalid).await;
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    let recorded = told(&["recorded new_turn"]);
-    d.is("a turn whose pages came along", state, reason, recorded)
+    let recorded = unless_none(&["recorded new_turn"]);
+    d.is("a turn with its earlier pages", state, reason, recorded)
         .await;
 
     // After three refusals the graph is disabled, and later changes of the cache do not hide that. The launch of a
@@ -257,8 +257,8 @@ async fn live(mode: Mode) {
     d.epoch += 1;
     d.say(&mine).await;
     let (state, reason) = of("disabled refused");
-    let given_up = told(&["invalid resized", "failed", "failed", "disabled"]);
-    d.is("refusals", state, reason, given_up).await;
+    let disabled = unless_none(&["invalid resized", "failed", "failed", "disabled"]);
+    d.is("refusals", state, reason, disabled).await;
     d.say(&mine).await;
     mine.clear().await.unwrap();
     d.epoch += 1;

@@ -170,7 +170,7 @@ async fn chat_continues_sessions_and_files() {
     let session = client
         .manager
         .open_session([("name", "tour".into())].into());
-    session.await.expect("nobody holds it");
+    session.await.expect("it is free");
     let held = chat(&["--session", "tour"], "five\n").await;
     assert_eq!(held.code, Some(75), "{held:?}");
     let taken = chat(&["--session", "tour", "--take"], "five\n/history\n").await;
