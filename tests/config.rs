@@ -177,7 +177,7 @@ fn takes_fractions(key: &str) -> bool {
 }
 
 #[test]
-fn values_become_what_they_mean() {
+fn values_are_converted() {
     let config = parse(
         "[model]\npath = 'models/a.gguf'\n[kv]\ntype = 'bf16'\ncontext = 0\n\
          [stream]\nstall_seconds = 0.25\n[sampling]\ntemperature = 1\nrepetition_penalty = 0.1\n\

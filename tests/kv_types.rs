@@ -53,7 +53,7 @@ fn bits(runner: &mut Runner) -> Vec<u32> {
 }
 
 #[test]
-fn auto_takes_q8_0_for_what_it_does_not_harm() {
+fn auto_selects_q8_0_where_it_does_no_harm() {
     let folder = tempfile::tempdir().expect("a folder");
     let outliers = tiny_gguf::with_outlier_keys(folder.path());
     let f16_keys = KvTypes::of(KvType::F16, KvType::Q8_0);

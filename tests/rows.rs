@@ -234,7 +234,7 @@ fn a_guided_conversation_waits_for_its_mask() {
 
 /// A conversation that lost its pages, or shares a prefix, has the bits of one that did not.
 #[test]
-fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_that_is_not() {
+fn a_restored_or_shared_prefix_changes_no_bits() {
     for types in KvTypes::all() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
         let checkpoint = Checkpoint::open(&model).expect("the golden models open");

@@ -835,7 +835,7 @@ async fn simultaneous_requests_of_a_user_prefill_their_common_prefix_once() {
 /// A user beyond its share of the cache waits for its own requests, and delays no other user. A request that could
 /// never start is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
+async fn a_user_has_a_share_of_the_cache() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");

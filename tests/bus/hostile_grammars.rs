@@ -36,7 +36,7 @@ async fn answer(client: &Client, options: Fields<'_>) -> Result<String, String> 
 const MORE: u64 = 192 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_honest_answer_goes_on_beside_hostile_grammars() {
+async fn an_honest_answer_continues_next_to_hostile_grammars() {
     let mut served = Served::new();
     let client = served
         .start("kv.context = 300\nlimits.grammar_bytes = 1048576\n")

@@ -32,7 +32,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
+async fn a_user_has_a_share_of_the_queue() {
     let daemon = Daemon::start("delay=3600s").await;
     daemon.engine.set_limits(user(256, 4, 25));
     let clients = [daemon.client().await, daemon.client().await];

@@ -65,7 +65,7 @@ async fn answers_vary_and_each_can_be_had_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_context_is_told_from_max_tokens() {
+async fn a_full_context_and_max_tokens_have_different_reasons() {
     let mut served = Served::new();
     let model = served.start("kv.context = 200\n").await;
     let script = Daemon::start("tokens=1000,context=50").await;

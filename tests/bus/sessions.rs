@@ -10,7 +10,7 @@ use crate::support::daemon::{Daemon, eventually, until};
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_remembers_and_prefills_only_what_is_new() {
+async fn a_session_remembers_and_prefills_only_new_tokens() {
     let daemon = Daemon::start("context=64").await;
     let client = daemon.client().await;
     let system = fields([("system", "be brief".into())]);

@@ -163,7 +163,7 @@ async fn bench_measures_contexts_of_several_lengths_in_one_run() {
 
 /// Both bars of each kind of operation, and a point for each length.
 #[tokio::test]
-async fn bench_draws_what_it_measured() {
+async fn bench_plots_its_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (model, file) = (golden("tiny-llama"), folder.path().join("bench.svg"));
     let bench = [

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what README.md tells a robot's program to do. Started by run.sh, on its bus.
+# Runs the examples of README.md. run.sh starts it on its bus.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

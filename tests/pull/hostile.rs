@@ -80,7 +80,7 @@ impl Hostile {
 }
 
 #[test]
-fn root_becomes_the_folders_owner_whose_links_lead_where_that_user_may_go() {
+fn root_pulls_with_the_rights_of_the_folders_owner() {
     let Some(hostile) = Hostile::new(2) else {
         return;
     };
@@ -137,7 +137,7 @@ fn a_folder_that_becomes_a_link_reveals_nothing_of_roots() {
 
 /// A link of another user does not make root copy files that only root may read.
 #[test]
-fn a_link_of_another_user_does_not_choose_what_root_copies() {
+fn a_link_of_another_user_reveals_no_file_of_roots() {
     let Some(hostile) = Hostile::new(0) else {
         return;
     };
@@ -261,7 +261,7 @@ fn an_answer_is_no_longer_than_it_should_be() {
 }
 
 #[test]
-fn redirects_come_to_an_end() {
+fn endless_redirects_are_refused() {
     let server = Server::start(vec![Reply::redirect("/again"); 20]);
     let folder = Folder::new();
     let url = format!("{}/tiny.gguf", server.url());

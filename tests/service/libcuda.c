@@ -1,4 +1,4 @@
-// A driver without a device, for tests of what comes before the first launch: it answers as the environment says.
+// A CUDA driver without a device, for tests of everything before the first launch. Environment variables set its answers.
 #include <stdlib.h>
 #include <string.h>
 

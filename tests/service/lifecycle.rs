@@ -79,7 +79,7 @@ async fn an_answer_that_outlasts_its_grace_is_cancelled_and_still_ends_its_strea
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_during_the_load_still_answers_what_was_accepted() {
+async fn a_stop_during_the_load_still_answers_accepted_requests() {
     let bus = PrivateBus::start();
     let config = "[stop]\ngrace_seconds = 3600\n";
     let daemon = Gangliond::scripted(&bus, "load=2s", config);

@@ -144,7 +144,7 @@ async fn a_request_that_waits_for_the_model_is_sampled_as_it_recommends() {
 }
 
 #[test]
-fn a_directory_recommends_what_its_generation_config_says() {
+fn a_directory_recommends_its_generation_config() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-llama");
     let folder = tempfile::tempdir().expect("a temporary folder");
     for file in ["config.json", "model.safetensors"] {

@@ -159,7 +159,7 @@ async fn a_missing_model_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model() {
+async fn a_model_with_an_endless_chat_template_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("greedy.gguf");
     let greedy = tiny_gguf::with_template(

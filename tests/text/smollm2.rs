@@ -58,7 +58,7 @@ fn greedy_tokens_decode_to_the_reference_text() {
 }
 
 #[test]
-fn a_character_comes_with_its_last_token() {
+fn a_character_appears_with_its_last_token() {
     if !needs::smollm2() {
         return;
     }

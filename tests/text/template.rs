@@ -113,7 +113,7 @@ fn a_model_without_a_template_still_encodes_text() {
 }
 
 #[test]
-fn the_token_that_begins_a_text_comes_first_and_once() {
+fn the_first_token_of_a_text_is_added_once() {
     let mut vocabulary = qwen3_style();
     vocabulary.add_bos = true;
     let begin = vocabulary.bos.unwrap();

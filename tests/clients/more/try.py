@@ -10,7 +10,7 @@ import sys
 
 
 def answer(fd):
-    """The text of a stream, and its last line."""
+    """Returns the text of a stream, and its last frame."""
     with os.fdopen(fd) as stream:
         frames = [json.loads(line) for line in stream]
     return "".join(frame.get("text", "") for frame in frames), frames[-1]
@@ -48,6 +48,6 @@ def signals(client):
 if __name__ == "__main__":
     verb = {f.__name__: f for f in (generate, session, cancel, complete, signals)}[sys.argv[2]]
     client = importlib.import_module(sys.argv[1]).Client()
-    # One that takes no descriptors has its own way to an answer.
+    # A library without descriptors reads answers in its own way.
     client.answer = getattr(client, "answer", answer)
     verb(client)
