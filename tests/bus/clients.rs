@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::support::daemon::eventually;
 use crate::support::needs;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 
 const VERBS: [&str; 5] = ["generate", "session", "cancel", "complete", "signals"];
 
@@ -18,7 +18,7 @@ fn root() -> &'static Path {
 
 /// Runs each verb. The last one spans a restart of the daemon.
 async fn run(program: &Path, argument: Option<PathBuf>) {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     served.start("kv.context = 512\n").await;
     let ctl = Path::new(env!("CARGO_BIN_EXE_ganglionctl"));
     let path = std::env::var("PATH").unwrap_or_default();

@@ -6,12 +6,12 @@ use zbus::Variant;
 
 use super::{ask, fields};
 use crate::support::daemon::until;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let choices = ["turn left", "turn right", "halt"];
     for seed in 0..6u64 {
@@ -112,7 +112,7 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
 /// A program that parses an answer need not know all finish reasons.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constrained_answer_that_was_cut_off_is_marked() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let session = client.manager.open_session(fields([])).await.unwrap();
     let session = client.session(session).await;

@@ -12,7 +12,7 @@ use zbus::DBusError as _;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::plain;
+use crate::support::without_descriptors;
 use crate::support::private_bus::PrivateBus;
 use crate::tools::TOOLS;
 
@@ -229,7 +229,7 @@ async fn refused_to_who_holds(seen: &mut Seen, client: &Client, long: &str) {
 }
 
 async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Daemon) {
-    let plain = Client::on(plain::connect(&daemon.bus).await).await;
+    let plain = Client::on(without_descriptors::connect(&daemon.bus).await).await;
     let own = plain.manager.open_session(fields([])).await.unwrap();
     let own = plain.session(own).await;
     let generated = ask(&plain, "a", fields([])).await;

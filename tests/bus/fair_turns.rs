@@ -8,7 +8,7 @@ use zbus::fdo::StatsProxy;
 
 use crate::support::attack::{calls, stop_reading};
 use crate::support::daemon::{EVENTUALLY, until};
-use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::wire::{BUS, BUS_PATH, Message, Wire};
@@ -20,8 +20,8 @@ const OTHER: u32 = 1002;
 const CONNECTIONS: usize = 10;
 
 /// Starts a daemon that has answered each connection of a greedy user, and one of another user, once.
-fn start(script: &str) -> (PeerBus, Process, Vec<PeerClient>, PeerClient) {
-    let bus = PeerBus::start();
+fn start(script: &str) -> (UncheckedBus, Process, Vec<UncheckedClient>, UncheckedClient) {
+    let bus = UncheckedBus::start();
     let daemon = Process::on(bus.text(), &[&format!("--sim={script}")], "");
     bus.wait_for_daemon();
     let mut greedy: Vec<_> = (0..CONNECTIONS).map(|_| bus.client(GREEDY)).collect();
@@ -35,7 +35,7 @@ fn start(script: &str) -> (PeerBus, Process, Vec<PeerClient>, PeerClient) {
 }
 
 /// Counts the answers to other clients, after the first `before`, until the first answer to `name`.
-fn answers_before(bus: &PeerBus, before: usize, name: &str) -> Option<usize> {
+fn answers_before(bus: &UncheckedBus, before: usize, name: &str) -> Option<usize> {
     bus.answered()[before..].iter().position(|to| to == name)
 }
 
@@ -45,7 +45,7 @@ fn an_answer_does_not_wait_for_all_of_another_user() {
     let (bus, daemon, mut greedy, mut other) = start("");
     let before = bus.answered().len();
     // The daemon can send only the few dozen answers that fit into the kernel's buffer.
-    bus.deafen(true);
+    bus.pause_reading(true);
     for client in &mut greedy {
         for _ in 0..EACH {
             client.send(calls::ping()).expect("it is connected");
@@ -54,7 +54,7 @@ fn an_answer_does_not_wait_for_all_of_another_user() {
     daemon.settle();
     let ping = other.send(calls::ping()).expect("it is connected");
     daemon.settle();
-    bus.deafen(false);
+    bus.pause_reading(false);
     other.reply(ping, EVENTUALLY).expect("an answer");
     let waited = answers_before(&bus, before, &other.name).expect("it is answered");
     assert!(waited < CONNECTIONS * EACH / 5, "{waited}");
@@ -86,7 +86,7 @@ fn a_request_does_not_wait_for_all_of_another_user() {
 }
 
 /// Waits until each greedy connection's request is in the queue or answered.
-fn wait_for_requests(bus: &PeerBus, start: usize, other: &mut PeerClient) {
+fn wait_for_requests(bus: &UncheckedBus, start: usize, other: &mut UncheckedClient) {
     loop {
         let asked = other.send(calls::get_all()).expect("it is connected");
         let properties = other.reply(asked, EVENTUALLY).expect("an answer");

@@ -11,7 +11,7 @@ use zbus::Variant;
 use super::fields;
 use crate::guided::hostile::hostile;
 use crate::support::daemon::Client;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 /// Returns an answer to the same question, or the reason of the refusal. Neither has a time limit.
@@ -37,7 +37,7 @@ const MORE: u64 = 192 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_honest_answer_continues_next_to_hostile_grammars() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served
         .start("kv.context = 300\nlimits.grammar_bytes = 1048576\n")
         .await;

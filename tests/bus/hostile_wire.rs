@@ -10,7 +10,7 @@ use zbus::Variant;
 use super::{ask, fields};
 use crate::support::attack::{ATTACKS, Attack, MALFORMED, Until, calls, fuzz, malformed};
 use crate::support::daemon::{Client, EVENTUALLY, eventually, until};
-use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
@@ -140,7 +140,7 @@ async fn malformed_messages_are_dropped() {
 }
 
 /// Whether the honest client's ping is answered.
-fn pings(honest: &mut PeerClient) -> bool {
+fn pings(honest: &mut UncheckedClient) -> bool {
     let sent = honest.send(calls::ping());
     sent.is_ok_and(|serial| {
         let reply = honest.reply(serial, EVENTUALLY);
@@ -151,7 +151,7 @@ fn pings(honest: &mut PeerClient) -> bool {
 /// The bus of Debian 11 forwards unknown header fields.
 #[test]
 fn malformed_messages_that_an_older_bus_passes_on_are_dropped() {
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
     bus.wait_for_daemon();
@@ -188,7 +188,7 @@ async fn random_frames_stop_no_client() {
 #[test]
 fn random_frames_without_a_checking_bus_stop_no_client() {
     const FRAMES: usize = 4000;
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
     bus.wait_for_daemon();

@@ -63,7 +63,6 @@ async fn at_rest(process: u32) -> Held {
 
 /// Returns the figures once they are at most `before`, or after a long time.
 async fn settled(process: u32, before: Held) -> Held {
-    tokio::time::sleep(10 * PAUSE).await;
     let mut held = Held::by(process).unwrap();
     for _ in 0..300 {
         if held.descriptors <= before.descriptors && held.threads <= before.threads {

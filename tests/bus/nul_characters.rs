@@ -3,11 +3,11 @@
 use ganglion::bus::Error;
 
 use super::fields;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_has_the_nul_character() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 300\n").await;
     let mut replaced = 0;
     for seed in 0..8u64 {
@@ -33,7 +33,7 @@ async fn no_answer_has_the_nul_character() {
 /// An error can quote a schema, which may spell the character.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_error_quotes_the_nul_character() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 300\n").await;
     let mut refused = 0;
     for (option, value) in [

@@ -6,7 +6,7 @@ use zbus::proxy::CacheProperties;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, until};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 async fn diagnostics(client: &Client) -> DiagnosticsProxy<'static> {
@@ -33,7 +33,7 @@ fn number(info: &Info, key: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 256\n").await;
     let diagnostics = diagnostics(&client).await;
     answer(&client).await;

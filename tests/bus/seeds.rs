@@ -6,7 +6,7 @@ use zbus::Variant;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::signals::Signals;
 use crate::support::stream::{Answer, Reader};
 
@@ -23,7 +23,7 @@ fn varied<const N: usize>(more: [(&'static str, Variant<'static>); N]) -> Fields
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_vary_and_each_can_be_had_again() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let mut first = Vec::new();
     for _ in 0..3 {
@@ -66,7 +66,7 @@ async fn answers_vary_and_each_can_be_had_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_context_and_max_tokens_have_different_reasons() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let model = served.start("kv.context = 200\n").await;
     let script = Daemon::start("tokens=1000,context=50").await;
     for client in [model, script.client().await] {

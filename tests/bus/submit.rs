@@ -11,7 +11,7 @@ use zbus::OwnedObjectPath;
 
 use super::fields;
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::plain;
+use crate::support::without_descriptors;
 use crate::support::private_bus::PrivateBus;
 use crate::support::signals::Signals;
 
@@ -20,7 +20,7 @@ fn question(text: &str) -> [(&'static str, Fields<'_>); 1] {
 }
 
 async fn plain_client(daemon: &Daemon) -> Client {
-    Client::on(plain::connect(&daemon.bus).await).await
+    Client::on(without_descriptors::connect(&daemon.bus).await).await
 }
 
 /// Polls until the answer is complete. Also returns the finish reason.
@@ -204,7 +204,7 @@ async fn a_file_that_cannot_be_passed_is_an_error_too() {
             }
         }
     });
-    let client = Client::on(plain::connect(&bus).await).await;
+    let client = Client::on(without_descriptors::connect(&bus).await).await;
     until(async || client.manager.state().await.unwrap() == "ready").await;
     let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
     let dumped = eventually(diagnostics.dump_graph()).await;

@@ -13,7 +13,7 @@ use zbus::{OwnedFd, Variant};
 use super::{ask, fields};
 use crate::support::daemon::until;
 use crate::support::needs;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 use crate::tools::{TOOLS, fits, hermes};
 
@@ -79,7 +79,7 @@ async fn read(stream: OwnedFd) -> (String, (String, String, String)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_arrive_in_frames_and_results_and_results_return_in_messages() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let (_, stream) = ask(&client, "hello", offered("required")).await.unwrap();
     let (said, (id, ..)) = read(stream).await;
@@ -133,7 +133,7 @@ async fn calls_arrive_in_frames_and_results_and_results_return_in_messages() {
 /// Clients without a JSON library declare the same tools by D-Bus types.
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_are_offered_as_dictionaries_too() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let dictionary = |entries: Vec<(&'static str, Variant<'static>)>| {
         Variant::from(entries.into_iter().collect::<HashMap<_, _>>())
@@ -185,7 +185,7 @@ async fn tools_are_offered_as_dictionaries_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_has_its_own_tools_and_returns_all_its_messages() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let open = client
         .manager
@@ -261,7 +261,7 @@ async fn a_session_has_its_own_tools_and_returns_all_its_messages() {
 /// override them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_has_options_for_its_tools() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let folder = served.folder.path().join("sessions");
     let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
     let client = served.start(&config).await;
@@ -341,7 +341,7 @@ async fn a_session_has_options_for_its_tools() {
 /// The history stays readable under a model that could not have produced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_with_tools_opens_under_a_model_that_calls_none() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let folder = served.folder.path().join("sessions");
     let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
     let client = served.start(&config).await;
@@ -398,7 +398,7 @@ async fn a_session_with_tools_opens_under_a_model_that_calls_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_tool_is_refused_with_a_remedy() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let client = served
         .start("kv.context = 512\nlimits.grammar_bytes = 2000\n")
         .await;
@@ -482,7 +482,7 @@ async fn an_invalid_tool_is_refused_with_a_remedy() {
     }
 
     // A model whose template takes no tools, and a script.
-    let mut plain = Served::new();
+    let mut plain = Restartable::new();
     let client = plain.start("kv.context = 200\n").await;
     let offer = || fields([("tools", TOOLS.into())]);
     let asked = ask(&client, "hello", offer()).await.map(drop);
@@ -501,7 +501,7 @@ async fn a_python_program_moves_a_robot() {
     if !needs::python() {
         return;
     }
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     served
         .start("kv.context = 512\nmodel.thinking = false\n")
         .await;

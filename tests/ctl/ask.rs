@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{ctl, finish, run, run_with_input};
 use crate::support::daemon::{Daemon, eventually};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::tools::{TOOLS, fits, hermes};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +98,7 @@ async fn json_is_one_object_with_the_receipt() {
 async fn an_incomplete_answer_is_a_failure() {
     let long = Daemon::start("tokens=1000,delay=100ms").await;
     let narrow = Daemon::start("context=4").await;
-    let mut bound = Served::new();
+    let mut bound = Restartable::new();
     bound.start("kv.context = 200\n").await;
     let schema = bound.folder.path().join("schema.json");
     std::fs::write(&schema, r#"{"type":"array","minItems":40}"#).expect("it is written");
@@ -157,7 +157,7 @@ async fn an_incomplete_answer_is_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keywords_that_are_not_checked_are_printed() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     served.start("").await;
     let schema = served.folder.path().join("schema.json");
     let text =
@@ -207,7 +207,7 @@ async fn a_waiting_user_sees_the_load() {
 /// The program runs once per call with the call as input. The model calls until a tool choice stops it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_runs_the_models_calls() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     served
         .start("kv.context = 512\nsampling.max_tokens = 90\nmodel.thinking = false\n")
         .await;

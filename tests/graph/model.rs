@@ -56,7 +56,7 @@ pub(super) struct Model {
     unverified: Option<Change>,
     /// Updatable executable graphs, each with the slot of its template; `None` if that is unknown.
     living: Vec<Option<usize>>,
-    /// The addresses of the cache that were recorded.
+    /// The slot whose addresses were recorded.
     entry: usize,
     /// Recorded prompts by rows, ending and slot, the most recently used last.
     prompts: Vec<(usize, Ending, usize)>,
@@ -101,18 +101,18 @@ impl Model {
     }
 
     pub(super) fn reset(&mut self) {
-        self.begin_anew(self.mode, InvalidationReason::Reset);
+        self.start_again(self.mode, InvalidationReason::Reset);
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) {
-        self.begin_anew(mode, InvalidationReason::Mode);
+        self.start_again(mode, InvalidationReason::Mode);
     }
 
     /// Replaces the executor by one without recordings and failures; counters stay.
     pub(super) fn reload(&mut self, mode: Mode, layers: usize, most_prompts: usize) {
         (self.layers, self.most_prompts) = (layers, most_prompts);
         (self.warm, self.fault) = (false, None);
-        self.begin_anew(mode, InvalidationReason::Start);
+        self.start_again(mode, InvalidationReason::Start);
     }
 
     /// The cache has changed. Recordings are checked against the change before their next replay; recorded prompts do
@@ -224,7 +224,7 @@ impl Model {
         same("a last error", life.last_error().is_some(), failed)
     }
 
-    fn begin_anew(&mut self, mode: Mode, reason: InvalidationReason) {
+    fn start_again(&mut self, mode: Mode, reason: InvalidationReason) {
         self.mode = mode;
         self.living.clear();
         (self.nodes, self.in_a_row) = (0, 0);

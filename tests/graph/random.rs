@@ -13,14 +13,14 @@ use ganglion::tape::GraphOptions;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
-use super::random_events::{Act, Engine, Keep, Life, TOKENS, Turn, life};
+use super::random_events::{Act, Engine, Keep, Run, TOKENS, Turn, run};
 use super::model::{Model, Outcome};
 use super::reported::Reported;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::same;
 
 /// The number of random runs.
-const LIVES: u32 = 192;
+const RUNS: u32 = 192;
 
 /// All events of the random runs together, to check that they cover every kind.
 #[derive(Debug, Default)]
@@ -242,8 +242,8 @@ fn run(engine: &Engine) -> Runner {
     runner(TINY[engine.model], engine.pages, options)
 }
 
-fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
-    let engine = &life.engine;
+fn check(run: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
+    let engine = &run.engine;
     let runner = run(engine);
     let layers = runner.shape().layers;
     let mut world = World {
@@ -256,7 +256,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
         reported: Reported::default(),
         met,
     };
-    for (index, act) in life.acts.iter().enumerate() {
+    for (index, act) in run.acts.iter().enumerate() {
         let alive = world.act(act);
         if !alive.map_err(|error| format!("act {index}: {error}"))? {
             break;
@@ -275,18 +275,18 @@ fn random_runs_follow_the_design_and_give_the_eager_text() {
     let eager: Vec<_> = TINY.iter().map(|name| runner(name, 1, none())).collect();
     let (eager, met) = (RefCell::new(eager), RefCell::new(Met::default()));
     let mut tests = TestRunner::new(Config {
-        cases: LIVES,
+        cases: RUNS,
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(4),
         ..Config::default()
     });
-    let tried = tests.run(&life(), |life| {
+    let tried = tests.run(&run(), |events| {
         let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
-        live(&life, &mut eager, &mut met).map_err(TestCaseError::fail)
+        check(&events, &mut eager, &mut met).map_err(TestCaseError::fail)
     });
     match tried {
         Ok(()) => {}
-        Err(TestError::Fail(why, life)) => panic!("{why}\nin {life:#?}"),
+        Err(TestError::Fail(why, events)) => panic!("{why}\nin {events:#?}"),
         Err(error) => panic!("{error}"),
     }
     let met = met.into_inner();

@@ -60,7 +60,7 @@ pub(super) struct Engine {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct Run {
     pub(super) engine: Engine,
     pub(super) acts: Vec<Act>,
 }
@@ -137,7 +137,7 @@ fn engine() -> impl Strategy<Value = Engine> {
     })
 }
 
-pub(super) fn life() -> impl Strategy<Value = Life> {
+pub(super) fn run() -> impl Strategy<Value = Run> {
     let act = prop_oneof![
         10 => turn().prop_map(Act::Turn),
         1 => (1..4_u64, any::<Index>()).prop_map(|(owner, keep)| Act::Rewind { owner, keep }),
@@ -147,5 +147,5 @@ pub(super) fn life() -> impl Strategy<Value = Life> {
         3 => fault().prop_map(Act::Arm),
         1 => engine().prop_map(Act::Reload),
     ];
-    (engine(), vec(act, 1..40)).prop_map(|(engine, acts)| Life { engine, acts })
+    (engine(), vec(act, 1..40)).prop_map(|(engine, acts)| Run { engine, acts })
 }

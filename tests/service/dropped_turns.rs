@@ -7,7 +7,7 @@ use zbus::Variant;
 use zbus::proxy::CacheProperties;
 
 use crate::support::daemon::{Client, until};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 const CONTEXT: u32 = 512;
@@ -54,7 +54,7 @@ async fn has_prefilled(client: &Client) -> bool {
 
 /// Returns the answers of a conversation in its own daemon, and their cost.
 async fn talk(between: Between) -> Vec<(String, Usage)> {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = {CONTEXT}\nsessions.directory = '{}'\n",

@@ -14,10 +14,10 @@ use zbus::Variant;
 use crate::support::attack::calls;
 use crate::support::daemon::{Client, EVENTUALLY, until};
 use crate::support::needs;
-use crate::support::peer_bus::{PeerBus, PeerClient};
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
 
@@ -312,7 +312,7 @@ async fn killed(kills: u32, model: Option<&str>) {
 /// With the stored tokens a conversation continues as if nothing had happened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_continues_after_a_restart() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = 256\nsessions.directory = '{}'\n",
@@ -397,7 +397,7 @@ async fn a_session_that_cannot_be_stored_is_refused_with_a_remedy() {
 /// A branch has the same prefix without a prefill, and both continue separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_shares_the_prefix_and_continues_separately() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = 256\nsessions.directory = '{}'\n",
@@ -517,7 +517,7 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
 /// The typed text so far is cached when the rest arrives; nothing else changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prewarmed_prefix_is_not_prefilled_again() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 256\n").await;
     let mut answers = Vec::new();
     // No other prefix is cached.
@@ -587,13 +587,13 @@ fn a_session_belongs_to_its_user_alone() {
         "sessions.directory = '{}/sessions'\n",
         folder.path().display()
     );
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let [mut owner, mut other] = [1001, 1002].map(|user| bus.client(user));
     bus.wait_for_daemon();
     daemon.settle();
     let named = || calls::open_session([("name", "secret".into()), ("system", "mine".into())]);
-    let ask = |client: &mut PeerClient, call| {
+    let ask = |client: &mut UncheckedClient, call| {
         let sent = client.send(call).expect("it is connected");
         client.reply(sent, EVENTUALLY).expect("an answer")
     };
@@ -657,7 +657,7 @@ fn a_priority_that_is_no_longer_allowed_keeps_a_session_accessible() {
             .expect("it is made"),
     );
 
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let mut owner = bus.client(1001);
     bus.wait_for_daemon();
@@ -683,7 +683,7 @@ fn a_prefix_of_one_user_serves_no_other() {
         "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 256\n",
         model.display()
     );
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let _daemon = Process::on(bus.text(), &[], &config);
     let cached = |user: u32| {
         let mut client = bus.client(user);

@@ -190,7 +190,7 @@ impl Together<'_> {
                 self.left += 1;
                 self.ahead = taken;
                 if self.left.is_multiple_of(4) {
-                    // It continues without its first part.
+                    // The rest of the step runs without the graph of its first part.
                     self.runner.reset_graph();
                 }
                 return Ok(());

@@ -24,7 +24,7 @@ use super::wire::{
 const DAEMON: &str = ":1.0";
 
 /// Listens until the test ends.
-pub(crate) struct PeerBus {
+pub(crate) struct UncheckedBus {
     address: String,
     shared: Arc<Shared>,
     _folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ struct Shared {
     daemon: Mutex<Option<UnixStream>>,
     clients: Mutex<HashMap<String, Known>>,
     /// Whether the bus ignores the daemon's messages.
-    deaf: AtomicBool,
+    paused: AtomicBool,
     /// The recipients of the daemon's answers, in order.
     answered: Mutex<Vec<String>>,
 }
@@ -46,7 +46,7 @@ struct Known {
     mail: Sender<Received>,
 }
 
-impl PeerBus {
+impl UncheckedBus {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("bus");
@@ -80,8 +80,8 @@ impl PeerBus {
     }
 
     /// Stops or resumes reading the daemon's messages.
-    pub(crate) fn deafen(&self, deaf: bool) {
-        self.shared.deaf.store(deaf, Ordering::SeqCst);
+    pub(crate) fn pause_reading(&self, paused: bool) {
+        self.shared.paused.store(paused, Ordering::SeqCst);
     }
 
     /// Returns the recipients of the daemon's answers, in order.
@@ -90,12 +90,12 @@ impl PeerBus {
     }
 
     /// Returns a client of that user.
-    pub(crate) fn client(&self, user: u32) -> PeerClient {
+    pub(crate) fn client(&self, user: u32) -> UncheckedClient {
         let (mail, received) = channel();
         let mut clients = self.shared.clients.lock().unwrap();
         let name = format!(":1.{}", clients.len() + 1);
         clients.insert(name.clone(), Known { user, mail });
-        PeerClient {
+        UncheckedClient {
             name,
             received,
             shared: self.shared.clone(),
@@ -111,7 +111,7 @@ impl Shared {
         let mut frames = Frames::new(daemon.try_clone()?)?;
         *self.daemon.lock().unwrap() = Some(daemon);
         loop {
-            while self.deaf.load(Ordering::SeqCst) {
+            while self.paused.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(5));
             }
             let Some(received) = frames.next(Duration::from_millis(100))? else {
@@ -188,15 +188,15 @@ fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// A client of a `PeerBus`.
-pub(crate) struct PeerClient {
+/// A client of a `UncheckedBus`.
+pub(crate) struct UncheckedClient {
     pub(crate) name: String,
     received: Receiver<Received>,
     shared: Arc<Shared>,
     serial: u32,
 }
 
-impl PeerClient {
+impl UncheckedClient {
     /// Sends a message unchanged except for the sender, and returns its serial.
     pub(crate) fn send(&mut self, mut message: Message) -> io::Result<u32> {
         if message.serial == 0 {

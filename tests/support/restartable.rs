@@ -6,14 +6,14 @@ use super::private_bus::PrivateBus;
 use super::process::Process;
 use super::tiny_gguf;
 
-pub(crate) struct Served {
+pub(crate) struct Restartable {
     pub(crate) bus: PrivateBus,
     /// Tests may use the folder, too.
     pub(crate) folder: tempfile::TempDir,
     daemon: Option<Process>,
 }
 
-impl Served {
+impl Restartable {
     pub(crate) fn new() -> Self {
         Self::with(&tiny_gguf::with_vocabulary())
     }
