@@ -1,7 +1,7 @@
 //! Measures the cost of constrained answers in one table: the time to compute a mask, and tokens per second without a
 //! guide, with a small schema, with 260 tools, and with calls of mostly forced tokens. Two controls choose the forced
 //! tokens one by one and give equally short answers without a guide. Each case runs with one caller and with eight.
-//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
+//!
 //! Run `cargo build --release` first, which builds gangliond. Then run `cargo run --release --example guides -- MODEL
 //! [cpu|cuda] [ROUNDS]` with any model whose vocabulary has words. Without ROUNDS it times masks only. Grammars are
 //! compiled before the timing starts, and the cases take turns. The program prints figures; it judges nothing.

@@ -610,7 +610,7 @@ fn a_session_belongs_to_its_user_alone() {
         listed.error.is_empty() && !listed.has("secret"),
         "{listed:?}"
     );
-    // The error does not reveal that another user has such a session.
+    // The error does not reveal that another user has a session of that name.
     let delete = || calls::manager("DeleteSession").with("secret");
     let refused = ask(&mut other, delete());
     assert!(refused.error.ends_with("InvalidOption"), "{refused:?}");

@@ -1,5 +1,5 @@
-//! The watchdog: a part of the daemon that stalls is reported and systemd's watchdog is no longer fed. A part that makes progress is
-//! not reported.
+//! The watchdog: a stalled part of the daemon is reported, and systemd's watchdog gets no more messages. A part that
+//! makes progress is not reported.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
