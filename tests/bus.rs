@@ -3,10 +3,11 @@
 mod annotations;
 mod cancel;
 mod clients;
+mod constraints;
 mod contract;
 mod ending;
 mod errors;
-mod constraints;
+mod fair_turns;
 mod flood;
 mod graph_events;
 mod hostile_grammars;
@@ -15,21 +16,20 @@ mod invalid_input;
 mod leaks;
 mod loading;
 mod members;
+mod nul_characters;
+mod operation_times;
 mod oversized;
 mod owners;
 mod policy;
+mod priorities;
 mod quotas;
 mod seeds;
 mod sessions;
 mod streaming;
 mod submit;
 mod taking_over;
-mod operation_times;
 mod tools;
-mod fair_turns;
-mod priorities;
 mod window;
-mod nul_characters;
 
 use std::collections::HashMap;
 

@@ -2,13 +2,13 @@
 
 mod ask;
 mod bench;
+mod chat;
 mod hold;
 mod mistakes;
+mod models;
 mod prefill_progress;
 mod reload;
 mod sessions;
-mod models;
-mod chat;
 mod status;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -3,9 +3,9 @@
 
 mod cache;
 mod faults;
-mod random_events;
 mod model;
 mod random;
+mod random_events;
 mod reported;
 
 use std::path::Path;

@@ -38,5 +38,8 @@ mod weights;
 #[cfg(not(dbus_daemon))]
 #[test]
 fn admission_bus_ctl_doctor_manual_service() {
-    support::needs::missing("dbus-daemon", "install Debian's package dbus and build again");
+    support::needs::missing(
+        "dbus-daemon",
+        "install Debian's package dbus and build again",
+    );
 }

@@ -246,10 +246,6 @@ async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
                 }
             }
         }
-        println!(
-            "{} ({}): {whole} answers called",
-            family.format, format.name
-        );
     }
     assert!(whole > 60, "{whole} answers called");
     assert!(several > 0 && texts > 0, "{several} {texts}");

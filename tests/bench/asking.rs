@@ -46,7 +46,12 @@ pub(crate) fn asked(question: &str) -> Vec<Message> {
 
 /// Returns a user's options. With `token_events` the engine reports each token, including those without a whole
 /// character.
-pub(crate) fn options(user: u32, max_tokens: usize, priority: Priority, token_events: bool) -> Options {
+pub(crate) fn options(
+    user: u32,
+    max_tokens: usize,
+    priority: Priority,
+    token_events: bool,
+) -> Options {
     let sampling = Parameters {
         temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
         repetition_penalty: 1.1,

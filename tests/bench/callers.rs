@@ -149,10 +149,7 @@ impl Bench {
         let tokens = self.prompt();
         let reading = prompts(&self.engine, self.words.about(tokens));
         let with = self.questions(self.questions, Priority::Normal).await;
-        show(
-            &format!("  with prompts of about {tokens} tokens"),
-            with,
-        );
+        show(&format!("  with prompts of about {tokens} tokens"), with);
         reading.abort();
         self.engine.idle().await;
     }

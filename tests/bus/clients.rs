@@ -52,7 +52,10 @@ async fn run(program: &Path, argument: Option<PathBuf>) {
         }
         let mut errors = String::new();
         let mut stderr = child.stderr.take().expect("it is piped");
-        stderr.read_to_string(&mut errors).await.expect("it is read");
+        stderr
+            .read_to_string(&mut errors)
+            .await
+            .expect("it is read");
         let status = eventually(child.wait()).await.expect("it ends");
         let output = String::from_utf8_lossy(&output);
         assert!(

@@ -28,10 +28,14 @@ async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused()
         };
         let tokens: serde_json::Value = serde_json::from_str(logprobs).expect("JSON");
         let tokens = tokens.as_array().expect("an array");
-        let said: String = tokens.iter().filter_map(|one| one["text"].as_str()).collect();
+        let said: String = tokens
+            .iter()
+            .filter_map(|one| one["text"].as_str())
+            .collect();
         assert_eq!(said, text);
         assert!(
-            tokens.iter()
+            tokens
+                .iter()
                 .all(|one| one["best"].as_array().map(Vec::len) == Some(2))
         );
     }

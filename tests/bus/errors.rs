@@ -12,8 +12,8 @@ use zbus::DBusError as _;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::without_descriptors;
 use crate::support::private_bus::PrivateBus;
+use crate::support::without_descriptors;
 use crate::tools::TOOLS;
 
 /// Errors that need a configuration and a model (`tests/service/reload.rs`) or a client that does not read (`fair_turns.rs`

@@ -8,9 +8,9 @@ use zbus::fdo::StatsProxy;
 
 use crate::support::attack::{calls, stop_reading};
 use crate::support::daemon::{EVENTUALLY, until};
-use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::wire::{BUS, BUS_PATH, Message, Wire};
 
 /// Bytes of a text that the bus needs many turns to forward.
@@ -123,9 +123,9 @@ async fn a_client_that_does_not_read_gets_no_long_answer() {
     wire.send(rule).expect("the bus takes it");
     let watcher = bus.connect().await;
     let statistics = StatsProxy::new(&watcher).await.expect("a proxy");
-    let name = wire.name.as_str();
+    let name = wire.name.clone();
     let queued = async || {
-        let statistics = statistics.get_connection_stats(name.try_into().unwrap());
+        let statistics = statistics.get_connection_stats(name.as_str().try_into().unwrap());
         let statistics = statistics.await.expect("the bus has statistics");
         let rules = statistics.match_rules().unwrap_or_default();
         (rules, statistics.outgoing_messages().unwrap_or_default())

@@ -225,8 +225,13 @@ async fn live(mode: Mode) {
         .await;
     d.say(&mine).await;
     let (state, reason) = of("valid moved: kv moved");
-    d.is("its next turn", state, reason, unless_none(&["recorded moved"]))
-        .await;
+    d.is(
+        "its next turn",
+        state,
+        reason,
+        unless_none(&["recorded moved"]),
+    )
+    .await;
 
     d.diagnostics.reset_graph().await.unwrap();
     let (state, reason) = of("invalid reset");

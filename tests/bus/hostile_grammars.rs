@@ -81,10 +81,6 @@ async fn an_honest_answer_continues_next_to_hostile_grammars() {
         // Two rounds, so that the second finds the results of the first.
         let (one, honest, two) = tokio::join!(asked(), honest(), asked());
         assert_eq!(honest.unwrap(), alone, "{name}");
-        println!(
-            "{name}: {} MiB more",
-            served.peak().saturating_sub(before) >> 20
-        );
         for hostile in [one, two] {
             match hostile {
                 Ok(_) => answered += 1,
@@ -96,10 +92,6 @@ async fn an_honest_answer_continues_next_to_hostile_grammars() {
         }
     }
     let more = served.peak().saturating_sub(before);
-    println!(
-        "{refused} refused, {answered} answered, {} MiB more",
-        more >> 20
-    );
     assert!(more < MORE, "they took {} MiB", more >> 20);
     assert!(refused > 10 && answered > 10);
 }

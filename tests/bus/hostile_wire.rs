@@ -10,10 +10,10 @@ use zbus::Variant;
 use super::{ask, fields};
 use crate::support::attack::{ATTACKS, Attack, MALFORMED, Until, calls, fuzz, malformed};
 use crate::support::daemon::{Client, EVENTUALLY, eventually, until};
-use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::wire::Wire;
 
 /// The memory that an attack may cost, during it and afterwards.

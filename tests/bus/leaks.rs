@@ -33,7 +33,6 @@ async fn repeated_work_leaves_nothing() {
     let before = at_rest(daemon.id()).await;
     all(1).await.unwrap().unwrap();
     let after = settled(daemon.id(), before).await;
-    println!("before: {before}\nafter:  {after}");
     assert_eq!(after.descriptors, before.descriptors);
     assert_eq!(after.threads, before.threads);
     assert!(

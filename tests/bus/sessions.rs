@@ -109,7 +109,6 @@ async fn a_session_answers_one_turn_at_a_time() {
 async fn a_session_that_is_closed_as_it_is_sent_a_turn_leaves_nothing_that_runs() {
     let daemon = Daemon::start("first=3600s").await;
     let client = daemon.client().await;
-    let mut ended = [0; 2];
     for _ in 0..50 {
         let path = client.manager.open_session(fields([])).await.unwrap();
         let session = client.session(path).await;
@@ -120,14 +119,12 @@ async fn a_session_that_is_closed_as_it_is_sent_a_turn_leaves_nothing_that_runs(
             Ok((_, stream)) => {
                 let answer = eventually(Reader::new(stream).answer()).await;
                 assert_eq!(answer.reason, FinishReason::Cancelled);
-                ended[0] += 1;
             }
             // The call arrived after the session's end, or ended with it.
-            Err(_) => ended[1] += 1,
+            Err(_) => {}
         }
         until(async || client.manager.queue_length().await.unwrap() == 0).await;
     }
-    println!("cancelled: {}, refused: {}", ended[0], ended[1]);
     assert_eq!(client.manager.sessions().await.unwrap(), 0);
 }
 

@@ -11,9 +11,9 @@ use zbus::OwnedObjectPath;
 
 use super::fields;
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::without_descriptors;
 use crate::support::private_bus::PrivateBus;
 use crate::support::signals::Signals;
+use crate::support::without_descriptors;
 
 fn question(text: &str) -> [(&'static str, Fields<'_>); 1] {
     [("user", HashMap::from([("content", text.into())]))]

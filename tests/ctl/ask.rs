@@ -249,7 +249,9 @@ async fn a_program_runs_the_models_calls() {
     let logprobs = said["logprobs"].as_array().expect("an array");
     assert!(!logprobs.is_empty() && logprobs.len() <= 3, "{said}");
     assert!(
-        logprobs.iter().all(|one| one["best"][1]["logprob"].is_f64()),
+        logprobs
+            .iter()
+            .all(|one| one["best"][1]["logprob"].is_f64()),
         "{said}"
     );
 

@@ -13,8 +13,8 @@ use ganglion::tape::GraphOptions;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
-use super::random_events::{Act, Engine, Keep, Run, TOKENS, Turn, run};
 use super::model::{Model, Outcome};
+use super::random_events::{Act, Engine, Keep, Run, TOKENS, Turn, runs};
 use super::reported::Reported;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::same;
@@ -280,7 +280,7 @@ fn random_runs_follow_the_design_and_give_the_eager_text() {
         rng_seed: RngSeed::Fixed(4),
         ..Config::default()
     });
-    let tried = tests.run(&run(), |events| {
+    let tried = tests.run(&runs(), |events| {
         let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
         check(&events, &mut eager, &mut met).map_err(TestCaseError::fail)
     });

@@ -137,7 +137,7 @@ fn engine() -> impl Strategy<Value = Engine> {
     })
 }
 
-pub(super) fn run() -> impl Strategy<Value = Run> {
+pub(super) fn runs() -> impl Strategy<Value = Run> {
     let act = prop_oneof![
         10 => turn().prop_map(Act::Turn),
         1 => (1..4_u64, any::<Index>()).prop_map(|(owner, keep)| Act::Rewind { owner, keep }),

@@ -1,6 +1,6 @@
 //! Excessive grammars: an error of their option, within bounded time and memory, and the process survives.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ganglion::engine::State;
 use ganglion::guide::{Grammar, GrammarError, Grammars, Guide, Limits, Next, Thoughts};

@@ -99,8 +99,7 @@ fn long_conversations_are_within_the_bounds() {
 #[test]
 fn an_excessive_template_is_an_error_of_its_model() {
     const CHILD: &str = "GANGLION_TEST_GREEDY_TEMPLATES";
-    const NAME: &str =
-        "hostile::templates::an_excessive_template_is_an_error_of_its_model";
+    const NAME: &str = "hostile::templates::an_excessive_template_is_an_error_of_its_model";
     if std::env::var_os(CHILD).is_none() {
         // Its own process, because other tests' children would add to its peak memory.
         let status = Command::new(std::env::current_exe().unwrap())
@@ -116,9 +115,7 @@ fn an_excessive_template_is_an_error_of_its_model() {
         let start: String = template.chars().take(120).collect();
         // An error in the template itself appears at the first conversation.
         match language(&template).and_then(|language| say(&language, "hello")) {
-            Err(error @ (LanguageError::Stopped(_) | LanguageError::Template(_))) => {
-                println!("{start}: {error}");
-            }
+            Err(LanguageError::Stopped(_) | LanguageError::Template(_)) => {}
             Err(error) => panic!("{start}: {error}"),
             Ok(_) => harmless.push(start),
         }
@@ -142,6 +139,5 @@ fn an_excessive_template_is_an_error_of_its_model() {
     let peak = peak.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
     let ours = peak.expect("a figure of the kernel") >> 10;
     let theirs = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() >> 10;
-    println!("at most {ours} MiB here, and {theirs} where templates run");
     assert!(ours < 256 && theirs < 320, "{ours} {theirs}");
 }

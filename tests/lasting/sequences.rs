@@ -124,7 +124,8 @@ impl Daemon {
         let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
         self.thread = Some(thread);
         let mut status = self.handle.status();
-        let reached = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let reached =
+            status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
         let reached = reached.await.expect("the engine lives");
         assert_eq!(reached.state, State::Ready, "{}", reached.detail);
     }

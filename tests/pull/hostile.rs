@@ -1,7 +1,6 @@
 //! Attacks on a pull by the folder's owner or the server. Root reveals and overwrites nothing, and every pull ends.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -40,7 +40,8 @@ pub(super) struct End {
     /// `None` if a signal ended it.
     pub(super) status: Option<i32>,
     /// The signal.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // only the driver's last words need it
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    // only the driver's last words need it
     pub(super) signal: Option<i32>,
     pub(super) output: String,
     pub(super) journal: String,

@@ -208,7 +208,10 @@ async fn an_unread_journal_delays_no_request_and_no_stop() {
     while eventually(lines.next_line()).await.unwrap().is_some() {
         written += 1;
     }
-    assert!((1..200).contains(&written), "{written} lines: the pipe was full");
+    assert!(
+        (1..200).contains(&written),
+        "{written} lines: the pipe was full"
+    );
 }
 
 /// After a late read, the journal reports the number of lost events, and continues.
@@ -232,7 +235,10 @@ async fn lost_events_are_counted() {
         let count = line.strip_prefix("warn: the journal did not take events in time; lost: ");
         lost += count.map_or(0, |count| count.parse().expect("a number"));
     }
-    assert!(lost > 0 && written + lost == ALL, "{written} written, {lost} lost");
+    assert!(
+        lost > 0 && written + lost == ALL,
+        "{written} written, {lost} lost"
+    );
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
 }

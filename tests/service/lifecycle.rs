@@ -103,7 +103,9 @@ async fn a_client_that_does_not_read_cannot_delay_the_stop() {
     daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let unread = ask(&manager, "much").await.unwrap();
-    daemon.await_notification("STATUS=ready; last request: ").await;
+    daemon
+        .await_notification("STATUS=ready; last request: ")
+        .await;
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     drop(unread);

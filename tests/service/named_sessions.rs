@@ -14,12 +14,12 @@ use zbus::Variant;
 use crate::support::attack::calls;
 use crate::support::daemon::{Client, EVENTUALLY, until};
 use crate::support::needs;
-use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 
 fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
     Fields::from(entries)
@@ -162,11 +162,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
 
     let client = robot.start("", "").await;
     let session = open(&client, "talk").await.unwrap();
-    assert_eq!(
-        texts(&session).await,
-        expected[..3],
-        "the rewind is stored"
-    );
+    assert_eq!(texts(&session).await, expected[..3], "the rewind is stored");
     let refused = client.manager.delete_session("talk").await;
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
     session.close().await.unwrap();
@@ -260,10 +256,15 @@ async fn killed(kills: u32, model: Option<&str>) {
             None => robot.start("", config).await,
             Some(model) => robot.start_model(model, config).await,
         };
-        if reported.last().is_some_and(|reported| reported.len() > turns) {
+        if reported
+            .last()
+            .is_some_and(|reported| reported.len() > turns)
+        {
             reported.push(Vec::new());
         }
-        let session = open(&client, &format!("talk{}", reported.len())).await.unwrap();
+        let session = open(&client, &format!("talk{}", reported.len()))
+            .await
+            .unwrap();
         let found = texts(&session).await;
         let reported = reported.last_mut().expect("there is one");
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();

@@ -31,7 +31,9 @@ async fn a_bad_configuration_is_reported_to_systemd_and_ends_with_78() {
         "{}:2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
         daemon.config().display()
     );
-    daemon.await_notification(&format!("STATUS={expected}")).await;
+    daemon
+        .await_notification(&format!("STATUS={expected}"))
+        .await;
     let end = daemon.end().await;
     assert_eq!(end.status, Some(78));
     assert!(

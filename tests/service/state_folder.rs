@@ -5,7 +5,6 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::{Fields, SessionProxy};

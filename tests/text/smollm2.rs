@@ -116,7 +116,6 @@ fn a_prompt_with_too_many_bytes_has_too_many_tokens() {
     ));
 
     let most = 2047 * longest;
-    println!("a context of 2047 holds at most {most} bytes");
     codec.admit_bytes(most, 2047).expect("it could fit");
     let refused = encode(&"x".repeat(most + 1), 2047).expect_err("it cannot fit");
     let Refusal::PromptBytes { bytes, .. } = refused else {
