@@ -5,6 +5,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 
 const DEPS: &str = "run make deps";
 
@@ -47,6 +48,15 @@ pub(crate) fn programs(names: &[&str]) -> bool {
         None => true,
         Some(name) => missing(name, DEPS),
     }
+}
+
+/// Checks for the headers of a C library.
+pub(crate) fn library(name: &str) -> bool {
+    let exists = || {
+        let found = Command::new("pkg-config").args(["--exists", name]).status();
+        found.is_ok_and(|status| status.success())
+    };
+    programs(&["pkg-config"]) && (exists() || missing(name, DEPS))
 }
 
 /// Checks that root runs the test.
