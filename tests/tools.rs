@@ -184,7 +184,7 @@ pub(crate) fn fits(name: &str, arguments: &str) -> bool {
 async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
     let (mut whole, mut several, mut texts) = (0, 0, 0);
     for family in families() {
-        let format = family.format();
+        family.format();
         let (_folder, together) = family.engine(8).await;
         let (_other, alone) = family.engine(1).await;
         for (choice, most) in [
