@@ -1,4 +1,4 @@
-//! What the daemon cannot start with, and how it says so.
+//! Startup failures, and their reports.
 
 use std::collections::HashMap;
 
@@ -24,14 +24,16 @@ fn hello() -> [(&'static str, Fields<'static>); 1] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
+async fn a_bad_configuration_is_reported_to_systemd_and_ends_with_78() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::start(bus.text(), &[], "[kv]\ncontext = -1\n");
     let expected = format!(
         "{}:2:11: kv.context = -1: it must be a whole number from 0 to 1048576",
         daemon.config().display()
     );
-    daemon.told(&format!("STATUS={expected}")).await;
+    daemon
+        .await_notification(&format!("STATUS={expected}"))
+        .await;
     let end = daemon.end().await;
     assert_eq!(end.status, Some(78));
     assert!(
@@ -41,7 +43,7 @@ async fn a_bad_configuration_is_told_to_systemd_and_ends_with_78() {
     );
 }
 
-/// The call that starts the daemon waits for its name, and must not wait for the 25 seconds that callers do.
+/// The call that starts the daemon waits for the name, for much less than the callers' 25 seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -57,7 +59,7 @@ async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
         bus.activates(&format!("--config {}", file.display()));
         let client = client(&bus).await;
         let refused = match eventually(ask(&client, "hello")).await {
-            // Accepted before it was known.
+            // The request was accepted before the failure was known.
             Ok(stream) => Reader::new(stream).answer().await.error,
             Err(Error::NotReady(text)) => Some((NOT_READY.to_owned(), text)),
             Err(error) => panic!("{error}"),
@@ -68,16 +70,16 @@ async fn the_call_that_starts_a_daemon_which_cannot_serve_learns_why() {
     }
 }
 
-/// All that was asked before the failure is answered, however much it is.
+/// Every request before the failure is answered, however many there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
+async fn every_caller_is_answered_when_the_daemon_ends() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(
         &bus,
         "load=2s,load_error=the file is cut off",
         "[queue]\ncapacity = 64\n",
     );
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let asked = (0..32).map(|_| async {
         let stream = ask(&manager, "hello").await?;
@@ -90,13 +92,13 @@ async fn nobody_is_left_without_an_answer_when_the_daemon_ends() {
     assert_eq!(daemon.end().await.status, Some(78));
 }
 
-/// While it ends, whatever it is asked, until it has gone: the reason, and never another one, nor none.
+/// Until the process has ended, every call gets the reason of the failure, and no other error.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
+async fn every_call_gets_the_reason_until_the_daemon_has_ended() {
     let bus = PrivateBus::start();
     let script = "load=500ms,load_error=the file is cut off";
     let daemon = Gangliond::scripted(&bus, script, ROOM);
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection();
     let diagnostics = DiagnosticsProxy::new(connection).await.expect("a proxy");
@@ -113,11 +115,11 @@ async fn every_call_reads_why_as_long_as_there_is_somebody_to_answer() {
             };
             match answer {
                 Err(Error::NotReady(why)) if why == "the file is cut off" => read += 1,
-                // It still loads.
+                // The model is still loading.
                 Err(Error::NotReady(why)) if why == "the model is still loading" => {}
-                // Of what may be held at once there is so much.
+                // The limits of simultaneous requests apply.
                 Ok(()) | Err(Error::Busy(_) | Error::QuotaExceeded(_)) => {}
-                // It has gone.
+                // The daemon has ended.
                 Err(Error::Bus(zbus::Error::FDO(error)))
                     if matches!(
                         *error,
@@ -159,7 +161,7 @@ async fn a_missing_model_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model() {
+async fn a_model_with_an_endless_chat_template_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("greedy.gguf");
     let greedy = tiny_gguf::with_template(
@@ -182,10 +184,10 @@ async fn a_model_whose_chat_template_has_to_be_stopped_is_refused_as_a_bad_model
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
+async fn waiting_callers_get_the_reason_of_a_failed_load() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s,load_error=the file is cut off", "");
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let waiting = Reader::new(ask(&manager, "hello").await.unwrap());
     let answer = waiting.answer().await;
@@ -205,7 +207,7 @@ async fn callers_who_wait_for_a_model_learn_why_it_does_not_come() {
 async fn a_second_daemon_names_the_first() {
     let bus = PrivateBus::start();
     let first = Gangliond::scripted(&bus, "", "");
-    first.told("READY=1").await;
+    first.await_notification("READY=1").await;
     let end = Gangliond::scripted(&bus, "", "").end().await;
     assert_eq!(end.status, Some(69));
     let owner = format!("org.ganglion.Llm1 is owned by process {}", first.process());
@@ -260,7 +262,7 @@ async fn check_config_starts_nothing() {
         end.journal
     );
 
-    // It is the model that is wrong: what is there, and what is not.
+    // The model itself is wrong: the existing and the missing files.
     std::fs::write(in_folder("text.gguf"), "no model").expect("it is written");
     std::fs::write(
         in_folder("cut.gguf"),

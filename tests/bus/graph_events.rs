@@ -1,4 +1,4 @@
-//! The decode graph in every mode, as the journal tells it and as D-Bus shows it: both are the life cycle.
+//! The decode graph in every mode: the journal's events and D-Bus agree with the life cycle.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
 
-/// Nobody is answered when another model comes.
+/// No answer runs when another model is loaded.
 const DRAIN: Duration = Duration::ZERO;
 
-/// A daemon with a tiny model, within the test, and all that its engine tells the journal.
+/// An in-process daemon with a tiny model, and all events of its engine.
 struct Daemon {
     _bus: PrivateBus,
     _served: Bus,
@@ -31,7 +31,7 @@ struct Daemon {
     client: Client,
     diagnostics: DiagnosticsProxy<'static>,
     mode: Mode,
-    /// Changes of the cache that were made.
+    /// Changes of the cache so far.
     epoch: u64,
 }
 
@@ -53,8 +53,8 @@ impl Daemon {
         let served = serve(&bus.address(), engine.clone()).await.unwrap();
         served.configure(BusConfig::default());
         let journal = Journal::default();
-        let (first, told) = (settings(&folder, mode, 2, 0), journal.clone());
-        std::thread::spawn(move || told.during(|| worker::run(&inbox, &first)));
+        let (first, captured) = (settings(&folder, mode, 2, 0), journal.clone());
+        std::thread::spawn(move || captured.during(|| worker::run(&inbox, &first)));
         let mut status = engine.status();
         eventually(status.wait_for(|status| status.state == State::Ready))
             .await
@@ -97,9 +97,9 @@ impl Daemon {
         self.mode = mode;
     }
 
-    /// Awaits that all changes of the cache are seen, and holds what D-Bus shows now, and what the journal has told
-    /// since, against what is to be: the state and its reason, and each event of the graph in a few words.
-    async fn is(&mut self, what: &str, state: &str, reason: &str, told: &[&str]) {
+    /// Waits until all changes of the cache are visible. Compares D-Bus's present state and the journal's new events
+    /// with the expected ones: the state, its reason, and each graph event in a few words.
+    async fn is(&mut self, what: &str, state: &str, reason: &str, events: &[&str]) {
         let mode = self.mode.name();
         let mut graph = Info::new();
         until(async || {
@@ -128,11 +128,11 @@ impl Daemon {
 
         let entries = self.journal.take();
         let mut of_graph: Vec<_> = entries.iter().filter_map(in_words).collect();
-        if told.contains(&"failed") {
+        if events.contains(&"failed") {
             of_graph.retain(|event| !event.starts_with("recorded"));
         }
-        assert_eq!(of_graph, told, "{mode}: {what}");
-        // Whatever else was told, the last that names the state, or counts changes, names and counts as D-Bus does.
+        assert_eq!(of_graph, events, "{mode}: {what}");
+        // The last event with a state or a count of changes agrees with D-Bus.
         let last = |field| entries.iter().rev().find_map(|entry| entry.get(field));
         if let Some(last) = last("graph_state") {
             assert_eq!(last, state, "{mode}: {what}: {entries:?}");
@@ -165,7 +165,7 @@ fn settings(
     }
 }
 
-/// What an entry says of the graph: the event, and why; not that segments were renewed, or which part of it was.
+/// Returns an entry's event and reason, without renewed segments and without the part of the graph.
 fn in_words(entry: &Entry) -> Option<String> {
     let event = EVENTS
         .iter()
@@ -176,17 +176,17 @@ fn in_words(entry: &Entry) -> Option<String> {
     (name != "renewed").then(|| format!("{name} {reason}").trim_end().to_owned())
 }
 
-/// One life: turns, what is taken back, another session, a reset, another cache, a graph that is given up.
-#[allow(clippy::too_many_lines)] // a life is told from its beginning to its end
+/// One life cycle: turns, a rewind, another session, a reset, another cache, and a disabled graph.
+#[allow(clippy::too_many_lines)] // one life cycle from beginning to end
 async fn live(mode: Mode) {
     let mut daemon = Daemon::start(mode).await;
     let none = mode == Mode::None;
-    // Something is recorded, or nothing.
+    // Either something is recorded or nothing is.
     let of = |recorded: &'static str| match mode {
         Mode::None => ("disabled", "mode"),
         _ => recorded.split_once(' ').unwrap(),
     };
-    let told = |recorded: &'static [&'static str]| if none { &[] } else { recorded };
+    let unless_none = |recorded: &'static [&'static str]| if none { &[] } else { recorded };
     let d = &mut daemon;
     let (state, reason) = of("invalid start");
     d.is("the start", state, reason, &[]).await;
@@ -194,39 +194,44 @@ async fn live(mode: Mode) {
     let (mine, other) = (d.session().await, d.session().await);
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    d.is("a turn", state, reason, told(&["recorded new_turn"]))
+    d.is("a turn", state, reason, unless_none(&["recorded new_turn"]))
         .await;
     d.say(&mine).await;
-    // What this model says is no text that it would write in the same tokens: the last of them are read anew.
+    // The tokenizer writes this model's text in other tokens, so the last ones are prefilled again.
     let (state, reason) = of("valid rewound");
-    let verified = told(&["invalid rewound", "verified rewound"]);
+    let verified = unless_none(&["invalid rewound", "verified rewound"]);
     d.is("a second turn", state, reason, verified).await;
 
     mine.rewind(1).await.unwrap();
     d.epoch += 1;
     let (state, reason) = of("invalid rewound");
-    let invalid = told(&["invalid rewound"]);
-    d.is("what is taken back", state, reason, invalid).await;
+    let invalid = unless_none(&["invalid rewound"]);
+    d.is("a rewind", state, reason, invalid).await;
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    let verified = told(&["verified new_turn"]);
+    let verified = unless_none(&["verified new_turn"]);
     d.is("a turn after it", state, reason, verified).await;
 
-    // Here each conversation has addresses of its own; a GPU's kernels find theirs.
+    // On the CPU each conversation has its own addresses; a GPU's kernels look theirs up.
     d.say(&other).await;
     let (state, reason) = of("valid moved: kv moved");
-    let recorded = told(&["invalid switched", "recorded moved"]);
+    let recorded = unless_none(&["invalid switched", "recorded moved"]);
     d.is("another session", state, reason, recorded).await;
     mine.clear().await.unwrap();
     d.epoch += 1;
     let (state, reason) = of("invalid cleared");
-    let invalid = told(&["invalid cleared"]);
+    let invalid = unless_none(&["invalid cleared"]);
     d.is("a session that is cleared", state, reason, invalid)
         .await;
     d.say(&mine).await;
     let (state, reason) = of("valid moved: kv moved");
-    d.is("its next turn", state, reason, told(&["recorded moved"]))
-        .await;
+    d.is(
+        "its next turn",
+        state,
+        reason,
+        unless_none(&["recorded moved"]),
+    )
+    .await;
 
     d.diagnostics.reset_graph().await.unwrap();
     let (state, reason) = of("invalid reset");
@@ -239,32 +244,32 @@ async fn live(mode: Mode) {
     d.say(&mine).await;
     d.journal.take();
 
-    // What runs is another runner from here on, with other memory, but the life goes on.
+    // From here another runner with other memory runs, in the same life cycle.
     d.replace(mode, 3, 0).await;
     d.epoch += 1;
     let (state, reason) = of("invalid resized");
-    let invalid = told(&["invalid resized"]);
+    let invalid = unless_none(&["invalid resized"]);
     d.is("another cache", state, reason, invalid).await;
     d.say(&mine).await;
     let (state, reason) = of("valid new_turn");
-    let recorded = told(&["recorded new_turn"]);
-    d.is("a turn whose pages came along", state, reason, recorded)
+    let recorded = unless_none(&["recorded new_turn"]);
+    d.is("a turn with its earlier pages", state, reason, recorded)
         .await;
 
-    // Refused three times, it is given up; what happens to the cache then does not hide that. A launch is refused after
-    // the recording was made, where that is of one piece.
+    // After three refusals the graph is disabled, and later changes of the cache do not hide that. The launch of a
+    // one-piece recording fails after the recording.
     d.replace(mode, 2, 3).await;
     d.epoch += 1;
     d.say(&mine).await;
     let (state, reason) = of("disabled refused");
-    let given_up = told(&["invalid resized", "failed", "failed", "disabled"]);
-    d.is("refusals", state, reason, given_up).await;
+    let disabled = unless_none(&["invalid resized", "failed", "failed", "disabled"]);
+    d.is("refusals", state, reason, disabled).await;
     d.say(&mine).await;
     mine.clear().await.unwrap();
     d.epoch += 1;
     d.is("disabled", state, reason, &[]).await;
 
-    // And another mode, as a reload of the configuration sets it.
+    // Another mode, as a reload of the configuration sets it.
     let another = if mode == Mode::Piecewise {
         Mode::FullDecodeOnly
     } else {
@@ -278,7 +283,7 @@ async fn live(mode: Mode) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_every_mode_the_journal_tells_what_dbus_shows() {
+async fn in_every_mode_the_journal_agrees_with_dbus() {
     for mode in Mode::ALL {
         live(mode).await;
     }

@@ -1,4 +1,4 @@
-//! `models` and `use`: what is here, which one is served, another in its place, and one removed.
+//! `models` and `use`: list the models, mark the served one, switch to another, and remove one.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -8,11 +8,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Finished, run, text};
+use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::tiny_gguf;
 
-/// A daemon that serves `tiny.gguf` of a folder with other things in it.
+/// A daemon that serves `tiny.gguf` from a folder with other files.
 struct Kept {
     bus: PrivateBus,
     folder: TempDir,
@@ -57,7 +58,7 @@ impl Kept {
         self.folder.path().join(name)
     }
 
-    /// Name and state of each, by the list.
+    /// Returns the listed names and states.
     async fn states(&self) -> Vec<(String, Option<String>)> {
         let list = self.run(&["models"], &["--json"]).await;
         let list: Vec<Value> = serde_json::from_str(&list.stdout).expect("JSON");
@@ -70,7 +71,7 @@ impl Kept {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn models_are_listed_put_in_force_and_removed() {
+async fn models_are_listed_used_and_removed() {
     let kept = Kept::new().await;
     let list = kept.run(&["models"], &[]).await;
     let rows: Vec<Vec<_>> = list
@@ -86,7 +87,7 @@ async fn models_are_listed_put_in_force_and_removed() {
         &["tiny.gguf", "0.3", "MB", "F32"],
     ]) {
         let alike = row.iter().zip(expected).filter(|(cell, of)| {
-            // How large a tiny model is, is its own affair.
+            // The size of the tiny model does not matter.
             cell == of || of.starts_with("0.")
         });
         assert_eq!(alike.count(), expected.len(), "{row:?}: {list:?}");
@@ -129,7 +130,7 @@ async fn models_are_listed_put_in_force_and_removed() {
     assert!(kept.path("other.gguf.sha256").exists() && kept.path("notes.txt").exists());
 }
 
-/// What cannot be put in force changes nothing.
+/// A failed switch changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
     let kept = Kept::new().await;
@@ -148,12 +149,12 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
             format!("model.path = '{}'\n", text(&kept.path("tiny.gguf"))),
             "remove that line",
         ),
-        // More than it was trained for.
+        // Longer than the model's training context.
         (
             "kv.context = 1000000\n".to_owned(),
             "is more than the 512 positions",
         ),
-        // More than any machine has: the daemon refuses it.
+        // Longer than fits into any machine: the daemon refuses it.
         (
             "kv.memory_mib = 1000000\n".to_owned(),
             "keeps the previous model",
@@ -169,12 +170,11 @@ async fn use_leaves_the_configuration_as_it_was_where_it_fails() {
     }
 }
 
-/// Whoever owns the folder cannot have root remove what is another's.
+/// The folder's owner cannot make root remove another user's files.
 #[tokio::test(flavor = "multi_thread")]
 async fn root_removes_as_the_folders_owner_and_follows_no_link() {
     const OTHER: u32 = 4321;
-    if !nix::unistd::getuid().is_root() {
-        eprintln!("NOT RUN: a removal by root: this is not root");
+    if !needs::root() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");

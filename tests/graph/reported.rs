@@ -1,22 +1,22 @@
-//! What is told of the decode graph, held against what it is: whoever hears every event knows its life cycle.
+//! The events of the decode graph: they describe its whole life cycle.
 
 use ganglion::graph::{Counters, Event, InvalidationReason, LifeCycle, Mode, Renewal, State};
 
 use crate::support::refusals::same;
 
-/// What one who heard all events believes.
+/// The graph's state according to the events.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    /// `None` until something was told.
+pub(super) struct Reported {
+    /// `None` before the first event.
     state: Option<State>,
-    /// Why it was recorded, or what it was verified after.
+    /// The reason of the recording, or the change that was verified.
     reason: Option<InvalidationReason>,
     epoch: u64,
     counters: Counters,
 }
 
-impl Told {
-    pub(super) fn hear(&mut self, event: Event) -> Result<(), String> {
+impl Reported {
+    pub(super) fn receive(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Changed { epoch, .. } => {
                 same("the next epoch", epoch, self.epoch + 1)?;
@@ -58,7 +58,7 @@ impl Told {
 
     fn at(&mut self, state: State, epoch: u64) -> Result<(), String> {
         self.state = Some(state);
-        same("the epoch that is told", epoch, self.epoch)
+        same("the new epoch", epoch, self.epoch)
     }
 
     pub(super) fn check(&self, life: &LifeCycle) -> Result<(), String> {
@@ -67,23 +67,23 @@ impl Told {
             _ => State::Invalid,
         };
         same(
-            "the state that was told",
+            "the reported state",
             self.state.unwrap_or(first),
             life.state(),
         )?;
         if life.state() == State::Valid {
             same(
-                "the reason that was told",
+                "the reported reason",
                 self.reason.as_ref(),
                 Some(life.reason()),
             )?;
         }
-        same("the epoch that was told", self.epoch, life.epoch())?;
+        same("the reported epoch", self.epoch, life.epoch())?;
         let counted = Counters {
             launches: 0,
             eager_steps: 0,
             ..life.counters()
         };
-        same("what was counted and told", self.counters, counted)
+        same("the reported counters", self.counters, counted)
     }
 }

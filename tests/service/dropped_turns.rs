@@ -1,5 +1,5 @@
-//! Sessions whose oldest turns are dropped at the context's end: what the next turn keeps is prefilled while the daemon is
-//! idle, which changes no answer.
+//! Sessions that drop their oldest turns at the context's end: the idle daemon prefills the next turn's prefix, which
+//! changes no answer.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
 use ganglion::telemetry::Usage;
@@ -7,17 +7,17 @@ use zbus::Variant;
 use zbus::proxy::CacheProperties;
 
 use crate::support::daemon::{Client, until};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 const CONTEXT: u32 = 512;
 const ANSWER: u32 = 16;
 const TURNS: usize = 24;
 
-/// What happens between two turns.
+/// The event between two turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Between {
-    /// The daemon is idle until it has prefilled.
+    /// The daemon is idle until the prefill has finished.
     Idle,
     /// A call stops the prefill.
     Stopped,
@@ -41,20 +41,20 @@ async fn open(client: &Client) -> SessionProxy<'static> {
     client.session(path).await
 }
 
-/// Whether the last request that has finished is a prefill, after which one token is chosen.
+/// Whether the last finished request is a prefill, which chooses one token.
 async fn has_prefilled(client: &Client) -> bool {
     let diagnostics = DiagnosticsProxy::builder(&client.connection)
         .cache_properties(CacheProperties::No)
         .build()
         .await
         .expect("the proxy is built");
-    let told = diagnostics.timing().await.expect("it is told");
-    *told["completion_tokens"] == Variant::U32(1)
+    let timing = diagnostics.timing().await.expect("a dictionary");
+    *timing["completion_tokens"] == Variant::U32(1)
 }
 
-/// The answers of a conversation in a daemon of its own, and what they cost.
+/// Returns the answers of a conversation in its own daemon, and their cost.
 async fn talk(between: Between) -> Vec<(String, Usage)> {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = {CONTEXT}\nsessions.directory = '{}'\n",
@@ -72,11 +72,11 @@ async fn talk(between: Between) -> Vec<(String, Usage)> {
         let used = answer.usage.prompt_tokens + answer.usage.completion_tokens;
         answers.push((answer.text, answer.usage));
         match between {
-            // An eighth of the context, for a message, and the answer would not fit.
+            // Without an eighth of the context for a message, the answer would not fit.
             Between::Idle if used + CONTEXT / 8 + ANSWER > CONTEXT + 2 => {
                 until(async || has_prefilled(&client).await).await;
             }
-            Between::Stopped => session.rewind(0).await.expect("nothing is taken back"),
+            Between::Stopped => session.rewind(0).await.expect("nothing is rewound"),
             Between::Restarted if turn % 3 == 2 => {
                 client = served.start(&config).await;
                 session = open(&client).await;
@@ -114,7 +114,7 @@ async fn the_turn_after_a_drop_prefills_few_tokens_and_answers_the_same() {
         read.collect::<Vec<_>>()
     };
     let (ahead, stopped) = (after_drop(&ahead), after_drop(&stopped));
-    // A message takes fewer than 60 tokens, and the turns that are kept take more than 150.
+    // A message has fewer than 60 tokens, and the remaining turns more than 150.
     assert!(ahead.len() > 2, "{ahead:?}");
     assert!(ahead.iter().all(|read| *read < 60), "{ahead:?}");
     assert!(stopped.iter().any(|read| *read > 150), "{stopped:?}");

@@ -1,4 +1,4 @@
-//! Bad input is refused by a name and a text that help, and the daemon goes on.
+//! Invalid input is refused with a helpful error, and the daemon continues.
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::Fields;
@@ -102,7 +102,7 @@ async fn options_are_checked_each() {
 async fn any_integer_is_a_number() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
-    // What a language makes of a plain 1 does for any number.
+    // The integer types that languages use for a plain 1.
     for one in [
         Variant::U8(1),
         1i16.into(),
@@ -226,6 +226,6 @@ async fn a_full_queue_is_busy_and_says_so() {
         }
     };
     assert!(message.contains("queue.capacity"), "{message}");
-    // Eight wait, and one may have begun to run.
+    // Eight wait, and one may have started to run.
     assert!((8..=9).contains(&streams.len()), "{}", streams.len());
 }

@@ -11,9 +11,10 @@ use tokio::process::Child;
 
 use super::{ctl, finish, run, run_as};
 use crate::support::daemon::{Daemon, eventually, until};
+use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 
-/// Starts a hold whose command prints a line and runs until a signal comes, and returns it once the line is there.
+/// Starts a hold whose command prints a line and runs until a signal. Returns it after the line.
 async fn holding(bus: &str, all: bool, reason: &str) -> Child {
     let kind: &[&str] = if all { &["--all"] } else { &[] };
     let script = "trap 'exit 9' TERM; trap 'exit 8' INT; echo runs; while :; do sleep 0.01; done";
@@ -79,17 +80,16 @@ async fn a_hold_that_ends_before_its_command_is_reported() {
     let command = [wait, env!("CARGO_BIN_EXE_ganglionctl"), bus];
     let held = run(&[&verb[..], &command].concat()).await;
     assert_eq!(held.code, Some(3), "{held:?}");
-    let told = "ganglionctl: the hold has ended: ";
-    assert!(held.stderr.starts_with(told), "{held:?}");
+    let expected = "ganglionctl: the hold has ended: ";
+    assert!(held.stderr.starts_with(expected), "{held:?}");
     assert!(held.stderr.contains("hold.max_seconds"), "{held:?}");
     assert!(held.stderr.contains("sh continues without it"), "{held:?}");
 }
 
-/// Its command does not run.
+/// The command does not run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_refused_names_who_may() {
-    if !geteuid().is_root() {
-        eprintln!("NOT RUN: only root can call as another user");
+async fn a_refused_hold_names_the_allowed_group() {
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;
@@ -106,7 +106,7 @@ async fn a_hold_that_is_refused_names_who_may() {
     }
 }
 
-/// By their owner and their reason; `ask` names only what keeps its own request waiting.
+/// Holds are shown with owner and reason; `ask` names only those that delay its own request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_is_shown_with_its_owner_and_its_reason() {
     let daemon = Daemon::start("").await;
@@ -140,8 +140,8 @@ async fn a_hold_is_shown_with_its_owner_and_its_reason() {
     let mut lines = BufReader::new(stderr).lines();
     let line = eventually(lines.next_line()).await.expect("it writes");
     let line = line.expect("what it waits for");
-    let told = format!("ganglionctl: {user} holds background requests, for at most ");
-    assert!(line.starts_with(&told), "{line}");
+    let expected = format!("ganglionctl: {user} holds background requests, for at most ");
+    assert!(line.starts_with(&expected), "{line}");
     assert!(line.ends_with(" s more: the arm moves"), "{line}");
     send(&held, Signal::SIGTERM);
     assert_eq!(finish(held).await.code, Some(9));

@@ -1,4 +1,4 @@
-//! A session with a name changes hands as a whole or not at all: who is refused takes nothing from its holder.
+//! A named session changes its holder completely or not at all: a refused take leaves it with its holder.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::support::daemon::{Client, Daemon, LIMITS, until};
 use crate::support::stream::Reader;
 use crate::tools::TOOLS;
 
-/// Each answer takes longer than all that is refused meanwhile.
+/// Each answer takes longer than all refused takes during it.
 const SCRIPT: &str = "tokens=40,delay=10ms";
 
 fn taking<const N: usize>(more: [(&'static str, Variant<'static>); N]) -> Fields<'static> {
@@ -46,10 +46,10 @@ async fn objects(client: &Client) -> usize {
     below(client, &format!("{PATH}/session")).await.len()
 }
 
-/// Of each refusal: the holder's answer runs on to its end, the session is still the holder's, nobody else can delete it, and
-/// the next owner gets it.
+/// After each refusal the holder's answer runs to its end, the session is still the holder's, no other connection can
+/// delete it, and the next owner gets it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_refused_takes_nothing() {
+async fn a_refused_take_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = daemon(&folder).await;
     let (holder, thief) = (daemon.client().await, daemon.client().await);
@@ -98,9 +98,9 @@ async fn who_is_refused_takes_nothing() {
             taking([("system", " ".repeat(2 << 20).into())]),
             BusConfig::default(),
         ),
-        // What it was given before is more than is allowed by now.
+        // The session's earlier options exceed the present limit.
         ("InvalidOption", taking([]), lower),
-        // A script calls no tools, whatever they are.
+        // A script calls no tools.
         (
             "NotSupported",
             taking([("tools", tool.into())]),
@@ -138,7 +138,7 @@ async fn who_is_refused_takes_nothing() {
     }
     assert_eq!(session.turns().await.unwrap(), 8);
 
-    // What is the user's limit refuses nobody who makes it no more: the session counts once, before and after.
+    // The user's limit refuses no take: the session counts once, before and after it.
     daemon.engine.set_limits(ganglion::engine::Limits {
         sessions: 0,
         ..LIMITS
@@ -149,13 +149,13 @@ async fn who_is_refused_takes_nothing() {
     taken.close().await.unwrap();
     daemon.engine.set_limits(LIMITS);
     let again = open(&holder, fields([("name", "talk".into())])).await;
-    again.expect("nobody is locked out").close().await.unwrap();
+    again.expect("it can still be taken").close().await.unwrap();
     holder.manager.delete_session("talk").await.unwrap();
 }
 
-/// A quota that the new options would exceed refuses before anything is taken.
+/// New options that would exceed the quota are refused before the session changes hands.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_take_that_the_disk_has_no_room_for_takes_nothing() {
+async fn a_take_without_room_on_the_disk_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = daemon(&folder).await;
     let (holder, thief) = (daemon.client().await, daemon.client().await);
@@ -184,23 +184,22 @@ async fn a_take_that_the_disk_has_no_room_for_takes_nothing() {
     assert_eq!(session.turns().await.unwrap(), 1);
     let deleted = thief.manager.delete_session("talk").await;
     assert!(matches!(deleted, Err(Error::Busy(_))), "{deleted:?}");
-    // The same options as before take no room.
+    // The earlier options need no further room.
     let taken = open(&thief, taking([])).await.expect("it is taken");
     assert_eq!(taken.turns().await.unwrap(), 1);
     assert_eq!((objects(&holder).await, objects(&thief).await), (0, 1));
 }
 
-/// Two connections take a session from each other while both talk in it: one of them holds it, and the other one has nothing.
+/// Two connections take a session from each other while both send turns: exactly one holds it at any time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_taken_again_and_again_has_one_holder() {
+async fn a_session_that_is_taken_repeatedly_has_one_holder() {
     let daemon = Daemon::start("tokens=2").await;
     let clients = [daemon.client().await, daemon.client().await];
     let begin = || taking([("persistent", false.into())]);
     let takes = async |client: &Client| {
-        let mut answered = 0;
         for turn in 0..50 {
             let options = if turn % 5 == 4 {
-                // It is refused.
+                // A session without a file cannot become persistent: this take is refused.
                 taking([("persistent", true.into())])
             } else {
                 begin()
@@ -212,7 +211,6 @@ async fn a_session_that_is_taken_again_and_again_has_one_holder() {
                 Ok((_, stream)) => {
                     let answer = Reader::new(stream).answer().await;
                     assert_eq!(answer.error, None);
-                    answered += usize::from(answer.reason != FinishReason::Cancelled);
                 }
                 Err(Error::Busy(_)) => {}
                 Err(Error::Bus(zbus::Error::FDO(error))) => {
@@ -221,10 +219,8 @@ async fn a_session_that_is_taken_again_and_again_has_one_holder() {
                 Err(error) => panic!("{error}"),
             }
         }
-        answered
     };
-    let answered = tokio::join!(takes(&clients[0]), takes(&clients[1]));
-    println!("answered: {answered:?}");
+    tokio::join!(takes(&clients[0]), takes(&clients[1]));
     let has = [objects(&clients[0]).await, objects(&clients[1]).await];
     assert_eq!(has.iter().sum::<usize>(), 1, "{has:?}");
     let (holder, other) = if has[0] == 1 { (0, 1) } else { (1, 0) };

@@ -1,7 +1,7 @@
-//! A bus of a test's own that checks nothing: what a client sends reaches the daemon as it is, with its sender.
+//! A bus that checks nothing: the daemon receives a client's messages unchanged, with their sender.
 //!
-//! That is what dbus-daemon 1.12 does with fields that it does not know; 1.13 and later leave them out. It is no bus
-//! for anything else: one daemon, clients that exist by name alone, and only what the daemon asks of a bus.
+//! dbus-daemon 1.12 forwards unknown header fields in this way; 1.13 and later remove them. This bus serves one daemon
+//! and clients that exist as names only, and implements only the methods that the daemon calls.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -14,16 +14,17 @@ use std::time::Duration;
 
 use ganglion::bus::NAME;
 
+use super::daemon::EVENTUALLY;
 use super::wire::{
     BUS, CALL, DESTINATION, Frames, Message, REPLY_SERIAL, RETURN, Received, SENDER, Value, later,
     read_line,
 };
 
-/// The daemon's name on it.
+/// The daemon's name on the bus.
 const DAEMON: &str = ":1.0";
 
 /// Listens until the test ends.
-pub(crate) struct PeerBus {
+pub(crate) struct UncheckedBus {
     address: String,
     shared: Arc<Shared>,
     _folder: tempfile::TempDir,
@@ -31,12 +32,12 @@ pub(crate) struct PeerBus {
 
 #[derive(Default)]
 struct Shared {
-    /// Once the daemon is there.
+    /// `None` until the daemon has connected.
     daemon: Mutex<Option<UnixStream>>,
     clients: Mutex<HashMap<String, Known>>,
-    /// It reads nothing of what the daemon sends.
-    deaf: AtomicBool,
-    /// To whom the daemon's answers went, in their order.
+    /// Whether the bus ignores the daemon's messages.
+    paused: AtomicBool,
+    /// The recipients of the daemon's answers, in order.
     answered: Mutex<Vec<String>>,
 }
 
@@ -45,7 +46,7 @@ struct Known {
     mail: Sender<Received>,
 }
 
-impl PeerBus {
+impl UncheckedBus {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("bus");
@@ -54,7 +55,7 @@ impl PeerBus {
         let serving = shared.clone();
         thread::spawn(move || {
             for daemon in listener.incoming().flatten() {
-                // When it leaves, it may come again.
+                // After a disconnect the daemon may connect again.
                 let _ = serving.serve(daemon);
             }
         });
@@ -69,23 +70,32 @@ impl PeerBus {
         &self.address
     }
 
-    /// From now on it reads nothing of what the daemon sends, or reads again.
-    pub(crate) fn deafen(&self, deaf: bool) {
-        self.shared.deaf.store(deaf, Ordering::SeqCst);
+    /// Returns once the daemon has connected.
+    pub(crate) fn wait_for_daemon(&self) {
+        let late = later(EVENTUALLY);
+        while self.shared.daemon.lock().unwrap().is_none() {
+            assert!(!late(), "the daemon does not connect");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
-    /// Names of the clients in the order of the answers to them.
+    /// Stops or resumes reading the daemon's messages.
+    pub(crate) fn pause_reading(&self, paused: bool) {
+        self.shared.paused.store(paused, Ordering::SeqCst);
+    }
+
+    /// Returns the recipients of the daemon's answers, in order.
     pub(crate) fn answered(&self) -> Vec<String> {
         self.shared.answered.lock().unwrap().clone()
     }
 
-    /// A client of that user.
-    pub(crate) fn client(&self, user: u32) -> PeerClient {
+    /// Returns a client of that user.
+    pub(crate) fn client(&self, user: u32) -> UncheckedClient {
         let (mail, received) = channel();
         let mut clients = self.shared.clients.lock().unwrap();
         let name = format!(":1.{}", clients.len() + 1);
         clients.insert(name.clone(), Known { user, mail });
-        PeerClient {
+        UncheckedClient {
             name,
             received,
             shared: self.shared.clone(),
@@ -95,13 +105,13 @@ impl PeerBus {
 }
 
 impl Shared {
-    /// Answers the daemon's own calls, and brings its answers to whom they are for.
+    /// Answers the daemon's own calls, and delivers its answers.
     fn serve(&self, daemon: UnixStream) -> io::Result<()> {
         authenticate(&daemon)?;
         let mut frames = Frames::new(daemon.try_clone()?)?;
         *self.daemon.lock().unwrap() = Some(daemon);
         loop {
-            while self.deaf.load(Ordering::SeqCst) {
+            while self.paused.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(5));
             }
             let Some(received) = frames.next(Duration::from_millis(100))? else {
@@ -142,7 +152,7 @@ impl Shared {
         self.write(reply)
     }
 
-    /// The daemon calls itself, to see whether it answers.
+    /// Returns a message to the daemon, which calls itself to check its connection.
     fn bring_back(&self, received: &Received) -> io::Result<()> {
         let mut message = if received.kind == CALL {
             Message::call(NAME, &received.path, &received.interface, &received.member)
@@ -163,7 +173,7 @@ impl Shared {
     }
 }
 
-/// As the server; whoever comes is welcome.
+/// Authenticates as the server and accepts every client.
 fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
     loop {
         let line = read_line(socket)?;
@@ -178,16 +188,16 @@ fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// A client of a `PeerBus`.
-pub(crate) struct PeerClient {
+/// A client of a `UncheckedBus`.
+pub(crate) struct UncheckedClient {
     pub(crate) name: String,
     received: Receiver<Received>,
     shared: Arc<Shared>,
     serial: u32,
 }
 
-impl PeerClient {
-    /// Sends it as it is, but for the sender, and tells its serial.
+impl UncheckedClient {
+    /// Sends a message unchanged except for the sender, and returns its serial.
     pub(crate) fn send(&mut self, mut message: Message) -> io::Result<u32> {
         if message.serial == 0 {
             self.serial += 1;
@@ -199,7 +209,7 @@ impl PeerClient {
         Ok(serial)
     }
 
-    /// The answer to a call, if it comes within that time.
+    /// Returns the answer to a call, or `None` after that time.
     pub(crate) fn reply(&self, serial: u32, within: Duration) -> Option<Received> {
         let late = later(within);
         while !late() {

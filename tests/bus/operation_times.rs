@@ -1,4 +1,4 @@
-//! How long each kind of operation takes, for whoever looks: steps are timed then, and the decode graph stays as it is.
+//! Times per kind of operation, on request: steps are timed then, and the decode graph stays recorded.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Info};
 use zbus::Variant;
@@ -6,7 +6,7 @@ use zbus::proxy::CacheProperties;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, until};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 async fn diagnostics(client: &Client) -> DiagnosticsProxy<'static> {
@@ -14,7 +14,7 @@ async fn diagnostics(client: &Client) -> DiagnosticsProxy<'static> {
     proxy.build().await.expect("the proxy is built")
 }
 
-/// The steps that an answer took: its first token is its prompt's.
+/// The number of steps of an answer, whose first token is its prompt's.
 async fn answer(client: &Client) -> u64 {
     let options = fields([("max_tokens", Variant::U32(8))]);
     let (_, stream) = ask(client, "abc", options).await.expect("it is accepted");
@@ -32,25 +32,25 @@ fn number(info: &Info, key: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
-    let mut served = Served::new();
+async fn the_time_of_each_kind_of_operation_is_measured_on_request() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 256\n").await;
     let diagnostics = diagnostics(&client).await;
     answer(&client).await;
-    let before = diagnostics.decode_graph().await.expect("it tells");
-    let first = diagnostics.timing().await.expect("it tells");
+    let before = diagnostics.decode_graph().await.expect("a value");
+    let first = diagnostics.timing().await.expect("a value");
     assert!(
         !first.contains_key("operations"),
-        "nobody had looked: {first:?}"
+        "no step was timed: {first:?}"
     );
 
-    // Who has looked is told of the steps that follow, however late they come on a machine that is busy.
+    // Steps are timed for a while after the request, however late they run on a busy machine.
     let mut timing = Info::new();
     let (mut answers, mut steps) = (0, 0);
     until(async || {
         steps += answer(&client).await;
         answers += 1;
-        timing = diagnostics.timing().await.expect("it tells");
+        timing = diagnostics.timing().await.expect("a value");
         number(&timing, "timed_steps") > 0
     })
     .await;
@@ -61,8 +61,8 @@ async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
     for name in ["attend", "qkv", "head"] {
         assert!(names.iter().any(|one| one.contains(name)), "{names:?}");
     }
-    let graph = diagnostics.decode_graph().await.expect("it tells");
-    // One for each turn, which the tokens of a new prompt ask for, and none for the steps that were timed.
+    let graph = diagnostics.decode_graph().await.expect("a value");
+    // One change for each turn's new prompt, and none for the timed steps.
     let of = |key: &str| number(&graph, key) - number(&before, key);
     assert_eq!(
         (of("recordings"), of("failures")),
@@ -74,17 +74,17 @@ async fn whoever_looks_is_told_the_time_of_each_kind_of_operation() {
         number(&timing, "timed_steps"),
         "{graph:?}"
     );
-    assert_eq!(diagnostics.graph_state().await.expect("it tells"), "valid");
+    assert_eq!(diagnostics.graph_state().await.expect("a value"), "valid");
     assert_eq!(of("launches") + of("eager_steps"), steps, "{graph:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_without_operations_tells_of_none() {
+async fn an_engine_without_operations_reports_none() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     let diagnostics = diagnostics(&client).await;
     for _ in 0..2 {
-        let timing = diagnostics.timing().await.expect("it tells");
+        let timing = diagnostics.timing().await.expect("a value");
         for key in ["operations", "timed_steps"] {
             assert!(!timing.contains_key(key), "{timing:?}");
         }

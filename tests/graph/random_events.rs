@@ -1,4 +1,4 @@
-//! Random lives: what can happen to a runner, in any order.
+//! Random sequences of all events in a runner's life.
 
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 
 use super::TINY;
 
-/// Most tokens of a turn.
+/// The most tokens of a turn.
 pub(super) const TOKENS: usize = 6;
 
 #[derive(Clone, Debug)]
@@ -23,22 +23,22 @@ pub(super) enum Act {
     Reset,
     Mode(Mode),
     Arm(Fault),
-    /// Another engine takes the place of this one.
+    /// Another engine replaces this one.
     Reload(Engine),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    /// `None`: a conversation of one turn.
+    /// `None` is a conversation of one turn.
     pub(super) owner: Option<u64>,
-    /// Whether a conversation of one turn is another user's: one who says what the first has said.
+    /// Whether a conversation of one turn belongs to another user, who repeats the first user's text.
     pub(super) another: bool,
-    /// How much of what its owner has seen it begins with.
+    /// The part of its owner's earlier tokens that its prompt starts with.
     pub(super) keep: Keep,
     pub(super) more: Vec<u32>,
-    /// The seed, if tokens are sampled.
+    /// The seed of sampled tokens.
     pub(super) sampled: Option<u64>,
-    /// One for each token but the first; a fault is armed before it.
+    /// One for each token after the first; a fault is armed before it.
     pub(super) steps: Vec<Option<Fault>>,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Keep {
     Nothing,
 }
 
-/// What runs, and how.
+/// The kind of engine, and its settings.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     pub(super) model: usize,
@@ -60,7 +60,7 @@ pub(super) struct Engine {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct Run {
     pub(super) engine: Engine,
     pub(super) acts: Vec<Act>,
 }
@@ -76,7 +76,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     (select(&Call::ALL[..]), skip, how).prop_map(|(call, skip, how)| Fault { call, skip, how })
 }
 
-/// Of a call that every recording makes, at once: some in a row disable the graph.
+/// A fault of a call that every recording makes. Several consecutive ones disable the graph.
 fn refusal() -> impl Strategy<Value = Fault> {
     let calls = [
         Call::BeginCapture,
@@ -97,7 +97,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         2 => any::<Index>().prop_map(Keep::Some),
         2 => Just(Keep::Nothing),
     ];
-    // Few tokens, so that conversations begin alike by chance.
+    // Few different tokens, so that conversations share prefixes by chance.
     let more = prop_oneof![4 => vec(1..4_u32, 0..6), 1 => vec(1..4_u32, 6..36)];
     let well = vec(Just(None), 0..TOKENS);
     let badly = vec(option::weighted(0.8, fault()), 0..TOKENS);
@@ -116,7 +116,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 impl Turn {
-    /// Whose conversation it is.
+    /// The conversation's owner.
     pub(super) fn user(&self) -> u32 {
         match self.owner {
             Some(owner) => u32::from(owner % 2 == 0),
@@ -137,7 +137,7 @@ fn engine() -> impl Strategy<Value = Engine> {
     })
 }
 
-pub(super) fn life() -> impl Strategy<Value = Life> {
+pub(super) fn runs() -> impl Strategy<Value = Run> {
     let act = prop_oneof![
         10 => turn().prop_map(Act::Turn),
         1 => (1..4_u64, any::<Index>()).prop_map(|(owner, keep)| Act::Rewind { owner, keep }),
@@ -147,5 +147,5 @@ pub(super) fn life() -> impl Strategy<Value = Life> {
         3 => fault().prop_map(Act::Arm),
         1 => engine().prop_map(Act::Reload),
     ];
-    (engine(), vec(act, 1..40)).prop_map(|(engine, acts)| Life { engine, acts })
+    (engine(), vec(act, 1..40)).prop_map(|(engine, acts)| Run { engine, acts })
 }

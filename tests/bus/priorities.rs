@@ -1,4 +1,4 @@
-//! Who comes before whom, who ends when, and what those who wait are told.
+//! Priorities, deadlines and holds of requests, and the information for waiting callers.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, Info};
 use ganglion::bus::{BusConfig, Error, Frame};
@@ -11,10 +11,10 @@ use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, eventually, until};
 use crate::support::stream::Reader;
 
-/// Answers without end, until they are cancelled.
+/// Endless answers, until they are cancelled.
 const ENDLESS: &str = "tokens=4000,delay=2ms";
 
-/// A daemon where the one that runs this may ask for `realtime`.
+/// A daemon that allows this process `realtime`.
 async fn start(script: &str) -> Daemon {
     let group = Group::from_gid(getegid()).expect("groups are known");
     let config = BusConfig {
@@ -39,16 +39,16 @@ async fn work(client: &Client) -> Info {
         .build()
         .await
         .expect("the proxy is built");
-    diagnostics.work().await.expect("it is told")
+    diagnostics.work().await.expect("a dictionary")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_most_urgent_is_next_and_each_knows_its_place() {
+async fn the_most_urgent_request_is_next_and_each_knows_its_position() {
     let daemon = start(ENDLESS).await;
     let client = daemon.client().await;
     let (running, stream) = ask(&client, "first", fields([])).await.unwrap();
     let running = client.request(running).await;
-    // Who closes it cancels the request.
+    // Closing the stream cancels the request.
     let mut answer = Reader::new(stream);
     first(&mut answer).await;
     let mut requests = Vec::new();
@@ -62,20 +62,20 @@ async fn the_most_urgent_is_next_and_each_knows_its_place() {
     }
     assert_eq!(places, [2, 1, 3, 0]);
     assert_eq!(running.queue_position().await.unwrap(), 0);
-    let told = work(&client).await;
+    let counts = work(&client).await;
     for (key, count) in [
         ("waiting", 4),
         ("waiting_realtime", 1),
         ("waiting_normal", 1),
         ("waiting_background", 2),
     ] {
-        assert_eq!(*told[key], Variant::U32(count), "{key}");
+        assert_eq!(*counts[key], Variant::U32(count), "{key}");
     }
     running.cancel().await.unwrap();
     for at in [3, 1, 0, 2] {
         let (request, stream) = &mut requests[at];
         first(stream).await;
-        // Nothing is known of how long turns take until one has run to its end.
+        // The expected time is unknown until a turn has run to its end.
         let wait = request.estimated_wait().await.unwrap();
         assert!(wait.abs() < f64::EPSILON, "it is being answered: {wait}");
         request.cancel().await.unwrap();
@@ -91,13 +91,13 @@ async fn several_are_answered_at_once() {
         let (_, stream) = ask(&client, question, fields([])).await.unwrap();
         streams.push(Reader::new(stream));
     }
-    // None of them has ended when the last one begins.
+    // All of them are running when the last one starts.
     for stream in &mut streams {
         first(stream).await;
     }
 }
 
-/// Waiting or running, with what there is.
+/// A waiting or running request ends, with the text so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_ends_a_request_in_time() {
     let daemon = Daemon::start(ENDLESS).await;
@@ -116,12 +116,12 @@ async fn a_deadline_ends_a_request_in_time() {
         (FinishReason::Deadline, None)
     );
 
-    // A session goes on from there.
+    // A session continues from there.
     assert_eq!(session.turns().await.unwrap(), 1);
     let (_, partial) = session.messages().await.unwrap().pop().expect("an answer");
     assert_eq!(*partial["partial"], Variant::Bool(true));
 
-    // One that ends before is not touched by it.
+    // A request that ends before its deadline is not affected.
     let late = fields([
         ("deadline_ms", Variant::U32(86_400_000)),
         ("max_tokens", Variant::U32(2)),
@@ -135,7 +135,7 @@ async fn a_deadline_ends_a_request_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn realtime_is_for_a_group_and_turns_are_as_urgent_as_their_session() {
+async fn realtime_is_for_a_group_and_turns_have_their_sessions_priority() {
     let daemon = start(ENDLESS).await;
     let client = daemon.client().await;
     let opened = client.manager.open_session(of("realtime")).await.unwrap();
@@ -160,7 +160,7 @@ async fn realtime_is_for_a_group_and_turns_are_as_urgent_as_their_session() {
         why.contains("\"realtime\", \"normal\" or \"background\""),
         "{why}"
     );
-    // Whoever is not of the group; root is of every one.
+    // Members of other groups are refused; root is a member of every group.
     if !geteuid().is_root() {
         let daemon = Daemon::start("").await;
         let client = daemon.client().await;
@@ -177,7 +177,7 @@ async fn realtime_is_for_a_group_and_turns_are_as_urgent_as_their_session() {
     }
 }
 
-/// Until it is let go, by whatever way.
+/// Background requests wait until the hold ends, in any way.
 #[tokio::test(flavor = "multi_thread")]
 async fn background_waits_while_it_is_held() {
     let daemon = start("tokens=2").await;
@@ -205,10 +205,10 @@ async fn background_waits_while_it_is_held() {
         }
         let left = f64::try_from(holds[0]["seconds_left"].clone()).expect("seconds");
         assert!(left > 30.0 && left <= 60.0, "{left}");
-        let told = work(&client).await;
-        assert_eq!(*told["waiting_background"], Variant::U32(1));
+        let counts = work(&client).await;
+        assert_eq!(*counts["waiting_background"], Variant::U32(1));
         assert_eq!(
-            format!("{:?}", *told["holds"])
+            format!("{:?}", *counts["holds"])
                 .matches("the arm moves")
                 .count(),
             1
@@ -224,9 +224,9 @@ async fn background_waits_while_it_is_held() {
     }
 }
 
-/// Whatever its priority; and the engine is idle meanwhile, as the watchdog sees it.
+/// Requests of all priorities wait, and the watchdog sees an idle engine.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_answered_while_all_is_held() {
+async fn no_request_runs_while_all_are_held() {
     let daemon = start("tokens=2").await;
     let (client, another) = (daemon.client().await, daemon.client().await);
     let held = another
@@ -236,11 +236,11 @@ async fn nobody_is_answered_while_all_is_held() {
         .unwrap();
     let (path, stream) = ask(&client, "urgent", of("realtime")).await.unwrap();
     let urgent = client.request(path).await;
-    // The engine thread is idle, and has had time to take it.
+    // The engine's thread is idle and had time to start the request.
     until(async || daemon.engine.progress().pulse().idle).await;
-    let told = work(&client).await;
-    assert_eq!(*told["held"], Variant::from("all"));
-    assert_eq!(*told["waiting_realtime"], Variant::U32(1));
+    let counts = work(&client).await;
+    assert_eq!(*counts["held"], Variant::from("all"));
+    assert_eq!(*counts["waiting_realtime"], Variant::U32(1));
     assert_eq!(urgent.queue_position().await.unwrap(), 1);
     assert!(urgent.estimated_wait().await.unwrap() > 30.0);
     drop(held);
@@ -249,7 +249,7 @@ async fn nobody_is_answered_while_all_is_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_is_over_in_time() {
+async fn a_hold_ends_after_its_time() {
     let config = BusConfig {
         hold_longest: std::time::Duration::from_millis(100),
         ..BusConfig::default()

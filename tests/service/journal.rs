@@ -1,4 +1,4 @@
-//! What reaches the journal of a running daemon, and that a journal which does not read holds up nobody.
+//! The journal of a running daemon, which delays no request if it is not read.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
 
-/// What nobody may find in any line.
+/// Texts that must not appear in any line.
 const SENTINEL: &str = "cormorant";
 
 fn with<'a>(name: &'a str, value: Variant<'a>) -> Fields<'a> {
     HashMap::from([(name, value)])
 }
 
-/// Asks in every way that takes a text, and in every way that is refused for one.
+/// Sends the text by every method that takes one, and in every request that is refused for one.
 async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
     let answer = Reader::new(ask(manager, SENTINEL).await.unwrap());
     let answer = answer.answer().await;
@@ -67,21 +67,21 @@ async fn say_it_everywhere(bus: &PrivateBus, manager: &ManagerProxy<'_>) {
         ("user", with(SENTINEL, SENTINEL.into())),
     ] {
         let refused = manager.generate(&[message], none.clone()).await;
-        refused.expect_err("such a message is refused");
+        refused.expect_err("the message is refused");
     }
-    // A call with the wrong types, and one that nobody knows.
+    // A call with wrong types, and an unknown call.
     let inner = manager.inner();
     assert!(inner.call_method("Complete", &(SENTINEL,)).await.is_err());
     assert!(inner.call_method("Cormorant", &(SENTINEL,)).await.is_err());
 
-    // A caller that leaves in the middle.
+    // A caller that leaves during its request.
     let leaver = client(bus).await;
     let stream = ask(&leaver, SENTINEL).await.unwrap();
     leaver.inner().connection().clone().close().await.unwrap();
     drop(stream);
 }
 
-/// The journal with N for the number of each request, which is random.
+/// The journal with N in place of each request's random number.
 fn unnumbered(journal: &str) -> String {
     let mut parts = journal.split("request ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -96,7 +96,7 @@ fn unnumbered(journal: &str) -> String {
 async fn the_journal_holds_no_prompts_and_no_answers() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "", "log.level = 'trace'\n");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     say_it_everywhere(&bus, &manager).await;
     until(async || manager.queue_length().await.unwrap() == 0).await;
@@ -109,9 +109,9 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     let found = |text: &str| text.to_lowercase().contains(SENTINEL);
     assert!(!found(&journal) && !found(&output), "{journal}");
 
-    // Nor when the request itself goes wrong.
+    // Nor when the request itself fails.
     let daemon = Gangliond::scripted(&bus, "tokens=9,fail_after=1", "log.level = 'trace'\n");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let failed = Reader::new(ask(&manager, SENTINEL).await.unwrap());
     assert_eq!(failed.answer().await.reason, FinishReason::Error);
     daemon.signal(Signal::SIGTERM);
@@ -121,9 +121,9 @@ async fn the_journal_holds_no_prompts_and_no_answers() {
     assert!(!found(&journal), "{journal}");
 }
 
-/// With a model of its own, at every level: what each adds is there, and never a prompt.
+/// With a real vocabulary and at every level: the level's own events appear, and no prompt.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
+async fn the_detailed_levels_report_turns_slots_and_updates_and_no_prompt() {
     const TURN: &str = "debug: request N of user ";
     const CHANGE: &str =
         "debug: the key-value cache changed (epoch 1): new_turn; the decode graph is ";
@@ -132,7 +132,7 @@ async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
     let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().unwrap());
     let model = folder.path().join("tiny.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).unwrap();
-    for (level, told, not_told) in [
+    for (level, present, absent) in [
         ("trace", &[TURN, CHANGE, READ, RENEWED][..], &[][..]),
         ("debug", &[TURN, CHANGE], &["trace:"]),
         ("info", &["info: request N: "], &["debug:", "trace:"]),
@@ -142,20 +142,20 @@ async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
             model.display()
         );
         let daemon = Gangliond::start(bus.text(), &[], &config);
-        daemon.told("READY=1").await;
+        daemon.await_notification("READY=1").await;
         let manager = client(&bus).await;
         let answer = Reader::new(ask(&manager, SENTINEL).await.unwrap());
         assert_eq!(answer.answer().await.error, None);
         daemon.signal(Signal::SIGTERM);
         let End { journal, .. } = daemon.end().await;
         let journal = unnumbered(&journal);
-        for start in told {
+        for start in present {
             assert!(
                 journal.lines().any(|line| line.starts_with(start)),
                 "{start}: {journal}"
             );
         }
-        for start in not_told {
+        for start in absent {
             assert!(
                 !journal.lines().any(|line| line.starts_with(start)),
                 "{start}: {journal}"
@@ -165,14 +165,14 @@ async fn the_fine_levels_tell_of_turns_places_and_renewals_and_of_no_prompt() {
     }
 }
 
-/// Has it tell `count` events that no caller's rate holds back.
+/// Makes the daemon report `count` events without a caller's rate.
 async fn reload_often(manager: &ManagerProxy<'_>, count: usize) {
     for _ in 0..count {
         eventually(manager.reload()).await.unwrap();
     }
 }
 
-/// Asks `count` times, and gets every answer.
+/// Sends `count` requests and reads every answer.
 async fn ask_often(manager: &ManagerProxy<'_>, count: usize) {
     const AT_ONCE: usize = 50;
     for _ in 0..count.div_ceil(AT_ONCE) {
@@ -191,72 +191,78 @@ const RELOADED: &str = "info: the configuration was read again";
 /// Room for the requests of one user.
 const ROOM: &str = "queue.capacity = 100\n[limits]\nqueue_percent_per_user = 100\n";
 
-/// Standard error takes the journal's place: it is full, and nobody reads it.
+/// Standard error is the journal: it is full and not read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_that_does_not_read_holds_up_no_request_and_no_stop() {
+async fn an_unread_journal_delays_no_request_and_no_stop() {
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let unread = daemon.narrow_journal();
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     reload_often(&manager, 200).await;
     ask_often(&manager, 200).await;
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     let mut lines = unread.lines();
-    let mut told = 0;
+    let mut written = 0;
     while eventually(lines.next_line()).await.unwrap().is_some() {
-        told += 1;
+        written += 1;
     }
-    assert!((1..200).contains(&told), "{told} lines: the pipe was full");
+    assert!(
+        (1..200).contains(&written),
+        "{written} lines: the pipe was full"
+    );
 }
 
-/// Read late, the journal says how much it has missed, and goes on.
+/// After a late read, the journal reports the number of lost events, and continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_journal_missed_is_counted() {
+async fn lost_events_are_counted() {
     /// More than the queue holds.
     const ALL: usize = 4500;
     let bus = PrivateBus::start();
     let mut daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
     let journal = daemon.narrow_journal();
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     reload_often(&manager, ALL).await;
     let mut lines = journal.lines();
-    let (mut told, mut lost) = (0, 0);
-    // All that happened is told or is counted, before it ends: then what is still unread would not be waited for.
-    while told + lost < ALL {
+    let (mut written, mut lost) = (0, 0);
+    // Every event is reported or counted before the daemon ends, which would not wait for the rest.
+    while written + lost < ALL {
         let line = eventually(lines.next_line()).await.unwrap();
         let line = line.expect("it goes on");
-        told += usize::from(line.starts_with(RELOADED));
+        written += usize::from(line.starts_with(RELOADED));
         let count = line.strip_prefix("warn: the journal did not take events in time; lost: ");
         lost += count.map_or(0, |count| count.parse().expect("a number"));
     }
-    assert!(lost > 0 && told + lost == ALL, "{told} told, {lost} lost");
+    assert!(
+        lost > 0 && written + lost == ALL,
+        "{written} written, {lost} lost"
+    );
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
 }
 
-/// A user that asks and cancels without end does not fill the journal; what it is not told is counted.
+/// A user with endless cancelled requests does not fill the journal; omitted events are counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_user_causes_is_told_within_a_rate() {
+async fn events_of_one_user_are_limited_by_a_rate() {
     const REQUESTS: usize = 600;
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=1", ROOM);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let began = std::time::Instant::now();
     ask_often(&client(&bus).await, REQUESTS).await;
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
     daemon.signal(Signal::SIGTERM);
     let End { journal, .. } = daemon.end().await;
-    let told = journal
+    let written = journal
         .lines()
         .filter(|line| line.starts_with("info: request "));
-    let told = told.count();
-    // A burst, and one for each second that it took.
+    let written = written.count();
+    // A burst, and one more for each second.
     assert!(
-        (40..=41 + seconds).contains(&told),
-        "{told} in {seconds} s: {journal}"
+        (40..=41 + seconds).contains(&written),
+        "{written} in {seconds} s: {journal}"
     );
     let user = nix::unistd::getuid();
     let summary = format!("info: user {user} caused more events than the journal takes; left out: ");
@@ -267,16 +273,16 @@ async fn what_one_user_causes_is_told_within_a_rate() {
         let number = kinds.strip_prefix("request_finished ").expect("its kind");
         number.parse::<usize>().expect("a number")
     });
-    assert_eq!(left_out.sum::<usize>() + told, REQUESTS, "{journal}");
+    assert_eq!(left_out.sum::<usize>() + written, REQUESTS, "{journal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_and_readers_that_do_not_read_are_told_of() {
+async fn reached_limits_and_stalled_readers_are_reported() {
     let bus = PrivateBus::start();
     let config = "stream.stall_seconds = 0.3\n[limits]\nsessions_per_user = 1\nmax_tokens = 100000\n\
                   [sampling]\nmax_tokens = 100000\n";
     let daemon = Gangliond::scripted(&bus, "tokens=100000,context=1000000", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     manager.open_session(HashMap::new()).await.unwrap();
     for _ in 0..10 {
@@ -295,17 +301,17 @@ async fn limits_and_readers_that_do_not_read_are_told_of() {
     let End { journal, .. } = daemon.end().await;
     let journal = unnumbered(&journal);
     let user = nix::unistd::getuid();
-    let told = |start: &str| -> Vec<_> {
+    let lines_with = |start: &str| -> Vec<_> {
         let lines = journal.lines().filter(|line| line.starts_with(start));
         lines.collect()
     };
-    let limit = told(&format!("warn: user {user} ("));
+    let limit = lines_with(&format!("warn: user {user} ("));
     let [limit] = *limit else {
         panic!("once a minute: {journal}")
     };
     let expected = "has reached limits.sessions_per_user; refused: 1";
     assert!(limit.ends_with(expected), "{limit}");
-    let slow = told("warn: request N is cancelled: its reader (");
+    let slow = lines_with("warn: request N is cancelled: its reader (");
     let [slow] = *slow else {
         panic!("once: {journal}")
     };

@@ -1,4 +1,4 @@
-//! Answers that fit something, and how probable their tokens were, as programs ask for them.
+//! Constrained answers, and the probabilities of their tokens, over the bus.
 
 use ganglion::bus::{Error, Frame};
 use ganglion::engine::Likelihood;
@@ -6,12 +6,12 @@ use zbus::Variant;
 
 use super::{ask, fields};
 use crate::support::daemon::until;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused() {
-    let mut served = Served::new();
+async fn an_answer_is_one_of_the_choices_and_contradicting_options_are_refused() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let choices = ["turn left", "turn right", "halt"];
     for seed in 0..6u64 {
@@ -23,15 +23,19 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
         ]);
         let (text, info) = client.manager.complete("hello", options).await.unwrap();
         assert!(choices.contains(&text.as_str()), "{text:?}");
-        let Variant::Str(told) = &*info["logprobs"] else {
+        let Variant::Str(logprobs) = &*info["logprobs"] else {
             panic!("{info:?}");
         };
-        let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
-        let told = told.as_array().expect("an array");
-        let said: String = told.iter().filter_map(|one| one["text"].as_str()).collect();
+        let tokens: serde_json::Value = serde_json::from_str(logprobs).expect("JSON");
+        let tokens = tokens.as_array().expect("an array");
+        let said: String = tokens
+            .iter()
+            .filter_map(|one| one["text"].as_str())
+            .collect();
         assert_eq!(said, text);
         assert!(
-            told.iter()
+            tokens
+                .iter()
                 .all(|one| one["best"].as_array().map(Vec::len) == Some(2))
         );
     }
@@ -43,21 +47,21 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     ]);
     let (_, stream) = ask(&client, "hello", options).await.unwrap();
     let mut reader = Reader::new(stream);
-    let (mut told, mut tokens) = (0, None);
+    let (mut scored, mut tokens) = (0, None);
     while let Some(frame) = reader.next().await {
         match frame {
             Frame::Text { logprobs, .. } => {
-                told += logprobs.len();
+                scored += logprobs.len();
                 assert!(logprobs.iter().all(|one| one.best.is_empty()));
             }
             Frame::Reasoning { .. } | Frame::ToolCall { .. } => panic!("{frame:?}"),
             Frame::Done { usage, .. } => tokens = Some(usage.completion_tokens as usize),
         }
     }
-    // All but the token that ends it, where one does.
-    assert!(told > 0 && tokens.is_some_and(|all| all == told || all == told + 1));
+    // All tokens apart from an end token.
+    assert!(scored > 0 && tokens.is_some_and(|all| all == scored || all == scored + 1));
 
-    // Without a pipe they are in the result, and the same.
+    // Without a pipe the result has the same probabilities.
     let options = |how| {
         let mut options = fields([("logprobs", 1u32.into()), ("max_tokens", 9u32.into())]);
         options.extend([("seed", 5u64.into()), ("temperature", 1.into()), how]);
@@ -69,7 +73,7 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     let (streamed, _) = ask(&client, "hello", options(("stream", "signals".into())))
         .await
         .unwrap();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for path in [submitted, streamed] {
         let request = client.request(path).await;
         until(async || request.state().await.unwrap() == "finished").await;
@@ -78,15 +82,15 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
         let logprobs = String::try_from(result["logprobs"].try_clone().unwrap()).unwrap();
         let each: Vec<Likelihood> = serde_json::from_str(&logprobs).expect("an array");
         assert!(each.iter().all(|one| one.best.len() == 1));
-        // The text of a part of a character is not that of the whole.
+        // The text of a part of a character differs from that of the whole.
         let said: String = each.iter().map(|one| one.text.as_str()).collect();
         assert!(
             said.contains('\u{fffd}') || said == text,
             "{said:?} {text:?}"
         );
-        told.push(logprobs);
+        answers.push(logprobs);
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(answers[0], answers[1]);
 
     let regex = || ("regex", "a+".into());
     for (options, named) in [
@@ -109,10 +113,10 @@ async fn an_answer_is_one_of_the_choices_and_what_contradicts_itself_is_refused(
     }
 }
 
-/// Whoever parses an answer need not know all the reasons why one ends.
+/// A program that parses an answer need not know all finish reasons.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_to_fit_and_was_cut_off_is_marked() {
-    let mut served = Served::new();
+async fn a_constrained_answer_that_was_cut_off_is_marked() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let session = client.manager.open_session(fields([])).await.unwrap();
     let session = client.session(session).await;
@@ -128,7 +132,7 @@ async fn what_was_to_fit_and_was_cut_off_is_marked() {
             same.insert(name, value.try_clone().unwrap());
         }
         let (_, info) = client.manager.complete("hello", same).await.unwrap();
-        let incomplete = info.get("incomplete").map(|told| bool::try_from(&**told));
+        let incomplete = info.get("incomplete").map(|value| bool::try_from(&**value));
         assert_eq!(incomplete, cut.then_some(Ok(true)), "{info:?}");
 
         let (_, stream) = session.send("hello", options).await.unwrap();

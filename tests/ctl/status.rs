@@ -1,4 +1,4 @@
-//! The verbs that look at a running daemon: `status`, `graph` and `top`.
+//! The verbs that show a running daemon: `status`, `graph` and `top`.
 
 use std::time::Duration;
 
@@ -83,15 +83,15 @@ async fn graph_is_shown_saved_and_reset() {
     }
 }
 
-/// A script asks no more than this; and it can wait.
+/// A script needs nothing else, and it can wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn status_says_by_its_exit_code_whether_the_daemon_is_ready() {
-    let nobody = PrivateBus::start();
+async fn the_exit_code_of_status_says_whether_the_daemon_is_ready() {
+    let empty = PrivateBus::start();
     let loading = Daemon::start("load=3600s").await;
     let failed = Daemon::start("load_error=no such file").await;
     let soon = Daemon::start("load=300ms").await;
     for (bus, wait, code, shown) in [
-        (nobody.text(), "--wait=0.1", 69, ""),
+        (empty.text(), "--wait=0.1", 69, ""),
         (loading.bus.text(), "--json", 75, "\"loading\""),
         (loading.bus.text(), "--wait=0.1", 75, "state  loading"),
         (failed.bus.text(), "--wait", 78, "state  failed"),
@@ -106,7 +106,7 @@ async fn status_says_by_its_exit_code_whether_the_daemon_is_ready() {
     }
 }
 
-/// The terminal is as it was before.
+/// The terminal's settings are restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn top_in_a_terminal_ends_with_q() {
     use nix::pty::openpty;
@@ -117,7 +117,7 @@ async fn top_in_a_terminal_ends_with_q() {
     let pty = openpty(None, None).expect("a terminal");
     let end = || pty.slave.try_clone().expect("a descriptor");
     let top = ["--bus", daemon.bus.text(), "top", "--interval", "0.1"];
-    // It must own the terminal to take its keys: a session of its own, as a shell's jobs have.
+    // `top` reads keys only if it owns the terminal, like a job of a shell.
     let mut top = tokio::process::Command::new("setsid")
         .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_ganglionctl")])
         .args(top)
@@ -146,7 +146,7 @@ async fn top_in_a_terminal_ends_with_q() {
     assert!(after.local_flags.contains(typed), "{after:?}");
 }
 
-/// One line a reading where nobody looks; the tokens that were made in between are counted.
+/// Without a terminal it prints one line per reading. Tokens between two readings are counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn top_writes_readings_until_ctrl_c() {
     let daemon = Daemon::start("tokens=100000,delay=1ms").await;

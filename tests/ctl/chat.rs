@@ -1,4 +1,4 @@
-//! `chat`: what its commands do.
+//! `chat`: its commands.
 
 use std::process::Stdio;
 
@@ -111,7 +111,7 @@ impl Typist {
         }
     }
 
-    /// Reads what it reports until a line has this text.
+    /// Reads its reports until a line has this text.
     async fn reports(&mut self, text: &str) {
         loop {
             let read = eventually(self.stderr.next_line()).await;
@@ -124,7 +124,7 @@ impl Typist {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chat_goes_on_with_sessions_and_files() {
+async fn chat_continues_sessions_and_files() {
     let bus = PrivateBus::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = format!("sessions.directory = '{}/s'\n", folder.path().display());
@@ -165,12 +165,12 @@ async fn chat_goes_on_with_sessions_and_files() {
         ]
     );
 
-    // An option of a session that a program has made stays, unless another is given.
+    // The options of a session that a program created stay, unless others are given.
     let client = Client::connect(&bus).await;
     let session = client
         .manager
         .open_session([("name", "tour".into())].into());
-    session.await.expect("nobody holds it");
+    session.await.expect("it is free");
     let held = chat(&["--session", "tour"], "five\n").await;
     assert_eq!(held.code, Some(75), "{held:?}");
     let taken = chat(&["--session", "tour", "--take"], "five\n/history\n").await;
@@ -179,7 +179,7 @@ async fn chat_goes_on_with_sessions_and_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chat_drops_its_oldest_turns_unless_it_is_not_to() {
+async fn chat_drops_its_oldest_turns_unless_disabled() {
     let daemon = Daemon::start("context=20").await;
     let lines = "one two three\nfour five six\nseven eight nine\nten eleven\n";
     let chat = ["--bus", daemon.bus.text(), "chat"];
@@ -195,7 +195,7 @@ async fn chat_drops_its_oldest_turns_unless_it_is_not_to() {
     );
 }
 
-/// A session with a name is opened again, whether the daemon or the bus was lost, and however late it comes back.
+/// A named session is opened again after the loss of the daemon or the bus, however late they return.
 #[tokio::test(flavor = "multi_thread")]
 async fn chat_finds_its_session_again() {
     let mut bus = PrivateBus::start();
@@ -209,7 +209,7 @@ async fn chat_finds_its_session_again() {
         chat.types("one").await;
         chat.says(&["sim: one"]).await;
     }
-    // A turn is over when the next command has its answer.
+    // A turn is over when the next command is answered.
     chat.types("/system").await;
     chat.says(&[""]).await;
     other.types("/system").await;
@@ -239,9 +239,9 @@ async fn chat_finds_its_session_again() {
     other.says(&said).await;
 }
 
-/// What a person has read of an answer is not lost with the daemon.
+/// The printed part of an answer survives the daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn chat_goes_on_from_an_answer_during_which_the_daemon_died() {
+async fn chat_continues_from_an_answer_during_which_the_daemon_died() {
     let bus = PrivateBus::start();
     let daemon = Process::start(&bus, "tokens=1000,delay=100ms", "").await;
     let mut chat = Typist::start(&["--bus", bus.text(), "chat", "--max-tokens", "1000"]);

@@ -1,4 +1,4 @@
-//! A connection to the bus that takes no file descriptors, as some libraries make them unless they are asked.
+//! A connection to the bus without file descriptors, which is the default of some libraries.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

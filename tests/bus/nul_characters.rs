@@ -1,13 +1,13 @@
-//! The bus cuts off whoever sends a string that has the character U+0000: no answer has one, whatever the model says.
+//! The bus disconnects a sender whose string has the character U+0000: no answer has it, whatever the model generates.
 
 use ganglion::bus::Error;
 
 use super::fields;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_has_the_character_that_the_bus_cuts_off_its_sender_for() {
-    let mut served = Served::new();
+async fn no_answer_has_the_nul_character() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 300\n").await;
     let mut replaced = 0;
     for seed in 0..8u64 {
@@ -30,10 +30,10 @@ async fn no_answer_has_the_character_that_the_bus_cuts_off_its_sender_for() {
     assert_eq!(text, "a".repeat(30));
 }
 
-/// Nor has what a refusal quotes, which a schema may spell.
+/// An error can quote a schema, which may spell the character.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_refusal_quotes_it() {
-    let mut served = Served::new();
+async fn no_error_quotes_the_nul_character() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 300\n").await;
     let mut refused = 0;
     for (option, value) in [

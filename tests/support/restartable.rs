@@ -1,4 +1,4 @@
-//! gangliond with a tiny model on a bus of its own, started as often as a test wants.
+//! gangliond with a tiny model on a private bus, which a test may restart.
 
 use super::daemon::Client;
 use super::gguf_writer::GgufWriter;
@@ -6,14 +6,14 @@ use super::private_bus::PrivateBus;
 use super::process::Process;
 use super::tiny_gguf;
 
-pub(crate) struct Served {
+pub(crate) struct Restartable {
     pub(crate) bus: PrivateBus,
-    /// Of the test's own, too.
+    /// Tests may use the folder, too.
     pub(crate) folder: tempfile::TempDir,
     daemon: Option<Process>,
 }
 
-impl Served {
+impl Restartable {
     pub(crate) fn new() -> Self {
         Self::with(&tiny_gguf::with_vocabulary())
     }
@@ -29,13 +29,13 @@ impl Served {
         }
     }
 
-    /// The most bytes of memory that the daemon has had in use so far.
+    /// Returns the peak of the daemon's memory in bytes.
     pub(crate) fn peak(&self) -> u64 {
         let daemon = self.daemon.as_ref().expect("it was started");
         daemon.peak().expect("it runs")
     }
 
-    /// Starts it, anew if it runs, with more lines of configuration: keys of no section first.
+    /// Starts or restarts it with additional lines of configuration, of which keys without a section come first.
     pub(crate) async fn start(&mut self, more: &str) -> Client {
         drop(self.daemon.take());
         let model = self.folder.path().join("tiny.gguf");

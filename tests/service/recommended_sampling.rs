@@ -1,4 +1,4 @@
-//! The sampling that a model recommends: where it counts, and where it is reported.
+//! A model's recommended sampling: where it applies, and where it is reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ fn write(path: &Path, temperature: f32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_models_own_sampling_is_the_default_of_what_nobody_sets() {
+async fn a_models_sampling_is_the_default_of_unset_values() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("tiny.gguf");
     write(&path, 0.7);
@@ -72,9 +72,9 @@ async fn a_models_own_sampling_is_the_default_of_what_nobody_sets() {
         let (_, info) = manager.complete("hello", options).await.expect("an answer");
         numbers(&info, "sampling")
     };
-    let model = async || numbers(&manager.model().await.expect("it is told"), "sampling");
+    let model = async || numbers(&manager.model().await.expect("a dictionary"), "sampling");
 
-    // The penalty is out of range: it is left out.
+    // The penalty is out of range and ignored.
     let recommended = [
         ("temperature", 0.7),
         ("top_k", 20.0),
@@ -90,24 +90,24 @@ async fn a_models_own_sampling_is_the_default_of_what_nobody_sets() {
     mixed.extend(expected([("temperature", 0.0), ("top_k", 5.0)]));
     assert_eq!(sampled(asked).await, mixed);
 
-    // What the configuration sets comes first, also where it is the sampler's own default.
+    // The configuration has precedence, even with the sampler's own default.
     daemon.configure(&config("sampling.temperature = 0\nsampling.top_p = 1\n"));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     let mut configured = all.clone();
     configured.extend(expected([("temperature", 0.0), ("top_p", 1.0)]));
     assert_eq!(sampled(Fields::new()).await, configured);
 
-    // Another model has defaults of its own.
+    // Another model has its own defaults.
     write(&path, 0.4);
     daemon.configure(&config(""));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     assert_eq!(model().await.get("temperature"), Some(&0.4));
     assert_eq!(sampled(Fields::new()).await.get("temperature"), Some(&0.4));
 
     daemon.configure(&config(
         "sampling.from_model = false\nsampling.min_p = 0.1\n",
     ));
-    manager.reload().await.expect("it is in force");
+    manager.reload().await.expect("it is applied");
     let own = [
         ("temperature", 0.0),
         ("top_k", 0.0),
@@ -118,7 +118,7 @@ async fn a_models_own_sampling_is_the_default_of_what_nobody_sets() {
     assert_eq!(sampled(Fields::new()).await, expected(own));
 }
 
-/// A request that comes before the model does is sampled as that recommends.
+/// A request that arrives before the model is sampled with the model's recommendation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_waits_for_the_model_is_sampled_as_it_recommends() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -134,7 +134,7 @@ async fn a_request_that_waits_for_the_model_is_sampled_as_it_recommends() {
     let mut answer = Info::new();
     until(async || {
         let options = Fields::from([("max_tokens", 3u32.into())]);
-        // It may have no name yet.
+        // The daemon may not own its name yet.
         let done = manager.complete("hello", options).await;
         done.map(|(_, info)| answer = info).is_ok()
     })
@@ -144,7 +144,7 @@ async fn a_request_that_waits_for_the_model_is_sampled_as_it_recommends() {
 }
 
 #[test]
-fn a_directory_recommends_what_its_generation_config_says() {
+fn a_directory_recommends_its_generation_config() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-llama");
     let folder = tempfile::tempdir().expect("a temporary folder");
     for file in ["config.json", "model.safetensors"] {

@@ -1,4 +1,4 @@
-//! `ask`: what it takes from standard input, its one JSON object, and what it says while nothing comes.
+//! `ask`: standard input, JSON output, and progress messages.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{ctl, finish, run, run_with_input};
 use crate::support::daemon::{Daemon, eventually};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::tools::{TOOLS, fits, hermes};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_piped_belongs_to_the_question() {
+async fn piped_input_is_part_of_the_question() {
     let daemon = Daemon::start("").await;
     let bus = daemon.bus.text();
     for (words, input, answer) in [
@@ -43,22 +43,22 @@ async fn what_is_piped_belongs_to_the_question() {
     }
 }
 
-/// A pipe that somebody has left open is told apart from a daemon that hangs, and nothing of it is lost.
+/// An open pipe without an end is distinguished from a hanging daemon, and all its input is used.
 #[tokio::test(flavor = "multi_thread")]
-async fn input_that_does_not_end_is_waited_for_aloud() {
+async fn waiting_for_the_end_of_input_is_reported() {
     let daemon = Daemon::start("").await;
     let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "Summarise:"])
         .stdin(Stdio::piped())
         .spawn()
         .expect("ganglionctl runs");
     let stderr = asking.stderr.as_mut().expect("it is piped");
-    let mut told = String::new();
-    eventually(BufReader::new(stderr).read_line(&mut told))
+    let mut warning = String::new();
+    eventually(BufReader::new(stderr).read_line(&mut warning))
         .await
         .expect("it says something");
     assert!(
-        told.contains("standard input") && told.contains("</dev/null"),
-        "{told}"
+        warning.contains("standard input") && warning.contains("</dev/null"),
+        "{warning}"
     );
     let mut stdin = asking.stdin.take().expect("it is piped");
     stdin.write_all(b"late\n").await.expect("it reads");
@@ -68,7 +68,7 @@ async fn input_that_does_not_end_is_waited_for_aloud() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_one_object_that_tells_what_the_receipt_tells() {
+async fn json_is_one_object_with_the_receipt() {
     let daemon = Daemon::start("").await;
     let json = ["--bus", daemon.bus.text(), "ask", "--json"];
     let asked = run(&[&json[..], &["--seed", "7", "one", "two"]].concat()).await;
@@ -93,12 +93,12 @@ async fn json_is_one_object_that_tells_what_the_receipt_tells() {
     assert!(error.starts_with("org.ganglion.Llm1.Error."), "{whole}");
 }
 
-/// Whatever cut an answer: a script that pipes it on must notice.
+/// A script that pipes an answer must notice that it is incomplete.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_cut_is_a_failure() {
+async fn an_incomplete_answer_is_a_failure() {
     let long = Daemon::start("tokens=1000,delay=100ms").await;
     let narrow = Daemon::start("context=4").await;
-    let mut bound = Served::new();
+    let mut bound = Restartable::new();
     bound.start("kv.context = 200\n").await;
     let schema = bound.folder.path().join("schema.json");
     std::fs::write(&schema, r#"{"type":"array","minItems":40}"#).expect("it is written");
@@ -129,10 +129,10 @@ async fn an_answer_that_was_cut_is_a_failure() {
         let asked = run(&[&ask[..], options].concat()).await;
         assert_eq!(asked.code, Some(1), "{reason}: {asked:?}");
         assert!(!asked.stdout.is_empty(), "{reason}: {asked:?}");
-        let told: Vec<_> = asked.stderr.lines().collect();
-        assert_eq!(told.len(), 1, "{reason}: {asked:?}");
+        let lines: Vec<_> = asked.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "{reason}: {asked:?}");
         assert!(
-            told[0].contains("incomplete") && told[0].contains(remedy),
+            lines[0].contains("incomplete") && lines[0].contains(remedy),
             "{asked:?}"
         );
 
@@ -157,7 +157,7 @@ async fn an_answer_that_was_cut_is_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keywords_that_are_not_checked_are_printed() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     served.start("").await;
     let schema = served.folder.path().join("schema.json");
     let text =
@@ -186,7 +186,7 @@ async fn keywords_that_are_not_checked_are_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_is_told_to_whoever_waits_for_it() {
+async fn a_waiting_user_sees_the_load() {
     let daemon = Daemon::start("load=3600s").await;
     let mut asking = ctl(&["--bus", daemon.bus.text(), "ask", "hello"])
         .spawn()
@@ -194,20 +194,20 @@ async fn a_load_is_told_to_whoever_waits_for_it() {
     let stderr = asking.stderr.as_mut().expect("it is piped");
     let mut lines = BufReader::new(stderr).lines();
     loop {
-        let told = eventually(lines.next_line())
+        let line = eventually(lines.next_line())
             .await
             .expect("it says something");
-        let told = told.expect("it waits");
-        if told.contains("the model is being loaded") {
+        let line = line.expect("it waits");
+        if line.contains("the model is being loaded") {
             break;
         }
     }
 }
 
-/// The program is run for each call, and told what it is to do; the model calls until it is told not to.
+/// The program runs once per call with the call as input. The model calls until a tool choice stops it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_does_what_the_model_calls() {
-    let mut served = Served::with(&hermes());
+async fn a_program_runs_the_models_calls() {
+    let mut served = Restartable::with(&hermes());
     served
         .start("kv.context = 512\nsampling.max_tokens = 90\nmodel.thinking = false\n")
         .await;
@@ -246,15 +246,17 @@ async fn a_program_does_what_the_model_calls() {
     let likely = ["--json", "--logprobs", "2", "--max-tokens", "3", "hello"];
     let asked = run(&[&["--bus", bus, "ask"], &likely[..]].concat()).await;
     let said: Value = serde_json::from_str(&asked.stdout).expect("one object");
-    let told = said["logprobs"].as_array().expect("an array");
-    assert!(!told.is_empty() && told.len() <= 3, "{said}");
+    let logprobs = said["logprobs"].as_array().expect("an array");
+    assert!(!logprobs.is_empty() && logprobs.len() <= 3, "{said}");
     assert!(
-        told.iter().all(|one| one["best"][1]["logprob"].is_f64()),
+        logprobs
+            .iter()
+            .all(|one| one["best"][1]["logprob"].is_f64()),
         "{said}"
     );
 
     let asked = run(&[&ask[..], &["--call", &robot, "hello"]].concat()).await;
-    // It may call again and again.
+    // Repeated calls are allowed.
     assert!(matches!(asked.code, Some(0 | 1)), "{asked:?}");
     let done = std::fs::read_to_string(done).expect("it ran");
     let lines: Vec<_> = done.lines().collect();

@@ -1,4 +1,4 @@
-//! What `ask` says while a long prompt is read.
+//! The progress of `ask` while a long prompt is prefilled.
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -6,7 +6,7 @@ use super::{ctl, run};
 use crate::support::daemon::{Daemon, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ask_says_how_far_the_reading_of_the_prompt_has_got() {
+async fn ask_reports_the_progress_of_the_prefill() {
     let daemon = Daemon::start("first=3600s").await;
     let mut child = ctl(&["--bus", daemon.bus.text(), "ask", "one two three"])
         .spawn()
@@ -16,7 +16,7 @@ async fn ask_says_how_far_the_reading_of_the_prompt_has_got() {
     assert_eq!(line.as_deref(), Some("ganglionctl: reading: 0 of 3 tokens"));
     child.kill().await.expect("it runs");
 
-    // Whoever wants no receipt wants none of that either.
+    // Without a receipt there is no progress either.
     let daemon = Daemon::start("first=1500ms").await;
     let quiet = run(&["--bus", daemon.bus.text(), "ask", "-q", "one two three"]).await;
     assert_eq!((quiet.code, &*quiet.stderr), (Some(0), ""));
