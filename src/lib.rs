@@ -1,6 +1,6 @@
 //! Ganglion keeps one language model warm on the robot and lets every program talk to it over D-Bus.
 //!
-//! Arrows point one way: `bus -> engine -> model -> tape -> device`. The bus never names a device, the engine
+//! Arrows point one way: `bus -> front -> engine -> model -> tape -> device`. The bus never names a device, the engine
 //! never names D-Bus. A token's way: `bus::manager` queues a turn, `engine::worker` prefills it,
 //! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
 
@@ -18,6 +18,7 @@ pub mod engine;
 pub mod executor;
 pub mod fault;
 pub mod files;
+pub mod front;
 pub mod graph;
 pub mod guide;
 pub mod journal;

@@ -33,6 +33,7 @@ pub use source::{Source, settings};
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State, Status};
+use crate::front::{self, Front};
 use crate::guide;
 use crate::journal::{self, Journal};
 use panics::Panics;
@@ -71,7 +72,8 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
     // The name comes before all that can take long or fail: whoever activated the daemon waits 25 seconds for it.
-    let bus = bus::serve(&world.bus, engine.clone()).await?;
+    let front = Front::new(engine.clone());
+    let bus = bus::serve(&world.bus, front.clone()).await?;
     let reloads = bus.take_reloads();
     journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
@@ -81,6 +83,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
             inbox.fail(&error.to_string());
             // Nobody is going to read another one.
             drop(reloads);
+            front.configure(front::Config::default());
             bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
             stop::tell(bus).await;
@@ -90,6 +93,7 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     let stall = config.watchdog.stall;
     let mut reloader = Reloader {
         origin: world.origin,
+        front,
         journal: world.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
@@ -179,10 +183,17 @@ fn limits(config: &Config) -> engine::Limits {
     }
 }
 
-/// What the bus needs to know of the configuration.
+/// Returns the settings of the bus alone.
 fn bus_config(config: &Config) -> BusConfig {
     BusConfig {
         stream_stall: config.stream.stall,
+        ..BusConfig::default()
+    }
+}
+
+/// Returns the limits and defaults of requests for all front ends.
+fn front_config(config: &Config) -> front::Config {
+    front::Config {
         max_tokens: config.sampling.max_tokens,
         max_tokens_limit: config.limits.max_tokens,
         sampling: config.sampling.set(),
@@ -192,7 +203,7 @@ fn bus_config(config: &Config) -> BusConfig {
         tools_bytes: config.limits.grammar_bytes,
         hold_longest: config.hold.longest,
         realtime_group: config.limits.realtime_group.clone(),
-        ..BusConfig::default()
+        ..front::Config::default()
     }
 }
 
