@@ -69,6 +69,8 @@ async fn statistics(connection: &Connection, name: &str) -> zbus::Result<Info> {
 }
 
 fn number(statistics: &Info, key: &str) -> usize {
-    let number = statistics.get(key).and_then(|value| u32::try_from(value).ok());
+    let number = statistics
+        .get(key)
+        .and_then(|value| u32::try_from(value).ok());
     number.map_or(0, |number| number as usize)
 }

@@ -77,7 +77,11 @@ impl Call<'_> {
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<Replied, Error> {
         let permit = self.shared.admit(&self.owner.client)?;
-        let channel = if signals { Channel::Signals } else { Channel::Calls };
+        let channel = if signals {
+            Channel::Signals
+        } else {
+            Channel::Calls
+        };
         self.start(permit, channel, queue).await
     }
 

@@ -197,9 +197,7 @@ impl From<front::Error> for Error {
 
 /// Returns the text for an option whose value is not allowed, with the D-Bus types of the allowed values.
 pub(super) fn option_error(name: &str, given: &str, allowed: Allowed) -> String {
-    without_nul(&format!(
-        "option {name:?} is {given}; allowed is {allowed}"
-    ))
+    without_nul(&format!("option {name:?} is {given}; allowed is {allowed}"))
 }
 
 impl From<RequestError> for Error {

@@ -8,8 +8,8 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    ActiveHold, Commits, ConnectionName, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo, Outcome, Priority,
-    Receipt, Snapshot, Status, Usage, Work,
+    ActiveHold, Commits, ConnectionName, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo,
+    Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
 };
 use crate::sampler::Partial;
 use crate::telemetry::{Percentiles, decimal};

@@ -76,7 +76,9 @@ impl Link {
         if let Some(own) = connection.unique_name() {
             accounts.set_own(own);
         }
-        let errors = returned_answers::errors(&connection).await.map_err(failed)?;
+        let errors = returned_answers::errors(&connection)
+            .await
+            .map_err(failed)?;
         let bus = DBusProxy::new(&connection).await.map_err(failed)?;
         // A connection that leaves has an empty new owner; other changes of names do not matter.
         let leaving = bus
@@ -86,20 +88,31 @@ impl Link {
         let mut watchers = JoinSet::new();
         watchers.spawn(refuse(connection.clone(), refused));
         watchers.spawn(call_filter::answer(connection.clone(), answers));
-        watchers.spawn(learn_users(connection.clone(), shared.clone(), queries.users));
+        watchers.spawn(learn_users(
+            connection.clone(),
+            shared.clone(),
+            queries.users,
+        ));
         watchers.spawn(stalled_readers::run(
             connection.clone(),
             shared.clone(),
             accounts,
             queries.unread,
         ));
-        watchers.spawn(returned_answers::run(connection.clone(), shared.clone(), errors));
+        watchers.spawn(returned_answers::run(
+            connection.clone(),
+            shared.clone(),
+            errors,
+        ));
         watchers.spawn(departures::watch(
             connection.clone(),
             shared.clone(),
             leaving,
         ));
-        watchers.spawn(property_changes::run(connection.clone(), shared.engine.status()));
+        watchers.spawn(property_changes::run(
+            connection.clone(),
+            shared.engine.status(),
+        ));
         watchers.spawn(departures::confirm(
             connection.clone(),
             shared.clone(),

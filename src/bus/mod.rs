@@ -52,8 +52,8 @@ mod session;
 
 // Delivery of answers.
 mod complete;
-mod deltas;
 mod delivery;
+mod deltas;
 mod likelihoods;
 mod output;
 mod stream;

@@ -75,5 +75,7 @@ pub(super) async fn open(
 
 /// Refuses defaults that the caller's user may not use.
 async fn admit(shared: &Shared, owner: &Owner, defaults: &SessionDefaults) -> Result<(), Error> {
-    shared.admit_priority(&owner.client, defaults.priority).await
+    shared
+        .admit_priority(&owner.client, defaults.priority)
+        .await
 }

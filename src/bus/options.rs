@@ -95,7 +95,10 @@ mod tests {
             let Err(Error::InvalidOption(why)) = refused else {
                 panic!("{refused:?}");
             };
-            assert!(why.ends_with(&format!("of type o; allowed is {allowed}")), "{why}");
+            assert!(
+                why.ends_with(&format!("of type o; allowed is {allowed}")),
+                "{why}"
+            );
         }
         let unknown = submitted(one("stream", Value::Other), &config).map(drop);
         let Err(Error::InvalidOption(why)) = unknown else {

@@ -245,7 +245,9 @@ mod tests {
 
     #[test]
     fn every_option_of_the_front_ends_is_in_the_table() {
-        let of_bus = OPTIONS.iter().filter(|key| matches!(key.allowed, Allowed::Shared(_)));
+        let of_bus = OPTIONS
+            .iter()
+            .filter(|key| matches!(key.allowed, Allowed::Shared(_)));
         assert_eq!(of_bus.count(), front::OPTIONS.len());
     }
 }

@@ -173,8 +173,12 @@ impl Registry {
         if !full {
             let of_user = |(_, one): &(&Caller, &Belongings)| one.user == owner.client.user;
             let connections = || by_name.iter().filter(of_user);
-            full = connections().map(|(_, one)| one.finished.len()).sum::<usize>() > FINISHED_OF_USER;
-            let oldest = connections().filter_map(|(name, one)| Some((one.finished.front()?.1, name)));
+            full = connections()
+                .map(|(_, one)| one.finished.len())
+                .sum::<usize>()
+                > FINISHED_OF_USER;
+            let oldest =
+                connections().filter_map(|(name, one)| Some((one.finished.front()?.1, name)));
             if let Some((_, name)) = oldest.min_by_key(|(until, _)| *until) {
                 from = name.clone();
             }

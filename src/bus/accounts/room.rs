@@ -83,7 +83,8 @@ impl Accounts {
         let held = account.held();
         // A single answer may exceed the limit of a connection that has no other unread messages.
         let single = held.bytes == 0 && need.descriptors == 0;
-        let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST_DESCRIPTORS;
+        let is_first =
+            held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST_DESCRIPTORS;
         let of_share = Load {
             bytes: if of_user.bytes == 0 { 0 } else { need.bytes },
             descriptors: if is_first { 0 } else { need.descriptors },

@@ -28,7 +28,10 @@ fn pending_calls_are_bounded_for_each_connection_and_in_all() {
     assert!(refused(&accounts.begin(":1.1", call(1, LONGEST_CALL + 1))));
     let each = 2 << 20;
     for serial in 2..5 {
-        assert_eq!(accounts.begin(":1.1", call(serial, each)), Admission::Admitted);
+        assert_eq!(
+            accounts.begin(":1.1", call(serial, each)),
+            Admission::Admitted
+        );
     }
     assert!(refused(&accounts.begin(":1.1", call(5, each))));
     assert_eq!(
@@ -74,13 +77,19 @@ fn calls_of_a_connection_that_does_not_read_are_dropped() {
         if accounts.begin(":1.1", call(serial, 100)) == Admission::Admitted {
             accounts.answer(":1.1", serial, ANSWER);
         }
-        assert_eq!(accounts.begin(":1.2", call(serial, 100)), Admission::Admitted);
+        assert_eq!(
+            accounts.begin(":1.2", call(serial, 100)),
+            Admission::Admitted
+        );
         accounts.answer(":1.2", serial, Load::default());
     }
     assert_eq!(accounts.begin(":1.1", call(0, 100)), Admission::Dropped);
     assert!(accounts.ledger().all.held.bytes < (UNCONFIRMED_SHARES + 1) * UNREAD.connection.bytes);
     assert_eq!(names.unread.try_recv().unwrap(), ":1.1");
-    assert!(names.unread.try_recv().is_err(), "one query for each connection");
+    assert!(
+        names.unread.try_recv().is_err(),
+        "one query for each connection"
+    );
 
     accounts.begin_query(":1.1");
     let all = accounts.ledger().all.held;
@@ -198,7 +207,10 @@ fn unread_bytes_of_a_user_are_bounded_over_all_its_connections() {
     assert!(!accounts.may_signal(":1.0"), "it has used its share");
     accounts.begin(":1.21", call(1, 100));
     accounts.set_user(":1.21", 1);
-    assert!(accounts.may_signal(":1.21"), "it reads, and has the same user");
+    assert!(
+        accounts.may_signal(":1.21"),
+        "it reads, and has the same user"
+    );
 }
 
 /// As many connections as a user may have list all objects at once, and read nothing.

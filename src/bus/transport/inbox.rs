@@ -125,9 +125,8 @@ impl Inbox {
         }
         while recent.len() < ALL {
             let waiting = calls.pop(|party, name| {
-                let of = |is: &dyn Fn(&RecentCall) -> bool| {
-                    recent.iter().filter(|one| is(one)).count()
-                };
+                let of =
+                    |is: &dyn Fn(&RecentCall) -> bool| recent.iter().filter(|one| is(one)).count();
                 of(&|one| one.party == party) < OF_USER
                     && of(&|one| *one.name == *name) < OF_CONNECTION
             });

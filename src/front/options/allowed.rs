@@ -58,9 +58,9 @@ impl Allowed {
             Self::Whole { least, most } => format!("a whole number{types} from {least} to {most}"),
             Self::Number { least, most } => format!("a number{types} from {least} to {most}"),
             Self::Truth => format!("true or false{types}"),
-            Self::Stops => format!(
-                "up to {STOPS} texts{types}, none empty or longer than {STOP_BYTES} bytes"
-            ),
+            Self::Stops => {
+                format!("up to {STOPS} texts{types}, none empty or longer than {STOP_BYTES} bytes")
+            }
             Self::Priority => format!("\"realtime\", \"normal\" or \"background\"{types}"),
             Self::Schema => format!(
                 "a text{types} of at most limits.grammar_bytes, without stop and with no other of json_schema, json, regex, \

@@ -61,8 +61,6 @@ pub(super) fn replace_tools(
 fn conflict(option: &'static str, other: &'static str) -> OptionError {
     OptionError::Unusable {
         option,
-        why: format!(
-            "options {option:?} and {other:?} cannot go together: leave one of them out"
-        ),
+        why: format!("options {option:?} and {other:?} cannot go together: leave one of them out"),
     }
 }

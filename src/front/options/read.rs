@@ -26,11 +26,7 @@ pub(super) struct Read {
 }
 
 /// Reads the options of a call; `scopes` are those of its options.
-pub(super) fn read(
-    given: &GivenOptions,
-    config: &Config,
-    scopes: &[Scope],
-) -> Result<Read, Error> {
+pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> Result<Read, Error> {
     let mut read = Read::defaults(config);
     let mut seed = config.seed;
     let mut grammars = Vec::new();
