@@ -2,9 +2,6 @@
 //!
 //! `config/interfaces/org.ganglion.Llm1.Diagnostics.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
-
 use std::sync::Arc;
 
 use zbus::message::Header;
@@ -20,7 +17,7 @@ pub(super) struct Diagnostics {
 }
 
 /// Facts about the work of the engine, for operators. The XML file of the interface describes each member.
-#[interface(name = "org.ganglion.Llm1.Diagnostics")]
+#[interface(name = "org.ganglion.Llm1.Diagnostics", introspection_docs = false)]
 impl Diagnostics {
     /// Drops the decode graph; the next step records it anew.
     async fn reset_graph(&self) -> Result<(), Error> {

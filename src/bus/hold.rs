@@ -24,7 +24,7 @@ impl Shared {
         &self,
         owner: &Owner,
         header: &Header<'_>,
-        what: Held,
+        held: Held,
         reason: &str,
     ) -> Result<zbus::OwnedFd, Error> {
         if self.accounts.is_without_descriptors(owner.caller.name()) {
@@ -35,7 +35,7 @@ impl Shared {
             descriptors: 1,
         };
         self.accounts.room(owner, header, one).await?;
-        if what == Held::All {
+        if held == Held::All {
             let refused = |forbidden: Forbidden| {
                 Error::NotSupported(format!(
                     "HoldAll is for {forbidden}; Hold holds background requests"
@@ -63,7 +63,7 @@ impl Shared {
         let reason = reason.chars().take(REASON).collect();
         let hold = self
             .engine
-            .hold(owner.client.clone(), what, reason, longest);
+            .hold(owner.client.clone(), held, reason, longest);
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {

@@ -2,8 +2,6 @@
 //!
 //! `config/interfaces/org.ganglion.Llm1.Manager.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
 // An interface needs receivers.
 #![allow(clippy::unused_self)]
 
@@ -81,7 +79,7 @@ impl Manager {
 }
 
 /// Answers requests, opens sessions, reports the state of the daemon. The XML file of the interface describes each member.
-#[interface(name = "org.ganglion.Llm1.Manager")]
+#[interface(name = "org.ganglion.Llm1.Manager", introspection_docs = false)]
 impl Manager {
     /// Answers one conversation through a pipe.
     #[zbus(out_args("request", "stream"))]

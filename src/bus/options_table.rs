@@ -113,8 +113,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "repetition_penalty",
         "Above 1, tokens of the text so far become less probable."),
     option(Of::Requests, "seed",
-        "The same seed, request and model give the same answer. The default is sampling.seed, or else a new seed for each \
-         request; usage reports it."),
+        "The same seed, request and model give the same answer; usage reports the seed."),
     option(Of::Requests, "stop",
         "Texts that end the answer where they appear."),
     option(Of::Requests, "json_schema",
@@ -137,7 +136,7 @@ pub const OPTIONS: &[OptionKey] = &[
         "Whether the model calls or answers (auto), answers (none), or calls a tool (required). The name of a tool means exactly \
          one call of it."),
     option(Of::Requests, "parallel_tool_calls",
-        "Whether one answer may have more than one call; the default is true."),
+        "Whether one answer may have more than one call."),
     option(Of::Requests, "max_calls",
         "The most calls of one answer. parallel_tool_calls=false and the name of a tool as tool_choice mean one call."),
     option(Of::Requests, "thinking",
@@ -182,7 +181,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Sessions, "name",
         "Of OpenSession: the name of the session. It then belongs to the user; a session of this name is resumed."),
     option(Of::Sessions, "persistent",
-        "Of OpenSession, with name: whether the session is stored on disk; the default is true."),
+        "Of OpenSession, with name: whether the session is stored on disk."),
     option(Of::Sessions, "take",
         "Of OpenSession, with name: whether it is taken from the connection that holds it, which ends that connection's turn."),
     option(Of::Sessions, "context_overflow",

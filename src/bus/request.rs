@@ -2,8 +2,6 @@
 //!
 //! `config/interfaces/org.ganglion.Llm1.Request.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
@@ -115,7 +113,7 @@ impl Request {
 }
 
 /// One answer, for the connection that made the request. The XML file of the interface describes each member.
-#[interface(name = "org.ganglion.Llm1.Request")]
+#[interface(name = "org.ganglion.Llm1.Request", introspection_docs = false)]
 impl Request {
     /// Returns the text of the answer from an offset on.
     #[zbus(out_args("text", "next", "done"))]

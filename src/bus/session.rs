@@ -2,8 +2,6 @@
 //!
 //! `config/interfaces/org.ganglion.Llm1.Session.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
@@ -168,7 +166,7 @@ impl Session {
 }
 
 /// A conversation that the daemon remembers, for the connection that opened it. The XML file of the interface describes each member.
-#[interface(name = "org.ganglion.Llm1.Session")]
+#[interface(name = "org.ganglion.Llm1.Session", introspection_docs = false)]
 impl Session {
     /// Queues one turn of the user, answered through a pipe.
     #[zbus(out_args("request", "stream"))]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) enum Party {
     /// The bus itself.
     Bus,
-    /// All connections party user is not known yet.
+    /// All connections whose user is not known yet.
     Unknown,
     User(u32),
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_party_user_becomes_known_keeps_its_order() {
+    fn a_connection_whose_user_becomes_known_keeps_its_order() {
         let mut queue = FairQueue::default();
         (0..2).for_each(|number| queue.push(Party::Unknown, ":1.1", number));
         queue.push(ONE, ":1.2", 10);
