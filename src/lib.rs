@@ -19,6 +19,7 @@ pub mod engine;
 pub mod executor;
 pub mod fault;
 pub mod files;
+pub mod front;
 pub mod graph;
 pub mod guide;
 pub mod journal;

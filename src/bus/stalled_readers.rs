@@ -1,6 +1,6 @@
-//! Asks the bus what clients leave unread, and ends what those have who do not read at all.
+//! Watches clients with unread messages: reports them, and ends the requests of a client that reads nothing for long.
 //!
-//! A bus that does not tell (`statistics`) is taken at its best: what was sent counts as read.
+//! `bus_statistics` queries the bus. Where the bus does not answer, every sent message counts as read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,24 +12,24 @@ use tokio::time::{Instant, sleep};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, fdo};
 
-use super::accounts::{Accounts, Load, Standing};
-use super::authorize::Caller;
-use super::departure;
+use super::accounts::{Accounts, Load, ReadState};
+use super::bus_statistics::{PAUSES, outgoing};
+use super::departures;
+use super::owner::Caller;
 use super::shared::Shared;
-use super::statistics::{PAUSES, outgoing};
 use crate::journal;
 
 /// The least time between two events about one connection.
-const TOLD: Duration = Duration::from_secs(60);
+const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
-/// Asks about each connection that `names` brings, until little is unread of it.
+/// Watches each connection that `names` brings, until it has little unread.
 pub(super) async fn run(
     connection: Connection,
     shared: Arc<Shared>,
     accounts: Arc<Accounts>,
     mut names: UnboundedReceiver<String>,
 ) {
-    let silent = Arc::new(AtomicBool::new(false));
+    let reported = Arc::new(AtomicBool::new(false));
     let mut watches = JoinSet::new();
     loop {
         tokio::select! {
@@ -40,7 +40,7 @@ pub(super) async fn run(
                     connection: connection.clone(),
                     shared: shared.clone(),
                     accounts: accounts.clone(),
-                    silent: silent.clone(),
+                    reported: reported.clone(),
                     caller: Caller::new(unique),
                 }.run());
             }
@@ -49,13 +49,13 @@ pub(super) async fn run(
     }
 }
 
-/// What watches one connection.
+/// The watch of one connection.
 struct Watch {
     connection: Connection,
     shared: Arc<Shared>,
     accounts: Arc<Accounts>,
-    /// Whether it was told that the bus says nothing.
-    silent: Arc<AtomicBool>,
+    /// Whether it was reported that the bus refuses the query.
+    reported: Arc<AtomicBool>,
     caller: Caller,
 }
 
@@ -63,26 +63,30 @@ impl Watch {
     async fn run(self) {
         let stall = self.shared.config().await.stream_stall;
         if let Ok(user) = self.shared.user(&self.connection, &self.caller).await {
-            self.accounts.know(self.caller.name(), user);
+            self.accounts.set_user(self.caller.name(), user);
         }
         let [mut pause, longest] = PAUSES;
-        let (mut taken, mut told) = (Instant::now(), None::<(Instant, u64)>);
+        let mut last_read = Instant::now();
+        let mut reported = None::<(Instant, u64)>;
         let mut ended = false;
         loop {
-            self.accounts.ask(self.caller.name());
+            self.accounts.begin_query(self.caller.name());
             let left = self.left().await;
-            match self.accounts.told(self.caller.name(), left) {
-                Standing::Settled => return,
-                Standing::Taking => (pause, taken, ended) = (PAUSES[0], Instant::now(), false),
-                Standing::Still { unread, dropped } => {
-                    let late = taken.elapsed() >= stall;
-                    let news = late && !ended || dropped > told.map_or(0, |(_, dropped)| dropped);
-                    if news && told.is_none_or(|(at, _)| at.elapsed() >= TOLD) {
-                        self.tell(unread, dropped, taken.elapsed()).await;
-                        told = Some((Instant::now(), dropped));
+            match self.accounts.end_query(self.caller.name(), left) {
+                ReadState::Done => return,
+                ReadState::Reading => {
+                    (pause, last_read, ended) = (PAUSES[0], Instant::now(), false);
+                }
+                ReadState::Stalled { unread, dropped } => {
+                    let late = last_read.elapsed() >= stall;
+                    let before = reported.map_or(0, |(_, dropped)| dropped);
+                    let news = late && !ended || dropped > before;
+                    if news && reported.is_none_or(|(at, _)| at.elapsed() >= REPORT_PAUSE) {
+                        self.report(unread, dropped, last_read.elapsed()).await;
+                        reported = Some((Instant::now(), dropped));
                     }
                     if late && !ended {
-                        departure::end_all(&self.shared, &self.connection, &self.caller).await;
+                        departures::end_all(&self.shared, &self.connection, &self.caller).await;
                         ended = true;
                     }
                 }
@@ -92,7 +96,7 @@ impl Watch {
         }
     }
 
-    async fn tell(&self, unread: Load, dropped: u64, since: Duration) {
+    async fn report(&self, unread: Load, dropped: u64, since: Duration) {
         let user = self.shared.user(&self.connection, &self.caller).await;
         let Ok(user) = user else { return };
         journal::answers_unread(
@@ -109,9 +113,9 @@ impl Watch {
         match outgoing(&self.connection, self.caller.name()).await {
             Ok(left) => left,
             Err(error) => {
-                // One that has left is nobody; a bus without this interface has other ways.
+                // Other errors: the connection has left, or the bus does not have the interface.
                 let refused = matches!(&error, zbus::Error::FDO(error) if matches!(**error, fdo::Error::AccessDenied(_)));
-                if refused && !self.silent.swap(true, Ordering::Relaxed) {
+                if refused && !self.reported.swap(true, Ordering::Relaxed) {
                     journal::bus_untold(&error.to_string());
                 }
                 Load::default()

@@ -1,4 +1,4 @@
-//! The accounts themselves, and the sums of them, which change together.
+//! The accounts of all connections, and their sums for each user and for all, which change together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,85 +7,91 @@ use tokio::time::Instant;
 
 use super::limits::Load;
 
-/// A call that has been taken or refused and not been answered.
+/// A call that was admitted or refused, and is not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Begun {
+pub(super) struct PendingCall {
     pub(super) bytes: usize,
+    /// Whether its caller wants no answer.
     pub(super) silent: bool,
-    /// Room that its answer will take.
-    pub(super) promised: Load,
-    /// Whether that tells of all objects.
-    pub(super) of_objects: bool,
+    /// Room that is reserved for its answer.
+    pub(super) reserved: Load,
+    /// Whether its answer lists all objects.
+    pub(super) lists_objects: bool,
 }
 
+/// The account of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) user: Option<u32>,
-    pub(super) calls: HashMap<u32, Begun>,
-    /// Bytes of the calls.
+    /// The pending calls, by serial.
+    pub(super) calls: HashMap<u32, PendingCall>,
+    /// Bytes of the pending calls.
     pub(super) work: usize,
-    /// Sent, and not known to have been taken.
+    /// Messages to the connection that may be unread.
     pub(super) unread: Load,
-    /// The bus said that so much of it was unread, when it was asked last.
+    /// The part of them that the bus held at its latest report.
     pub(super) confirmed: Load,
-    /// So much was sent since the bus was asked.
-    pub(super) since: Load,
-    /// So much of that is not even written.
+    /// The part that was sent after the latest query to the bus.
+    pub(super) since_query: Load,
+    /// The part of that which is not yet written to the bus.
     pub(super) queued: Load,
-    /// So much is promised to those whose calls wait for room.
-    pub(super) promised: Load,
-    /// The next of its calls that wait for room holds it.
-    pub(super) next: Arc<tokio::sync::Mutex<()>>,
+    /// Room that is reserved for answers.
+    pub(super) reserved: Load,
+    /// Held by the first of its calls that wait for room.
+    pub(super) first_waiting: Arc<tokio::sync::Mutex<()>>,
+    /// Whether the bus is queried about it.
     pub(super) watched: bool,
-    /// Whether the bus is known to pass it none.
+    /// Whether the bus is known to pass no descriptors to it.
     pub(super) without_descriptors: bool,
-    /// Calls without an answer.
+    /// Calls that were dropped without an answer.
     pub(super) dropped: u64,
 }
 
 impl Account {
-    /// What counts against limits.
+    /// Returns the load that counts against limits.
     pub(super) fn held(&self) -> Load {
-        self.unread.plus(self.promised)
+        self.unread.plus(self.reserved)
     }
 }
 
-/// What all accounts of a user, or all at all, come to.
+/// The sum of the accounts of one user, or of all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) work: usize,
     pub(super) held: Load,
 }
 
+/// All accounts, by the name of the connection.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct Ledger {
     pub(super) accounts: HashMap<String, Account>,
-    /// Users whose connections hold nothing are not listed.
+    /// Users with an empty sum are not listed.
     pub(super) users: HashMap<u32, Sum>,
     pub(super) all: Sum,
-    /// Bytes of answers about all objects, of late.
+    /// Bytes of recent answers that list all objects.
     pub(super) objects: usize,
     /// Calls that wait for room.
     pub(super) waiting: usize,
-    /// Messages that could not be read, and when that was told.
-    pub(super) unreadable: u64,
-    pub(super) told: Option<Instant>,
+    /// Messages that could not be parsed.
+    pub(super) unparsable: u64,
+    /// When those were reported last.
+    pub(super) reported: Option<Instant>,
 }
 
-impl Books {
-    /// The account of a connection that calls: from now on it has one.
+impl Ledger {
+    /// Returns the account of a connection; opens one if it has none.
     pub(super) fn account(&mut self, name: &str) -> &mut Account {
         self.accounts.entry(name.to_owned()).or_default()
     }
 
-    /// What the connections of the same user come to, if it is known who that is.
+    /// Returns the sum of the connections of the same user; empty while the user is not known.
     pub(super) fn user_of(&self, name: &str) -> Sum {
         let user = self.accounts.get(name).and_then(|account| account.user);
         let sum = user.and_then(|user| self.users.get(&user));
         sum.copied().unwrap_or_default()
     }
 
-    /// Changes an account, and the sums with it. One that has left has none.
+    /// Changes an account, and the sums with it. Does nothing for a connection without an account.
     pub(super) fn change<T: Default>(
         &mut self,
         name: &str,
@@ -117,12 +123,13 @@ impl Books {
         changed
     }
 
-    pub(super) fn end(&mut self, name: &str, serial: u32) -> Option<Begun> {
+    /// Removes a pending call.
+    pub(super) fn end(&mut self, name: &str, serial: u32) -> Option<PendingCall> {
         self.change(name, |account| {
-            let begun = account.calls.remove(&serial)?;
-            account.work -= begun.bytes;
-            account.promised = account.promised.minus(begun.promised);
-            Some(begun)
+            let call = account.calls.remove(&serial)?;
+            account.work -= call.bytes;
+            account.reserved = account.reserved.minus(call.reserved);
+            Some(call)
         })
     }
 }

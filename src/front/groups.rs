@@ -1,11 +1,8 @@
-//! The groups of users, as the system knows them.
+//! Group membership of users, as the system knows it.
 
 use nix::unistd::{Group, Uid, User, getgrouplist};
 
-/// The group whose members operate the daemon, as its policy on the bus says.
-pub(super) const ADMIN: &str = "ganglion-admin";
-
-/// Whether the system knows the user as one of the group's. What it does not know is no.
+/// Whether a user is a member of a group; `false` if the system does not know either of them.
 pub(super) fn is_member(user: u32, group: &str) -> bool {
     let Ok(Some(group)) = Group::from_name(group) else {
         return false;
@@ -26,7 +23,7 @@ mod tests {
     #[test]
     fn members_are_those_that_the_system_names() {
         // Root is in its own group on every Linux.
-        let root = Group::from_gid(Gid::from_raw(0)).expect("groups can be asked for");
+        let root = Group::from_gid(Gid::from_raw(0)).expect("groups can be looked up");
         let root = root.expect("there is a group 0").name;
         assert!(is_member(0, &root));
         assert!(!is_member(0, "no-such-group"));

@@ -1,41 +1,42 @@
-//! Tools as the types of D-Bus have them, a(ssa{sv}): a name, a description, and the parameters as a dictionary. They become
-//! the JSON text that callers may give as well; whether that is right is for `tools` to say.
+//! Tools as D-Bus types, `a(ssa{sv})`: a name, a description, and the parameters as a dictionary. They are decoded to the
+//! JSON text that callers may also give; the module `tools` checks it.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
 
-use super::argument::{ContentSeed, TEXT_BYTES, Value};
+use super::argument::ContentSeed;
+use crate::front::{TEXT_BYTES, Value};
 
-/// What a value of a dictionary takes, besides its text.
-const VALUE: usize = 16;
+/// Bytes that a value of a dictionary counts for, in addition to its text.
+const VALUE_BYTES: usize = 16;
 
-/// Reads the tools. `room` is what may still be kept of texts.
-pub(super) struct Offered<'a> {
+/// Decodes tools. `room` is the number of bytes of text that may still be kept.
+pub(super) struct ToolsSeed<'a> {
     pub(super) room: &'a mut usize,
 }
 
-/// Why something is no JSON; the rest of it has been walked over.
+/// The reason why a value is not kept; the decoder has skipped the rest of it.
 enum Unfit {
     Long,
-    /// It is of a type that JSON does not have.
+    /// Its type is not one of JSON.
     Other,
 }
 
-type Read = Result<Json, Unfit>;
+type Decoded = Result<Json, Unfit>;
 
 fn take(room: &mut usize, bytes: usize) -> Result<(), Unfit> {
     *room = room.checked_sub(bytes).ok_or(Unfit::Long)?;
     Ok(())
 }
 
-impl Offered<'_> {
-    /// Their D-Bus type.
+impl ToolsSeed<'_> {
+    /// The D-Bus type of tools.
     pub(super) const KIND: &'static str = "a(ssa{sv})";
 }
 
-impl<'de> DeserializeSeed<'de> for Offered<'_> {
+impl<'de> DeserializeSeed<'de> for ToolsSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -43,7 +44,7 @@ impl<'de> DeserializeSeed<'de> for Offered<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Offered<'_> {
+impl<'de> Visitor<'de> for ToolsSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,31 +69,31 @@ impl<'de> Visitor<'de> for Offered<'_> {
     }
 }
 
-/// Reads one of them.
+/// Decodes one tool.
 struct Tool<'a> {
     room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Tool<'_> {
-    type Value = Read;
+    type Value = Decoded;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Decoded, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Tool<'_> {
-    type Value = Read;
+    type Value = Decoded;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a tool")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Read, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Decoded, A::Error> {
         let missing = || serde::de::Error::custom("a tool is cut off");
         let name: &str = parts.next_element()?.ok_or_else(missing)?;
         let description: &str = parts.next_element()?.ok_or_else(missing)?;
-        if let Err(unfit) = take(self.room, name.len() + description.len() + 4 * VALUE) {
+        if let Err(unfit) = take(self.room, name.len() + description.len() + 4 * VALUE_BYTES) {
             parts.next_element::<IgnoredAny>()?;
             return Ok(Err(unfit));
         }
@@ -101,7 +102,7 @@ impl<'de> Visitor<'de> for Tool<'_> {
         let parameters = parts.next_element_seed(Content { kind, room })?;
         let mut function = json!({"name": name, "description": description});
         match parameters.ok_or_else(missing)? {
-            // One that says nothing of them has none.
+            // An empty dictionary means no parameters.
             Ok(Json::Object(none)) if none.is_empty() => {}
             Ok(parameters) => function["parameters"] = parameters,
             Err(unfit) => return Ok(Err(unfit)),
@@ -110,38 +111,38 @@ impl<'de> Visitor<'de> for Tool<'_> {
     }
 }
 
-/// Reads what is in a container: a variant, or a value of another type.
+/// Decodes an element of a container: a variant, or a value of another type.
 struct Element<'a> {
     kind: &'a str,
     room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Element<'_> {
-    type Value = Read;
+    type Value = Decoded;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Decoded, D::Error> {
         let Self { kind, room } = self;
         if kind == "v" {
-            deserializer.deserialize_any(Held { room })
+            deserializer.deserialize_any(VariantContent { room })
         } else {
             Content { kind, room }.deserialize(deserializer)
         }
     }
 }
 
-/// Reads a variant.
-struct Held<'a> {
+/// Decodes a variant.
+struct VariantContent<'a> {
     room: &'a mut usize,
 }
 
-impl<'de> Visitor<'de> for Held<'_> {
-    type Value = Read;
+impl<'de> Visitor<'de> for VariantContent<'_> {
+    type Value = Decoded;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a variant")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Read, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Decoded, A::Error> {
         let missing = || serde::de::Error::custom("a variant is cut off");
         let kind: &str = parts.next_element()?.ok_or_else(missing)?;
         let room = self.room;
@@ -150,16 +151,16 @@ impl<'de> Visitor<'de> for Held<'_> {
     }
 }
 
-/// Reads what is of this type.
+/// Decodes a value of type `kind`.
 struct Content<'a> {
     kind: &'a str,
     room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Content<'_> {
-    type Value = Read;
+    type Value = Decoded;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Decoded, D::Error> {
         if self.kind.starts_with('a') {
             return deserializer.deserialize_any(self);
         }
@@ -169,12 +170,12 @@ impl<'de> DeserializeSeed<'de> for Content<'_> {
             room: &mut *room,
         };
         let simple = simple(seed.deserialize(deserializer)?);
-        Ok(simple.and_then(|json| take(room, VALUE).map(|()| json)))
+        Ok(simple.and_then(|json| take(room, VALUE_BYTES).map(|()| json)))
     }
 }
 
-/// What is no container.
-fn simple(value: Value) -> Read {
+/// Returns the JSON of a value that is not a container.
+fn simple(value: Value) -> Decoded {
     match value {
         Value::Bool(truth) => Ok(truth.into()),
         Value::Whole(n) => {
@@ -190,19 +191,19 @@ fn simple(value: Value) -> Read {
 }
 
 impl<'de> Visitor<'de> for Content<'_> {
-    type Value = Read;
+    type Value = Decoded;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a container")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Read, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Decoded, A::Error> {
         let Self { kind, room } = self;
         let Some(kind) = kind.strip_prefix('a') else {
             return IgnoredAny.visit_seq(elements).map(|_| Err(Unfit::Other));
         };
         let mut array = Vec::new();
-        let mut read = take(room, VALUE);
+        let mut read = take(room, VALUE_BYTES);
         while read.is_ok() {
             match elements.next_element_seed(Element { kind, room })? {
                 Some(Ok(element)) => array.push(element),
@@ -214,14 +215,14 @@ impl<'de> Visitor<'de> for Content<'_> {
         Ok(read.map(|()| Json::Null))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Read, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Decoded, A::Error> {
         let Self { kind, room } = self;
         let kind = kind.strip_prefix("a{s");
         let Some(kind) = kind.and_then(|kind| kind.strip_suffix('}')) else {
             return IgnoredAny.visit_map(entries).map(|_| Err(Unfit::Other));
         };
         let mut object = Map::new();
-        let mut read = take(room, VALUE);
+        let mut read = take(room, VALUE_BYTES);
         while read.is_ok() {
             let Some(name) = entries.next_key::<&str>()? else {
                 return Ok(Ok(object.into()));
@@ -229,7 +230,7 @@ impl<'de> Visitor<'de> for Content<'_> {
             match entries.next_value_seed(Element { kind, room })? {
                 Ok(value) => {
                     object.insert(name.to_owned(), value);
-                    read = take(room, VALUE + name.len());
+                    read = take(room, VALUE_BYTES + name.len());
                 }
                 Err(unfit) => read = Err(unfit),
             }

@@ -1,4 +1,4 @@
-//! Tells the bus when a property of `Manager` or `Diagnostics` has changed.
+//! Emits signals for changed properties of `Manager` and `Diagnostics`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use zbus::names::InterfaceName;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, Variant, fdo};
 
-use super::statistics::held_of_own;
+use super::bus_statistics::held_from_daemon;
 use super::{PATH, info};
 use crate::engine::{Status, StatusReceiver};
 
-/// The most of the daemon's messages that the bus may hold for others while changes are told: subscribers that do not
-/// read would fill it.
+/// The most bytes of the daemon's messages that the bus may hold while signals are sent: subscribers that do not read would
+/// fill it.
 const HELD: usize = 48 << 20;
-/// So long passes between two looks at that.
-const LOOK: Duration = Duration::from_secs(10);
+/// The time between two checks of that.
+const CHECK: Duration = Duration::from_secs(10);
 
 /// The least time between two signals, unless the state changes.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -35,26 +35,26 @@ pub(super) async fn run(connection: Connection, mut status: StatusReceiver) {
         connection.clone(),
         zbus::ObjectPath::from_static_str_unchecked(PATH),
     );
-    let mut told = status.borrow_and_update();
+    let mut reported = status.borrow_and_update();
     let mut next = Instant::now();
-    let mut look = next;
+    let mut check = next;
     while status.changed().await.is_ok() {
-        // Counters may wait, a new state does not.
-        let news = status.wait_for(|status| status.state != told.state);
+        // A changed counter waits for its turn; a changed state does not.
+        let news = status.wait_for(|status| status.state != reported.state);
         let _ = timeout_at(next, news).await;
-        // What changes meanwhile is told with this change.
-        while Instant::now() >= look {
-            look = Instant::now() + LOOK;
-            if held_of_own(&connection).await > HELD {
-                sleep(LOOK).await;
+        // Changes during the wait go with this signal.
+        while Instant::now() >= check {
+            check = Instant::now() + CHECK;
+            if held_from_daemon(&connection).await > HELD {
+                sleep(CHECK).await;
             }
         }
         let now = status.borrow_and_update();
         let changes = [
-            (MANAGER, manager(&told, &now)),
-            (DIAGNOSTICS, diagnostics(&told, &now)),
+            (MANAGER, manager(&reported, &now)),
+            (DIAGNOSTICS, diagnostics(&reported, &now)),
         ];
-        told = now;
+        reported = now;
         let mut silent = true;
         for (interface, changed) in changes {
             if changed.is_empty() {
@@ -73,36 +73,36 @@ pub(super) async fn run(connection: Connection, mut status: StatusReceiver) {
     }
 }
 
-fn manager(told: &Status, now: &Status) -> Changed {
+fn manager(reported: &Status, now: &Status) -> Changed {
     let mut changed = HashMap::new();
-    if told.state != now.state {
+    if reported.state != now.state {
         changed.insert("State", now.state.name().into());
     }
-    if told.detail != now.detail {
+    if reported.detail != now.detail {
         changed.insert("StateDetail", now.detail.clone().into());
     }
-    if told.backend != now.backend {
+    if reported.backend != now.backend {
         changed.insert("Backend", now.backend.clone().into());
     }
-    if told.model != now.model {
+    if reported.model != now.model {
         changed.insert("Model", info::model(&now.model).into());
     }
-    if told.memory != now.memory || told.model.kv != now.model.kv {
+    if reported.memory != now.memory || reported.model.kv != now.model.kv {
         let memory = info::memory(&now.memory, now.model.kv.as_ref());
         changed.insert("Memory", memory.into());
     }
-    if told.queue_length != now.queue_length {
+    if reported.queue_length != now.queue_length {
         changed.insert("QueueLength", now.queue_length.into());
     }
-    if told.sessions != now.sessions {
+    if reported.sessions != now.sessions {
         changed.insert("Sessions", now.sessions.into());
     }
     changed
 }
 
-fn diagnostics(told: &Status, now: &Status) -> Changed {
+fn diagnostics(reported: &Status, now: &Status) -> Changed {
     let mut changed = HashMap::new();
-    if told.graph_state != now.graph_state {
+    if reported.graph_state != now.graph_state {
         changed.insert("GraphState", now.graph_state.into());
     }
     changed

@@ -1,5 +1,5 @@
-//! What the bus holds for connections that have not read it. dbus-daemon tells it to those whom its policy lets ask
-//! (`org.freedesktop.DBus.Debug.Stats`), which the daemon's own policy file does.
+//! Queries of the messages that the bus holds for connections, by `org.freedesktop.DBus.Debug.Stats`. The daemon's policy
+//! file allows it to call that interface of dbus-daemon.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use zbus::Connection;
 
 use super::Error;
 use super::accounts::{BUS, Load};
-use super::authorize::Caller;
+use super::owner::Caller;
 use super::proxy::Info;
 
-/// So long passes between two questions about one connection: at first, and at most.
+/// The first and the longest time between two queries about one connection.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
-/// How long a long answer waits until shorter ones are read.
+/// How long a long answer waits until the connection has read all earlier messages.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns when the bus holds nothing for a connection, whoever sent it; an error if that takes too long.
+/// Returns when the bus holds no message for a connection, from any sender; an error if that takes too long.
 pub(super) async fn nothing_held(connection: &Connection, caller: &Caller) -> Result<(), Error> {
     let until = Instant::now() + PATIENCE;
     let [mut pause, longest] = PAUSES;
     loop {
-        // A bus that does not tell is taken at its best.
+        // Without an answer from the bus, everything counts as read.
         let left = outgoing(connection, caller.name())
             .await
             .unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) async fn nothing_held(connection: &Connection, caller: &Caller) -> Re
             return Ok(());
         }
         if Instant::now() >= until {
-            let why = "this connection has not read what it was sent before; read it first";
+            let why = "this connection has unread messages; read them first";
             return Err(Error::QuotaExceeded(why.to_owned()));
         }
         sleep(pause).await;
@@ -37,22 +37,22 @@ pub(super) async fn nothing_held(connection: &Connection, caller: &Caller) -> Re
     }
 }
 
-/// What the bus holds for a connection.
+/// Returns the load of the messages that the bus holds for a connection.
 pub(super) async fn outgoing(connection: &Connection, name: &str) -> zbus::Result<Load> {
-    let told = statistics(connection, name).await?;
+    let statistics = statistics(connection, name).await?;
     Ok(Load {
-        bytes: number(&told, "OutgoingBytes"),
-        descriptors: number(&told, "OutgoingFDs"),
+        bytes: number(&statistics, "OutgoingBytes"),
+        descriptors: number(&statistics, "OutgoingFDs"),
     })
 }
 
-/// Bytes of the daemon's own messages that the bus holds for others; 0 if it does not tell.
-pub(super) async fn held_of_own(connection: &Connection) -> usize {
+/// Returns the bytes of the daemon's own messages that the bus holds; 0 if the bus does not say.
+pub(super) async fn held_from_daemon(connection: &Connection) -> usize {
     let Some(own) = connection.unique_name() else {
         return 0;
     };
-    let told = statistics(connection, own).await;
-    told.map_or(0, |told| number(&told, "IncomingBytes"))
+    let statistics = statistics(connection, own).await;
+    statistics.map_or(0, |statistics| number(&statistics, "IncomingBytes"))
 }
 
 async fn statistics(connection: &Connection, name: &str) -> zbus::Result<Info> {
@@ -68,7 +68,9 @@ async fn statistics(connection: &Connection, name: &str) -> zbus::Result<Info> {
     reply.body().deserialize()
 }
 
-fn number(told: &Info, key: &str) -> usize {
-    let number = told.get(key).and_then(|value| u32::try_from(value).ok());
+fn number(statistics: &Info, key: &str) -> usize {
+    let number = statistics
+        .get(key)
+        .and_then(|value| u32::try_from(value).ok());
     number.map_or(0, |number| number as usize)
 }

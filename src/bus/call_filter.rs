@@ -1,9 +1,9 @@
-//! The tree of objects as each connection sees it: the daemon's own object, and the sessions and requests that the
-//! connection made. A call to an object of another connection gets the same answer as a call to an object that is not there.
+//! Shows each connection its own tree of objects: the daemon's object, and the sessions and requests that the connection
+//! made. A call to an object of another connection gets the answer of a call to an object that does not exist.
 //!
-//! zbus has one tree for all callers. The gate sees each call before zbus does: it answers those that introspect a node
-//! above the objects of callers, those to a path below that is none of the caller's objects, those of properties that
-//! zbus refuses (`properties`), and those without an interface that `members` cannot complete.
+//! zbus has one tree for all callers. The filter receives each call before zbus, and answers some itself: introspection of
+//! the nodes above callers' objects, calls to paths that are not the caller's objects, calls of properties that zbus refuses
+//! (`properties`), and calls without an interface that `members` cannot complete.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use zbus::object_server::Interface as _;
 use zbus::{Connection, fdo};
 
 use super::PATH;
-use super::authorize::Caller;
 use super::diagnostics::Diagnostics;
 use super::error::no_object;
 use super::manager::Manager;
 use super::members::{self, Found, OF_NODES, OF_OBJECTS, PEER};
-use super::properties::{self, Asked};
+use super::owner::Caller;
+use super::properties::{self, PropertyRead};
 use super::registry::Kind;
 use super::shared::Shared;
 use super::transport;
@@ -30,28 +30,29 @@ const HEAD: &str = r#"<!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object In
  "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
 <node>
 "#;
-/// The answer to a call that zbus does not get.
+
+/// The answer to a call that zbus does not receive.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Introspection data.
     Text(String),
-    Properties(Asked),
+    Properties(PropertyRead),
 }
 
-/// A call that zbus does not get, and its answer.
+/// A call that zbus does not receive, and its answer.
 pub(super) type Answered = (Message, fdo::Result<Answer>);
 
-/// Keeps calls from objects that are not their sender's.
+/// Keeps callers from objects that are not theirs.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ObjectFilter {
     shared: Arc<Shared>,
     /// The interfaces of the daemon's own object.
     interfaces: String,
     answered: UnboundedSender<Answered>,
 }
 
-impl Gate {
-    /// Also gives what is to be answered. No more of it waits than callers may have calls without an answer.
+impl ObjectFilter {
+    /// Also returns the calls to answer; the limit of pending calls bounds them.
     pub(super) fn new(
         shared: Arc<Shared>,
         manager: &Manager,
@@ -61,15 +62,15 @@ impl Gate {
         manager.introspect_to_writer(&mut interfaces, 2);
         diagnostics.introspect_to_writer(&mut interfaces, 2);
         let (answered, answers) = unbounded_channel();
-        let gate = Self {
+        let filter = Self {
             shared,
             interfaces,
             answered,
         };
-        (gate, answers)
+        (filter, answers)
     }
 
-    /// The answer to a call; `None` if zbus has it.
+    /// Returns the answer to a call; `None` if zbus answers it.
     fn answer(&self, call: &Message) -> Option<fdo::Result<Answer>> {
         let header = call.header();
         let path = header.path()?.as_str();
@@ -112,7 +113,7 @@ impl Gate {
         let registry = &self.shared.registry;
         match object {
             Some(object) => {
-                // As it is written in paths: no other spelling is an object's.
+                // Other spellings of the number, such as 07, are not paths of objects.
                 let number = object
                     .parse()
                     .ok()
@@ -132,7 +133,7 @@ impl Gate {
         }
     }
 
-    /// The daemon's own object, and the nodes that the caller has objects below.
+    /// Returns the introspection of the daemon's own object, and of the nodes with objects of the caller.
     fn own_object(&self, header: &Header<'_>) -> String {
         let registry = &self.shared.registry;
         let has = |kind: &Kind| {
@@ -146,12 +147,12 @@ impl Gate {
     }
 }
 
-impl transport::Gate for Gate {
+impl transport::CallFilter for ObjectFilter {
     fn passes(&self, call: &Message) -> bool {
         let Some(answer) = self.answer(call) else {
             return true;
         };
-        // Nobody answers on a connection that is being lost.
+        // The receiver ends when the bus is lost.
         let _ = self.answered.send((call.clone(), answer));
         false
     }
@@ -164,24 +165,24 @@ impl transport::Gate for Gate {
     }
 }
 
-/// The answer to a call of an object that the caller may use; `None` if zbus has it.
+/// Returns the answer to a call of an object that the caller may use; `None` if zbus answers it.
 fn of_object(call: &Message, header: &Header<'_>) -> Option<fdo::Result<Answer>> {
     if header.interface().is_some() {
-        return properties::asked(call).map(|asked| asked.map(Answer::Properties));
+        return properties::read(call).map(|read| read.map(Answer::Properties));
     }
     let (path, member) = (header.path()?.as_str(), header.member()?.as_str());
     Some(Err(members::with_method(path, member).refusal(path, member)))
 }
 
-/// Answers the calls that zbus does not get, until the connection ends.
+/// Answers the calls that zbus does not receive, until the connection ends.
 pub(super) async fn answer(connection: Connection, mut answers: UnboundedReceiver<Answered>) {
     while let Some((call, answer)) = answers.recv().await {
         let header = call.header();
         let sent = match answer {
             Ok(Answer::Text(xml)) => connection.reply(&header, &xml).await,
-            Ok(Answer::Properties(asked)) => {
-                // Some properties ask the bus for their value.
-                tokio::spawn(properties::answer(connection.clone(), call.clone(), asked));
+            Ok(Answer::Properties(read)) => {
+                // Some properties query the bus for their value.
+                tokio::spawn(properties::answer(connection.clone(), call.clone(), read));
                 continue;
             }
             Err(error) => connection.reply_dbus_error(&header, error).await,
@@ -192,7 +193,7 @@ pub(super) async fn answer(connection: Connection, mut answers: UnboundedReceive
     }
 }
 
-/// The text of a node: its interfaces, and the names of those below it, which say themselves what they are.
+/// Returns the introspection of a node: its interfaces, and the names of the nodes below it.
 fn node<N: std::fmt::Display>(interfaces: &str, below: impl IntoIterator<Item = N>) -> String {
     let mut text = format!("{HEAD}{interfaces}");
     for name in below {

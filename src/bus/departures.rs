@@ -1,4 +1,4 @@
-//! How objects go: with their owner, when that leaves the bus, or when their time is over. The engine ends its part first.
+//! Removes objects: when their owner leaves the bus, or when they expire. The engine ends its part first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use zbus::Connection;
 use zbus::fdo::{DBusProxy, NameOwnerChangedStream};
 use zbus::names::BusName;
 
-use super::authorize::Caller;
+use super::owner::Caller;
 use super::request::Request;
 use super::session::Session;
 use super::shared::Shared;
@@ -17,7 +17,7 @@ use super::shared::Shared;
 /// The least time between two sweeps of finished requests.
 const SWEEP: Duration = Duration::from_millis(10);
 
-/// Ends what connections own as they leave.
+/// Ends the sessions and requests of connections that leave.
 pub(super) async fn watch(
     connection: Connection,
     shared: Arc<Shared>,
@@ -34,8 +34,8 @@ pub(super) async fn watch(
     }
 }
 
-/// Asks the bus once more whether those are there who own something since a moment ago: the signal that they left may have
-/// come before.
+/// Checks that the connections in `newcomers`, which have just become owners, are still there: the signal of their departure
+/// may have arrived before.
 pub(super) async fn confirm(
     connection: Connection,
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ pub(super) async fn confirm(
                 let bus = DBusProxy::new(&connection).await?;
                 Ok::<_, zbus::Error>(bus.name_has_owner(caller.bus_name()).await?)
             };
-            // If the bus is lost, so is the caller.
+            // Without a bus there is no caller.
             if !owner.await.unwrap_or(false) {
                 leave(&shared, &connection, &caller).await;
             }
@@ -56,7 +56,7 @@ pub(super) async fn confirm(
     }
 }
 
-/// A connection has left.
+/// Ends everything of a connection that has left.
 async fn leave(shared: &Shared, connection: &Connection, caller: &Caller) {
     shared.forget(caller);
     end_all(shared, connection, caller).await;
@@ -64,13 +64,13 @@ async fn leave(shared: &Shared, connection: &Connection, caller: &Caller) {
 
 /// Ends everything that a connection owns.
 pub(super) async fn end_all(shared: &Shared, connection: &Connection, caller: &Caller) {
-    shared.engine.leave(caller.name());
+    shared.engine.leave(&caller.connection_name());
     let Some(belongings) = shared.registry.take(caller) else {
         return;
     };
     shared.cancel(&belongings);
     for session in belongings.sessions.into_values() {
-        Session::let_go(shared, connection, caller, session).await;
+        Session::release(shared, connection, caller, session).await;
     }
     let finished = belongings.finished.into_iter().map(|(id, _)| id);
     for id in belongings.running.into_keys().chain(finished) {
@@ -78,7 +78,7 @@ pub(super) async fn end_all(shared: &Shared, connection: &Connection, caller: &C
     }
 }
 
-/// Takes away finished requests when their time is over, until the task is stopped.
+/// Removes finished requests that have expired, until the task is stopped.
 pub(super) async fn sweep(connection: Connection, shared: Arc<Shared>) {
     let linger = shared.config().await.finished_linger;
     let mut ticks = tokio::time::interval((linger / 4).max(SWEEP));

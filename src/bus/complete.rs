@@ -1,4 +1,4 @@
-//! `Complete`: a whole answer within one call, and within the time that callers wait for a reply.
+//! `Complete`: a whole answer in the reply of one call, within the time that callers wait for a reply.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 
 use super::accounts::Load;
-use super::authorize::Owner;
 use super::delivery::Call;
 use super::likelihoods::Likelihoods;
+use super::owner::Owner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
@@ -41,41 +41,41 @@ pub(super) async fn complete(
         shared.engine.cancel(id);
         return Err(late(shared, limit, &text));
     };
-    // It has no object, and its caller waits: nobody else cancels it.
+    // Only the daemon's stop cancels it: the request has no object, and its caller waits.
     if outcome.reason == FinishReason::Cancelled {
-        let message = "the daemon is stopping; ask again when it has started";
+        let message = "the daemon is stopping; try again when it has started";
         return Err(Error::Cancelled(message.to_owned()));
     }
     let need = Load {
         bytes: text.len() + info::bytes(&outcome) + likelihoods.bytes(),
         descriptors: 0,
     };
-    // Nothing long is put on the bus while the caller has not taken what it asked for before.
+    // Long answers wait until the caller has read earlier ones.
     shared.accounts.room(&call.owner, call.header, need).await?;
     let mut info = info::result(&outcome);
-    likelihoods.tell(&mut info);
+    likelihoods.add_to(&mut info);
     outcome
         .error
         .map_or(Ok((text, info)), |error| Err(error.into()))
 }
 
-/// What became of the time.
+/// Returns the error of an answer that is not complete in time.
 fn late(shared: &Shared, limit: Duration, text: &str) -> Error {
     let status = shared.engine.status().borrow();
     let seconds = limit.as_secs_f32();
     Error::Timeout(if status.state == State::Loading {
         format!(
-            "the model is still loading after {seconds} s ({}); ask again when State is \"ready\"",
+            "the model is still loading after {seconds} s ({}); try again when State is \"ready\"",
             status.detail
         )
     } else if text.is_empty() {
         format!(
-            "there was no answer within {seconds} s, as others are answered before or the prompt is long; call \
+            "the answer did not begin within {seconds} s: other requests came first, or the prompt is long; call \
              Generate or Submit, which do not wait"
         )
     } else {
         format!(
-            "the answer was not whole within {seconds} s ({} bytes of it were); lower max_tokens, or call Generate or \
+            "the answer was not complete within {seconds} s (it had {} bytes); lower max_tokens, or call Generate or \
              Submit, which do not wait",
             text.len()
         )
@@ -91,7 +91,7 @@ async fn collect(
         match events.recv().await {
             Some(Event::Text(more)) => text.push_str(&more),
             Some(Event::Likelihood(likelihood)) => likelihoods.push(&likelihood),
-            // They are in the outcome.
+            // The outcome has these.
             Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Done(outcome)) => return outcome,
             None => return error::engine_gone(),
