@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{
-    Buffer, DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, StepBytes, Tape,
-    WeightId, WeightInfo,
-};
+use ganglion::executor::ExecuteError;
+use ganglion::kv::KvType;
+use ganglion::quant::DType;
+use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
 
 fn tiny() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3")
@@ -37,7 +37,7 @@ fn forward() -> Forward {
         heads: shape.kv_heads,
         head_dim: shape.head_dim,
         context: 64,
-        entries: 1,
+        slots: 1,
         pages: 1,
         chunk: 1,
         types: KvType::F16.into(),

@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::engine::runner::{RunError, Runner};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::Parameters;
-use crate::tape::{Span, Timed};
+use crate::executor::{Span, Timed};
 
 /// Steps whose operations take timestamps, at most.
 const MEASURED: usize = 50;

@@ -1,14 +1,14 @@
-//! How long the buffers of tapes are, and what a model takes in host memory.
+//! The lengths of buffers, and the host memory that a model needs.
 
 use super::attention;
-use crate::executor::PLACES;
-use crate::tape::{Buffer, MemoryEstimate, Op, Tape, WeightInfo};
+use crate::executor::{MemoryEstimate, PLACES};
+use crate::tape::{Buffer, Op, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub(super) activations: Vec<usize>,
-    /// One of those for what is left.
+    /// The length of a saved residual stream.
     pub(super) left: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
@@ -16,7 +16,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// What serves each of these tapes.
+    /// The lengths that are enough for each of these tapes.
     pub(super) fn of(tapes: &[&Tape]) -> Self {
         let mut lengths = Self::default();
         for tape in tapes {
@@ -53,7 +53,7 @@ impl Lengths {
     }
 }
 
-/// What `Cpu` takes of memory to run these tapes on so many threads; 0 is one for each core.
+/// The memory that `Cpu` needs to run these tapes on a number of threads; 0 is one thread for each core.
 #[must_use]
 pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
     let Some(tape) = tapes.first() else {
@@ -81,7 +81,7 @@ fn queried(tape: &Tape) -> usize {
     tape.ops.iter().find_map(columns).unwrap_or_default()
 }
 
-/// A matrix lies there as in its file, a vector as f32.
+/// Bytes of a weight in memory: a matrix as in its file, a vector as f32.
 fn bytes(weight: &WeightInfo) -> u64 {
     let WeightInfo {
         rows,

@@ -10,7 +10,8 @@ use super::runner::RunError;
 use crate::cuda;
 use crate::model::ModelError;
 use crate::model::language::LanguageError;
-use crate::tape::{FillError, TapeError};
+use crate::executor::FillError;
+use crate::tape::TapeError;
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]

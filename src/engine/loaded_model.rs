@@ -12,7 +12,7 @@ use crate::graph::Mode;
 use crate::journal;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
-use crate::tape::KvTypes;
+use crate::kv::KvTypes;
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::load_error::LoadError;
 use crate::model::checkpoint::Landing;
 use crate::model::{Checkpoint, Tensor};
-use crate::tape::Source;
+use crate::executor::Source;
 
 /// Where weights are stored, in the order of their ids.
 pub(super) struct Stored<'a> {

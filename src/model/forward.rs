@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{Shape, Weights};
-use crate::tape::{
-    Buffer, BufferInfo, DType, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
-};
+use crate::quant::DType;
+use crate::tape::{Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo};
 
 /// What is the same for every tape of a model.
 #[derive(Clone, Debug)]

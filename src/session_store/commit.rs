@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::entry::Entry;
 use super::error::StoreError;
 use super::log::Log;
+use crate::choice::Choice;
 use crate::journal;
 
 /// What a caller who was told of its answer may rely on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A turn is on the disk when its end is told: it outlives a power cut.
@@ -25,6 +25,17 @@ pub enum Durability {
     Turn,
     /// It is with the system, which has it on the disk about a second later: it outlives the daemon.
     Relaxed,
+}
+
+impl Choice for Durability {
+    const ALL: &'static [Self] = &[Self::Turn, Self::Relaxed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Relaxed => "relaxed",
+        }
+    }
 }
 
 /// What relaxed turns wait for at most.

@@ -10,7 +10,7 @@ use ganglion::engine::{KeyReason, KvSelection, OpenModel, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
 use ganglion::service;
-use ganglion::tape::KvType;
+use ganglion::kv::KvType;
 
 use super::unit::reveal;
 use super::{Findings, Machine, Tree};
