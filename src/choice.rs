@@ -17,9 +17,6 @@ pub trait Choice: Copy + 'static {
 
     /// The value with a name; upper and lower case differ.
     fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|value| value.name() == name)
+        Self::ALL.iter().copied().find(|value| value.name() == name)
     }
 }

@@ -72,14 +72,14 @@ fn a_tape_with_one_thing_wrong_is_refused() {
             |tape| {
                 tape.ops.remove(0);
             },
-            "before anything wrote it",
+            "before it is written",
         ),
         (
             "an operation twice removed",
             |tape| {
                 tape.ops.remove(2);
             },
-            "before anything wrote it",
+            "before it is written",
         ),
         (
             "no choice",
@@ -117,7 +117,7 @@ fn a_tape_with_one_thing_wrong_is_refused() {
         (
             "heads that no block of the cache divides",
             |tape| (tape.kv.types, tape.kv.head_dim) = (KvType::Q8_0.into(), 24),
-            "no multiple of 16",
+            "not a multiple of 16",
         ),
     ];
     for (what, break_it, reason) in wrong {

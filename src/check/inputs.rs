@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::case::{Case, Logits};
 use super::compare::ulp;
 use super::world::World;
-use crate::quant::random::Random;
 use crate::quant::DType;
+use crate::quant::random::Random;
 use crate::tape::{Buffer, Op, WeightId};
 
 /// Positions before a window that may be read with it, but do not count. Earlier positions are not read.

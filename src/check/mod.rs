@@ -27,9 +27,9 @@ pub use report::Report;
 pub use world::{World, WorldError};
 
 use self::inputs::Inputs;
-use crate::executor::{ExecuteError, Probe, Layout, StepState};
-use crate::sampler::Scored;
+use crate::executor::{ExecuteError, Layout, Probe, StepState};
 use crate::quant::DType;
+use crate::sampler::Scored;
 use crate::tape::{Buffer, Op, TapeError};
 
 /// Why a comparison was impossible.
@@ -110,7 +110,7 @@ impl World {
             .map_err(|error| left("subject", error))?;
         let (ratio, mut failure) = self.compare(case, &inputs, [&reference, &subject]);
         if let Some(outside) = self.outside(case, &reference) {
-            failure = Some(format!("the reference itself: {outside}"));
+            failure = Some(format!("the reference: {outside}"));
         }
         report.add(case.op().name(), &case.name, ratio, failure);
         Ok(())
@@ -232,7 +232,7 @@ impl World {
         let mut hold = |what: &str, worst: Worst| {
             if worst.ratio > 1.0 {
                 let state = if worst.value.is_nan() {
-                    ", not a number: not written, or read from beyond its inputs"
+                    ", not a number: not written, or computed from other memory than its inputs"
                 } else {
                     ""
                 };
@@ -303,8 +303,7 @@ impl World {
         }
         let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.head_dim));
         let stores = case.stores().is_some();
-        for (slot, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
-        {
+        for (slot, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate() {
             for (stride, (before, after)) in strides.into_iter().zip(before.iter().zip(after)) {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {

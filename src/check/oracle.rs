@@ -51,7 +51,8 @@ impl World {
             let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
             let worst = worst(&exact, ours, columns, dtype);
             if worst.ratio > 1.0 {
-                failure.get_or_insert_with(|| format!("{what} is not what loops say: {worst:?}"));
+                failure
+                    .get_or_insert_with(|| format!("{what} differs from plain loops: {worst:?}"));
             }
             ratio = ratio.max(worst.ratio);
         };

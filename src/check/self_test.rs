@@ -39,7 +39,7 @@ fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
 
 #[cfg(not(feature = "cuda"))]
 fn gpu(_: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
-    writeln!(out, "GPU: not looked for, as this was built without CUDA")?;
+    writeln!(out, "GPU: not tested, because this was built without CUDA")?;
     Ok(true)
 }
 

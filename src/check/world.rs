@@ -7,12 +7,14 @@ use super::case::{Case, Logits};
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
-use crate::graph::{GraphOptions, Mode};
-use crate::quant::{DType, Format};
-use crate::quant::random::{self, Random};
-use crate::sampler::Parameters;
 use crate::executor::{FillError, Source};
-use crate::tape::{Angles, BufferInfo, Ending, Input, KvInfo, Op, Rotation, Tape, WeightId, WeightInfo};
+use crate::graph::{GraphOptions, Mode};
+use crate::quant::random::{self, Random};
+use crate::quant::{DType, Format};
+use crate::sampler::Parameters;
+use crate::tape::{
+    Angles, BufferInfo, Ending, Input, KvInfo, Op, Rotation, Tape, WeightId, WeightInfo,
+};
 
 /// Slots of each cache.
 pub(super) const SLOTS: usize = 2;

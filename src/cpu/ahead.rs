@@ -62,7 +62,8 @@ impl Cpu {
     /// Discards the step that is ahead or preempted if it has a row for a slot, whose state has changed.
     pub(super) fn discard_ahead_of(&mut self, slot: usize) {
         self.ahead.take_if(|ahead| ahead.has(slot));
-        self.preempted_step.take_if(|step| step.slots.contains(&slot));
+        self.preempted_step
+            .take_if(|step| step.slots.contains(&slot));
     }
 
     /// Sets the mask of a slot's next token. A step that is ahead began with the previous one.

@@ -28,9 +28,7 @@ impl Cache {
         Self {
             info,
             chunks: (0..info.chunks()).map(|chunk| zeros(info, chunk)).collect(),
-            tables: (0..info.slots)
-                .map(|slot| table(slot).collect())
-                .collect(),
+            tables: (0..info.slots).map(|slot| table(slot).collect()).collect(),
         }
     }
 

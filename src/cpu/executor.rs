@@ -115,8 +115,8 @@ impl Steps for Cpu {
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
         let key = self.key(tape);
-        let recorded =
-            tape.ending != Ending::Logits && self.base.prompts.serve(self.base.graph.life(), tape.rows);
+        let recorded = tape.ending != Ending::Logits
+            && self.base.prompts.serve(self.base.graph.life(), tape.rows);
         if recorded {
             let (mut step, graph, prompts) = self.split(tape);
             prompts.run(key, &mut step, graph.life_mut())?;

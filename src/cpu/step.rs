@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::core::Core;
+use crate::executor::ExecuteError;
 use crate::fault::{Call, Faults, How};
 use crate::graph::{Renewal, Stepper, Trace};
-use crate::executor::ExecuteError;
 use crate::tape::{Input, Op, Tape};
 
 /// One run of a tape.
@@ -216,8 +216,7 @@ impl Stepper for CpuStep<'_> {
             if !step.core.addresses().eq(exec.addresses.iter().copied()) {
                 return Err(ExecuteError::Stale);
             }
-            step.core
-                .run(step.tape, exec.operations.clone(), exec.slot)
+            step.core.run(step.tape, exec.operations.clone(), exec.slot)
         })
     }
 

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use super::memory::{Part, Regions, Weight, plan, storage};
 use super::narrow;
 use crate::device::{Arena, Context, Error, Idle, MemoryKind, Region, Staging, Stream, Tiles};
-use crate::quant::{DType, TILE_ROWS, padded};
 use crate::executor::{FLIGHT_BYTES, PIECE_BYTES, Source, in_flight, pieces_at_once};
+use crate::quant::{DType, TILE_ROWS, padded};
 use crate::tape::WeightInfo;
 
 /// Rows of a weight, and their destination.

@@ -67,9 +67,7 @@ impl Pages {
             arena,
             kv,
             held,
-            tables: (0..kv.slots)
-                .map(|slot| pages(slot).collect())
-                .collect(),
+            tables: (0..kv.slots).map(|slot| pages(slot).collect()).collect(),
             own: (0..kv.slots).map(own).collect(),
             in_flight: Ring::new(context, kv.page_bytes(), IN_FLIGHT)?,
             wanted: VecDeque::with_capacity(IN_FLIGHT),

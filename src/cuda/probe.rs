@@ -26,9 +26,7 @@ impl Probe for Cuda {
         }
         match (tape.input, tape.ending) {
             (Input::Prompt, _) => self.run(tape, tokens),
-            (Input::Step, Ending::Token) => {
-                self.step_rows(tape, slots, &[], None, None).map(drop)
-            }
+            (Input::Step, Ending::Token) => self.step_rows(tape, slots, &[], None, None).map(drop),
             (Input::Step, _) => self.run_operations(tape, slots),
         }
     }

@@ -358,7 +358,10 @@ impl Cuda {
             timestamps.clear(&mut self.stream)?;
             self.single_step_timestamps = Some(timestamps);
         }
-        let timestamps = self.single_step_timestamps.as_ref().map(Timestamps::addresses);
+        let timestamps = self
+            .single_step_timestamps
+            .as_ref()
+            .map(Timestamps::addresses);
         timestamps.ok_or(Error::Bounds { bytes: 0 })
     }
 }

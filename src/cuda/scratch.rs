@@ -45,12 +45,7 @@ pub(super) struct Regions {
 
 impl Scratch {
     /// Sends the mask of a slot's token `number` to device memory.
-    pub(super) fn send_mask(
-        &mut self,
-        slot: usize,
-        number: u32,
-        mask: &Mask,
-    ) -> Result<(), Error> {
+    pub(super) fn send_mask(&mut self, slot: usize, number: u32, mask: &Mask) -> Result<(), Error> {
         let (masks, to) = &mut self.masks;
         masks.send(slot, (number, mask.words()), (&mut self.arena, *to))
     }

@@ -66,9 +66,7 @@ pub enum Error {
         asked: usize,
         limit: usize,
     },
-    #[error(
-        "the memory is in use by the GPU: synchronize its stream first"
-    )]
+    #[error("the memory is in use by the GPU: synchronize its stream first")]
     Busy,
     #[error("the CPU cannot access this memory: {0}")]
     NotReachable(&'static str),

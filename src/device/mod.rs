@@ -42,8 +42,8 @@ pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{ALL_SHARED, Family, Geometry, Kernel};
 pub use mailbox::{
-    Command, History, PADDING, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
-    TokenMailbox,
+    Command, History, PADDING, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
+    StepMailbox, TokenMailbox,
 };
 pub use masks::Masks;
 pub use open::is_jetson;

@@ -28,7 +28,9 @@ impl Choice for KvChoice {
 
     fn help(self) -> &'static str {
         match self {
-            Self::Auto => "q8_0 for V, and for K if it was measured not to change what the model computes",
+            Self::Auto => {
+                "q8_0 for V, and for K if it was measured not to change what the model computes"
+            }
             _ => "",
         }
     }

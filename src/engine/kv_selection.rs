@@ -9,10 +9,10 @@ use super::log_sum_exp::log_sum_exp;
 use super::runner::RunError;
 use super::settings::Settings;
 use crate::executor::{ExecuteError, Executor};
+use crate::kv::{KvType, KvTypes, PAGE};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::kv::{KvType, KvTypes, PAGE};
 use crate::tape::{Ending, Input, KvInfo};
 
 /// The greatest mean |delta logprob| of the built-in text at which "auto" selects q8_0 for K.

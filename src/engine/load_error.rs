@@ -8,9 +8,9 @@ use super::kv_memory::LessThanAPage;
 use super::runner::RunError;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::executor::FillError;
 use crate::model::ModelError;
 use crate::model::language::LanguageError;
-use crate::executor::FillError;
 use crate::tape::TapeError;
 
 /// Why a model could not be loaded.

@@ -278,7 +278,10 @@ impl Runner {
 
     /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.
     fn changed(&mut self, change: kv::Change) {
-        self.executor.graphs_mut().life_mut().change(change, self.kv.epoch());
+        self.executor
+            .graphs_mut()
+            .life_mut()
+            .change(change, self.kv.epoch());
     }
 
     /// A conversation has ended: its pages serve others.

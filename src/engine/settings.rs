@@ -11,9 +11,9 @@ use super::ControlGroups;
 use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::witness::Witness;
-use crate::kv::Reuse;
 use crate::choice::Choice;
 use crate::graph::GraphOptions;
+use crate::kv::Reuse;
 use crate::quant::DType;
 
 /// Which executor to run on.

@@ -28,9 +28,7 @@ pub use self::preempted::{
 pub use self::probe::{Layout, Probe};
 pub use self::step::{ExecuteError, Span, StepState, StepTimes, Timed};
 pub use self::steps::{Behind, Steps};
-pub use self::weights::{
-    FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once,
-};
+pub use self::weights::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
 use crate::fault::Faults;
 
 /// A backend that runs tapes.

@@ -45,7 +45,8 @@ pub struct Preempted([Option<(Rows, usize)>; PREEMPTED]);
 impl Preempted {
     /// Removes a prompt. Returns its place and its first operation that has not run.
     pub fn take(&mut self, rows: &Rows) -> Option<(usize, usize)> {
-        let is_it = |prompt: &Option<(Rows, usize)>| prompt.as_ref().is_some_and(|(of, _)| of == rows);
+        let is_it =
+            |prompt: &Option<(Rows, usize)>| prompt.as_ref().is_some_and(|(of, _)| of == rows);
         let place = self.0.iter().position(is_it)?;
         let (_, next) = self.0[place].take()?;
         Some((place, next))

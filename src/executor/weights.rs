@@ -37,7 +37,7 @@ pub trait Source: Sync {
 pub enum FillError {
     #[error("no thread to read weights can be started: {0}; raise TasksMax= of the unit")]
     Threads(io::Error),
-    #[error("the system has no {bytes} bytes for the weights: {error}; use a smaller quantization")]
+    #[error("no memory for {bytes} bytes of weights: {error}; use a smaller quantization")]
     Memory { bytes: usize, error: io::Error },
 }
 

@@ -18,7 +18,13 @@ pub enum Level {
 }
 
 impl Choice for Level {
-    const ALL: &'static [Self] = &[Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+    const ALL: &'static [Self] = &[
+        Self::Error,
+        Self::Warn,
+        Self::Info,
+        Self::Debug,
+        Self::Trace,
+    ];
 
     fn name(self) -> &'static str {
         match self {

@@ -360,7 +360,7 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                 }
                 assert!(
                     held.has(&table, said),
-                    "of {slot} something was overwritten"
+                    "the pages of slot {slot} were overwritten"
                 );
             }
             let mut holders = vec![Vec::new(); pages];
@@ -421,7 +421,7 @@ impl Late {
         for (slot, page, tokens) in self.ahead.drain(..) {
             let at = tokens.len() - 1;
             let written = self.held.pages[page].get_mut(at % PAGE);
-            let written = written.ok_or("a step wrote to what had been given back")?;
+            let written = written.ok_or("a step wrote to a released page")?;
             written.clone_from(&tokens);
             if kv.len_of(slot) == at {
                 kv.push_to(slot, tokens[at]);
@@ -478,7 +478,9 @@ fn turns_with_late_steps(seed: u64, tells: bool) -> Result<(), String> {
                     }
                     let table = kv.pages_of(slot).to_vec();
                     if !device.held.has(&table, &prompt[..cached]) {
-                        return Err(format!("of {cached} kept positions some are another's"));
+                        return Err(format!(
+                            "some of {cached} cached positions belong to another conversation"
+                        ));
                     }
                     device.held.write(&table, &prompt, cached);
                     kv.extend(&prompt[cached..]);
@@ -488,7 +490,7 @@ fn turns_with_late_steps(seed: u64, tells: bool) -> Result<(), String> {
             }
             for (slot, said) in &running {
                 if !device.held.has(kv.pages_of(*slot), said) {
-                    return Err(format!("what runs in {slot} was overwritten"));
+                    return Err(format!("the running turn in slot {slot} was overwritten"));
                 }
             }
             if kv
@@ -496,7 +498,7 @@ fn turns_with_late_steps(seed: u64, tells: bool) -> Result<(), String> {
                 .values()
                 .any(|one| one.pages.len() < one.needed())
             {
-                return Err("a token is in a page that is not its conversation's".into());
+                return Err("a token is in a page of another conversation".into());
             }
         }
     }
@@ -509,7 +511,7 @@ fn pages_are_in_quarantine_until_their_steps_end() {
     for seed in 0..8 {
         assert_eq!(turns_with_late_steps(seed, true), Ok(()));
         let without = turns_with_late_steps(seed, false);
-        assert!(without.is_err(), "nothing depends on the quarantine");
+        assert!(without.is_err(), "without quarantine nothing failed");
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Refusal {
         "it was written in version {found} of the format, and this gangliond reads version {known}"
     )]
     Version { found: u32, known: u32 },
-    #[error("it was made with another {0}")]
+    #[error("it was computed with another {0}")]
     Key(String),
 }
 

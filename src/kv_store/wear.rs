@@ -71,6 +71,9 @@ mod tests {
         std::os::unix::fs::symlink(&card, encrypted.join("slaves/mmcblk1p1")).unwrap();
         assert!(worn(&encrypted));
         fs::remove_file(&link).unwrap();
-        assert!(wears_out(folder.path(), sys.path()), "the device is unknown");
+        assert!(
+            wears_out(folder.path(), sys.path()),
+            "the device is unknown"
+        );
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::{Shape, Weights};
 use crate::quant::DType;
-use crate::tape::{Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo};
+use crate::tape::{
+    Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
+};
 
 /// What is the same for every tape of a model.
 #[derive(Clone, Debug)]

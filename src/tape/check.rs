@@ -96,7 +96,7 @@ impl Tape {
         let fits = head_dim.is_multiple_of(granule);
         fits.then_some(()).ok_or_else(|| {
             format!(
-                "heads of {head_dim} are no multiple of {granule}, as a cache of {} takes them",
+                "heads of {head_dim} are not a multiple of {granule}, which a cache of {} needs",
                 types.name()
             )
         })
@@ -106,7 +106,7 @@ impl Tape {
         let (reads, writes) = op.buffers();
         if let Some(buffer) = reads.iter().find(|buffer| !written[buffer.0]) {
             return Err(format!(
-                "reads {} before anything wrote it",
+                "reads {} before it is written",
                 self.buffer(*buffer).name
             ));
         }
@@ -213,7 +213,7 @@ impl Tape {
                 self.residual(*x)?;
                 self.typed(*logits, DType::F32)?;
                 if ![1, self.rows].contains(&self.buffer(*logits).rows) {
-                    return Err("logits of neither the last row nor all of them".into());
+                    return Err("logits must have one row, or as many as the tape".into());
                 }
                 self.matrix(*norm, 1, self.buffer(*x).columns)?;
                 self.matrix(
@@ -249,7 +249,7 @@ impl Tape {
         self.rows_of(rotated, self.rows)?;
         if !query.is_multiple_of(kv) {
             return Err(format!(
-                "{query} columns of q are no multiple of the cache's {kv}"
+                "{query} columns of q are not a multiple of the cache's {kv}"
             ));
         }
         let dims = rotation.dims;

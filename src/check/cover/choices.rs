@@ -5,8 +5,8 @@ use crate::check::case::{Case, Logits};
 use crate::check::deck::Deck;
 use crate::check::inputs;
 use crate::check::world::Builder;
-use crate::quant::{DType, Format};
 use crate::quant::random::Random;
+use crate::quant::{DType, Format};
 use crate::sampler::{Mask, Parameters};
 use crate::tape::{Buffer, Input, Op};
 

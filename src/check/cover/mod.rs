@@ -7,7 +7,7 @@ mod products;
 
 pub use self::products::large;
 
-use super::world::{SLOTS, ROWS, Run, World};
+use super::world::{ROWS, Run, SLOTS, World};
 use crate::kv::{KvType, KvTypes, PAGE};
 use crate::quant::DType;
 use crate::tape::{KvInfo, STEP_ROWS};

@@ -4,8 +4,8 @@ use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
 use crate::check::case::Case;
 use crate::check::deck::Deck;
 use crate::check::world::Builder;
-use crate::quant::{DType, Format};
 use crate::quant::random::Random;
+use crate::quant::{DType, Format};
 use crate::tape::{Buffer, Input, Op, Projection, WeightId};
 
 /// Rows of prompts for the narrow product, and for the wide one.

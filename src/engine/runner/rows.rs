@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{RunError, Runner};
 use crate::engine::witness;
-use crate::executor::{Behind, ExecuteError, PreemptStep, Pass, PreemptPrompt, StepState};
+use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, PreemptStep, StepState};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, Input, Op};
