@@ -50,7 +50,7 @@ pub(super) struct Conversation {
     pub(super) sampler: Sampler,
     pub(super) guide: Guide,
     /// Whether the last step found no mask.
-    pub(super) waits: bool,
+    pub(super) awaits_mask: bool,
     /// The probabilities of the last choice.
     pub(super) scored: Vec<Scored>,
 }
@@ -64,7 +64,7 @@ pub(super) enum Guide {
     #[default]
     Free,
     /// A mask has to arrive before a token is chosen.
-    Waits,
+    Awaited,
     Allows(Mask),
     /// The mask is still being computed.
     Later(Promise),
@@ -76,7 +76,7 @@ pub(super) struct Buffers {
     /// The values of each buffer, long enough for every prepared tape.
     pub(super) activations: Vec<Vec<f32>>,
     /// The residual streams of preempted prompts and of a preempted step.
-    pub(super) left: [Vec<f32>; PLACES],
+    pub(super) saved: [Vec<f32>; PLACES],
     /// (rows, hidden): the normed rows of the current operation
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its buffer
@@ -131,8 +131,8 @@ impl Core {
         for (buffer, length) in buffers.activations.iter_mut().zip(lengths.activations) {
             grow(buffer, length);
         }
-        for left in &mut buffers.left {
-            grow(left, lengths.left);
+        for saved in &mut buffers.saved {
+            grow(saved, lengths.saved);
         }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
@@ -142,34 +142,34 @@ impl Core {
     pub(super) fn activation_bytes(&self) -> usize {
         let Buffers {
             activations,
-            left,
+            saved,
             normed,
             product,
             partials,
         } = &self.buffers;
         let others = normed.len() + product.len() + partials.len();
-        4 * (activations.iter().chain(left).map(Vec::len).sum::<usize>() + others)
+        4 * (activations.iter().chain(saved).map(Vec::len).sum::<usize>() + others)
     }
 
     /// Saves the residual stream of a preempted prompt or step.
-    pub(super) fn leave(&mut self, tape: &Tape, place: usize) {
+    pub(super) fn save_residual(&mut self, tape: &Tape, place: usize) {
         let Buffers {
-            activations, left, ..
+            activations, saved, ..
         } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
             let length = tape.rows * tape.buffer(x).columns;
-            left[place][..length].copy_from_slice(&activations[x.0][..length]);
+            saved[place][..length].copy_from_slice(&activations[x.0][..length]);
         }
     }
 
     /// Restores the residual stream of a preempted prompt or step.
-    pub(super) fn resume(&mut self, tape: &Tape, place: usize) {
+    pub(super) fn restore_residual(&mut self, tape: &Tape, place: usize) {
         let Buffers {
-            activations, left, ..
+            activations, saved, ..
         } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
             let length = tape.rows * tape.buffer(x).columns;
-            activations[x.0][..length].copy_from_slice(&left[place][..length]);
+            activations[x.0][..length].copy_from_slice(&saved[place][..length]);
         }
     }
 
@@ -448,12 +448,12 @@ impl Core {
                     let position = run.state.position + run.rows.len();
                     let mask = match &conversation.guide {
                         Guide::Free => None,
-                        Guide::Waits => Some(None),
+                        Guide::Awaited => Some(None),
                         Guide::Allows(mask) => Some(Some(mask)),
                         Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
                     };
-                    conversation.waits = mask == Some(None);
-                    if conversation.waits {
+                    conversation.awaits_mask = mask == Some(None);
+                    if conversation.awaits_mask {
                         // The conversation stays unchanged, as on a GPU.
                         continue;
                     }
@@ -467,7 +467,7 @@ impl Core {
                     conversation.state = StepState { token, position };
                     self.chosen += 1;
                     if !matches!(conversation.guide, Guide::Free) {
-                        conversation.guide = Guide::Waits;
+                        conversation.guide = Guide::Awaited;
                     }
                     if let Some(most) = conversation.sampler.parameters().logprobs {
                         let scored = &mut conversation.scored;

@@ -9,7 +9,7 @@ use crate::tape::{Buffer, Op, Tape, WeightInfo};
 pub(super) struct Lengths {
     pub(super) activations: Vec<usize>,
     /// The length of a saved residual stream.
-    pub(super) left: usize,
+    pub(super) saved: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
     pub(super) partials: usize,
@@ -30,7 +30,7 @@ impl Lengths {
             let residual = tape
                 .residual_stream()
                 .map_or(0, |Buffer(x)| lengths.activations[x]);
-            lengths.left = lengths.left.max(residual);
+            lengths.saved = lengths.saved.max(residual);
             let length = |buffers: Vec<Buffer>| -> usize {
                 let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
                 buffers.map(|info| info.rows * info.columns).sum()
@@ -48,7 +48,7 @@ impl Lengths {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let activations = self.activations.iter().sum::<usize>() + PLACES * self.left;
+        let activations = self.activations.iter().sum::<usize>() + PLACES * self.saved;
         4 * (activations + self.normed + self.product + self.partials)
     }
 }

@@ -204,12 +204,12 @@ impl Steps for Cuda {
             return Ok(Pass::Preempted);
         }
         // A slot of the running step whose token is not taken now cannot be in the next step: its command is not known yet.
-        let goes_on = |slot: &usize| {
+        let can_continue = |slot: &usize| {
             let steps = slots.contains(slot);
             let fits = self.fits(*slot, 1 + usize::from(steps)).is_ok();
             fits && (steps || !self.is_launched(*slot))
         };
-        let behind = behind.filter(|one| forced.is_empty() && one.slots.iter().all(goes_on));
+        let behind = behind.filter(|one| forced.is_empty() && one.slots.iter().all(can_continue));
         if let Some(behind) = behind.filter(|_| self.pending.len() < AHEAD) {
             self.launch_behind(behind)?;
         }

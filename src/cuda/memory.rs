@@ -124,7 +124,7 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
     /// The saved rows of preempted prompts and of a preempted step, in the arena of the residual stream.
-    pub(super) left: Vec<Region>,
+    pub(super) saved: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
     /// Sums of a prompt's inputs, over 32 columns each: f32.
@@ -208,9 +208,9 @@ impl Buffers {
                 .is_none_or(|(_, region, _)| region.bytes() < bytes)
             {
                 let copies = copies(tape, Buffer(index));
-                let (buffer, left) = allocate_copies(context, bytes, copies, stream)?;
+                let (buffer, saved) = allocate_copies(context, bytes, copies, stream)?;
                 if copies > 0 {
-                    self.left = left;
+                    self.saved = saved;
                 }
                 match self.held.get_mut(index) {
                     Some(held) => *held = buffer,
@@ -280,7 +280,7 @@ impl Buffers {
         let buffer = tape
             .residual_stream()
             .and_then(|x| Some((x, self.held.get_mut(x.0)?)));
-        let (Some((x, (arena, residual, _))), Some(left)) = (buffer, self.left.get(place)) else {
+        let (Some((x, (arena, residual, _))), Some(saved)) = (buffer, self.saved.get(place)) else {
             return Ok(());
         };
         let bytes = 4 * tape.buffer(x).columns;
@@ -290,9 +290,9 @@ impl Buffers {
             count: tape.rows,
         };
         let (from, to) = if back {
-            (*left, *residual)
+            (*saved, *residual)
         } else {
-            (*residual, *left)
+            (*residual, *saved)
         };
         arena.copy(from, to, rows, stream)
     }
@@ -364,10 +364,10 @@ fn allocate_copies(
     stream: &mut Stream,
 ) -> Result<(Allocated, Vec<Region>), Error> {
     let (plan, mut regions) = plan_copies(bytes, copies)?;
-    let left = regions.split_off(1);
+    let saved = regions.split_off(1);
     let region = regions[0];
     let mut arena = Arena::new(context, MemoryKind::Device, &plan)?;
     arena.set(region, 0, stream)?;
     let address = arena.address(region)?;
-    Ok(((arena, region, address), left))
+    Ok(((arena, region, address), saved))
 }

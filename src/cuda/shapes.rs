@@ -19,8 +19,8 @@ pub(super) struct Shape {
     units: u32,
     /// Whether it multiplies gate and up together.
     gates: bool,
-    /// The other shape in the same kernel, with as many threads.
-    beside: Option<usize>,
+    /// The partner: the other shape in the same kernel, with as many threads.
+    partner: Option<usize>,
     plain: Cost,
     /// `None` if there are no kernels for formats with blocks.
     blocks: Option<Cost>,
@@ -59,7 +59,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 32,
         units: 1,
         gates: true,
-        beside: Some(3),
+        partner: Some(3),
         plain: Cost::of(0.345, 0.446),
         blocks: Some(Cost::of(0.43, 0.636)),
     },
@@ -72,7 +72,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 32,
         units: 1,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.22, 0.274),
         blocks: Some(Cost::of(0.272, 0.397)),
     },
@@ -85,7 +85,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 80,
         units: 1,
         gates: false,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.305, 0.37),
         blocks: None,
     },
@@ -98,7 +98,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 16,
         units: 2,
         gates: true,
-        beside: Some(0),
+        partner: Some(0),
         plain: Cost::of(0.159, 0.175),
         blocks: Some(Cost::of(0.148, 0.17)),
     },
@@ -111,7 +111,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 16,
         units: 2,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.068, 0.143),
         blocks: Some(Cost::of(0.051, 0.128)),
     },
@@ -124,7 +124,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 64,
         units: 1,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.6, 0.68),
         blocks: None,
     },
@@ -138,10 +138,12 @@ impl Shape {
 
     /// The end of its kernel's name. A kernel with two shapes has both in its name.
     pub(super) fn kernel(&self, storage: Storage) -> String {
-        let beside = self.beside.map(|index| &SHAPES[index]);
-        match beside.filter(|beside| beside.suits(storage)) {
-            Some(beside) if beside.tokens < self.tokens => format!("{}_{}", self.name, beside.name),
-            Some(beside) => format!("{}_{}", beside.name, self.name),
+        let partner = self.partner.map(|index| &SHAPES[index]);
+        match partner.filter(|partner| partner.suits(storage)) {
+            Some(partner) if partner.tokens < self.tokens => {
+                format!("{}_{}", self.name, partner.name)
+            }
+            Some(partner) => format!("{}_{}", partner.name, self.name),
             None => self.name.into(),
         }
     }
@@ -185,9 +187,9 @@ impl Shape {
 
     /// The shared memory of the kernel: the larger of its two shapes.
     pub(super) fn most_shared(&self, storage: Storage) -> u32 {
-        let beside = self.beside.map(|index| &SHAPES[index]);
-        let beside = beside.filter(|beside| beside.suits(storage));
-        let others = beside.map_or(0, |beside| beside.shared(storage));
+        let partner = self.partner.map(|index| &SHAPES[index]);
+        let partner = partner.filter(|partner| partner.suits(storage));
+        let others = partner.map_or(0, |partner| partner.shared(storage));
         self.shared(storage).max(others)
     }
 
@@ -201,10 +203,10 @@ impl Shape {
         let suits = self.suits(storage) && (self.gates || !gates);
         let cost = self.costs(storage).filter(|_| suits);
         let [tokens, weights] = [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles)];
-        let beside = self.beside.map(|index| &SHAPES[index]);
+        let partner = self.partner.map(|index| &SHAPES[index]);
         let alike = cost.map(|cost| {
             // The larger of two shapes is the first in their kernel.
-            let comes_second = beside.is_some_and(|beside| beside.tokens > self.tokens);
+            let comes_second = partner.is_some_and(|partner| partner.tokens > self.tokens);
             let way = Way {
                 grid: [tokens, weights, 1],
                 whole: if comes_second { 0 } else { weights },
@@ -212,7 +214,7 @@ impl Shape {
             };
             (way, cost.of_blocks(tokens * weights, multiprocessors))
         });
-        let smaller = beside.filter(|beside| beside.tokens < self.tokens);
+        let smaller = partner.filter(|partner| partner.tokens < self.tokens);
         let ended = cost.zip(smaller).and_then(|(cost, smaller)| {
             let whole = tokens * weights / multiprocessors * multiprocessors / tokens;
             let along = self.tokens / smaller.tokens;

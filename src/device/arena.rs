@@ -259,7 +259,7 @@ impl Arena {
         most: usize,
         stream: &mut Stream,
     ) -> Result<()> {
-        let (address, host) = self.beside(region, (pinned, at), most)?;
+        let (address, host) = self.endpoints(region, (pinned, at), most)?;
         // SAFETY: both sides have this many bytes and are freed by calls that wait for the copy. The ring that owns the
         // pinned memory does not access them before the copy has ended.
         let result = unsafe {
@@ -277,7 +277,7 @@ impl Arena {
         most: usize,
         stream: &mut Stream,
     ) -> Result<()> {
-        let (address, host) = self.beside(region, (pinned, at), most)?;
+        let (address, host) = self.endpoints(region, (pinned, at), most)?;
         // SAFETY: as in `copy_to_pinned`.
         let result = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, host.cast(), region.bytes, stream.handle())
@@ -286,7 +286,7 @@ impl Arena {
     }
 
     /// The address of a region, and that of pinned memory with as many bytes.
-    fn beside(
+    fn endpoints(
         &self,
         region: Region,
         (pinned, at): (&Pinned, usize),

@@ -50,7 +50,7 @@ pub fn report_crashes(levels: bool) -> Result<(), Errno> {
     for signal in SIGNALS {
         // SAFETY: the handler may do what handlers must not do, because it never returns to the interrupted code. The
         // signal's default action follows, or an alarm if the handler blocks on a lock of that code.
-        unsafe { handle(signal, say) }?;
+        unsafe { handle(signal, on_signal) }?;
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ unsafe fn handle(signal: Signal, handler: extern "C" fn(c_int)) -> Result<SigAct
     unsafe { sigaction(signal, &action) }
 }
 
-extern "C" fn say(number: c_int) {
+extern "C" fn on_signal(number: c_int) {
     FIRST.store(number, Ordering::Relaxed);
     // SAFETY: the handler is safe for signals.
     let _ = unsafe { handle(Signal::SIGALRM, cut_short) };
@@ -75,12 +75,12 @@ extern "C" fn say(number: c_int) {
     name_thread(signal);
     // Packaged programs have no symbols. With the addresses and the load address, another build of the same program can
     // resolve them.
-    mapping::of_code(say as *const () as usize, |line| {
-        tell(format_args!("{line}"));
+    mapping::of_code(on_signal as *const () as usize, |line| {
+        report(format_args!("{line}"));
     });
     // Only the backtrace allocates memory.
     for line in format!("{:#}", Backtrace::force_capture()).lines() {
-        tell(format_args!("{line}"));
+        report(format_args!("{line}"));
     }
     // The signal is delivered when this function returns, with its default action.
     let _ = raise(signal);
@@ -104,13 +104,13 @@ fn name_thread(signal: Signal) {
     let read = read.map_or(0, |read| read.unwrap_or(0));
     let name = std::str::from_utf8(&comm[..read]).unwrap_or_default();
     let (name, thread, number) = (name.trim_end(), gettid(), signal as c_int);
-    tell(format_args!(
+    report(format_args!(
         "thread {name} ({thread}) got {signal} ({number})"
     ));
 }
 
 /// Writes one line, which is formatted on the stack.
-fn tell(text: fmt::Arguments<'_>) {
+fn report(text: fmt::Arguments<'_>) {
     let mut line = Line::default();
     let level = LEVELS.load(Ordering::Relaxed);
     // A longer line is cut.

@@ -11,18 +11,18 @@ use nix::sys::stat::Mode;
 /// A line contains a path, and some numbers before it.
 const LONGEST: usize = 5000;
 
-/// Calls `tell` with the lines of /proc/self/maps that explain an address in the program: the mapping of the file's
+/// Calls `report` with the lines of /proc/self/maps that explain an address in the program: the mapping of the file's
 /// start, and that of the code at `address`. Other lines, such as a driver's, may come first.
-pub(super) fn of_code(address: usize, tell: impl FnMut(&str)) {
+pub(super) fn of_code(address: usize, report: impl FnMut(&str)) {
     let maps = || {
         let file = open(c"/proc/self/maps", OFlag::O_RDONLY, Mode::empty());
         file.ok().map(File::from)
     };
-    find(maps, address, tell);
+    find(maps, address, report);
 }
 
 /// `open` returns the text from its beginning, each time.
-fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut tell: impl FnMut(&str)) {
+fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut report: impl FnMut(&str)) {
     let mut file = Text::default();
     each_line(open(), |line| {
         let mapping = Mapping::of(line).filter(|mapping| mapping.range.contains(&address));
@@ -35,7 +35,7 @@ fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut tell: impl Fn
         // A program can also be mapped above as a file, for example for its symbols.
         let base = |it: &Mapping| it.offset == 0 && it.range.start <= address;
         if mapping.is_some_and(|it| base(&it) || it.range.contains(&address)) {
-            tell(line);
+            report(line);
         }
     });
 }
@@ -142,28 +142,28 @@ mod tests {
     #[test]
     fn the_mappings_of_base_and_code_are_found() {
         let maps = maps();
-        let told = |address| {
-            let mut told = Vec::new();
+        let lines = |address| {
+            let mut lines = Vec::new();
             find(
                 || Some(Slow(maps.as_bytes())),
                 address,
-                |line| told.push(line.to_owned()),
+                |line| lines.push(line.to_owned()),
             );
-            told
+            lines
         };
-        assert_eq!(told(0x5_5d01_0000), [BASE, CODE]);
-        assert_eq!(told(0x5_5d00_c000), [BASE], "one mapping is both");
-        assert!(told(0x1).is_empty());
+        assert_eq!(lines(0x5_5d01_0000), [BASE, CODE]);
+        assert_eq!(lines(0x5_5d00_c000), [BASE], "one mapping is both");
+        assert!(lines(0x1).is_empty());
     }
 
     #[test]
     fn the_code_of_this_test_is_found() {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         let address = maps as *const () as usize;
-        of_code(address, |line| told.push(line.to_owned()));
-        let last = told.last().and_then(|line| Mapping::of(line)).unwrap();
-        assert!(last.range.contains(&address), "{told:?}");
-        let first = Mapping::of(&told[0]).unwrap();
+        of_code(address, |line| lines.push(line.to_owned()));
+        let last = lines.last().and_then(|line| Mapping::of(line)).unwrap();
+        assert!(last.range.contains(&address), "{lines:?}");
+        let first = Mapping::of(&lines[0]).unwrap();
         assert_eq!((first.offset, first.file), (0, last.file));
     }
 }

@@ -402,7 +402,7 @@ struct Late {
 
 impl Late {
     /// Launches a step of some running slots, and reports it to the cache.
-    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, tells: bool) {
+    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, reports: bool) {
         for (slot, said) in running {
             let mut tokens = said.clone();
             tokens.push(7);
@@ -410,7 +410,7 @@ impl Late {
             self.ahead.extend(page.map(|page| (*slot, *page, tokens)));
         }
         let slots: Vec<_> = self.ahead.iter().map(|(slot, ..)| *slot).collect();
-        if tells {
+        if reports {
             kv.launched(&slots);
         }
     }
@@ -434,8 +434,8 @@ impl Late {
 }
 
 /// Random turns of one user that end and are followed by others before their last step has written. Returns an error if
-/// a page has wrong content. `tells` says whether launched steps are reported to the cache.
-fn turns_with_late_steps(seed: u64, tells: bool) -> Result<(), String> {
+/// a page has wrong content. `reports` says whether launched steps are reported to the cache.
+fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..200 {
         let pages = random.usize(4..12);
@@ -449,7 +449,7 @@ fn turns_with_late_steps(seed: u64, tells: bool) -> Result<(), String> {
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for turn in 0..60 {
             match random.u32(0..7) {
-                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, tells),
+                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, reports),
                 2 => device.land(&mut kv, &mut running)?,
                 3 => {
                     let at = random.usize(0..running.len().max(1));
