@@ -5,7 +5,6 @@ use std::time::Instant;
 use super::Cpu;
 use super::timestamps::Timestamps;
 use crate::executor::{ExecuteError, Inspect, Span, Steps as _, Timed};
-use crate::graph::Stepper as _;
 use crate::tape::Tape;
 
 impl Inspect for Cpu {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::timestamps::{TimestampAddresses, Timestamps};
 use super::{AHEAD, Cuda, Error, HALVES_AHEAD, HALVES_BEHIND, Launched, narrow, state};
-use crate::executor::{Behind, ExecuteError, Pass, Preempts, Rows, Timed};
+use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, Rows, Timed};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
 use crate::tape::{Ending, Tape};
