@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod bus;
 pub mod check;
+pub mod choice;
 pub mod config;
 pub mod confined;
 pub mod cpu;

@@ -1,4 +1,4 @@
-//! The kernels that were compiled into this binary, and the ones that suit a device.
+//! The compiled kernels in this binary, and the selection of those for a device.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
@@ -11,7 +11,7 @@ use super::kernel::{Family, Kernel};
 use super::module::Module;
 use super::{Context, Error, Parameters, Result};
 
-/// One source of kernels, compiled; its images are deflated (zlib). There are none for sm_90 in a binary that is for no such device.
+/// One compiled source of kernels. The images are deflated (zlib). A binary may have no images for sm_90.
 struct Image {
     name: &'static str,
     kernels: &'static [&'static str],
@@ -22,7 +22,7 @@ struct Image {
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
-/// `ptx` takes the PTX, which is the Orin's code path, on every device that can.
+/// The value `ptx` selects the PTX, which is the Orin's code path, on every device that supports it.
 const CHOICE: &str = "GANGLION_CUDA_IMAGE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// `has_90`: whether the binary has images for sm_90; where it has none, the PTX serves such a device.
+    /// Selects an image. `has_90` says whether the binary has images for sm_90; otherwise such a device uses the PTX.
     fn of((major, minor): (i32, i32), choice: Option<&str>, has_90: bool) -> Result<Self> {
         match ((major, minor), choice) {
             (_, Some(value)) if !["ptx", "cubin"].contains(&value) => {
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
+/// All kernels for one device. A module is loaded when its first kernel is needed.
 #[derive(Debug)]
 pub struct Modules {
     kind: Kind,
@@ -65,10 +65,10 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Finds what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
+    /// Selects images for the device, or by `GANGLION_CUDA_IMAGE`.
     ///
     /// # Errors
-    /// If no image suits the device, or if there are none at all.
+    /// If no image fits the device, or if there are none.
     pub fn load(context: &Rc<Context>) -> Result<Self> {
         if IMAGES.is_empty() {
             return Err(Error::NoKernels);
@@ -103,28 +103,29 @@ impl Modules {
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
-    /// A hash of all images: what other kernels compute may differ in its last bits.
+    /// A hash of all images. Other kernels may compute other last bits.
     #[must_use]
     pub const fn hash() -> u64 {
         IMAGES_HASH
     }
 
-    /// Whether the driver compiles them anew at each start.
+    /// Whether the driver compiles the images at each start.
     #[must_use]
     pub fn is_ptx(&self) -> bool {
         self.kind == Kind::Ptx87
     }
 
-    /// Which of the images was loaded, for people.
+    /// The name of the loaded image, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// The kernel of that name, which takes an `A`, allowed `shared` bytes of dynamic shared memory.
+    /// Looks up a kernel with a parameter `A`, and allows it `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// If there is none, if the driver refuses it, if it takes anything else, or if it exceeds an Orin's limits.
+    /// If there is no such kernel, if its parameter has another size, if it exceeds the limits of an Orin, or if the
+    /// driver refuses it.
     pub fn kernel<A: Parameters>(
         &self,
         name: &str,
@@ -135,7 +136,8 @@ impl Modules {
             kernel: name.into(),
         };
         let symbol = CString::new(name).map_err(|_| missing())?;
-        // Asked of the one that has it: a tool that watches the driver takes a wrong question for an error.
+        // Only the module with the kernel is searched, because tools that watch the driver report a failed search as an
+        // error.
         let has = |image: &Image| image.kernels.contains(&name);
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
         let module = self.module(at)?;
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_suits_its_device() {
+    fn an_image_is_selected_for_each_device() {
         for (capability, choice, kind) in [
             ((8, 7), None, Some(Kind::Sm87)),
             ((9, 0), None, Some(Kind::Sm90)),
@@ -181,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn every_image_is_what_its_name_says_and_its_kernels_take_one_parameter() {
-        // Nothing is compiled where there is no compiler; the build says so.
+    fn images_match_their_names_and_kernels_have_one_parameter() {
+        // A build without a compiler has no images, and reports that.
         for image in IMAGES {
             let made = |cubin: &&[u8]| !cubin.is_empty();
             assert!(made(&image.sm_87), "{}", image.name);

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-/// Executors compute in f32 and round to a buffer's type at each store.
+/// A number type. Executors compute in f32 and round to a buffer's type at each store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     F32,
@@ -28,7 +28,7 @@ impl DType {
         }
     }
 
-    /// Rounds each value to the nearest of this type.
+    /// Rounds each value to the nearest number of this type.
     pub fn round(self, values: &mut [f32]) {
         match self {
             Self::F32 => {}

@@ -1,6 +1,6 @@
-//! Weights on their way to an executor: in pieces, of which several are read and laid out at once.
+//! Reads the weights of a model in pieces on several threads.
 //!
-//! It knows neither files nor where a piece is to lie.
+//! It knows neither files nor the memory layout of an executor.
 
 use std::io;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Bytes of a piece, where its rows are not longer: enough for a disk to be busy with a few of them.
+/// Bytes of a piece, unless a row is longer. A few pieces of this size keep a disk busy.
 pub const PIECE_BYTES: usize = 512 << 10;
-/// Bytes of all pieces that are on their way at once.
+/// Bytes of all pieces that are in flight.
 pub const FLIGHT_BYTES: usize = 8 << 20;
 
-/// Where weights come from. Threads read at once.
+/// The source of weights. Several threads read it at the same time.
 pub trait Source: Sync {
     type Error: From<FillError> + Send;
 
-    /// Hands `rows` of a weight, by its place in the list, to `take`, as its file stores them; vectors as f32.
+    /// Calls `take` with rows of a weight, as its file stores them; vectors are converted to f32.
     ///
     /// # Errors
     /// If they cannot be read; `take` is not called then.
@@ -28,20 +28,20 @@ pub trait Source: Sync {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Self::Error>;
 
-    /// Where a row lies among all: a disk reads in this order best.
+    /// The file and offset of a row. A disk reads fastest in this order.
     fn place(&self, weight: usize, row: usize) -> (usize, u64);
 }
 
-/// Why weights cannot be brought to where they belong, whatever they come from.
+/// Why weights cannot be brought to an executor, whatever their source.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
     #[error("no thread to read weights can be started: {0}; raise TasksMax= of the unit")]
     Threads(io::Error),
-    #[error("the system has no {bytes} bytes for the weights: {error}; use a smaller quantization")]
+    #[error("no memory for {bytes} bytes of weights: {error}; use a smaller quantization")]
     Memory { bytes: usize, error: io::Error },
 }
 
-/// How many pieces of so many bytes may be on their way at once.
+/// The number of pieces of a size that may be in flight.
 #[must_use]
 pub const fn pieces_at_once(bytes: usize) -> usize {
     let pieces = FLIGHT_BYTES / if bytes == 0 { 1 } else { bytes };
@@ -53,12 +53,13 @@ pub const fn pieces_at_once(bytes: usize) -> usize {
     }
 }
 
-/// Has threads carry out `work` on the pieces, the first first, each with a buffer that nobody else has; `done` hears on
-/// this thread of each piece whose work has ended, and has its buffer until it returns. More buffers than threads, and
-/// nobody waits for `done`.
+/// Runs jobs in order on reader threads, each with its own buffer.
+///
+/// `done` is called on this thread for each finished piece, and the buffer is reused after that. With more buffers than
+/// threads, readers do not wait for `done`.
 ///
 /// # Errors
-/// The first of `work` or `done`, once no thread works any more; or that no thread could be started.
+/// The first error of `work` or `done`, after all threads have stopped, or that no thread could be started.
 pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
     threads: usize,
     pieces: Vec<P>,
@@ -67,7 +68,7 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
     mut done: impl FnMut(P, &mut B) -> Result<(), E>,
 ) -> Result<(), E> {
     let waiting = Mutex::new(pieces.into_iter());
-    // As many as there are buffers: nobody ever waits to send.
+    // The channel has room for all buffers, so that sending never waits.
     let (ended, results) = mpsc::sync_channel(buffers.len());
     let (back, free) = mpsc::sync_channel(buffers.len());
     buffers
@@ -83,13 +84,13 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
                     let Some(mut piece) = locked(waiting).next() else {
                         return;
                     };
-                    // None comes any more if another piece has failed.
+                    // The channel is closed if another piece has failed.
                     let Ok(mut buffer) = locked(free).recv() else {
                         return;
                     };
                     let result = work(&mut piece, &mut buffer).map(|()| (piece, buffer));
                     let failed = result.is_err();
-                    // If nobody listens any more, another has failed before.
+                    // The channel is closed if another piece has failed.
                     if ended.send(result).is_err() || failed {
                         return;
                     }
@@ -97,7 +98,7 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
             });
             match started {
                 Ok(_) => {}
-                // The fewer there are the slower it gets, and no worse.
+                // Fewer threads are slower, but sufficient.
                 Err(_) if number > 0 => break,
                 Err(error) => return Err(FillError::Threads(error).into()),
             }
@@ -110,7 +111,7 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
             let _ = back.send(buffer);
             Ok(())
         });
-        // Whoever waits for a buffer ends, and after a failure nobody begins another piece.
+        // Threads that wait for a buffer end, and no thread begins another piece.
         drop(back);
         locked(&waiting).by_ref().for_each(drop);
         outcome
@@ -127,9 +128,9 @@ mod tests {
 
     use super::*;
 
-    /// Each piece once, each with a buffer that nobody else has, until `done` has had it.
+    /// Each piece is processed once, and `done` gets the buffer of its piece.
     #[test]
-    fn every_piece_is_worked_on_once_and_handed_over_with_its_buffer() {
+    fn each_piece_is_processed_once_in_its_own_buffer() {
         let mut sum = 0;
         let work = |piece: &mut usize, buffer: &mut usize| {
             *buffer = *piece;
@@ -144,9 +145,9 @@ mod tests {
         assert_eq!(sum, 999 * 1000 / 2);
     }
 
-    /// It ends, with the first error, whichever side fails, and begins nothing after it.
+    /// Reading stops at the first error of either side.
     #[test]
-    fn the_first_failure_ends_it() {
+    fn the_first_error_stops_reading() {
         let failure = |bytes| FillError::Memory {
             bytes,
             error: io::ErrorKind::OutOfMemory.into(),
@@ -161,7 +162,7 @@ mod tests {
                 if *piece == 10 {
                     return Err(failure(10));
                 }
-                // Whoever fails may have to wait for a processor to say so.
+                // This leaves the failing thread time to report its error on a busy machine.
                 if *piece > 10 {
                     thread::sleep(Duration::from_millis(2));
                 }

@@ -1,22 +1,22 @@
-//! Quants of 8 bits with an f16 scale for each block of a head: what a cache of type q8_0 holds.
+//! 8-bit quants with an f16 scale for each block of a head: the cache type q8_0.
 //!
-//! The numbers are those of ggml's Q8_0 where 32 divides the width of a head; they lie apart from their scales, so that a
-//! GPU reads them in whole pieces. The kernels compute the same, bit for bit.
+//! The numbers are those of ggml's Q8_0 if the width of a head is a multiple of 32. The scales are stored apart from
+//! the quants, so that a GPU reads whole pieces. The kernels compute the same bits.
 
 use half::f16;
 
 use crate::quant::half;
 
-/// The block of a head that no longer block divides.
+/// The block length of heads whose width is not a multiple of `BLOCK`.
 pub(super) const LEAST_BLOCK: usize = 16;
 const BLOCK: usize = 32;
 /// The largest quant; the least is its negative.
 const MOST: f32 = 127.0;
 
-/// Positions whose scales are converted at once: one conversion alone takes as long as ten values.
+/// Positions whose scales are converted at a time, because a single conversion takes as long as ten values.
 const GROUP: usize = 8;
 
-/// How many values share a scale.
+/// The number of values that share a scale.
 pub(super) const fn block(head_dim: usize) -> usize {
     if head_dim.is_multiple_of(BLOCK) {
         BLOCK
@@ -25,7 +25,7 @@ pub(super) const fn block(head_dim: usize) -> usize {
     }
 }
 
-/// Writes one head at one position: its quants, then its scales.
+/// Encodes one head at one position: its quants, then its scales.
 pub(super) fn quantize(values: &[f32], out: &mut [u8]) {
     let (quants, scales) = out.split_at_mut(values.len());
     let block = block(values.len());
@@ -46,7 +46,7 @@ pub(super) fn quantize(values: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The greatest |value|. One that is no number makes the scale infinite, so that it shows in the whole block.
+/// The greatest absolute value. A NaN makes the scale infinite, so that the whole block decodes as NaN.
 fn greatest(values: &[f32]) -> f32 {
     let size = |value: &f32| {
         if value.is_nan() {
@@ -63,7 +63,7 @@ fn nearest(value: f32) -> i8 {
     value.round_ties_even().clamp(-MOST, MOST) as i8
 }
 
-/// Reads one head at some positions.
+/// Decodes one head at some positions.
 #[inline(always)]
 pub(super) fn dequantize(head_dim: usize, bytes: &[u8], out: &mut [f32]) {
     if block(head_dim) == BLOCK {
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     #[allow(clippy::float_cmp)] // all of these are exact
-    fn quants_are_the_nearest_and_ties_go_to_the_even_one() {
+    fn quants_round_to_nearest_even() {
         let mut values = [0.0_f32; 80];
-        // The scale of the first block is 2, that of the second is none.
+        // The scale of the first block is 2, that of the second is 0.
         values[..6].copy_from_slice(&[254.0, -254.0, 1.0, 3.0, -5.0, 6.99]);
         values[16..18].copy_from_slice(&[1e-6, -3e-6]);
         let (quants, scales, read) = there_and_back(&values);
@@ -127,13 +127,13 @@ mod tests {
         assert_eq!(quants[..6], [127, -127, 0, 2, -2, 3]);
         assert!(quants[6..].iter().all(|quant| *quant == 0));
         assert_eq!(read[..6], [254.0, -254.0, 0.0, 4.0, -4.0, 6.0]);
-        // A scale that was rounded down far, as subnormals are, leaves no room for what is greatest.
+        // A scale that was rounded down far, as subnormals are, leaves no room for the greatest value.
         let tiny = [1.49 * 127.0 * f16::from_bits(1).to_f32(); 32];
         assert_eq!(there_and_back(&tiny).0, [127; 32]);
     }
 
     #[test]
-    fn what_is_no_number_does_not_become_one() {
+    fn nan_and_infinity_stay_not_finite() {
         for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut values = [1.0; 64];
             values[40] = odd;

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_supported_pair_has_a_name_of_its_own() {
+    fn supported_pairs_have_different_names() {
         let mut names: Vec<_> = KvTypes::all().map(KvTypes::name).collect();
         assert!(KvTypes::all().all(KvTypes::is_supported));
         names.sort_unstable();
@@ -104,7 +104,7 @@ mod tests {
 
     /// Qwen2.5-1.5B and Qwen3 have heads of 128.
     #[test]
-    fn a_side_of_quants_takes_what_it_takes_alone() {
+    fn mixed_types_need_the_bytes_of_each_side() {
         let mixed = KvTypes::of(KvType::F16, KvType::Q8_0);
         assert_eq!(mixed.bytes(128), 256 + 136);
         assert_eq!(KvTypes::both(KvType::Q8_0).bytes(128), 2 * 136);

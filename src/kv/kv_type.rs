@@ -1,25 +1,20 @@
-//! How the key-value cache holds the values of a head: as numbers of a type, or as quants of 8 bits that share scales.
+//! The types of values in the key-value cache: numbers, or 8-bit quants that share scales.
 
-use clap::ValueEnum;
 use half::{bf16, f16};
 use serde::Serialize;
 
-use super::{DType, q8_0};
-use crate::quant::Format;
+use super::q8_0;
+use crate::quant::{DType, Format};
 
-/// What the cache is made of.
+/// The type of K or of V.
 #[allow(non_camel_case_types)] // the field writes them so
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvType {
-    #[value(name = "f32")]
     F32,
     #[default]
-    #[value(name = "f16")]
     F16,
-    #[value(name = "bf16")]
     BF16,
-    #[value(name = "q8_0")]
     Q8_0,
 }
 
@@ -36,7 +31,7 @@ impl KvType {
         }
     }
 
-    /// The type of its numbers; `None` if they are quants.
+    /// The number type; `None` for quants.
     #[must_use]
     pub const fn number(self) -> Option<DType> {
         match self {
@@ -47,7 +42,7 @@ impl KvType {
         }
     }
 
-    /// What the width of a head must be a multiple of.
+    /// The divisor that the width of a head must have.
     #[must_use]
     pub const fn granule(self) -> usize {
         match self {
@@ -56,7 +51,7 @@ impl KvType {
         }
     }
 
-    /// Bytes of a head's values at one position, and of the scales that follow them.
+    /// Bytes of a head's values at one position, and of their scales, which follow.
     #[must_use]
     pub const fn parts(self, head_dim: usize) -> [usize; 2] {
         match self {
@@ -73,7 +68,7 @@ impl KvType {
         values + scales
     }
 
-    /// Writes one head at one position as `bytes(values.len())` bytes.
+    /// Encodes one head at one position as `bytes(values.len())` bytes.
     pub fn encode(self, values: &[f32], out: &mut [u8]) {
         match self {
             Self::F32 => put(values, out, f32::to_le_bytes),
@@ -83,7 +78,7 @@ impl KvType {
         }
     }
 
-    /// Reads one head at some positions, of `bytes(head_dim)` bytes each; quants come as they are multiplied, in f32.
+    /// Decodes one head at some positions of `bytes(head_dim)` bytes each. Quants become f32.
     #[inline(always)]
     pub fn decode(self, head_dim: usize, bytes: &[u8], out: &mut [f32]) {
         match self {
@@ -104,19 +99,19 @@ fn put<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tape::PAGE;
+    use crate::kv::PAGE;
 
     #[test]
-    fn quants_take_a_little_more_than_half_of_f16() {
+    fn q8_0_needs_little_more_than_half_of_f16() {
         for (head_dim, bytes) in [(16, 18), (32, 34), (80, 90), (96, 102), (128, 136)] {
             assert_eq!(KvType::Q8_0.bytes(head_dim), bytes);
             assert_eq!(KvType::F16.bytes(head_dim), 2 * head_dim);
         }
     }
 
-    /// What a kernel reads in pieces of 16 bytes begins at a multiple of them, after whatever lies before it in a page.
+    /// Kernels read pieces of 16 bytes, so each part of a page must begin at a multiple of 16.
     #[test]
-    fn all_that_a_page_holds_begins_where_a_kernel_may_read_it() {
+    fn parts_of_a_page_are_aligned() {
         for element in KvType::ALL {
             for head_dim in (16..=256).step_by(16) {
                 for bytes in element.parts(head_dim) {

@@ -1,11 +1,11 @@
-//! The state that a step reads and advances, and how a run can fail.
+//! The results of a run: the state of a slot, times, and errors.
 
 use std::time::Duration;
 
 use crate::fault::Call;
 
-/// Where generation stands: the next step's token and its position. A step advances both itself, so
-/// that a recorded step needs no new arguments.
+/// The next step's token and position. A step advances both on the device, so that a recorded step needs no new
+/// arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepState {
     pub token: u32,
@@ -15,15 +15,15 @@ pub struct StepState {
 /// How a step spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimes {
-    /// The host had nothing to do but to wait.
+    /// How long the host waited for the device.
     pub waited: Duration,
-    /// The device had nothing to do before it began, as far as the host can tell.
+    /// How long the device was idle before the step, as far as the host knows.
     pub idle: Duration,
 }
 
 impl StepTimes {
-    /// How long to spin for the next token before the thread sleeps: not at all while tokens take longer than that, for
-    /// then it would only burn a core.
+    /// How long to spin for the next token before the thread sleeps. Steps longer than `most` are not worth a busy
+    /// core.
     #[must_use]
     pub fn spin(&self, most: Duration) -> Duration {
         if self.waited > most {
@@ -34,17 +34,18 @@ impl StepTimes {
     }
 }
 
-/// Which operations of a step take timestamps, of their begin and their end. That takes time of its own, after the
-/// operation's end: what lies between operations is only as long as usual where none of them does.
+/// The operations of a step that take timestamps at their begin and end.
+///
+/// A timestamp takes time after its operation, so gaps between timed operations are longer than usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// The first one and the last one.
     Step,
-    /// Each of them.
+    /// All of them.
     Operations,
 }
 
-/// When an operation began and when it ended, in nanoseconds since some moment.
+/// The begin and end of an operation, in nanoseconds since an arbitrary time.
 pub type Span = (u64, u64);
 
 /// Why a run failed.
@@ -73,7 +74,7 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
-    /// The driver's own name of the error, if it is one of the driver's.
+    /// The driver's name of the error, if it is a driver error.
     #[must_use]
     pub fn driver_error(&self) -> Option<&str> {
         #[cfg(feature = "cuda")]
