@@ -11,7 +11,7 @@ use super::kernel::{Family, Kernel};
 use super::module::Module;
 use super::{Context, Error, Parameters, Result};
 
-/// The images of one source of kernels, deflated (zlib). An image is empty if the binary was built for other GPUs.
+/// One compiled source of kernels. The images are deflated (zlib). A binary may have no images for sm_90.
 struct Image {
     name: &'static str,
     kernels: &'static [&'static str],
