@@ -10,8 +10,9 @@ mod told;
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::tape::{Ending, GraphOptions};
 
 const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];
@@ -40,7 +41,7 @@ fn runner_with(name: &str, pages: usize, graph: GraphOptions, launch_ahead: bool
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(&path).expect("the golden models open");
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
 }
 
 /// The chunks of a prompt, each with how it ends.

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Reuse};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::{GraphOptions, KvType, KvTypes};
 
@@ -50,7 +51,7 @@ fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
         },
         ..Settings::default()
     };
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
 }
 
 /// Begins all conversations, every other one sampled, and returns their entries.
@@ -247,7 +248,7 @@ fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_t
             threads: 2,
             ..Settings::default()
         };
-        let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
+        let runner = load::runner(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", types.name()));
     }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::engine::runner::Runner;
+use crate::runner::Runner;
 
 /// The buffer has so many bytes: far more than any cache keeps of it between two passes.
 const BYTES: usize = 512 << 20;

@@ -10,6 +10,7 @@ mod kinds;
 mod loading;
 mod memory;
 mod report;
+pub mod score;
 mod steps;
 
 use std::path::Path;
@@ -26,10 +27,10 @@ use self::disk::Files;
 use self::loading::{Load, Loading};
 use self::memory::Resident;
 use self::steps::Workload;
-use crate::engine::LoadError;
-use crate::engine::runner::{Backend, KvMemory, RunError, Runner, Settings};
 use crate::graph::Mode;
+use crate::load::{self, Backend, KvMemory, LoadError, Settings};
 use crate::model::{Checkpoint, ModelError};
+use crate::runner::{RunError, Runner};
 use crate::sampler::Parameters;
 
 /// What is measured, as command lines ask for it.
@@ -131,7 +132,7 @@ impl Plan {
         let _ = files.as_ref().map(Files::forget);
         let checkpoint = Checkpoint::open(path)?;
         let load = |checkpoint: &Checkpoint| {
-            Load::time(|progress| Runner::load(checkpoint, &settings, progress))
+            Load::time(|progress| load::runner(checkpoint, &settings, progress))
         };
         let may_use_gpu = settings.backend != Backend::Cpu;
         let ((runner, loaded), watched) = loading::watch(may_use_gpu, || load(&checkpoint));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::engine::runner::{RunError, Runner};
 use crate::kv::{Owner, Wanted};
+use crate::runner::{RunError, Runner};
 use crate::sampler::Parameters;
 use crate::tape::{Span, Timed};
 

@@ -7,11 +7,11 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use crate::config::{self, Config};
-use crate::engine::runner::{self, KvMemory};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, worker};
 use crate::graph::Budget;
 use crate::journal;
+use crate::load::{self, KvMemory};
 use crate::tape::GraphOptions;
 
 /// Where tokens come from.
@@ -75,7 +75,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
         chat_template: config.model.chat_template.clone(),
-        runner: runner::Settings {
+        runner: load::Settings {
             backend: config.backend,
             kv_type: config.kv.choices(),
             context: config.kv.context,
@@ -87,7 +87,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
             reserve: config.memory.reserve_mib << 20,
-            cuda: runner::CudaSettings {
+            cuda: load::CudaSettings {
                 activations: config.device.activations.into(),
                 weights: config.memory.weights,
                 kv: config.memory.kv,
@@ -95,7 +95,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
                 emulate_tegra: config.device.emulate_tegra,
                 multiprocessors: None,
             },
-            ..runner::Settings::default()
+            ..load::Settings::default()
         },
     }
 }

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::Backend;
 use ganglion::engine::{Handle, Message, Priority, Role};
+use ganglion::load::Backend;
 
 use asking::{Answers, Heard, Words, asked, hear, options, prompts, story, waste};
 use unentitled::Unentitled;

@@ -13,8 +13,8 @@ mod masks;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::Backend;
 use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Role};
+use ganglion::load::Backend;
 use ganglion::guide::Grammar;
 use ganglion::model::language::Words;
 use ganglion::sampler::Parameters;

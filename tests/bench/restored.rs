@@ -12,11 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{self, Backend, KvMemory};
-use ganglion::engine::{
-    Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId,
-    Share, State, UserLimits, channel, worker,
-};
+use ganglion::engine::{Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId, Share, State, UserLimits, channel, worker};
+use ganglion::load::{self, Backend, KvMemory};
 use ganglion::files::Disk;
 use ganglion::kv_store::{HostRules, Rules, Store as Pages};
 use ganglion::sampler::Parameters;
@@ -242,11 +239,11 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     let settings = worker::Settings {
         chat_template: None,
         model,
-        runner: runner::Settings {
+        runner: load::Settings {
             backend,
             context: 0,
             kv_memory: KvMemory::Conversations(1),
-            ..runner::Settings::default()
+            ..load::Settings::default()
         },
     };
     std::thread::spawn(move || worker::run(&inbox, &settings));

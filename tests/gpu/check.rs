@@ -28,7 +28,7 @@ mod tiny_gguf;
 
 use std::process::ExitCode;
 
-use ganglion::engine::runner::Backend;
+use ganglion::load::Backend;
 use ganglion::tape::{DType, KvType, KvTypes};
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
+use ganglion::load::{self, Backend, KvMemory, Settings};
+use ganglion::runner::Runner;
 use ganglion::graph::Mode;
 use ganglion::model::Checkpoint;
 use ganglion::tape::GraphOptions;
@@ -143,5 +144,5 @@ impl Subject {
 
 fn load(model: &Path, settings: &Settings) -> Result<Runner, String> {
     let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
-    Runner::load(&checkpoint, settings, &mut |_, _| {}).map_err(|error| error.to_string())
+    load::runner(&checkpoint, settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }

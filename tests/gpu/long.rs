@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
-use ganglion::engine::score::{self, Case, Reference};
+use ganglion::bench::score::{Case, Reference, self};
+use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
+use ganglion::runner::Runner;
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
@@ -228,5 +229,5 @@ fn load(
     };
     let mut checkpoint = Checkpoint::open(model)?;
     checkpoint.shape.context = checkpoint.shape.context.max(context);
-    Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
 }

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
+use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
+use ganglion::runner::Runner;
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
@@ -176,7 +177,7 @@ pub(crate) fn load_with(
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(model)?;
-    Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
 }
 
 /// Tokens of a fixed order that looks like none.

@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, Runner};
+use ganglion::load::Backend;
+use ganglion::runner::Runner;
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::{Mask, Parameters};

@@ -1,8 +1,8 @@
 //! What is refused, and what moves: the life cycle in the cases that must not be left to chance.
 
-use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
+use ganglion::runner::Runner;
 use ganglion::tape::GraphOptions;
 
 use super::{SIZES, TINY, runner, runner_with};

@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
-    Client, Event, Handle, Inbox, Limits, LoadError, Name, Opening, Options, Role, SessionId,
-    State, Ticket, channel, worker,
+    Client, Event, Handle, Inbox, Limits, Name, Opening, Options, Role, SessionId, State, Ticket,
+    channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
 use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
+use ganglion::load::{self, Backend, KvMemory, LoadError};
 use ganglion::model::Message;
+use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
@@ -94,7 +95,7 @@ impl Daemon {
         let settings = worker::Settings {
             model: model.path.clone(),
             chat_template: None,
-            runner: runner::Settings {
+            runner: load::Settings {
                 backend: model.backend,
                 context: CONTEXT,
                 kv_memory: KvMemory::Conversations(1),
@@ -103,8 +104,8 @@ impl Daemon {
                 threads: 1,
                 prefill_chunk: 32,
                 launch_ahead: true,
-                witness: Some(seen.witness()),
-                ..runner::Settings::default()
+                observer: Some(seen.observer()),
+                ..load::Settings::default()
             },
         };
         Self {
@@ -287,9 +288,9 @@ pub(crate) struct Answer {
 struct Seen(Arc<Mutex<Vec<u64>>>);
 
 impl Seen {
-    fn witness(&self) -> Witness {
+    fn observer(&self) -> LogitsObserver {
         let seen = self.clone();
-        Witness::new(move |logits| {
+        LogitsObserver::new(move |logits| {
             let mut hasher = DefaultHasher::new();
             logits
                 .iter()

@@ -1,9 +1,9 @@
 //! Prompts that are left between two half layers, for others that are read and stepped meanwhile, have the bits that each has where it
 //! is read at once. On any executor whose cache holds four conversations of 160 positions.
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::executor::{PREEMPTED, Pass};
 use ganglion::kv::Wanted;
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 

@@ -1,7 +1,10 @@
 //! What the scripted engine says: the words of the question, again and again.
 
-use crate::engine::{Answer, FinishReason, Message, Options, Role};
+use crate::engine::caller::request::Options;
+use crate::engine::session::answer::Answer;
 use crate::model::language::Prompt;
+use crate::model::{Message, Role};
+use crate::telemetry::FinishReason;
 
 /// A whole answer, known before its first token.
 pub(super) struct Scripted {

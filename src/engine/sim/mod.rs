@@ -13,12 +13,19 @@ use std::time::{Duration, Instant};
 
 pub use script::{Script, ScriptError};
 
-use super::encoder::Encoder;
-use super::live::News;
-use super::{
-    Answer, Codec, Command, Control, EngineError, FinishReason, Inbox, ModelInfo, Phase, Refusal,
-    RequestError, SessionId, Turn, Usage,
-};
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::{Refusal, RequestError};
+use crate::engine::caller::status::ModelInfo;
+use crate::engine::intake::control::{Command, Control};
+use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::turn::Turn;
+use crate::engine::observe::live::News;
+use crate::engine::observe::progress::Phase;
+use crate::engine::prompt::codec::Codec;
+use crate::engine::prompt::encoder::Encoder;
+use crate::engine::session::answer::Answer;
+use crate::engine::session::sessions::SessionId;
+use crate::telemetry::{FinishReason, Usage};
 use answer::Scripted;
 
 /// How often a delay looks whether its request has been cancelled.

@@ -3,14 +3,19 @@
 use std::cmp::Reverse;
 
 use super::{Worker, fail};
-use crate::engine::entry::{Entry, owner};
-use crate::engine::fair::May;
-use crate::engine::runner::RunError;
-use crate::engine::schedule::{self, Joins, Standing};
-use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
-use crate::engine::{observe, prepare};
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::{Priority, RequestError};
+use crate::engine::generation::state::{Entry, owner};
+use crate::engine::intake::fair::May;
+use crate::engine::intake::prepare;
+use crate::engine::intake::turn::Turn;
+use crate::engine::observe::observer;
+use crate::engine::observe::progress::Phase;
+use crate::engine::schedule::policy::{self, Joins, Standing};
 use crate::journal;
 use crate::kv::{PAGE, Wanted};
+use crate::runner::RunError;
+use crate::telemetry::Usage;
 
 impl Worker<'_> {
     /// How a turn could join now.
@@ -22,7 +27,7 @@ impl Worker<'_> {
             self.runner.has_room(turn.wanted(), positions, &leaving)
         };
         let asks = (turn.client.user, turn.options.priority);
-        schedule::joins(all, self.runner.rows(), asks, room)
+        policy::joins(all, self.runner.rows(), asks, room)
     }
 
     /// Whether a turn's user has no more of the cache with it than one may, beside the others that run. Whoever is urgent is asked
@@ -127,7 +132,7 @@ impl Worker<'_> {
         let replaced = self.replacement.is_some() && turn.options.priority != Priority::Realtime;
         // Where all rows are taken nothing that costs more is asked: this is before each step, of each that waits.
         let asks = (turn.client.user, turn.options.priority);
-        let no_row = schedule::joins(all, self.runner.rows(), asks, |_| true) == Joins::NoRow;
+        let no_row = policy::joins(all, self.runner.rows(), asks, |_| true) == Joins::NoRow;
         if waits || replaced || no_row || !self.is_within_share(turn) || self.awaits_beginning(turn)
         {
             return May::Not;
@@ -199,7 +204,7 @@ impl Worker<'_> {
             entry.prompt().len(),
             cached,
         );
-        observe::graph(self.inbox, &mut self.runner);
+        observer::graph(self.inbox, &mut self.runner);
         entry.placed(cache_entry, cached);
         self.entries.push(entry);
         self.begin_restore(self.entries.len() - 1);

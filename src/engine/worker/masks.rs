@@ -5,9 +5,9 @@
 //! takes long has no row until the mask is there.
 
 use super::Worker;
-use crate::engine::RequestError;
-use crate::engine::entry::{Entry, Follows};
-use crate::engine::runner::RunError;
+use crate::engine::caller::request::RequestError;
+use crate::engine::generation::state::{Entry, Follows};
+use crate::runner::RunError;
 
 impl Worker<'_> {
     /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.

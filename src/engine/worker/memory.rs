@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Worker;
-use crate::engine::runner::RunError;
+use crate::runner::RunError;
 
 impl Worker<'_> {
     /// Gives back what has rested long enough; tells what the cache takes once that has changed. Pages change hands when turns

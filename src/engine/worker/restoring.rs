@@ -6,9 +6,11 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use crate::engine::runner::RunError;
+use crate::engine::generation::state::Entry;
+use crate::engine::observe::observer;
 use crate::kv::{Family, PAGE, Wanted};
 use crate::kv_store::{Arrived, Asked, Key, Load, Page};
+use crate::runner::RunError;
 
 /// A disk that gives nothing for so long is not waited for: its text is read again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -170,7 +172,7 @@ impl Worker<'_> {
                 Ok(Some(bytes)) => {
                     let (id, next) = (restore.id, restore.next);
                     let entry = self.entries.iter().find(|entry| entry.id() == id);
-                    let written = match entry.map(super::Entry::place) {
+                    let written = match entry.map(Entry::place) {
                         Some(at_entry) => self.runner.write_page(at_entry, next, &bytes)?,
                         None => true,
                     };
@@ -195,7 +197,7 @@ impl Worker<'_> {
 
     /// All has come that will: the turn goes on after it.
     fn restored(&mut self, restore: &Restore) -> Result<(), RunError> {
-        let of = |entry: &super::Entry| entry.id() == restore.id;
+        let of = |entry: &Entry| entry.id() == restore.id;
         let Some(at) = self.entries.iter().position(of) else {
             return Ok(());
         };
@@ -213,7 +215,7 @@ impl Worker<'_> {
         self.runner
             .restore(at_entry, tokens, sampling, entry.prompt())?;
         entry.restored(whole);
-        crate::engine::observe::graph(self.inbox, &mut self.runner);
+        observer::graph(self.inbox, &mut self.runner);
         self.bound(at).map(drop)
     }
 }

@@ -5,10 +5,10 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use crate::engine::SessionId;
-use crate::engine::runner::RunError;
+use crate::engine::session::sessions::SessionId;
 use crate::kv::{Owner, PAGE, Resting as Held};
 use crate::kv_store::{Filling, Place, Rules, Save, Whose};
+use crate::runner::RunError;
 
 /// Sessions whose pages are not where they are to be as they are, and the one whose pages are on their way.
 #[derive(Debug, Default)]

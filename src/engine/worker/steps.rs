@@ -3,14 +3,18 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use super::comers::Comers;
+use super::arrivals::Comers;
 use super::{Worker, fail};
-use crate::engine::entry::{After, Entry, GoesOn, Taken};
-use crate::engine::runner::{RunError, Stepped};
-use crate::engine::schedule::{self, Next, Stage, Standing};
-use crate::engine::slices::Slices;
-use crate::engine::{EngineError, FinishReason, Phase, Priority, RequestError, Work};
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::{Priority, RequestError};
+use crate::engine::generation::state::{After, Entry, GoesOn, Taken};
+use crate::engine::observe::live::Work;
+use crate::engine::observe::progress::Phase;
+use crate::engine::schedule::policy::{self, Next, Stage, Standing};
+use crate::engine::schedule::slices::Slices;
 use crate::kv::Owner;
+use crate::runner::{RunError, Stepped};
+use crate::telemetry::FinishReason;
 
 impl Worker<'_> {
     /// Runs what is next of those that have joined; `more` says that there is something else to do, so that nobody rests.
@@ -55,7 +59,7 @@ impl Worker<'_> {
 
     fn next(&self, all: &[Standing], slices: &Slices) -> Next {
         let slack = self.inbox.limits().prefill.slice;
-        schedule::next(all, self.runner.rows(), slices.owed(), slack)
+        policy::next(all, self.runner.rows(), slices.owed(), slack)
     }
 
     /// Whether somebody's prompt is read on after the step that is next: it would wait for one that is launched behind that.
@@ -72,7 +76,7 @@ impl Worker<'_> {
 
     /// Shows whom it answers: of those that may get on so many step together.
     pub(super) fn show(&mut self, all: &[Standing], rows: usize) {
-        let active = schedule::active(all, self.runner.rows());
+        let active = policy::active(all, self.runner.rows());
         let reading = active.iter().filter(|one| one.stage == Stage::Reading);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let everyone = self.entries.iter().chain(&self.displaced);

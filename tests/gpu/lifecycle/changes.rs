@@ -1,6 +1,6 @@
 //! What changes of the cache leave behind: nothing.
 
-use ganglion::engine::runner::Runner;
+use ganglion::runner::Runner;
 use ganglion::fault::{Call, Fault};
 use ganglion::graph::{Event, InvalidationReason, Mode, State};
 use ganglion::kv::Owner;

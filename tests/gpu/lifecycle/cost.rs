@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
+use ganglion::load::{Backend, Settings};
+use ganglion::runner::Runner;
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;

@@ -1,6 +1,6 @@
 //! Whatever is recorded, the tokens are those of eager execution.
 
-use ganglion::engine::runner::{RunError, Runner};
+use ganglion::runner::{RunError, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::sampler::Parameters;

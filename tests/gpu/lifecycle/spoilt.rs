@@ -1,6 +1,6 @@
 //! What the driver refuses: the text stays the same, and the stream usable.
 
-use ganglion::engine::runner::{RunError, Runner};
+use ganglion::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
 

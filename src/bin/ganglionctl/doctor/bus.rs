@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
-use ganglion::engine::KEY_BOUND;
+use ganglion::runner::KEY_BOUND;
 use ganglion::tape::KvType;
 use serde_json::{Map, Value};
 use zbus::Connection;

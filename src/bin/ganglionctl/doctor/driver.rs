@@ -1,7 +1,6 @@
 //! The driver, with the kernels for its GPU.
 
-use ganglion::engine::Site;
-use ganglion::engine::runner::Backend;
+use ganglion::load::{Backend, Site};
 
 use super::finding::Findings;
 

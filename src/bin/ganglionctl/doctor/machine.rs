@@ -5,8 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::engine::runner::Backend;
-use ganglion::engine::{ControlGroups, Site};
+use ganglion::load::{Backend, ControlGroups, Site};
 use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 

@@ -21,8 +21,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
-use ganglion::engine::Site;
-use ganglion::engine::runner::Backend;
+use ganglion::load::{Backend, Site};
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::view;

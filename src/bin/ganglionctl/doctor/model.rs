@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::KvChoices;
-use ganglion::engine::{KeyReason, KvSelection, OpenModel, Site, admit};
+use ganglion::load::{self, KvChoices, OpenModel, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
+use ganglion::runner::KeyReason;
 use ganglion::service;
 use ganglion::tape::KvType;
 
@@ -102,7 +102,7 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
     if choices == KvChoices::default() {
         return;
     }
-    let selection = KvSelection::expected(checkpoint, choices);
+    let selection = load::expected_kv(checkpoint, choices);
     let [k, v] = selection.names();
     let types = format!("the cache gets K of {k} and V of {v}");
     match selection.reason {

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::{KvMemory, Settings};
-use ganglion::engine::{LoadError, MemoryRefusal, Site, admit};
+use ganglion::load::{KvMemory, LoadError, MemoryRefusal, Settings, Site, admit};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 

@@ -1,0 +1,304 @@
+//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is
+//! refused is refused before it costs much.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::queue::Place;
+use super::registration::Registration;
+use super::shared::Shared;
+use super::turn::Turn;
+use crate::engine::caller::client::Client;
+use crate::engine::caller::handle::Handle;
+use crate::engine::caller::request::{Options, Overflow, Reading, Refusal, Ticket, check};
+use crate::engine::prompt::encoder::{Bound, Encoder, Last, Prepared};
+use crate::engine::prompt::lane::Wanted;
+use crate::engine::prompt::overflow::{self, Talk};
+use crate::engine::session::sessions::{Lease, Past, SessionId};
+use crate::model::{Message, Role};
+use crate::telemetry::{FinishReason, Usage};
+
+/// What is asked, and by whom.
+pub(crate) struct Request {
+    pub(crate) registration: Registration,
+    pub(crate) client: Client,
+    pub(crate) session: Option<SessionId>,
+    /// The turn before it in that.
+    pub(crate) last: Option<Last>,
+    pub(crate) asked: Instant,
+}
+
+/// A session whose turn is not queued yet: dropping it ends the turn.
+pub(crate) struct Begun<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session {
+            self.shared.sessions().end_turn(session, None);
+        }
+    }
+}
+
+impl Handle {
+    /// Queues one conversation; nothing of it is kept afterwards.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    pub async fn generate(
+        &self,
+        client: Client,
+        messages: Vec<Message>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        self.accepting()?;
+        check(&messages)?;
+        let request = Request {
+            registration: Registration::new(&self.shared),
+            client,
+            session: None,
+            last: None,
+            asked: Instant::now(),
+        };
+        self.queue(request, Talk::whole(messages), options).await
+    }
+
+    /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
+    pub async fn send(
+        &self,
+        session: impl Into<Lease>,
+        text: String,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let said = vec![Message::new(Role::User, text)];
+        self.reply(session, said, options).await
+    }
+
+    /// The same with whatever messages: what tools answered, say.
+    ///
+    /// # Errors
+    /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`,
+    /// `Quota`.
+    pub async fn reply(
+        &self,
+        session: impl Into<Lease>,
+        said: Vec<Message>,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let lease = session.into();
+        let session = lease.session;
+        self.accepting()?;
+        let registration = Registration::new(&self.shared);
+        let begun = self
+            .without_prefill(session)
+            .await
+            .begin_turn(lease, registration.id());
+        let Past {
+            client,
+            mut talk,
+            last,
+        } = begun?;
+        let mut begun = Begun {
+            shared: &self.shared,
+            session: Some(session),
+        };
+        let more = said.iter().map(Message::bytes).sum();
+        talk.messages.extend(said);
+        check(&talk.messages)?;
+        let file = self.shared.sessions().file(session);
+        if let Some(file) = file {
+            file.admit(more).await?;
+        }
+        let request = Request {
+            registration,
+            client,
+            session: Some(session),
+            last,
+            asked: Instant::now(),
+        };
+        let drops = options.overflow == Overflow::TruncateOldest;
+        let next = drops.then(|| options.clone());
+        let ticket = self.queue(request, talk, options).await?;
+        begun.session = None;
+        if let Some(next) = next {
+            self.prefill_after(session, ticket.id, next);
+        }
+        Ok(ticket)
+    }
+
+    /// Encodes a request's conversation, which is checked against the context, and queues it.
+    async fn queue(
+        &self,
+        request: Request,
+        talk: Talk,
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let encoder = self.shared.encoder().clone();
+        // The checks come in this order: what costs the least is asked first.
+        if let Some(encoder) = &encoder {
+            admit(encoder, &talk, &options)?;
+        }
+        let place = self.queue.place(request.client.user)?;
+        let Some(encoder) = encoder else {
+            // It is encoded when there is a model.
+            return self.enqueue(request, place, (talk, None), options);
+        };
+        let rules = self.shared.rules();
+        let (asked, last) = (options.clone(), request.last.clone());
+        let of_model = encoder.clone();
+        let encode =
+            move |_: &Wanted| overflow::fitted(&of_model, talk, last.as_deref(), &asked, &rules);
+        let encoders = &self.shared.encoders;
+        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
+        let Some(prompt) = prompt.await.map_err(|error| unstarted(&error))? else {
+            return Err(unwanted(&request));
+        };
+        let (talk, prepared) = prompt?;
+        self.compile(&request, &encoder, &prepared, &options)
+            .await?;
+        self.enqueue(request, place, (talk, Some(prepared)), options)
+    }
+
+    /// Compiles the grammar of a request's answer, unless it is compiled. A request whose time is over meanwhile is queued: it ends
+    /// as others do whose time is over.
+    async fn compile(
+        &self,
+        request: &Request,
+        encoder: &Arc<Encoder>,
+        prepared: &Prepared,
+        options: &Options,
+    ) -> Result<(), Refusal> {
+        let Some(bound) = prepared.bound.clone().filter(Bound::has_grammar) else {
+            return Ok(());
+        };
+        let user = request.client.user;
+        if encoder.has_compiled(user, &bound)? {
+            // It does not wait for the grammars of others.
+            return Ok(());
+        }
+        let (encoder, tools) = (encoder.clone(), options.tools.clone());
+        let check = move |wanted: &Wanted| {
+            encoder.check(user, &bound, tools.as_deref(), || wanted.is_wanted())
+        };
+        let grammars = &self.shared.grammars;
+        let checked = grammars.run(request.registration.id(), request.client.clone(), check);
+        let checked = match options.deadline.map(|after| request.asked + after) {
+            None => checked.await,
+            Some(deadline) => match tokio::time::timeout_at(deadline.into(), checked).await {
+                Ok(checked) => checked,
+                Err(_) => return Ok(()),
+            },
+        };
+        let checked = checked.map_err(|error| unstarted(&error))?;
+        checked.unwrap_or_else(|| Err(unwanted(request)))
+    }
+
+    /// Ends a request that still waits when its time is over. It may be with the encoders at that moment.
+    fn end_at(&self, deadline: Instant, id: u64) {
+        const AGAIN: Duration = Duration::from_millis(20);
+        let queue = self.queue.clone();
+        let waits = tokio::spawn(async move {
+            tokio::time::sleep_until(deadline.into()).await;
+            // The end of the request aborts this.
+            loop {
+                if let Some(turn) = queue.remove(id) {
+                    turn.finish(FinishReason::Deadline, Usage::default(), None);
+                    return;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+        self.shared.requests.ends_at(id, waits.abort_handle());
+    }
+
+    pub(crate) fn enqueue(
+        &self,
+        request: Request,
+        place: Place,
+        (talk, prepared): (Talk, Option<Prepared>),
+        options: Options,
+    ) -> Result<Ticket, Refusal> {
+        let (prompt, bound, writing) = match prepared {
+            Some(prepared) => (Some(prepared.prompt), prepared.bound, prepared.writing),
+            None => (None, None, None),
+        };
+        let Request {
+            registration,
+            client,
+            session,
+            last,
+            asked,
+        } = request;
+        let id = registration.id();
+        let deadline = options.deadline.map(|after| asked + after);
+        let (sender, events) = mpsc::unbounded_channel();
+        let reading = Reading::default();
+        // It is counted before it is queued: the engine may finish it before this thread goes on.
+        registration.accept(options.priority);
+        let turn = Turn {
+            id,
+            client: client.into(),
+            session,
+            messages: talk.messages,
+            turns: talk.turns,
+            dropped: talk.dropped,
+            last,
+            prompt,
+            bound,
+            guide: None,
+            unchecked: Vec::new(),
+            writing,
+            options,
+            accepted: Instant::now(),
+            deadline,
+            events: sender,
+            reading: reading.clone(),
+            registration,
+            shared: self.shared.clone(),
+        };
+        turn.admit_pages()?;
+        self.queue.push(turn, place)?;
+        // The load may have failed since it was asked, and with it those who waited.
+        if let Err(refusal) = self.accepting()
+            && self.queue.remove(id).is_some()
+        {
+            return Err(refusal);
+        }
+        if let Some(deadline) = deadline {
+            self.end_at(deadline, id);
+        }
+        Ok(Ticket {
+            id,
+            events,
+            reading,
+        })
+    }
+}
+
+/// Refuses a conversation that cannot fit, whatever its tokens are and whichever of its turns may go.
+pub(crate) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
+    encoder.admit(match options.overflow {
+        Overflow::Error => &talk.messages,
+        Overflow::TruncateOldest => talk.news(),
+    })
+}
+
+/// Why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
+fn unwanted(request: &Request) -> Refusal {
+    if request.registration.is_cancelled() {
+        Refusal::SessionClosed
+    } else {
+        Refusal::NotReady("the prompt was not encoded".into())
+    }
+}
+
+pub(crate) fn unstarted(error: &io::Error) -> Refusal {
+    Refusal::NotReady(format!(
+        "the thread that prepares prompts cannot be started ({error}); try again later"
+    ))
+}

@@ -1,0 +1,227 @@
+//! Prefills ahead of a session's next turn: when a caller asks for it, and after a turn that has nearly filled the context.
+//! A prefill ahead changes nothing of its session, and each call for the session stops it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::accept::{Begun, Request, admit, unstarted};
+use super::registration::Registration;
+use crate::engine::caller::handle::Handle;
+use crate::engine::caller::request::{Event, Options, Priority, Refusal, Ticket};
+use crate::engine::prompt::encoder::Encoder;
+use crate::engine::prompt::lane::Wanted;
+use crate::engine::prompt::overflow;
+use crate::engine::session::open_sessions::Locked;
+use crate::engine::session::sessions::{Lease, Past, SessionId};
+use crate::model::{Message, Role};
+use crate::telemetry::FinishReason;
+
+/// Time that a caller has for its next message before a prefill ahead begins.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time between two looks at a hold that delays a prefill ahead.
+const HELD: Duration = Duration::from_secs(1);
+
+impl Handle {
+    /// Prefills what the next turn has in common with one of this text, at `background` priority. Returns once it is queued.
+    ///
+    /// # Errors
+    /// As `reply`; `NotReady` while the model loads.
+    pub async fn prewarm(
+        &self,
+        session: impl Into<Lease>,
+        text: String,
+        options: Options,
+    ) -> Result<(), Refusal> {
+        let lease = session.into();
+        let session = lease.session;
+        self.accepting()?;
+        self.encodes()?;
+        let registration = Registration::new(&self.shared);
+        let past = self
+            .without_prefill(session)
+            .await
+            .begin_prefill(lease, registration.id())?;
+        let queued = self
+            .prefill(session, registration, past, text, options, false)
+            .await?;
+        if let Some(mut ticket) = queued {
+            // A request without a reader is cancelled.
+            tokio::spawn(async move { while ticket.events.recv().await.is_some() {} });
+        }
+        Ok(())
+    }
+
+    /// Lets a prefill ahead follow a turn, if the turn after it drops the oldest turns: the next prompt is then another one
+    /// from its first message on, and takes as long as a prompt of that length does.
+    pub(crate) fn prefill_after(&self, session: SessionId, turn: u64, options: Options) {
+        let Some(uses) = self.shared.sessions().uses(session) else {
+            return;
+        };
+        let handle = self.clone();
+        tokio::spawn(async move {
+            handle.ended(session, turn).await;
+            sleep(PAUSE).await;
+            handle.prefill_idle(session, uses, options).await;
+        });
+    }
+
+    /// Returns once a turn of a session has ended.
+    async fn ended(&self, session: SessionId, turn: u64) {
+        let ended = self.shared.sessions().ended.clone();
+        loop {
+            let end = ended.notified();
+            tokio::pin!(end);
+            // An end from here on is noticed.
+            end.as_mut().enable();
+            if self.shared.sessions().turn(session) != Some(turn) {
+                return;
+            }
+            end.await;
+        }
+    }
+
+    /// Prefills while the device has nothing else to do, until the prompt is in the cache or the session is used.
+    async fn prefill_idle(&self, session: SessionId, uses: u64, options: Options) {
+        loop {
+            let Ok(encoder) = self.encodes() else {
+                return;
+            };
+            let last = self.shared.sessions().last(session, uses);
+            if !last.is_some_and(|last| overflow::is_near(&encoder, &last, &options)) {
+                return;
+            }
+            self.idle().await;
+            if self.queue.held_for(Priority::Background).is_some() {
+                sleep(HELD).await;
+                continue;
+            }
+            if self.accepting().is_err() {
+                return;
+            }
+            let registration = Registration::new(&self.shared);
+            let id = registration.id();
+            let past = self.shared.sessions().begin_idle_prefill(session, id, uses);
+            let Some(past) = past else {
+                return;
+            };
+            let text = String::new();
+            let queued = self.prefill(session, registration, past, text, options.clone(), true);
+            // What is refused, or not due, is for the next turn to find.
+            let Ok(Some(ticket)) = queued.await else {
+                return;
+            };
+            if self.followed(ticket).await != Some(FinishReason::Cancelled) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the end of a prefill, which another request cancels: the device is no longer idle.
+    async fn followed(&self, mut ticket: Ticket) -> Option<FinishReason> {
+        let mut status = self.status();
+        let mut alone = true;
+        loop {
+            tokio::select! {
+                event = ticket.events.recv() => if let Event::Done(outcome) = event? {
+                    return Some(outcome.reason);
+                },
+                _ = status.wait_for(|status| status.queue_length > 1), if alone => {
+                    alone = false;
+                    self.cancel(ticket.id);
+                }
+            }
+        }
+    }
+
+    /// Queues a turn that only prefills. Returns nothing where another call has stopped it meanwhile, or where it is to
+    /// prefill only what follows a drop, and no drop is due.
+    async fn prefill(
+        &self,
+        session: SessionId,
+        registration: Registration,
+        past: Past,
+        text: String,
+        options: Options,
+        only_after_drop: bool,
+    ) -> Result<Option<Ticket>, Refusal> {
+        let mut begun = Begun {
+            shared: &self.shared,
+            session: Some(session),
+        };
+        let encoder = self.encodes()?;
+        let Past {
+            client,
+            mut talk,
+            last,
+        } = past;
+        talk.messages.push(Message::new(Role::User, text));
+        admit(&encoder, &talk, &options)?;
+        let request = Request {
+            registration,
+            client,
+            session: Some(session),
+            last: last.clone(),
+            asked: Instant::now(),
+        };
+        let place = self.queue.place(request.client.user)?;
+        let rules = self.shared.rules();
+        // The tokens of the turn's answer decide which turns are dropped.
+        let asked = Options {
+            priority: Priority::Background,
+            deadline: None,
+            grammar: None,
+            ..options
+        };
+        let options = Options {
+            max_tokens: 0,
+            ..asked.clone()
+        };
+        let encode = move |_: &Wanted| {
+            let last = last.as_deref();
+            let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
+            if only_after_drop && talk.dropped == 0 {
+                return Ok(None);
+            }
+            let beginning = encoder.beginning(&talk.messages, last, &asked, &rules);
+            beginning.map(|prepared| Some((talk, Some(prepared))))
+        };
+        let encoders = &self.shared.encoders;
+        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
+        let prompt = prompt.await.map_err(|error| unstarted(&error))?;
+        let Some(prompt) = prompt.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let ticket = self.enqueue(request, place, prompt, options)?;
+        begun.session = None;
+        Ok(Some(ticket))
+    }
+
+    /// Returns the encoder of the model in force.
+    fn encodes(&self) -> Result<Arc<Encoder>, Refusal> {
+        let encoder = self.shared.encoder().clone();
+        encoder.ok_or_else(|| Refusal::NotReady("the model is still loading".into()))
+    }
+
+    /// Stops a prefill ahead of a session, and lets none begin after the turn before. Returns the sessions, in which this one
+    /// has none.
+    pub(crate) async fn without_prefill(&self, session: SessionId) -> Locked<'_> {
+        self.shared.sessions().count_use(session);
+        loop {
+            self.stop_warming(session).await;
+            let sessions = self.shared.sessions();
+            if !sessions.warms(session) {
+                return sessions;
+            }
+        }
+    }
+
+    /// Stops the prefills ahead of all sessions.
+    pub(crate) fn stop_prefills(&self) {
+        let prefills = self.shared.sessions().prefills();
+        for turn in prefills {
+            self.cancel(turn);
+        }
+    }
+}

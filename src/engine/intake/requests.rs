@@ -1,0 +1,114 @@
+//! The requests of this process, each registered once, from its call to its end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+
+use crate::engine::caller::ids::Ids;
+use crate::engine::caller::request::Priority;
+
+/// Marks one request as cancelled, from any thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug)]
+struct Request {
+    cancel: Cancel,
+    /// Its priority once it is queued or active; a request that is only being encoded may still be refused.
+    accepted: Option<Priority>,
+    /// What waits for the end of its time.
+    deadline: Option<AbortHandle>,
+}
+
+/// This holds all requests that have begun and not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    by_id: Mutex<HashMap<u64, Request>>,
+    ids: Ids,
+}
+
+impl Requests {
+    /// An id that no other request has; it cannot be guessed.
+    pub(crate) fn id(&self) -> u64 {
+        let by_id = self.lock();
+        self.ids.next(|id| by_id.contains_key(&id))
+    }
+
+    pub(crate) fn begin(&self, id: u64) -> Cancel {
+        let cancel = Cancel::default();
+        let request = Request {
+            cancel: cancel.clone(),
+            accepted: None,
+            deadline: None,
+        };
+        self.lock().insert(id, request);
+        cancel
+    }
+
+    pub(crate) fn accept(&self, id: u64, priority: Priority) {
+        if let Some(request) = self.lock().get_mut(&id) {
+            request.accepted = Some(priority);
+        }
+    }
+
+    /// Returns the priority of a request that is queued or active.
+    pub(crate) fn priority(&self, id: u64) -> Option<Priority> {
+        self.lock().get(&id)?.accepted
+    }
+
+    /// What waits for the end of a request's time waits no longer than that lasts.
+    pub(crate) fn ends_at(&self, id: u64, deadline: AbortHandle) {
+        match self.lock().get_mut(&id) {
+            Some(request) => request.deadline = Some(deadline),
+            None => deadline.abort(),
+        }
+    }
+
+    /// It is to end at its next token; one that has ended stays as it is.
+    pub(crate) fn cancel(&self, id: u64) {
+        if let Some(request) = self.lock().get(&id) {
+            request.cancel.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether it was counted so far.
+    pub(crate) fn end(&self, id: u64) -> bool {
+        let Some(request) = self.lock().remove(&id) else {
+            return false;
+        };
+        if let Some(deadline) = request.deadline {
+            deadline.abort();
+        }
+        request.accepted.is_some()
+    }
+
+    /// Those that wait for the engine thread, or that it is at.
+    pub(crate) fn accepted(&self) -> Vec<u64> {
+        let requests = self.lock();
+        let accepted = requests
+            .iter()
+            .filter(|(_, request)| request.accepted.is_some());
+        accepted.map(|(id, _)| *id).collect()
+    }
+
+    /// How many these are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock()
+            .values()
+            .filter(|request| request.accepted.is_some())
+            .count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Request>> {
+        // Every change is complete before anything could panic.
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,98 @@
+//! Estimates how long requests still wait, for their callers. An estimate follows from the duration of earlier turns and
+//! from the active holds; requests that arrive later change it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a request still waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Requests that come before it, and one more while a hold keeps it off the device.
+    pub before: u32,
+    /// Probably, in seconds; 0 where nothing is known yet.
+    pub seconds: f64,
+}
+
+impl Waits {
+    /// Adds a hold, which keeps the request off the device for at most `left`.
+    pub(crate) fn held(self, left: Option<Duration>) -> Self {
+        let Some(left) = left else {
+            return self;
+        };
+        Self {
+            before: self.before.saturating_add(1),
+            seconds: self.seconds + left.as_secs_f64(),
+        }
+    }
+}
+
+/// How long turns take.
+#[derive(Debug, Default)]
+pub(crate) struct TurnTimes {
+    turn_us: AtomicU64,
+    at_once: AtomicU32,
+}
+
+impl TurnTimes {
+    /// A turn took so long, among so many that were answered at once. Only the engine's thread tells.
+    pub(crate) fn took(&self, time: Duration, at_once: usize) {
+        let newest = u64::try_from(time.as_micros())
+            .unwrap_or(u64::MAX >> 2)
+            .min(u64::MAX >> 2);
+        let before = self.turn_us.load(Ordering::Relaxed);
+        let mean = if before == 0 {
+            newest
+        } else {
+            (3 * before.min(u64::MAX >> 3) + newest) / 4
+        };
+        self.turn_us.store(mean, Ordering::Relaxed);
+        let at_once = u32::try_from(at_once.max(1)).unwrap_or(u32::MAX);
+        self.at_once.store(at_once, Ordering::Relaxed);
+    }
+
+    /// What whoever comes after so many waits for.
+    pub(crate) fn waits(&self, before: usize) -> Waits {
+        Waits {
+            before: u32::try_from(before).unwrap_or(u32::MAX),
+            seconds: self.seconds(before),
+        }
+    }
+
+    /// Until one more than `before` turns have ended.
+    #[allow(clippy::cast_precision_loss)] // for people
+    fn seconds(&self, before: usize) -> f64 {
+        let at_once = f64::from(self.at_once.load(Ordering::Relaxed).max(1));
+        let turn = self.turn_us.load(Ordering::Relaxed) as f64 / 1e6;
+        turn * (before + 1) as f64 / at_once
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_follows_from_how_long_turns_took_and_how_many_run() {
+        let turn_times = TurnTimes::default();
+        assert!(turn_times.seconds(3) < f64::EPSILON, "nothing is known");
+        turn_times.took(Duration::from_secs(8), 1);
+        assert!(
+            (turn_times.seconds(0) - 8.0).abs() < 1e-3
+                && (turn_times.seconds(2) - 24.0).abs() < 1e-3
+        );
+        turn_times.took(Duration::from_secs(8), 4);
+        assert!((turn_times.seconds(2) - 6.0).abs() < 1e-3);
+        turn_times.took(Duration::MAX, usize::MAX);
+    }
+
+    #[test]
+    fn a_hold_counts_as_one_more_and_with_the_most_that_it_can_last() {
+        let waits = Waits {
+            before: 2,
+            seconds: 6.0,
+        };
+        assert_eq!(waits.held(None), waits);
+        let held = waits.held(Some(Duration::from_secs(90)));
+        assert_eq!((held.before, held.seconds), (3, 96.0));
+    }
+}

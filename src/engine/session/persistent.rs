@@ -1,0 +1,81 @@
+//! A session's name, and its file where it has one.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::task::spawn_blocking;
+
+use crate::engine::caller::request::Refusal;
+use crate::session_store::{Entry, Name, Store, StoreError, Stored};
+
+/// A name, and who holds the session.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: Name,
+    /// Where it is kept; `None` if it ends with the daemon.
+    pub(crate) file: Option<Kept>,
+    /// The connection that uses it.
+    pub(crate) holder: Option<Arc<str>>,
+    /// What its turns start from, as its caller gave it.
+    pub(crate) options: Map<String, Value>,
+    /// Counts those that were let go, so that the first of them can be forgotten first.
+    pub(crate) let_go: u64,
+    /// Whether a call is about to open it, so that it stays in memory and counts as held.
+    pub(crate) asked: bool,
+}
+
+impl Named {
+    /// Whether it is idle and persistent: it can be evicted without a loss.
+    pub(crate) fn rests(&self) -> bool {
+        self.holder.is_none() && self.file.is_some() && !self.asked
+    }
+}
+
+/// A session's file.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) store: Arc<Store>,
+    pub(crate) stored: Stored,
+}
+
+impl Kept {
+    /// As `Store::append`.
+    pub(crate) fn append(
+        &self,
+        entry: Entry,
+        done: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) {
+        self.store.append(&self.stored, entry, done);
+    }
+
+    /// Whether so many bytes may be added to it.
+    pub(crate) async fn admit(&self, bytes: usize) -> Result<(), Refusal> {
+        let Self { store, stored } = self.clone();
+        blocking(move || store.admit(&stored, bytes as u64)).await
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let why = error.to_string();
+        match error {
+            StoreError::Sessions { .. } => Self::Quota {
+                key: "sessions.per_user",
+                why,
+            },
+            StoreError::Bytes { .. } => Self::Quota {
+                key: "sessions.mib_per_user",
+                why,
+            },
+            _ => Self::Unkept(why),
+        }
+    }
+}
+
+/// Waits for the disk beside the threads that answer.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = spawn_blocking(work).await.unwrap_or(Err(StoreError::Ended));
+    done.map_err(Refusal::from)
+}

@@ -1,0 +1,60 @@
+//! The weights of a checkpoint as an executor asks for them: by the places that a tape knows them by.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::LoadError;
+use crate::model::checkpoint::Landing;
+use crate::model::{Checkpoint, Tensor};
+use crate::tape::Source;
+
+/// Where weights are stored, in the order of their ids.
+pub(crate) struct Stored<'a> {
+    checkpoint: &'a Checkpoint,
+    tensors: Vec<&'a Tensor>,
+    /// Threads that do not read at the moment have left these.
+    landings: Mutex<Vec<Landing>>,
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, tensors: Vec<&'a Tensor>) -> Self {
+        Self {
+            checkpoint,
+            tensors,
+            landings: Mutex::default(),
+        }
+    }
+
+    fn landings(&self) -> MutexGuard<'_, Vec<Landing>> {
+        self.landings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Stored<'_> {
+    type Error = LoadError;
+
+    fn read(
+        &self,
+        weight: usize,
+        rows: Range<usize>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), LoadError> {
+        let tensor = self.tensors[weight];
+        let mut landing = self.landings().pop().unwrap_or_default();
+        if tensor.rows == 1 {
+            let values = self.checkpoint.vector(tensor, &mut landing)?;
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            take(&bytes);
+        } else {
+            take(self.checkpoint.rows(tensor, rows, &mut landing)?);
+        }
+        self.landings().push(landing);
+        Ok(())
+    }
+
+    fn place(&self, weight: usize, row: usize) -> (usize, u64) {
+        let tensor = self.tensors[weight];
+        let offset = tensor.offset + (row * tensor.row_bytes()) as u64;
+        (tensor.file, offset)
+    }
+}
