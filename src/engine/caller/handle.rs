@@ -13,7 +13,7 @@ use crate::engine::intake::control::Control;
 use crate::engine::intake::inbox::Inbox;
 use crate::engine::intake::queue::Queue;
 use crate::engine::intake::shared::Shared;
-use crate::engine::intake::wait_estimate::Waits;
+use crate::engine::intake::wait_estimate::WaitEstimate;
 use crate::engine::observe::live::Snapshot;
 use crate::engine::observe::progress::Progress;
 use crate::engine::session::sessions::{Lease, Said, SessionId, SessionStatus};
@@ -241,12 +241,12 @@ impl Handle {
 
     /// Returns what a request waits for: nothing while it is answered, unless a hold suspends it.
     #[must_use]
-    pub fn waits(&self, ticket: u64) -> Waits {
+    pub fn wait_estimate(&self, ticket: u64) -> WaitEstimate {
         let priority = self.shared.requests.priority(ticket);
         let held = priority.and_then(|priority| self.queue.held_for(priority));
         let before = self.queue.before(ticket);
-        let waits = before.map_or_else(Waits::default, |before| {
-            self.shared.turn_times.waits(before)
+        let waits = before.map_or_else(WaitEstimate::default, |before| {
+            self.shared.request_times.estimate(before)
         });
         waits.held(held)
     }

@@ -10,10 +10,10 @@ use super::speech::{Said, Speech};
 use super::stop::StopStrings;
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::{Likelihood, Priority, RequestError};
-use crate::engine::intake::turn::Turn;
+use crate::engine::intake::request::Request;
 use crate::engine::prompt::encoder::Encoder;
-use crate::engine::schedule::policy::{Stage, Standing};
-use crate::engine::schedule::prefill_time::Service;
+use crate::engine::schedule::policy::{Candidate, Stage};
+use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::session::answer::Answer;
 use crate::engine::session::sessions::SessionId;
 use crate::guide::{Guide, GuideError, Next, Soon};
@@ -24,11 +24,11 @@ use crate::telemetry::{FinishReason, Usage};
 
 /// A turn that has joined.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    turn: Turn,
+pub(crate) struct Generation {
+    request: Request,
     encoder: Arc<Encoder>,
     /// Its entry of the cache, while it has one.
-    place: usize,
+    slot: usize,
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     read: usize,
@@ -112,38 +112,41 @@ pub(crate) enum After {
     End(FinishReason),
 }
 
-impl Entry {
+impl Generation {
     /// Nothing of its prompt is in the cache yet.
     pub(crate) fn new(
-        mut turn: Turn,
+        mut request: Request,
         prompt: Vec<u32>,
         encoder: Arc<Encoder>,
         decoder: Decoder,
     ) -> Self {
         let began = Instant::now();
         // The same answer to the same prompt has the same ids.
-        let salt = turn.options.sampling.seed ^ (prompt.len() as u64) << 40;
-        let listener = turn.writing.as_ref().map(|writing| writing.listener(salt));
+        let salt = request.options.sampling.seed ^ (prompt.len() as u64) << 40;
+        let listener = request
+            .writing
+            .as_ref()
+            .map(|writing| writing.listener(salt));
         // Text beside calls may begin with any space; what fits a grammar begins as that says.
-        let fits = turn.options.grammar.as_ref().and(turn.guide.as_ref());
+        let fits = request.options.grammar.as_ref().and(request.guide.as_ref());
         let thinking = encoder.codec().thinking(&prompt);
         let speech = Speech::new(decoder, thinking, fits.map(Guide::apart), listener);
         let usage = Usage {
-            queue_us: micros(began - turn.accepted),
+            queue_us: micros(began - request.accepted),
             prompt_tokens: count(prompt.len()),
             ..Usage::default()
         };
         Self {
-            stops: StopStrings::new(&turn.options.stop),
-            guide: turn.guide.take(),
+            stops: StopStrings::new(&request.options.stop),
+            guide: request.guide.take(),
             promise: None,
             waits: false,
             shown: false,
             ending: None,
-            held: turn.past().min(prompt.len().saturating_sub(1)),
-            turn,
+            held: request.past().min(prompt.len().saturating_sub(1)),
+            request,
             encoder,
-            place: 0,
+            slot: 0,
             prompt,
             read: 0,
             slice: None,
@@ -162,12 +165,12 @@ impl Entry {
 
     /// It has an entry of the cache, which holds so many tokens of its prompt: the first, or another after it had to give
     /// that up.
-    pub(crate) fn placed(&mut self, place: usize, cached: usize) {
+    pub(crate) fn placed(&mut self, slot: usize, cached: usize) {
         if self.answers.is_none() {
             self.usage.cached_tokens = count(cached);
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
-        self.place = place;
+        self.slot = slot;
         self.caught_up = 0;
         self.advance(cached);
     }
@@ -195,8 +198,8 @@ impl Entry {
     }
 
     /// Returns its turn, to begin again.
-    pub(crate) fn into_turn(self) -> Turn {
-        self.turn
+    pub(crate) fn into_request(self) -> Request {
+        self.request
     }
 
     /// Continues with another model, of such a context, if its tokens are the same there: they are run again. `None` if it has
@@ -204,14 +207,14 @@ impl Entry {
     pub(crate) fn go_on_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
         let spelled = self.encoder.codec().spelled(&self.tokens);
         let guide = self.guide.take();
-        let prompt = match self.turn.tokens(encoder) {
+        let prompt = match self.request.tokens(encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
                 self.fail(RequestError::Refused(refusal));
                 return None;
             }
         };
-        if let Err(refusal) = self.turn.admit_pages() {
+        if let Err(refusal) = self.request.admit_pages() {
             self.fail(RequestError::Refused(refusal));
             return None;
         }
@@ -225,26 +228,26 @@ impl Entry {
             return None;
         }
         // Its own guide knows what was said.
-        (self.guide, self.turn.guide) = (guide, None);
+        (self.guide, self.request.guide) = (guide, None);
         self.encoder = encoder.clone();
         self.read = 0;
         Some(self)
     }
 
-    pub(crate) fn turn(&self) -> &Turn {
-        &self.turn
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
     }
 
     pub(crate) fn id(&self) -> u64 {
-        self.turn.id
+        self.request.id
     }
 
     pub(crate) fn priority(&self) -> Priority {
-        self.turn.options.priority
+        self.request.options.priority
     }
 
-    pub(crate) fn place(&self) -> usize {
-        self.place
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
     }
 
     pub(crate) fn prompt(&self) -> &[u32] {
@@ -253,14 +256,14 @@ impl Entry {
 
     /// Which tokens of its prompt it has said before.
     pub(crate) fn said(&self) -> &[Range<usize>] {
-        self.turn
+        self.request
             .prompt
             .as_ref()
             .map_or(&[], |encoded| &encoded.said)
     }
 
     /// What of its prompt is to be read, and what made the first of that before: as much as one family makes.
-    pub(crate) fn unread(&self) -> (Family, &[u32]) {
+    pub(crate) fn remaining(&self) -> (Family, &[u32]) {
         let (read, all) = (self.read, &self.prompt);
         let next = self.said().iter().find(|range| range.end > read);
         match next {
@@ -297,7 +300,7 @@ impl Entry {
         self.read = read;
         self.slice = None;
         if self.answers.is_none() {
-            self.turn.reading.set(read, self.prompt.len());
+            self.request.reading.set(read, self.prompt.len());
         }
     }
 
@@ -313,23 +316,23 @@ impl Entry {
 
     /// As the scheduler sees it, where users have had such service; whether it `passes` steps that are due depends on what it is
     /// to read.
-    pub(crate) fn standing(
+    pub(crate) fn candidate(
         &self,
-        service: &Service,
+        prefill_times: &PrefillTimes,
         passes: impl Fn(u32, usize) -> bool,
-    ) -> Standing {
-        let (user, unread) = (self.turn.client.user, self.prompt.len() - self.read);
-        Standing {
+    ) -> Candidate {
+        let (user, remaining) = (self.request.client.user, self.prompt.len() - self.read);
+        Candidate {
             id: self.id(),
             user,
             priority: self.priority(),
-            had: service.had(&self.turn.client),
-            unread,
-            passes: passes(user, unread),
+            prefill_time: prefill_times.of(&self.request.client),
+            remaining,
+            passes: passes(user, remaining),
             stage: if self.has_read() {
-                Stage::Answering
+                Stage::Decode
             } else {
-                Stage::Reading
+                Stage::Prefill
             },
         }
     }
@@ -351,7 +354,7 @@ impl Entry {
 
     /// Whether each of its tokens is chosen in a step of its own, which tells how probable it was.
     fn is_scored(&self) -> bool {
-        self.turn.options.sampling.logprobs.is_some()
+        self.request.options.sampling.logprobs.is_some()
     }
 
     /// Whether its next token is a new one.
@@ -361,7 +364,7 @@ impl Entry {
 
     /// Tokens that it may still say.
     fn may_say(&self) -> usize {
-        let most = self.turn.options.max_tokens;
+        let most = self.request.options.max_tokens;
         most.saturating_sub(self.tokens.len())
     }
 
@@ -513,7 +516,7 @@ impl Entry {
             best: Vec::new(),
         };
         if let Some((chosen, best)) = scored.split_first() {
-            self.turn.tell(Likelihood {
+            self.request.tell(Likelihood {
                 best: best.iter().map(likelihood).collect(),
                 ..likelihood(chosen)
             });
@@ -543,7 +546,7 @@ impl Entry {
         let said = self.speech.take(token);
         if self.tell_said(said) {
             After::End(FinishReason::Stop)
-        } else if self.tokens.len() >= self.turn.options.max_tokens {
+        } else if self.tokens.len() >= self.request.options.max_tokens {
             After::End(FinishReason::Length)
         } else if full {
             After::End(FinishReason::Context)
@@ -556,12 +559,12 @@ impl Entry {
     fn tell_said(&mut self, said: Vec<Said>) -> bool {
         for said in said {
             match said {
-                Said::Reasoning(text) => self.turn.think(text),
+                Said::Reasoning(text) => self.request.think(text),
                 Said::Call(piece) => {
                     // Nothing that was held back may come after it.
                     let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
                     self.emit(held);
-                    self.turn.call(piece);
+                    self.request.call(piece);
                 }
                 Said::Text(text) => {
                     if self.show(&text) {
@@ -584,15 +587,15 @@ impl Entry {
     fn emit(&mut self, text: String) {
         if !text.is_empty() {
             self.text += &text;
-            self.turn.emit(text);
+            self.request.emit(text);
         }
     }
 
     /// Shows what was held back, and tells the turn's end; so many were answered at once.
     pub(crate) fn finish(mut self, reason: FinishReason, at_once: usize) {
-        self.turn
+        self.request
             .shared
-            .turn_times
+            .request_times
             .took(self.began.elapsed(), at_once);
         if !self.cut {
             let rest = self.speech.finish();
@@ -615,13 +618,13 @@ impl Entry {
             tokens,
             said,
         });
-        self.turn.finish(reason, usage, answer);
+        self.request.finish(reason, usage, answer);
     }
 
     /// Tells that it cannot go on.
     pub(crate) fn fail(self, error: RequestError) {
         let usage = self.usage();
-        self.turn.fail(error, usage);
+        self.request.fail(error, usage);
     }
 
     #[allow(clippy::cast_precision_loss)] // for people
@@ -640,8 +643,8 @@ impl Entry {
 }
 
 /// Whose entry of the cache a turn runs in.
-pub(crate) fn owner(turn: &Turn) -> Option<Owner> {
-    turn.session.map(|SessionId(id)| Owner(id))
+pub(crate) fn owner(request: &Request) -> Option<Owner> {
+    request.session.map(|SessionId(id)| Owner(id))
 }
 
 fn count(n: usize) -> u32 {

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use super::queue::Place;
 use super::registration::Registration;
+use super::request::Request;
 use super::shared::Shared;
-use super::turn::Turn;
 use crate::engine::caller::client::Client;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Options, Overflow, Reading, Refusal, Ticket, check};
@@ -22,7 +22,7 @@ use crate::model::{Message, Role};
 use crate::telemetry::{FinishReason, Usage};
 
 /// What is asked, and by whom.
-pub(crate) struct Request {
+pub(crate) struct Submission {
     pub(crate) registration: Registration,
     pub(crate) client: Client,
     pub(crate) session: Option<SessionId>,
@@ -58,14 +58,14 @@ impl Handle {
     ) -> Result<Ticket, Refusal> {
         self.accepting()?;
         check(&messages)?;
-        let request = Request {
+        let submission = Submission {
             registration: Registration::new(&self.shared),
             client,
             session: None,
             last: None,
             asked: Instant::now(),
         };
-        self.queue(request, Talk::whole(messages), options).await
+        self.queue(submission, Talk::whole(messages), options).await
     }
 
     /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
@@ -114,7 +114,7 @@ impl Handle {
         if let Some(file) = file {
             file.admit(more).await?;
         }
-        let request = Request {
+        let submission = Submission {
             registration,
             client,
             session: Some(session),
@@ -123,7 +123,7 @@ impl Handle {
         };
         let drops = options.overflow == Overflow::TruncateOldest;
         let next = drops.then(|| options.clone());
-        let ticket = self.queue(request, talk, options).await?;
+        let ticket = self.queue(submission, talk, options).await?;
         begun.session = None;
         if let Some(next) = next {
             self.prefill_after(session, ticket.id, next);
@@ -134,7 +134,7 @@ impl Handle {
     /// Encodes a request's conversation, which is checked against the context, and queues it.
     async fn queue(
         &self,
-        request: Request,
+        submission: Submission,
         talk: Talk,
         options: Options,
     ) -> Result<Ticket, Refusal> {
@@ -143,32 +143,36 @@ impl Handle {
         if let Some(encoder) = &encoder {
             admit(encoder, &talk, &options)?;
         }
-        let place = self.queue.place(request.client.user)?;
+        let place = self.queue.place(submission.client.user)?;
         let Some(encoder) = encoder else {
             // It is encoded when there is a model.
-            return self.enqueue(request, place, (talk, None), options);
+            return self.enqueue(submission, place, (talk, None), options);
         };
         let rules = self.shared.rules();
-        let (asked, last) = (options.clone(), request.last.clone());
+        let (asked, last) = (options.clone(), submission.last.clone());
         let of_model = encoder.clone();
         let encode =
             move |_: &Wanted| overflow::fitted(&of_model, talk, last.as_deref(), &asked, &rules);
         let encoders = &self.shared.encoders;
-        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
+        let prompt = encoders.run(
+            submission.registration.id(),
+            submission.client.clone(),
+            encode,
+        );
         let Some(prompt) = prompt.await.map_err(|error| unstarted(&error))? else {
-            return Err(unwanted(&request));
+            return Err(unwanted(&submission));
         };
         let (talk, prepared) = prompt?;
-        self.compile(&request, &encoder, &prepared, &options)
+        self.compile(&submission, &encoder, &prepared, &options)
             .await?;
-        self.enqueue(request, place, (talk, Some(prepared)), options)
+        self.enqueue(submission, place, (talk, Some(prepared)), options)
     }
 
     /// Compiles the grammar of a request's answer, unless it is compiled. A request whose time is over meanwhile is queued: it ends
     /// as others do whose time is over.
     async fn compile(
         &self,
-        request: &Request,
+        submission: &Submission,
         encoder: &Arc<Encoder>,
         prepared: &Prepared,
         options: &Options,
@@ -176,7 +180,7 @@ impl Handle {
         let Some(bound) = prepared.bound.clone().filter(Bound::has_grammar) else {
             return Ok(());
         };
-        let user = request.client.user;
+        let user = submission.client.user;
         if encoder.has_compiled(user, &bound)? {
             // It does not wait for the grammars of others.
             return Ok(());
@@ -186,8 +190,12 @@ impl Handle {
             encoder.check(user, &bound, tools.as_deref(), || wanted.is_wanted())
         };
         let grammars = &self.shared.grammars;
-        let checked = grammars.run(request.registration.id(), request.client.clone(), check);
-        let checked = match options.deadline.map(|after| request.asked + after) {
+        let checked = grammars.run(
+            submission.registration.id(),
+            submission.client.clone(),
+            check,
+        );
+        let checked = match options.deadline.map(|after| submission.asked + after) {
             None => checked.await,
             Some(deadline) => match tokio::time::timeout_at(deadline.into(), checked).await {
                 Ok(checked) => checked,
@@ -195,7 +203,7 @@ impl Handle {
             },
         };
         let checked = checked.map_err(|error| unstarted(&error))?;
-        checked.unwrap_or_else(|| Err(unwanted(request)))
+        checked.unwrap_or_else(|| Err(unwanted(submission)))
     }
 
     /// Ends a request that still waits when its time is over. It may be with the encoders at that moment.
@@ -206,8 +214,8 @@ impl Handle {
             tokio::time::sleep_until(deadline.into()).await;
             // The end of the request aborts this.
             loop {
-                if let Some(turn) = queue.remove(id) {
-                    turn.finish(FinishReason::Deadline, Usage::default(), None);
+                if let Some(request) = queue.remove(id) {
+                    request.finish(FinishReason::Deadline, Usage::default(), None);
                     return;
                 }
                 tokio::time::sleep(AGAIN).await;
@@ -218,7 +226,7 @@ impl Handle {
 
     pub(crate) fn enqueue(
         &self,
-        request: Request,
+        submission: Submission,
         place: Place,
         (talk, prepared): (Talk, Option<Prepared>),
         options: Options,
@@ -227,20 +235,20 @@ impl Handle {
             Some(prepared) => (Some(prepared.prompt), prepared.bound, prepared.writing),
             None => (None, None, None),
         };
-        let Request {
+        let Submission {
             registration,
             client,
             session,
             last,
             asked,
-        } = request;
+        } = submission;
         let id = registration.id();
         let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
         // It is counted before it is queued: the engine may finish it before this thread goes on.
         registration.accept(options.priority);
-        let turn = Turn {
+        let request = Request {
             id,
             client: client.into(),
             session,
@@ -261,8 +269,8 @@ impl Handle {
             registration,
             shared: self.shared.clone(),
         };
-        turn.admit_pages()?;
-        self.queue.push(turn, place)?;
+        request.admit_pages()?;
+        self.queue.push(request, place)?;
         // The load may have failed since it was asked, and with it those who waited.
         if let Err(refusal) = self.accepting()
             && self.queue.remove(id).is_some()
@@ -289,8 +297,8 @@ pub(crate) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result
 }
 
 /// Why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
-fn unwanted(request: &Request) -> Refusal {
-    if request.registration.is_cancelled() {
+fn unwanted(submission: &Submission) -> Refusal {
+    if submission.registration.is_cancelled() {
         Refusal::SessionClosed
     } else {
         Refusal::NotReady("the prompt was not encoded".into())

@@ -2,9 +2,9 @@
 
 use tokio::sync::oneshot;
 
-use super::turn::Turn;
+use super::request::Request;
 use crate::engine::caller::request::RequestError;
-use crate::engine::generation::state::Entry;
+use crate::engine::generation::state::Generation;
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::session::sessions::SessionId;
 use crate::graph::Mode;
@@ -13,7 +13,7 @@ use crate::kv_store::Place;
 /// What the engine thread does next.
 #[derive(Debug)]
 pub enum Command {
-    Turn(Box<Turn>),
+    Request(Box<Request>),
     Control(Control),
 }
 
@@ -40,7 +40,7 @@ pub enum Control {
     Replace(Box<Replacement>),
     /// An answer goes on with the model that took the place of its own.
     #[allow(private_interfaces)] // only the engine's own thread gets it
-    GoOn(Box<Entry>),
+    GoOn(Box<Generation>),
 }
 
 impl Control {

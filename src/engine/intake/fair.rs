@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::engine::caller::client::Client;
 
 /// What waits for somebody.
-pub(crate) trait Waits {
+pub(crate) trait Queued {
     fn client(&self) -> &Client;
 }
 
@@ -20,7 +20,7 @@ const MOST_PASSES: u32 = 8;
 
 /// Whether one of those that wait may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum May {
+pub(crate) enum Readiness {
     Go,
     /// It could not however much room there was.
     Not,
@@ -33,7 +33,7 @@ pub(crate) enum May {
 pub(crate) struct Fair<T> {
     /// As they came.
     waiting: VecDeque<Waiter<T>>,
-    had: Had,
+    history: History,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Waiter<T> {
 
 /// Who has had turns, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Had {
+pub(crate) struct History {
     users: Served<u32>,
     connections: Served<Arc<str>>,
 }
@@ -99,7 +99,7 @@ fn turns_before<'a, K: Eq + Hash + 'a>(
 /// When a user had its last turn, and then its connection: the least comes first.
 pub(crate) type Last = (Option<u64>, Option<u64>);
 
-impl Had {
+impl History {
     pub(crate) fn last(&self, Client { name, user }: &Client) -> Last {
         (self.users.last(user), self.connections.last(name))
     }
@@ -115,12 +115,12 @@ impl<T> Default for Fair<T> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
-            had: Had::default(),
+            history: History::default(),
         }
     }
 }
 
-impl<T: Waits> Fair<T> {
+impl<T: Queued> Fair<T> {
     pub(crate) fn push(&mut self, one: T) {
         self.waiting.push_back(Waiter { one, passed: 0 });
     }
@@ -130,27 +130,27 @@ impl<T: Waits> Fair<T> {
     pub(crate) fn take<K: Ord>(
         &mut self,
         rank: impl Fn(&T) -> K,
-        may: impl Fn(&T) -> May,
+        may: impl Fn(&T) -> Readiness,
     ) -> Option<T> {
         let mut order: Vec<_> = (0..self.waiting.len()).collect();
         order.sort_by_cached_key(|at| {
             let one = &self.waiting[*at].one;
-            (rank(one), self.had.last(one.client()))
+            (rank(one), self.history.last(one.client()))
         });
         let mut lack = Vec::new();
         for at in order {
             let Waiter { one, passed } = &self.waiting[at];
             match may(one) {
-                May::Go => {
-                    self.had.serve(one.client());
+                Readiness::Ready => {
+                    self.history.serve(one.client());
                     for at in lack {
                         self.waiting[at].passed += 1;
                     }
                     return self.waiting.remove(at).map(|waiter| waiter.one);
                 }
-                May::LacksRoom if *passed >= MOST_PASSES => return None,
-                May::LacksRoom => lack.push(at),
-                May::Not => {}
+                Readiness::NoRoom if *passed >= MOST_PASSES => return None,
+                Readiness::NoRoom => lack.push(at),
+                Readiness::Blocked => {}
             }
         }
         None
@@ -161,7 +161,7 @@ impl<T: Waits> Fair<T> {
         let seen = |one: &T| Seen {
             one: see(one),
             client: one.client().clone(),
-            last: self.had.last(one.client()),
+            last: self.history.last(one.client()),
         };
         self.iter().map(seen).collect()
     }
@@ -226,7 +226,7 @@ impl<K: Eq + Hash> Served<K> {
 mod tests {
     use super::*;
 
-    impl Waits for (Client, u32) {
+    impl Queued for (Client, u32) {
         fn client(&self) -> &Client {
             &self.0
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn take(fair: &mut Fair<(Client, u32)>) -> Option<(Client, u32)> {
-        fair.take(|_| 0, |_| May::Go)
+        fair.take(|_| 0, |_| Readiness::Ready)
     }
 
     fn order(fair: &mut Fair<(Client, u32)>) -> Vec<u32> {
@@ -310,7 +310,11 @@ mod tests {
             .into_iter()
             .for_each(|(user, number)| fair.push(from(user, ":1.1", number)));
         let not_1 = |(client, _): &(Client, u32)| {
-            if client.user == 1 { May::Not } else { May::Go }
+            if client.user == 1 {
+                Readiness::Blocked
+            } else {
+                Readiness::Ready
+            }
         };
         assert_eq!(fair.take(|_| 0, not_1).expect("one of 2").1, 1);
         assert!(fair.take(|_| 0, not_1).is_none());
@@ -336,17 +340,17 @@ mod tests {
             for small in 2..40 {
                 fair.push(from(small + 10, &format!(":2.{small}"), small));
                 let taken = fair.take(rank, |(_, number)| match *number {
-                    LARGE => May::LacksRoom,
-                    HELD => May::Not,
-                    _ => May::Go,
+                    LARGE => Readiness::NoRoom,
+                    HELD => Readiness::Blocked,
+                    _ => Readiness::Ready,
                 });
                 passes += u32::from(taken.is_some());
             }
             assert_eq!(passes, MOST_PASSES);
             // There is room at last.
             let all_but_held = |(_, number): &(Client, u32)| match *number {
-                HELD => May::Not,
-                _ => May::Go,
+                HELD => Readiness::Blocked,
+                _ => Readiness::Ready,
             };
             let first = fair.take(rank, all_but_held).expect("it may go");
             assert_eq!(first.1, LARGE);
@@ -361,6 +365,8 @@ mod tests {
             fair.push(from(number, &format!(":1.{number}"), number));
             take(&mut fair);
         }
-        assert!(fair.had.users.last.len() <= 1024 && fair.had.connections.last.len() <= 1024);
+        assert!(
+            fair.history.users.last.len() <= 1024 && fair.history.connections.last.len() <= 1024
+        );
     }
 }

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Instant;
 
 use super::control::Command;
-use super::fair::May;
+use super::fair::Readiness;
 use super::queue::Queue;
+use super::request::Request;
 use super::shared::Shared;
-use super::turn::Turn;
 use crate::engine::caller::held::Held;
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::{Refusal, RequestError};
@@ -79,18 +79,22 @@ impl Inbox {
 
     /// What can be done now beside what runs: anything but turns, or a turn that `may` begin.
     #[must_use]
-    pub(crate) fn poll(&self, may: impl Fn(&Turn) -> May) -> Option<Command> {
+    pub(crate) fn poll(&self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         self.queue.poll(may)
     }
 
     /// Whether turns have come since this was asked or the queue was polled, one of which is such.
-    pub(crate) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
-        self.queue.has_come(is_it)
+    pub(crate) fn has_arrival(&self, is_it: impl Fn(&Request) -> bool) -> bool {
+        self.queue.has_arrival(is_it)
     }
 
     /// Waits until then, or until a turn has come that is such, as `has_come` says.
-    pub(crate) fn comes_by(&self, until: Instant, is_it: impl Fn(&Turn) -> bool) -> bool {
-        self.queue.comes_by(until, is_it)
+    pub(crate) fn wait_for_arrival(
+        &self,
+        until: Instant,
+        is_it: impl Fn(&Request) -> bool,
+    ) -> bool {
+        self.queue.wait_for_arrival(until, is_it)
     }
 
     /// Who is to rest.
@@ -156,8 +160,8 @@ impl Inbox {
     /// The model could not be loaded: everyone who waits is told why, and so is everyone who asks later.
     pub fn fail(&self, detail: &str) {
         self.loaded(&State::Failed, detail);
-        for turn in self.queue.drain() {
-            turn.fail(
+        for request in self.queue.drain() {
+            request.fail(
                 RequestError::Refused(Refusal::NotReady(detail.to_owned())),
                 Usage::default(),
             );

@@ -9,8 +9,8 @@ pub(super) mod prepare;
 pub(super) mod prewarm;
 // Every request, from its call to its end.
 pub(super) mod registration;
+pub(super) mod request;
 pub(super) mod requests;
-pub(super) mod turn;
 // The queue, whose head is a fair choice between users.
 pub(super) mod control;
 pub(super) mod fair;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::accept::unstarted;
 use super::control::Control;
 use super::queue::Queue;
-use super::turn::Turn;
+use super::request::Request;
 use crate::engine::caller::request::{Refusal, RequestError};
-use crate::engine::generation::state::Entry;
+use crate::engine::generation::state::Generation;
 use crate::engine::prompt::encoder::{Bound, Encoder};
 use crate::engine::prompt::lane::Wanted;
 use crate::telemetry::{FinishReason, Usage};
@@ -16,13 +16,13 @@ use crate::telemetry::{FinishReason, Usage};
 /// A turn that is away. Dropping it brings the turn back as it is.
 struct Away {
     queue: Arc<Queue>,
-    turn: Option<Turn>,
+    request: Option<Request>,
 }
 
 impl Away {
     fn fail(mut self, refusal: Refusal) {
-        if let Some(turn) = self.turn.take() {
-            turn.fail(RequestError::Refused(refusal), Usage::default());
+        if let Some(request) = self.request.take() {
+            request.fail(RequestError::Refused(refusal), Usage::default());
             self.queue.is_back();
         }
     }
@@ -30,38 +30,41 @@ impl Away {
 
 impl Drop for Away {
     fn drop(&mut self) {
-        if let Some(turn) = self.turn.take() {
-            self.queue.bring_back(turn);
+        if let Some(request) = self.request.take() {
+            self.queue.bring_back(request);
         }
     }
 }
 
 /// Encodes a turn for a model, then compiles its grammar, each on the threads that do so.
-pub(crate) fn turn(queue: &Arc<Queue>, turn: Turn, encoder: &Arc<Encoder>) {
+pub(crate) fn request(queue: &Arc<Queue>, request: Request, encoder: &Arc<Encoder>) {
     queue.is_away();
     let away = Away {
         queue: queue.clone(),
-        turn: Some(turn),
+        request: Some(request),
     };
     encode(away, encoder.clone());
 }
 
 fn encode(mut away: Away, encoder: Arc<Encoder>) {
-    let Some(turn) = &away.turn else {
+    let Some(request) = &away.request else {
         return;
     };
-    if turn.is_encoded(&encoder) {
+    if request.is_encoded(&encoder) {
         compile(away, encoder);
         return;
     }
-    let (id, client) = (turn.id, (*turn.client).clone());
-    let shared = turn.shared.clone();
+    let (id, client) = (request.id, (*request.client).clone());
+    let shared = request.shared.clone();
     if let Err(error) = shared.encoders.start() {
         away.fail(unstarted(&error));
         return;
     }
     let work = move |_: &Wanted| {
-        let tokens = away.turn.as_mut().map(|turn| turn.tokens(&encoder));
+        let tokens = away
+            .request
+            .as_mut()
+            .map(|request| request.tokens(&encoder));
         match tokens {
             Some(Err(refusal)) => away.fail(refusal),
             _ => compile(away, encoder),
@@ -72,13 +75,13 @@ fn encode(mut away: Away, encoder: Arc<Encoder>) {
 }
 
 fn compile(mut away: Away, encoder: Arc<Encoder>) {
-    let Some(turn) = &away.turn else {
+    let Some(request) = &away.request else {
         return;
     };
-    let Some(bound) = turn.bound.clone().filter(Bound::has_grammar) else {
+    let Some(bound) = request.bound.clone().filter(Bound::has_grammar) else {
         return;
     };
-    match encoder.has_compiled(turn.client.user, &bound) {
+    match encoder.has_compiled(request.client.user, &bound) {
         Ok(false) => {}
         Ok(true) => return,
         Err(refusal) => {
@@ -86,23 +89,23 @@ fn compile(mut away: Away, encoder: Arc<Encoder>) {
             return;
         }
     }
-    let (id, client) = (turn.id, (*turn.client).clone());
-    let (shared, tools) = (turn.shared.clone(), turn.options.tools.clone());
+    let (id, client) = (request.id, (*request.client).clone());
+    let (shared, tools) = (request.shared.clone(), request.options.tools.clone());
     if let Err(error) = shared.grammars.start() {
         away.fail(unstarted(&error));
         return;
     }
     let work = move |wanted: &Wanted| {
-        let Some(turn) = &mut away.turn else {
+        let Some(request) = &mut away.request else {
             return;
         };
-        let user = turn.client.user;
-        let goes_on = || wanted.is_wanted() && turn.ends().is_none();
+        let user = request.client.user;
+        let goes_on = || wanted.is_wanted() && request.ends().is_none();
         let checked = encoder.check(user, &bound, tools.as_deref(), goes_on);
         // It has its guide from here on: others may take the place of its grammar before it begins.
-        let lent = checked.and_then(|()| turn.lend(&encoder));
+        let lent = checked.and_then(|()| request.lend(&encoder));
         match lent {
-            Err(_) if turn.ends().is_some() => {}
+            Err(_) if request.ends().is_some() => {}
             Err(refusal) => away.fail(refusal),
             Ok(_) => {}
         }
@@ -111,38 +114,43 @@ fn compile(mut away: Away, encoder: Arc<Encoder>) {
 }
 
 /// Encodes the prompt of an answer that goes on with another model, to see whether it can.
-pub(crate) fn entry(queue: &Arc<Queue>, entry: Entry, encoder: &Arc<Encoder>, context: usize) {
-    if entry.has_said_nothing() {
-        turn(queue, entry.into_turn(), encoder);
+pub(crate) fn generation(
+    queue: &Arc<Queue>,
+    generation: Generation,
+    encoder: &Arc<Encoder>,
+    context: usize,
+) {
+    if generation.has_said_nothing() {
+        request(queue, generation.into_request(), encoder);
         return;
     }
     queue.is_away();
-    let (id, client) = (entry.id(), (*entry.turn().client).clone());
-    let (shared, encoder) = (entry.turn().shared.clone(), encoder.clone());
-    let mut away = AwayEntry {
+    let (id, client) = (generation.id(), (*generation.request().client).clone());
+    let (shared, encoder) = (generation.request().shared.clone(), encoder.clone());
+    let mut away = AwayGeneration {
         queue: queue.clone(),
-        entry: Some(entry),
+        generation: Some(generation),
     };
     let work = move |_: &Wanted| {
-        let gone_on = away.entry.take();
-        let gone_on = gone_on.and_then(|entry| entry.go_on_with(&encoder, context));
-        if let Some(entry) = gone_on {
-            away.queue.control(Control::GoOn(Box::new(entry)));
+        let gone_on = away.generation.take();
+        let gone_on = gone_on.and_then(|generation| generation.go_on_with(&encoder, context));
+        if let Some(generation) = gone_on {
+            away.queue.control(Control::GoOn(Box::new(generation)));
         }
     };
     let _ = shared.encoders.submit(id, client, work);
 }
 
 /// An answer that is away. Dropping it ends the answer: its work was removed, because it was cancelled or has no thread.
-struct AwayEntry {
+struct AwayGeneration {
     queue: Arc<Queue>,
-    entry: Option<Entry>,
+    generation: Option<Generation>,
 }
 
-impl Drop for AwayEntry {
+impl Drop for AwayGeneration {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            entry.finish(FinishReason::Cancelled, 1);
+        if let Some(generation) = self.generation.take() {
+            generation.finish(FinishReason::Cancelled, 1);
         }
         self.queue.is_back();
     }

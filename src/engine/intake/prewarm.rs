@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::accept::{Begun, Request, admit, unstarted};
+use super::accept::{Begun, Submission, admit, unstarted};
 use super::registration::Registration;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Event, Options, Priority, Refusal, Ticket};
@@ -158,14 +158,14 @@ impl Handle {
         } = past;
         talk.messages.push(Message::new(Role::User, text));
         admit(&encoder, &talk, &options)?;
-        let request = Request {
+        let submission = Submission {
             registration,
             client,
             session: Some(session),
             last: last.clone(),
             asked: Instant::now(),
         };
-        let place = self.queue.place(request.client.user)?;
+        let place = self.queue.place(submission.client.user)?;
         let rules = self.shared.rules();
         // The tokens of the turn's answer decide which turns are dropped.
         let asked = Options {
@@ -188,12 +188,16 @@ impl Handle {
             beginning.map(|prepared| Some((talk, Some(prepared))))
         };
         let encoders = &self.shared.encoders;
-        let prompt = encoders.run(request.registration.id(), request.client.clone(), encode);
+        let prompt = encoders.run(
+            submission.registration.id(),
+            submission.client.clone(),
+            encode,
+        );
         let prompt = prompt.await.map_err(|error| unstarted(&error))?;
         let Some(prompt) = prompt.transpose()?.flatten() else {
             return Ok(None);
         };
-        let ticket = self.enqueue(request, place, prompt, options)?;
+        let ticket = self.enqueue(submission, place, prompt, options)?;
         begun.session = None;
         Ok(Some(ticket))
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::control::{Command, Control};
-use super::fair::{self, Fair, May, Seen};
+use super::fair::{self, Fair, Readiness, Seen};
+use super::request::Request;
 use super::shared::Shared;
-use super::turn::Turn;
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::held::{ActiveHold, Held};
 use crate::engine::caller::limits::Limits;
@@ -63,7 +63,7 @@ struct Shown {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    turns: Fair<Turn>,
+    turns: Fair<Request>,
     /// Users of turns that are still being encoded, one for each place.
     places: Vec<u32>,
     controls: VecDeque<Control>,
@@ -88,7 +88,7 @@ impl Waiting {
                 capacity: limits.queue,
             });
         }
-        let waiting = self.turns.iter().map(|turn| turn.client.user);
+        let waiting = self.turns.iter().map(|request| request.client.user);
         let encoded = self.places.iter().copied();
         let theirs = waiting.chain(encoded).filter(|of| *of == user);
         let share = limits.user_queue();
@@ -124,7 +124,7 @@ impl Waiting {
     }
 
     /// The next of what waits: turns by priority, if they `may` begin.
-    fn take(&mut self, may: impl Fn(&Turn) -> May) -> Option<Command> {
+    fn take(&mut self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
         }
@@ -132,18 +132,18 @@ impl Waiting {
             return Some(Command::Control(Control::Pages));
         }
         let held = self.held();
-        let may = |turn: &Turn| {
-            if held.rests(turn.options.priority) {
-                May::Not
+        let may = |request: &Request| {
+            if held.rests(request.options.priority) {
+                Readiness::Blocked
             } else {
-                may(turn)
+                may(request)
             }
         };
-        let turn = self
+        let request = self
             .turns
-            .take(|turn| Reverse(turn.options.priority), may)?;
-        self.held.extend(turn.session);
-        Some(Command::Turn(Box::new(turn)))
+            .take(|request| Reverse(request.options.priority), may)?;
+        self.held.extend(request.session);
+        Some(Command::Request(Box::new(request)))
     }
 }
 
@@ -194,21 +194,21 @@ impl Queue {
     }
 
     /// Queues a turn again that was away, also after the queue was closed: it was accepted before.
-    pub(crate) fn bring_back(&self, turn: Turn) {
+    pub(crate) fn bring_back(&self, request: Request) {
         let mut waiting = self.lock();
         waiting.away -= 1;
         if waiting.abandoned {
             drop(waiting);
-            turn.fail(EngineError::Ended.into(), Usage::default());
+            request.fail(EngineError::Ended.into(), Usage::default());
             return;
         }
-        if let Some(reason) = turn.ends() {
+        if let Some(reason) = request.ends() {
             drop(waiting);
-            turn.finish(reason, Usage::default(), None);
+            request.finish(reason, Usage::default(), None);
             self.changed.notify_all();
             return;
         }
-        waiting.turns.push(turn);
+        waiting.turns.push(request);
         self.show(&waiting);
         self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
@@ -217,7 +217,7 @@ impl Queue {
 
     /// Puts `turn` where a place was kept for it, or drops it with the reason. One that is cancelled by now, as its session
     /// was closed, never gets to the engine thread.
-    pub(crate) fn push(&self, turn: Turn, mut place: Place) -> Result<(), Refusal> {
+    pub(crate) fn push(&self, request: Request, mut place: Place) -> Result<(), Refusal> {
         let mut waiting = self.lock();
         waiting.leave(place.user);
         place.kept = false;
@@ -225,10 +225,10 @@ impl Queue {
             drop(waiting);
             return Err(self.shared.closed());
         }
-        if turn.is_cancelled() {
+        if request.is_cancelled() {
             return Err(Refusal::SessionClosed);
         }
-        waiting.turns.push(turn);
+        waiting.turns.push(request);
         self.show(&waiting);
         self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
@@ -238,7 +238,7 @@ impl Queue {
 
     /// Whether turns have come since the engine thread looked last, one of which is such. Where somebody changes the queue at that
     /// moment, whoever asks again hears of it.
-    pub(crate) fn has_come(&self, is_it: impl Fn(&Turn) -> bool) -> bool {
+    pub(crate) fn has_arrival(&self, is_it: impl Fn(&Request) -> bool) -> bool {
         if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
             return false;
         }
@@ -250,9 +250,13 @@ impl Queue {
     }
 
     /// Waits until then, or until a turn has come that is such.
-    pub(crate) fn comes_by(&self, until: Instant, is_it: impl Fn(&Turn) -> bool) -> bool {
+    pub(crate) fn wait_for_arrival(
+        &self,
+        until: Instant,
+        is_it: impl Fn(&Request) -> bool,
+    ) -> bool {
         loop {
-            if self.has_come(&is_it) {
+            if self.has_arrival(&is_it) {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -278,18 +282,18 @@ impl Queue {
         self.looked.store(arrivals, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove(&self, id: u64) -> Option<Turn> {
+    pub(crate) fn remove(&self, id: u64) -> Option<Request> {
         let mut waiting = self.lock();
-        let turn = waiting.turns.remove(|turn| turn.id == id)?;
+        let request = waiting.turns.remove(|request| request.id == id)?;
         self.show(&waiting);
-        Some(turn)
+        Some(request)
     }
 
     /// Shows what waits, as it is now.
     fn show(&self, waiting: &Waiting) {
-        let shown = waiting.turns.seen(|turn| Shown {
-            id: turn.id,
-            priority: turn.options.priority,
+        let shown = waiting.turns.seen(|request| Shown {
+            id: request.id,
+            priority: request.options.priority,
         });
         self.shown.store(Arc::new(shown));
     }
@@ -313,7 +317,7 @@ impl Queue {
             .collect()
     }
 
-    pub(crate) fn drain(&self) -> VecDeque<Turn> {
+    pub(crate) fn drain(&self) -> VecDeque<Request> {
         let mut waiting = self.lock();
         let turns = waiting.turns.drain();
         self.show(&waiting);
@@ -400,14 +404,14 @@ impl Queue {
         self.show(&waiting);
         self.shared.progress.set_idle(true);
         drop(waiting);
-        for turn in turns {
-            turn.fail(EngineError::Ended.into(), Usage::default());
+        for request in turns {
+            request.fail(EngineError::Ended.into(), Usage::default());
         }
     }
 
     /// What can be done now beside what runs, if anything. Nobody who changes the queue holds up a step: what waits is taken
     /// before the next then.
-    pub(crate) fn poll(&self, may: impl Fn(&Turn) -> May) -> Option<Command> {
+    pub(crate) fn poll(&self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         match self.waiting.try_lock() {
             Ok(mut waiting) => self.take(&mut waiting, may),
             Err(TryLockError::Poisoned(waiting)) => self.take(&mut waiting.into_inner(), may),
@@ -415,10 +419,10 @@ impl Queue {
         }
     }
 
-    fn take(&self, waiting: &mut Waiting, may: impl Fn(&Turn) -> May) -> Option<Command> {
+    fn take(&self, waiting: &mut Waiting, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         self.look(waiting);
         let taken = waiting.take(may);
-        if matches!(taken, Some(Command::Turn(_))) {
+        if matches!(taken, Some(Command::Request(_))) {
             self.show(waiting);
         }
         taken
@@ -482,7 +486,7 @@ impl Queue {
         self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
         loop {
-            if let Some(command) = self.take(&mut waiting, |_| May::Go) {
+            if let Some(command) = self.take(&mut waiting, |_| Readiness::Ready) {
                 return Some(command);
             }
             // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.

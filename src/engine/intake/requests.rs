@@ -20,7 +20,7 @@ impl Cancel {
 }
 
 #[derive(Debug)]
-struct Request {
+struct Registered {
     cancel: Cancel,
     /// Its priority once it is queued or active; a request that is only being encoded may still be refused.
     accepted: Option<Priority>,
@@ -31,7 +31,7 @@ struct Request {
 /// This holds all requests that have begun and not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    by_id: Mutex<HashMap<u64, Request>>,
+    by_id: Mutex<HashMap<u64, Registered>>,
     ids: Ids,
 }
 
@@ -44,7 +44,7 @@ impl Requests {
 
     pub(crate) fn begin(&self, id: u64) -> Cancel {
         let cancel = Cancel::default();
-        let request = Request {
+        let request = Registered {
             cancel: cancel.clone(),
             accepted: None,
             deadline: None,
@@ -107,7 +107,7 @@ impl Requests {
             .count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Request>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Registered>> {
         // Every change is complete before anything could panic.
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::requests::Requests;
-use super::wait_estimate::TurnTimes;
+use super::wait_estimate::RequestTimes;
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::Refusal;
 use crate::engine::caller::status::{State, Status};
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     recipe: Mutex<Option<Recipe>>,
     status: StatusSender,
     pub(crate) live: Live,
-    pub(crate) turn_times: TurnTimes,
+    pub(crate) request_times: RequestTimes,
     pub(crate) progress: Progress,
     pub(crate) requests: Requests,
 }
@@ -71,7 +71,7 @@ impl Shared {
             recipe: Mutex::default(),
             status: StatusSender::default(),
             live: Live::default(),
-            turn_times: TurnTimes::default(),
+            request_times: RequestTimes::default(),
             progress: Progress::default(),
             requests: Requests::default(),
         }

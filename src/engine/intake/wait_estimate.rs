@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// What a request still waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Waits {
+pub struct WaitEstimate {
     /// Requests that come before it, and one more while a hold keeps it off the device.
     pub before: u32,
     /// Probably, in seconds; 0 where nothing is known yet.
     pub seconds: f64,
 }
 
-impl Waits {
+impl WaitEstimate {
     /// Adds a hold, which keeps the request off the device for at most `left`.
     pub(crate) fn held(self, left: Option<Duration>) -> Self {
         let Some(left) = left else {
@@ -28,12 +28,12 @@ impl Waits {
 
 /// How long turns take.
 #[derive(Debug, Default)]
-pub(crate) struct TurnTimes {
+pub(crate) struct RequestTimes {
     turn_us: AtomicU64,
     at_once: AtomicU32,
 }
 
-impl TurnTimes {
+impl RequestTimes {
     /// A turn took so long, among so many that were answered at once. Only the engine's thread tells.
     pub(crate) fn took(&self, time: Duration, at_once: usize) {
         let newest = u64::try_from(time.as_micros())
@@ -51,8 +51,8 @@ impl TurnTimes {
     }
 
     /// What whoever comes after so many waits for.
-    pub(crate) fn waits(&self, before: usize) -> Waits {
-        Waits {
+    pub(crate) fn estimate(&self, before: usize) -> WaitEstimate {
+        WaitEstimate {
             before: u32::try_from(before).unwrap_or(u32::MAX),
             seconds: self.seconds(before),
         }
@@ -73,21 +73,21 @@ mod tests {
 
     #[test]
     fn the_wait_follows_from_how_long_turns_took_and_how_many_run() {
-        let turn_times = TurnTimes::default();
-        assert!(turn_times.seconds(3) < f64::EPSILON, "nothing is known");
-        turn_times.took(Duration::from_secs(8), 1);
+        let request_times = RequestTimes::default();
+        assert!(request_times.seconds(3) < f64::EPSILON, "nothing is known");
+        request_times.took(Duration::from_secs(8), 1);
         assert!(
-            (turn_times.seconds(0) - 8.0).abs() < 1e-3
-                && (turn_times.seconds(2) - 24.0).abs() < 1e-3
+            (request_times.seconds(0) - 8.0).abs() < 1e-3
+                && (request_times.seconds(2) - 24.0).abs() < 1e-3
         );
-        turn_times.took(Duration::from_secs(8), 4);
-        assert!((turn_times.seconds(2) - 6.0).abs() < 1e-3);
-        turn_times.took(Duration::MAX, usize::MAX);
+        request_times.took(Duration::from_secs(8), 4);
+        assert!((request_times.seconds(2) - 6.0).abs() < 1e-3);
+        request_times.took(Duration::MAX, usize::MAX);
     }
 
     #[test]
     fn a_hold_counts_as_one_more_and_with_the_most_that_it_can_last() {
-        let waits = Waits {
+        let waits = WaitEstimate {
             before: 2,
             seconds: 6.0,
         };

@@ -13,7 +13,7 @@ use std::{io, thread};
 use tokio::sync::oneshot;
 
 use crate::engine::caller::client::Client;
-use crate::engine::intake::fair::{Fair, May, Waits};
+use crate::engine::intake::fair::{Fair, Queued, Readiness};
 
 /// How a lane works.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ struct Job {
     work: Box<dyn FnOnce() + Send>,
 }
 
-impl Waits for Job {
+impl Queued for Job {
     fn client(&self) -> &Client {
         &self.client
     }
@@ -117,9 +117,9 @@ impl State {
         let may = |job: &Job| {
             let mut running = running.iter();
             if running.any(|one| one.client.user == job.client.user) {
-                May::Not
+                Readiness::Blocked
             } else {
-                May::Go
+                Readiness::Ready
             }
         };
         let rank = |job: &Job| {

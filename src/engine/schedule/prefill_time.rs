@@ -13,34 +13,41 @@ use std::time::Duration;
 use crate::engine::caller::client::Client;
 
 /// What a user has had, and then its connection: the least comes first.
-pub(crate) type Had = (Duration, Duration);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PrefillTime {
+    pub(crate) user: Duration,
+    pub(crate) connection: Duration,
+}
 
 /// What all have had.
 #[derive(Debug, Default)]
-pub(crate) struct Service {
+pub(crate) struct PrefillTimes {
     users: Tags<u32>,
     /// Connections are told apart of users who have had more than others.
     connections: HashMap<u32, Tags<Arc<str>>>,
 }
 
-impl Service {
-    pub(crate) fn had(&self, Client { name, user }: &Client) -> Had {
+impl PrefillTimes {
+    pub(crate) fn of(&self, Client { name, user }: &Client) -> PrefillTime {
         let connections = self.connections.get(user);
         let connection = connections.map(|connections| connections.of(name));
-        (self.users.of(user), connection.unwrap_or_default())
+        PrefillTime {
+            user: self.users.of(user),
+            connection: connection.unwrap_or_default(),
+        }
     }
 
     /// Somebody has had so much.
-    pub(crate) fn serve(&mut self, Client { name, user }: &Client, took: Duration) {
-        self.users.serve(*user, took);
+    pub(crate) fn add(&mut self, Client { name, user }: &Client, took: Duration) {
+        self.users.add(*user, took);
         let connections = self.connections.entry(*user).or_default();
-        connections.serve(name.clone(), took);
+        connections.add(name.clone(), took);
         let users = &self.users;
         self.connections.retain(|user, _| users.knows(user));
     }
 
     /// Nobody is there.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.users.tags.clear();
         self.connections.clear();
     }
@@ -76,7 +83,7 @@ impl<K: Eq + Hash> Tags<K> {
         self.tags.contains_key(one)
     }
 
-    fn serve(&mut self, one: K, took: Duration) {
+    fn add(&mut self, one: K, took: Duration) {
         let began = self.of(&one);
         self.tags.insert(one, began + took);
         self.least = self.least.max(began);
@@ -104,36 +111,38 @@ mod tests {
 
     #[test]
     fn who_comes_after_a_while_is_next_and_has_saved_nothing_up() {
-        let mut service = Service::default();
+        let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
-        (0..9).for_each(|_| service.serve(&one, ms(20)));
-        assert!(service.had(&other) < service.had(&one));
+        (0..9).for_each(|_| prefill_times.add(&one, ms(20)));
+        assert!(prefill_times.of(&other) < prefill_times.of(&one));
         // It has been away for 160 ms of the other's, and gets no more than its turn of them.
-        service.serve(&other, ms(30));
-        assert!(service.had(&one) < service.had(&other));
+        prefill_times.add(&other, ms(30));
+        assert!(prefill_times.of(&one) < prefill_times.of(&other));
     }
 
     #[test]
     fn what_one_had_alone_is_held_against_nobody() {
-        let mut service = Service::default();
+        let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
-        service.serve(&one, ms(20));
-        assert!(service.had(&other) < service.had(&one));
-        service.rest();
-        assert_eq!(service.had(&other), service.had(&one));
+        prefill_times.add(&one, ms(20));
+        assert!(prefill_times.of(&other) < prefill_times.of(&one));
+        prefill_times.reset();
+        assert_eq!(prefill_times.of(&other), prefill_times.of(&one));
     }
 
     #[test]
     fn connections_of_a_user_share_what_it_gets() {
-        let mut service = Service::default();
-        let mut had = [Duration::ZERO; 3];
+        let mut prefill_times = PrefillTimes::default();
+        let mut prefill_time = [Duration::ZERO; 3];
         let all = [client(1, 1), client(1, 2), client(2, 3)];
         for _ in 0..400 {
-            let next = (0..3).min_by_key(|at| service.had(&all[*at])).unwrap_or(0);
-            service.serve(&all[next], ms(5));
-            had[next] += ms(5);
+            let next = (0..3)
+                .min_by_key(|at| prefill_times.of(&all[*at]))
+                .unwrap_or(0);
+            prefill_times.add(&all[next], ms(5));
+            prefill_time[next] += ms(5);
         }
-        assert_eq!(had, [ms(500), ms(500), ms(1000)]);
+        assert_eq!(prefill_time, [ms(500), ms(500), ms(1000)]);
     }
 
     proptest! {
@@ -144,26 +153,26 @@ mod tests {
             costs in proptest::collection::vec(1..50_u64, 1..6),
             passing in proptest::collection::vec((10..20_u32, 1..50_u64), 0..50),
         ) {
-            let mut service = Service::default();
+            let mut prefill_times = PrefillTimes::default();
             let all: Vec<_> = (0..).zip(&costs).map(|(user, cost)| (client(user, user), ms(*cost))).collect();
-            let mut had = vec![Duration::ZERO; all.len()];
+            let mut prefill_time = vec![Duration::ZERO; all.len()];
             let mut passing = passing.into_iter();
             for _ in 0..300 {
-                let next = (0..all.len()).min_by_key(|at| service.had(&all[*at].0)).unwrap_or(0);
+                let next = (0..all.len()).min_by_key(|at| prefill_times.of(&all[*at].0)).unwrap_or(0);
                 let (client, cost) = &all[next];
                 if let Some((user, cost)) = passing.next() {
                     let passes = self::client(user, user);
-                    if service.had(&passes) <= service.had(client) {
-                        service.serve(&passes, ms(cost));
+                    if prefill_times.of(&passes) <= prefill_times.of(client) {
+                        prefill_times.add(&passes, ms(cost));
                     }
                 }
-                service.serve(client, *cost);
-                had[next] += *cost;
-                let (least, most) = (had.iter().min(), had.iter().max());
+                prefill_times.add(client, *cost);
+                prefill_time[next] += *cost;
+                let (least, most) = (prefill_time.iter().min(), prefill_time.iter().max());
                 let (Some(least), Some(most)) = (least, most) else { continue };
                 prop_assert!(*most <= *least + ms(100), "{had:?}");
-                prop_assert!(service.users.tags.len() <= all.len() + 10);
-                prop_assert!(service.connections.len() <= all.len() + 10);
+                prop_assert!(prefill_times.users.tags.len() <= all.len() + 10);
+                prop_assert!(prefill_times.connections.len() <= all.len() + 10);
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::caller::status::ModelInfo;
 use crate::engine::intake::control::{Command, Control};
 use crate::engine::intake::inbox::Inbox;
-use crate::engine::intake::turn::Turn;
+use crate::engine::intake::request::Request;
 use crate::engine::observe::live::News;
 use crate::engine::observe::progress::Phase;
 use crate::engine::prompt::codec::Codec;
@@ -89,13 +89,13 @@ impl Served<'_> {
         while let Some(command) = self.inbox.next() {
             match (command, &self.loaded) {
                 (Command::Control(control), _) => obey(control, &mut self.kept()),
-                (Command::Turn(turn), Ok(encoder)) => {
-                    if self.answer(*turn, encoder) == Then::End {
+                (Command::Request(request), Ok(encoder)) => {
+                    if self.answer(*request, encoder) == Then::End {
                         return;
                     }
                 }
                 // It was being queued while those who waited were told of the failure.
-                (Command::Turn(turn), Err(error)) => turn.fail(
+                (Command::Request(request), Err(error)) => request.fail(
                     RequestError::Refused(Refusal::NotReady((*error).clone())),
                     Usage::default(),
                 ),
@@ -147,20 +147,20 @@ fn obey(control: Control, kept: &mut Kept) {
 
 impl Served<'_> {
     /// Runs one turn.
-    fn answer(&self, mut turn: Turn, encoder: &Encoder) -> Then {
+    fn answer(&self, mut request: Request, encoder: &Encoder) -> Then {
         let script = self.script;
-        if let Some(reason) = turn.ends() {
-            turn.finish(reason, Usage::default(), None);
+        if let Some(reason) = request.ends() {
+            request.finish(reason, Usage::default(), None);
             return Then::GoOn;
         }
-        let prompt = match turn.tokens(encoder) {
+        let prompt = match request.tokens(encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
-                turn.fail(RequestError::Refused(refusal), Usage::default());
+                request.fail(RequestError::Refused(refusal), Usage::default());
                 return Then::GoOn;
             }
         };
-        let before = turn
+        let before = request
             .session
             .and_then(|session| self.kept().remove(&session))
             .unwrap_or_default();
@@ -168,38 +168,40 @@ impl Served<'_> {
         let mut usage = Usage {
             prompt_tokens: count(prompt.len()),
             cached_tokens: count(cached.count()),
-            queue_us: micros(turn.accepted.elapsed()),
+            queue_us: micros(request.accepted.elapsed()),
             ..Usage::default()
         };
-        turn.reading.set(usage.cached_tokens as usize, prompt.len());
+        request
+            .reading
+            .set(usage.cached_tokens as usize, prompt.len());
         let room = script.context.saturating_sub(prompt.len());
-        let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
-        match speak(&turn, script, &scripted, &mut usage) {
+        let scripted = Scripted::new(script.tokens, room, &request.messages, &request.options);
+        match speak(&request, script, &scripted, &mut usage) {
             Err(Interrupted::Ended(reason)) => {
                 let answer = scripted.answer(usage.completion_tokens as usize);
                 let answer = (!answer.message.content.is_empty()).then_some(answer);
-                keep(&mut self.kept(), &turn, &prompt, answer.as_ref());
-                turn.finish(reason, usage, answer);
+                keep(&mut self.kept(), &request, &prompt, answer.as_ref());
+                request.finish(reason, usage, answer);
             }
             Err(Interrupted::Failed(text)) => {
                 let error = EngineError::Scripted {
                     text,
                     driver_error: None,
                 };
-                turn.fail(error.into(), usage);
+                request.fail(error.into(), usage);
             }
             Err(Interrupted::Lost) => {
                 let error = EngineError::Scripted {
                     text: format!("the device is lost: {LOST} (scripted)"),
                     driver_error: Some(LOST),
                 };
-                turn.fail(error.into(), usage);
+                request.fail(error.into(), usage);
                 return Then::End;
             }
             Ok(()) => {
                 let answer = scripted.answer(scripted.pieces.len());
-                keep(&mut self.kept(), &turn, &prompt, Some(&answer));
-                turn.finish(scripted.reason, usage, Some(answer));
+                keep(&mut self.kept(), &request, &prompt, Some(&answer));
+                request.finish(scripted.reason, usage, Some(answer));
             }
         }
         Then::GoOn
@@ -207,9 +209,9 @@ impl Served<'_> {
 }
 
 /// What a KV cache would hold of a session after its turn.
-fn keep(kept: &mut Kept, turn: &Turn, prompt: &[u32], answer: Option<&Answer>) {
+fn keep(kept: &mut Kept, request: &Request, prompt: &[u32], answer: Option<&Answer>) {
     let said = answer.and_then(|answer| answer.tokens.as_ref());
-    if let (Some(session), Some(said)) = (turn.session, said) {
+    if let (Some(session), Some(said)) = (request.session, said) {
         kept.insert(session, [prompt, said].concat());
     }
 }
@@ -230,19 +232,19 @@ enum Interrupted {
 
 /// Emits the scripted pieces at the script's pace.
 fn speak(
-    turn: &Turn,
+    request: &Request,
     script: &Script,
     scripted: &Scripted,
     usage: &mut Usage,
 ) -> Result<(), Interrupted> {
-    turn.shared.progress.enter(Phase::Answer);
+    request.shared.progress.enter(Phase::Answer);
     let started = Instant::now();
     for piece in &scripted.pieces {
         let delay = match usage.completion_tokens {
             0 => script.first_token,
             _ => script.per_token,
         };
-        pause(turn, delay)?;
+        pause(request, delay)?;
         if script.fail_after == Some(usage.completion_tokens) {
             return Err(Interrupted::Failed(format!(
                 "logits are not finite after {} tokens (scripted)",
@@ -264,14 +266,14 @@ fn speak(
         );
         if usage.completion_tokens == 0 {
             let of = usage.prompt_tokens as usize;
-            turn.reading.set(of, of);
+            request.reading.set(of, of);
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
-        turn.shared.live.tell(News::Tokens(1));
-        turn.shared.progress.advance();
+        request.shared.live.tell(News::Tokens(1));
+        request.shared.progress.advance();
         if !piece.is_empty() {
-            turn.emit(piece.clone());
+            request.emit(piece.clone());
         }
     }
     let decoding =
@@ -282,10 +284,10 @@ fn speak(
     Ok(())
 }
 
-fn pause(turn: &Turn, delay: Duration) -> Result<(), Interrupted> {
+fn pause(request: &Request, delay: Duration) -> Result<(), Interrupted> {
     let until = Instant::now() + delay;
     loop {
-        if let Some(reason) = turn.ends() {
+        if let Some(reason) = request.ends() {
             return Err(Interrupted::Ended(reason));
         }
         let left = until.saturating_duration_since(Instant::now());

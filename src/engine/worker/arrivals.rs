@@ -5,53 +5,54 @@ use std::time::Instant;
 
 use crate::engine::caller::request::Priority;
 use crate::engine::intake::inbox::Inbox;
-use crate::engine::intake::turn::Turn;
-use crate::engine::schedule::policy::{self, Stage, Standing};
-use crate::engine::schedule::prefill_time::Service;
+use crate::engine::intake::request::Request;
+use crate::engine::schedule::policy::{self, Candidate, Stage};
+use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::schedule::slices::Slices;
 
 /// What is asked of each who comes.
-pub(super) struct Comers<'a> {
+pub(super) struct Arrivals<'a> {
     pub(super) inbox: &'a Inbox,
     /// Of a step, and whether one of them is free.
     pub(super) rows: usize,
     pub(super) has_row: bool,
     pub(super) chunk: usize,
     pub(super) slices: &'a Slices,
-    pub(super) service: &'a Service,
+    pub(super) prefill_times: &'a PrefillTimes,
     /// The queue tells of each but once.
-    pub(super) has_come: Cell<bool>,
+    pub(super) has_arrival: Cell<bool>,
 }
 
-impl Comers<'_> {
+impl Arrivals<'_> {
     /// Waits until then, or until somebody comes who is read before a step of `all`.
-    pub(super) fn leave(&self, all: &[Standing], until: Instant) -> bool {
+    pub(super) fn leave(&self, all: &[Candidate], until: Instant) -> bool {
         let share = self.inbox.limits().prefill;
         let owed = self.slices.owed();
-        self.inbox.comes_by(until, |turn| {
-            self.has_come.set(self.has_come.get() || self.is_read(turn));
-            let (user, unread) = (turn.client.user, turn.wanted().1.tokens.len());
-            let one = Standing {
+        self.inbox.wait_for_arrival(until, |request| {
+            self.has_arrival
+                .set(self.has_arrival.get() || self.is_read(request));
+            let (user, remaining) = (request.client.user, request.wanted().1.tokens.len());
+            let one = Candidate {
                 id: u64::MAX,
                 user,
-                priority: turn.options.priority,
-                stage: Stage::Reading,
-                had: self.service.had(&turn.client),
-                unread,
-                passes: self.slices.passes(share, self.chunk, user, unread),
+                priority: request.options.priority,
+                stage: Stage::Prefill,
+                prefill_time: self.prefill_times.of(&request.client),
+                remaining,
+                passes: self.slices.passes(share, self.chunk, user, remaining),
             };
             !self.inbox.held().rests(one.priority)
-                && policy::leaves(all, one, self.rows, owed, share.slice)
+                && policy::preempts_step(all, one, self.rows, owed, share.slice)
         })
     }
 
     /// Whether somebody has come who is to be read before another step, or after the one that runs at the latest.
     pub(super) fn preempt(&self) -> bool {
-        self.has_come.get() || self.inbox.has_come(|turn| self.is_read(turn))
+        self.has_arrival.get() || self.inbox.has_arrival(|request| self.is_read(request))
     }
 
     /// Whether there is a row for it.
-    fn is_read(&self, turn: &Turn) -> bool {
-        self.has_row || turn.options.priority == Priority::Realtime
+    fn is_read(&self, request: &Request) -> bool {
+        self.has_row || request.options.priority == Priority::Realtime
     }
 }

@@ -6,22 +6,22 @@
 
 use super::Worker;
 use crate::engine::caller::request::RequestError;
-use crate::engine::generation::state::{Entry, Follows};
+use crate::engine::generation::state::{Follows, Generation};
 use crate::runner::RunError;
 
 impl Worker<'_> {
     /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
     pub(super) fn bound(&mut self, at: usize) -> Result<bool, RunError> {
         let vocabulary = self.runner.vocabulary();
-        let entry = &mut self.entries[at];
-        if !entry.is_guided() {
+        let generation = &mut self.generations[at];
+        if !generation.is_guided() {
             return Ok(true);
         }
-        let cache_entry = entry.place();
-        match entry.follows(vocabulary) {
-            Ok(Follows::Anything) => self.runner.guide(cache_entry, None)?,
-            Ok(Follows::Allowed(mask)) => self.runner.guide(cache_entry, Some(&mask))?,
-            Ok(Follows::Later(promise)) => self.runner.guide_later(cache_entry, promise)?,
+        let slot = generation.slot();
+        match generation.follows(vocabulary) {
+            Ok(Follows::Anything) => self.runner.guide(slot, None)?,
+            Ok(Follows::Allowed(mask)) => self.runner.guide(slot, Some(&mask))?,
+            Ok(Follows::Later(promise)) => self.runner.guide_later(slot, promise)?,
             Err(error) => {
                 self.take_out(at).fail(RequestError::Guide(error));
                 return Ok(false);
@@ -32,16 +32,16 @@ impl Worker<'_> {
 
     /// Whether an answer must wait for its guide.
     pub(super) fn awaits_mask(&self, id: u64) -> bool {
-        self.entry(id).is_some_and(Entry::awaits_mask)
+        self.generation(id).is_some_and(Generation::awaits_mask)
     }
 
     /// Ends answers whose guide has failed, or has reported after their last step that they are complete.
     pub(super) fn end_guided(&mut self) {
-        for at in (0..self.entries.len()).rev() {
-            if let Some(error) = self.entries[at].never_goes_on() {
+        for at in (0..self.generations.len()).rev() {
+            if let Some(error) = self.generations[at].never_goes_on() {
                 self.take_out(at).fail(RequestError::Guide(error));
-            } else if let Some(reason) = self.entries[at].ends_now() {
-                let at_once = self.entries.len();
+            } else if let Some(reason) = self.generations[at].ends_now() {
+                let at_once = self.generations.len();
                 self.take_out(at).finish(reason, at_once);
             }
         }

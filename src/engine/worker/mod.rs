@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::RequestError;
-use crate::engine::generation::state::Entry;
+use crate::engine::generation::state::Generation;
 use crate::engine::intake::control::{Command, Control};
 use crate::engine::intake::inbox::Inbox;
 use crate::engine::intake::prepare;
@@ -28,8 +28,8 @@ pub use crate::engine::reload::loaded_model::Settings;
 use crate::engine::reload::loaded_model::{LoadedModel, Loading};
 use crate::engine::reload::replace;
 use crate::engine::reload::replacement::Replacement;
-use crate::engine::schedule::policy::Standing;
-use crate::engine::schedule::prefill_time::Service;
+use crate::engine::schedule::policy::Candidate;
+use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::schedule::slices::Slices;
 use crate::engine::session::sessions::SessionId;
 use crate::journal;
@@ -61,12 +61,12 @@ pub fn run(inbox: &Inbox, settings: &Settings) -> Result<(), LoadError> {
         inbox,
         runner,
         encoder,
-        entries: Vec::new(),
+        generations: Vec::new(),
         displaced: Vec::new(),
         ahead: Vec::new(),
         stepping: Duration::ZERO,
         slices: Slices::default(),
-        service: Service::default(),
+        prefill_times: PrefillTimes::default(),
         observer: Observer::new(inbox),
         restores: Vec::new(),
         saving: Saving::default(),
@@ -94,16 +94,16 @@ struct Worker<'a> {
     runner: Runner,
     encoder: Arc<Encoder>,
     /// Each has a place in the cache, in the order in which they joined.
-    entries: Vec<Entry>,
+    generations: Vec<Generation>,
     /// These gave up their place in the cache to others, and wait for one.
-    displaced: Vec<Entry>,
+    displaced: Vec<Generation>,
     /// The entries of the step that was launched ahead, if one was: some may have left since, and others have joined.
     ahead: Vec<usize>,
     /// What it has taken so far, if it was left.
     stepping: Duration,
     slices: Slices,
     /// Whose prompts they were of.
-    service: Service,
+    prefill_times: PrefillTimes,
     observer: Observer<'a>,
     /// These have joined and wait for the disk.
     restores: Vec<Restore>,
@@ -126,7 +126,7 @@ impl Worker<'_> {
             let more = self.look_after_pages()?;
             self.look_after_memory()?;
             let command = if self.has_nothing_to_do() {
-                self.service.rest();
+                self.prefill_times.reset();
                 self.show(&[], 0);
                 let due = self.saving_due().into_iter().chain(self.spare_due()).min();
                 match self.inbox.next_by(due) {
@@ -134,11 +134,11 @@ impl Worker<'_> {
                     None => return Ok(()),
                 }
             } else {
-                let all = self.standings(&self.slices);
-                self.inbox.poll(|turn| self.may_join(&all, turn))
+                let all = self.candidates(&self.slices);
+                self.inbox.poll(|request| self.may_join(&all, request))
             };
             match command {
-                Some(Command::Turn(turn)) => self.join(*turn)?,
+                Some(Command::Request(request)) => self.join(*request)?,
                 Some(Command::Control(Control::Pages)) => self.shrink_host(),
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.let_back()? => {}
@@ -167,34 +167,35 @@ impl Worker<'_> {
 
     /// Whether nobody is being answered.
     fn is_alone(&self) -> bool {
-        self.entries.is_empty() && self.displaced.is_empty()
+        self.generations.is_empty() && self.displaced.is_empty()
     }
 
     /// Ends those whose callers want no more.
     fn end_early(&mut self) {
-        for at in (0..self.entries.len()).rev() {
-            if let Some(reason) = self.entries[at].turn().ends() {
-                let at_once = self.entries.len();
+        for at in (0..self.generations.len()).rev() {
+            if let Some(reason) = self.generations[at].request().ends() {
+                let at_once = self.generations.len();
                 self.take_out(at).finish(reason, at_once);
             }
         }
         for at in (0..self.displaced.len()).rev() {
-            if let Some(reason) = self.displaced[at].turn().ends() {
+            if let Some(reason) = self.displaced[at].request().ends() {
                 self.displaced.remove(at).finish(reason, 1);
             }
         }
     }
 
     /// An entry that has come to its end, or gives up its place in the cache.
-    fn take_out(&mut self, at: usize) -> Entry {
-        let mut entry = self.entries.remove(at);
-        entry.leaves(self.runner.len_of(entry.place()));
-        self.runner.leave(entry.place());
-        self.restores.retain(|restore| restore.id != entry.id());
-        if let Some(session) = entry.turn().session {
+    fn take_out(&mut self, at: usize) -> Generation {
+        let mut generation = self.generations.remove(at);
+        generation.leaves(self.runner.len_of(generation.slot()));
+        self.runner.leave(generation.slot());
+        self.restores
+            .retain(|restore| restore.id != generation.id());
+        if let Some(session) = generation.request().session {
             self.rests(session);
         }
-        entry
+        generation
     }
 
     /// Has another model take its place, once nobody is answered any more or nobody is waited for any longer: who is still
@@ -204,9 +205,9 @@ impl Worker<'_> {
             |replacement: &Replacement| self.is_alone() || replacement.due <= Instant::now();
         if self.replacement.as_deref().is_some_and(is_due) {
             self.settle()?;
-            while !self.entries.is_empty() {
-                let entry = self.take_out(0);
-                self.displaced.push(entry);
+            while !self.generations.is_empty() {
+                let generation = self.take_out(0);
+                self.displaced.push(generation);
             }
             self.replace();
         }
@@ -230,18 +231,18 @@ impl Worker<'_> {
             let key = self.pages_key();
             self.host.retain(key.as_ref());
             let context = self.runner.context();
-            for entry in std::mem::take(&mut self.displaced) {
-                prepare::entry(&self.inbox.queue, entry, &self.encoder, context);
+            for generation in std::mem::take(&mut self.displaced) {
+                prepare::generation(&self.inbox.queue, generation, &self.encoder, context);
             }
         }
     }
 
     /// Those that have joined, where so much is known of slices.
-    fn standings(&self, slices: &Slices) -> Vec<Standing> {
+    fn candidates(&self, slices: &Slices) -> Vec<Candidate> {
         let (share, chunk) = (self.inbox.limits().prefill, self.runner.prefill_chunk());
-        let passes = |user, unread| slices.passes(share, chunk, user, unread);
-        let standing = |entry: &Entry| entry.standing(&self.service, passes);
-        self.entries.iter().map(standing).collect()
+        let passes = |user, remaining| slices.passes(share, chunk, user, remaining);
+        let candidate = |generation: &Generation| generation.candidate(&self.prefill_times, passes);
+        self.generations.iter().map(candidate).collect()
     }
 
     /// Does what is asked besides turns.
@@ -292,7 +293,7 @@ impl Worker<'_> {
             }
             // A turn that runs keeps its model to its end, or for a while.
             Control::Replace(replacement) => self.replacement = Some(replacement),
-            Control::GoOn(entry) => self.displaced.push(*entry),
+            Control::GoOn(generation) => self.displaced.push(*generation),
         }
         observer::graph(inbox, &mut self.runner);
         Ok(())
@@ -300,8 +301,8 @@ impl Worker<'_> {
 
     /// The device is lost: whoever is being answered is told, and so will be those who wait, by the end of the process.
     fn give_up(&mut self, error: &RunError) {
-        for entry in self.entries.drain(..).chain(self.displaced.drain(..)) {
-            entry.fail(EngineError::from(error.clone()).into());
+        for generation in self.generations.drain(..).chain(self.displaced.drain(..)) {
+            generation.fail(EngineError::from(error.clone()).into());
         }
     }
 }
@@ -313,7 +314,7 @@ fn tell(inbox: &Inbox, runner: &mut Runner) {
 }
 
 /// Ends an entry that cannot go on. Only a device that is lost is an error for the others.
-fn fail(entry: Entry, error: RunError) -> Result<(), RunError> {
-    entry.fail(EngineError::from(error.clone()).into());
+fn fail(generation: Generation, error: RunError) -> Result<(), RunError> {
+    generation.fail(EngineError::from(error.clone()).into());
     if error.is_fatal() { Err(error) } else { Ok(()) }
 }

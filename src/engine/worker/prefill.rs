@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::{Worker, fail};
 use crate::engine::caller::request::Priority;
 use crate::engine::generation::state::Taken;
-use crate::engine::intake::turn::Turn;
+use crate::engine::intake::request::Request;
 use crate::engine::observe::progress::Phase;
-use crate::engine::schedule::policy::{self, Asks};
+use crate::engine::schedule::policy::{self, PrefillDemand};
 use crate::executor::Pass;
 use crate::journal;
 use crate::kv::Family;
@@ -23,35 +23,35 @@ impl Worker<'_> {
     pub(super) fn read(&mut self, id: u64, others: usize, answers: bool) -> Result<(), RunError> {
         let inbox = self.inbox;
         let (share, chunk) = (inbox.limits().prefill, self.runner.prefill_chunk());
-        let Some(entry) = self.entry(id) else {
+        let Some(generation) = self.generation(id) else {
             return Ok(());
         };
-        let (family, unread) = entry.unread();
+        let (family, remaining) = generation.remaining();
         if family == Family::Step {
             self.settle()?;
             self.observer.interrupted();
             return self.read_said(id, answers);
         }
-        let (rows, before) = entry.slice().unwrap_or_else(|| {
-            let rows = match (others, entry.priority()) {
+        let (rows, before) = generation.slice().unwrap_or_else(|| {
+            let rows = match (others, generation.priority()) {
                 (0, Priority::Realtime) => chunk,
                 _ => self.slices.rows(share, chunk),
             };
-            (rows.min(unread.len()), Duration::ZERO)
+            (rows.min(remaining.len()), Duration::ZERO)
         });
-        let last = entry.reads_last(rows);
+        let last = generation.reads_last(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
-        let (place, slice) = (entry.place(), unread[..rows].to_vec());
+        let (slot, slice) = (generation.slot(), remaining[..rows].to_vec());
         let is_left = match self.runner.leave_step(&self.ahead) {
             Err(error) if error.is_fatal() => return Err(error),
             // It runs anew.
             left => left.unwrap_or_default(),
         };
         if !is_left {
-            self.runner.turn_to(place);
+            self.runner.turn_to(slot);
             if let Err(error) = self.runner.start(&slice, ending) {
                 let failed = self.position(id).map(|at| self.take_out(at));
-                return failed.map_or(Ok(()), |entry| fail(entry, error));
+                return failed.map_or(Ok(()), |generation| fail(generation, error));
             }
             self.settle()?;
         }
@@ -61,28 +61,28 @@ impl Worker<'_> {
         let Some(at) = self.position(id) else {
             return Ok(());
         };
-        self.runner.turn_to(place);
-        let entry = &mut self.entries[at];
-        let (turn, begun) = (entry.turn(), Instant::now());
-        let service = &self.service;
-        let asks = |turn: &Turn, unread| Asks {
-            user: turn.client.user,
-            priority: turn.options.priority,
-            had: service.had(&turn.client).0,
-            unread,
+        self.runner.turn_to(slot);
+        let generation = &mut self.generations[at];
+        let (request, begun) = (generation.request(), Instant::now());
+        let prefill_times = &self.prefill_times;
+        let asks = |request: &Request, remaining| PrefillDemand {
+            user: request.client.user,
+            priority: request.options.priority,
+            prefill_time: prefill_times.of(&request.client).user,
+            remaining,
         };
-        let reads = asks(turn, entry.prompt().len() - entry.read());
-        let comes = |turn: &Turn| {
-            let (_, wanted) = turn.wanted();
-            policy::preempts(asks(turn, wanted.tokens.len()), reads, last, share.slice)
+        let reads = asks(request, generation.prompt().len() - generation.read());
+        let comes = |request: &Request| {
+            let (_, wanted) = request.wanted();
+            policy::preempts_slice(asks(request, wanted.tokens.len()), reads, last, share.slice)
         };
         let mut preempts = || {
             // As few rows as are worth it may take longer than a slice is to.
             let is_over = others > 0 && begun.elapsed() >= share.slice;
             is_over
-                || turn.ends().is_some()
+                || request.ends().is_some()
                 || inbox.held().rests(reads.priority)
-                || inbox.has_come(comes)
+                || inbox.has_arrival(comes)
         };
         let ran = self
             .runner
@@ -90,24 +90,25 @@ impl Worker<'_> {
         let pass = match ran.and_then(|pass| self.runner.finish().map(|()| pass)) {
             Ok(pass) => pass,
             Err(error) => {
-                let entry = self.take_out(at);
-                return fail(entry, error);
+                let generation = self.take_out(at);
+                return fail(generation, error);
             }
         };
         let took = begun.elapsed();
-        self.service.serve(&turn.client, took);
+        self.prefill_times.add(&request.client, took);
         self.slices.owe(share, reads.user, took, answers);
         inbox.progress().advance();
         if pass == Pass::Preempted {
-            entry.left(rows, before + took);
+            generation.left(rows, before + took);
             return Ok(());
         }
         let whole = self.slices.rows(share, chunk);
-        self.slices.read(entry.read(), rows, whole, before + took);
+        self.slices
+            .read(generation.read(), rows, whole, before + took);
         let read = self.runner.len();
-        entry.advance(read);
-        let (turn, all) = (entry.turn(), entry.prompt().len());
-        journal::prompt_read(turn.id, turn.client.user, read, all);
+        generation.advance(read);
+        let (request, all) = (generation.request(), generation.prompt().len());
+        journal::prompt_read(request.id, request.client.user, read, all);
         if last {
             let token = self.runner.token();
             self.observer.tokens(&mut self.runner, 1);
@@ -122,25 +123,25 @@ impl Worker<'_> {
             return Ok(());
         };
         self.inbox.progress().enter(Phase::Prompt);
-        let entry = &mut self.entries[at];
-        let (_, unread) = entry.unread();
-        let rows = unread.len().min(self.runner.rows());
-        let (cache_entry, sampling) = (entry.place(), entry.turn().options.sampling);
+        let generation = &mut self.generations[at];
+        let (_, remaining) = generation.remaining();
+        let rows = remaining.len().min(self.runner.rows());
+        let (slot, sampling) = (generation.slot(), generation.request().options.sampling);
         let begun = Instant::now();
-        let said = &unread[..rows];
+        let said = &remaining[..rows];
         if let Err(error) = self
             .runner
-            .read_said(cache_entry, said, sampling, entry.prompt())
+            .read_said(slot, said, sampling, generation.prompt())
         {
-            let entry = self.take_out(at);
-            return fail(entry, error);
+            let generation = self.take_out(at);
+            return fail(generation, error);
         }
         let (share, took) = (self.inbox.limits().prefill, begun.elapsed());
-        let client = &entry.turn().client;
-        self.service.serve(client, took);
+        let client = &generation.request().client;
+        self.prefill_times.add(client, took);
         self.slices.stepped(took);
         self.slices.owe(share, client.user, took, answers);
-        entry.advance(self.runner.len_of(cache_entry));
+        generation.advance(self.runner.len_of(slot));
         self.inbox.progress().advance();
         self.bound(at).map(drop)
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use crate::engine::generation::state::Entry;
+use crate::engine::generation::state::Generation;
 use crate::engine::observe::observer;
 use crate::kv::{Family, PAGE, Wanted};
 use crate::kv_store::{Arrived, Asked, Key, Load, Page};
@@ -75,8 +75,12 @@ impl Worker<'_> {
 
     /// Tells whether something comes back from there.
     fn restores_from_host(&mut self, at: usize) -> bool {
-        let entry = &self.entries[at];
-        let Some(session) = entry.turn().session.filter(|_| self.host.bytes() > 0) else {
+        let generation = &self.generations[at];
+        let Some(session) = generation
+            .request()
+            .session
+            .filter(|_| self.host.bytes() > 0)
+        else {
             return false;
         };
         let sources = self.inbox.sources(session);
@@ -86,14 +90,14 @@ impl Worker<'_> {
         ) else {
             return false;
         };
-        let held = self.runner.len_of(entry.place());
-        let wanted = entry.prompt().len().saturating_sub(1);
+        let held = self.runner.len_of(generation.slot());
+        let wanted = generation.prompt().len().saturating_sub(1);
         let asked = Asked {
-            user: entry.turn().client.user,
+            user: generation.request().client.user,
             key: &key,
             prompt: Wanted {
-                tokens: &entry.prompt()[..wanted],
-                said: entry.said(),
+                tokens: &generation.prompt()[..wanted],
+                said: generation.said(),
             },
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
@@ -104,7 +108,7 @@ impl Worker<'_> {
         let Some(found) = self.host.find(&whose, &asked, measured) else {
             return false;
         };
-        let id = entry.id();
+        let id = generation.id();
         // Pages that are on their way there would be in the way.
         self.interrupt_saving();
         let bytes = (found.pages.len() * self.runner.page_bytes()) as u64;
@@ -120,28 +124,28 @@ impl Worker<'_> {
     }
 
     fn restore_from_disk(&mut self, at: usize) {
-        let entry = &self.entries[at];
-        let session = entry.turn().session;
+        let generation = &self.generations[at];
+        let session = generation.request().session;
         let Some(place) = session.and_then(|session| self.inbox.origin(session)) else {
             return;
         };
         let Some(pages) = self.inbox.pages().filter(|pages| pages.has(&place)) else {
             return;
         };
-        let held = self.runner.len_of(entry.place());
+        let held = self.runner.len_of(generation.slot());
         // The last token is run in any case.
-        let wanted = entry.prompt().len().saturating_sub(1);
+        let wanted = generation.prompt().len().saturating_sub(1);
         let (Some(key), true) = (self.pages_key(), held + PAGE <= wanted) else {
             return;
         };
         // The disk reads before it writes on.
         self.interrupt_saving();
-        let entry = &self.entries[at];
+        let generation = &self.generations[at];
         let arrived = pages.load(Load {
             place,
             key,
-            tokens: entry.prompt()[..wanted].to_vec(),
-            said: entry.said().to_vec(),
+            tokens: generation.prompt()[..wanted].to_vec(),
+            said: generation.said().to_vec(),
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
             held,
@@ -149,7 +153,7 @@ impl Worker<'_> {
             wake: self.inbox.wake(),
         });
         self.restores.push(Restore {
-            id: entry.id(),
+            id: generation.id(),
             from: Source::Disk(arrived),
             tokens: Vec::new(),
             next: held / PAGE,
@@ -171,9 +175,12 @@ impl Worker<'_> {
                 Ok(None) => more = true,
                 Ok(Some(bytes)) => {
                     let (id, next) = (restore.id, restore.next);
-                    let entry = self.entries.iter().find(|entry| entry.id() == id);
-                    let written = match entry.map(Entry::place) {
-                        Some(at_entry) => self.runner.write_page(at_entry, next, &bytes)?,
+                    let generation = self
+                        .generations
+                        .iter()
+                        .find(|generation| generation.id() == id);
+                    let written = match generation.map(Generation::slot) {
+                        Some(slot) => self.runner.write_page(slot, next, &bytes)?,
                         None => true,
                     };
                     if written {
@@ -197,24 +204,24 @@ impl Worker<'_> {
 
     /// All has come that will: the turn goes on after it.
     fn restored(&mut self, restore: &Restore) -> Result<(), RunError> {
-        let of = |entry: &Entry| entry.id() == restore.id;
-        let Some(at) = self.entries.iter().position(of) else {
+        let of = |generation: &Generation| generation.id() == restore.id;
+        let Some(at) = self.generations.iter().position(of) else {
             return Ok(());
         };
         if let Source::Host(_, bytes, begun) = restore.from {
             self.host.measure(bytes, begun.elapsed());
         }
         let whole = restore.tokens.len().min(restore.next * PAGE);
-        let entry = &mut self.entries[at];
-        let at_entry = entry.place();
-        if whole <= self.runner.len_of(at_entry) {
+        let generation = &mut self.generations[at];
+        let slot = generation.slot();
+        if whole <= self.runner.len_of(slot) {
             return Ok(());
         }
-        let sampling = entry.turn().options.sampling;
+        let sampling = generation.request().options.sampling;
         let tokens = &restore.tokens[..whole];
         self.runner
-            .restore(at_entry, tokens, sampling, entry.prompt())?;
-        entry.restored(whole);
+            .restore(slot, tokens, sampling, generation.prompt())?;
+        generation.restored(whole);
         observer::graph(self.inbox, &mut self.runner);
         self.bound(at).map(drop)
     }

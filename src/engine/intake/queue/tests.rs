@@ -10,7 +10,7 @@ use crate::engine::caller::limits::UserLimits;
 use crate::engine::caller::request::{Event, Options, Ticket};
 use crate::engine::intake::inbox::Inbox;
 use crate::engine::prompt::codec::Codec;
-use crate::engine::schedule::policy::{Asks, preempts};
+use crate::engine::schedule::policy::{PrefillDemand, preempts_slice};
 use crate::engine::schedule::slices::Share;
 use crate::engine::session::answer::Answer;
 use crate::model::{Message, Role};
@@ -89,9 +89,9 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
     blocked
 }
 
-fn turn(inbox: &Inbox) -> Turn {
+fn next_request(inbox: &Inbox) -> Request {
     match inbox.next() {
-        Some(Command::Turn(turn)) => *turn,
+        Some(Command::Request(request)) => *request,
         other => panic!("no turn: {other:?}"),
     }
 }
@@ -103,7 +103,7 @@ fn answer(inbox: &Inbox) {
         tokens,
         said: 0,
     };
-    turn(inbox).finish(FinishReason::Stop, Usage::default(), Some(answer));
+    request(inbox).finish(FinishReason::Stop, Usage::default(), Some(answer));
 }
 
 /// What waits besides turns, in order.
@@ -129,7 +129,7 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
         answer(&inbox);
     }
     let _ticket = send(&engine, runs).await;
-    let running = turn(&inbox);
+    let running = next_request(&inbox);
 
     // Each takes something back, and what is left of both is the least.
     let used = |session| engine.session(session).expect("it is open").context_used;
@@ -174,7 +174,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
     inbox.fail("no such file: m.gguf");
     drop(inbox);
     assert_eq!(engine.queue.place(1).err(), Some(why()));
-    let turn = Turn {
+    let request = Request {
         id: 1,
         client: CLIENT().into(),
         session: None,
@@ -195,7 +195,7 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
         registration: crate::engine::registration::Registration::new(&engine.shared),
         shared: engine.shared.clone(),
     };
-    assert_eq!(engine.queue.push(turn, place).err(), Some(why()));
+    assert_eq!(engine.queue.push(request, place).err(), Some(why()));
     engine.begin_stop();
     let asked = engine.open_session(CLIENT(), Vec::new());
     assert_eq!(asked.err(), Some(why()));
@@ -213,14 +213,14 @@ async fn closing_a_session_ends_its_turn() {
     };
     let (waits, runs) = (open(), open());
     let _running = send(&engine, runs).await;
-    let turn = turn(&inbox);
+    let request = next_request(&inbox);
     let mut waiting = send(&engine, waits).await;
     engine.close_session(waits);
     engine.close_session(runs);
     let ended = waiting.events.try_recv().expect("it has ended");
     let reason = FinishReason::Cancelled;
     assert!(matches!(ended, Event::Done(outcome) if outcome.reason == reason));
-    assert!(turn.is_cancelled());
+    assert!(request.is_cancelled());
     let [forget] = &controls(&engine)[..] else {
         panic!("the engine has seen one of them");
     };
@@ -229,7 +229,7 @@ async fn closing_a_session_ends_its_turn() {
         format!("Forget {{ session: {runs:?}, kept: false }}")
     );
     assert_eq!(engine.status().borrow().queue_length, 1);
-    turn.finish(FinishReason::Cancelled, Usage::default(), None);
+    request.finish(FinishReason::Cancelled, Usage::default(), None);
 
     // While it is being encoded: whoever sent it is told.
     let (session, [first, second]) = (open(), block(&engine).await);
@@ -313,8 +313,8 @@ async fn users_take_turns() {
         let messages = vec![Message::new(Role::User, "a b")];
         tickets.push(engine.generate(client, messages, options()).await.unwrap());
     }
-    let first = turn(&inbox);
-    let second = turn(&inbox);
+    let first = next_request(&inbox);
+    let second = next_request(&inbox);
     assert_eq!((first.client.user, second.client.user), (1, 2));
     engine.cancel_all();
 }
@@ -331,7 +331,10 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
     let hold = hold(&engine, Held::Background, "a test");
     {
         let _changes = (engine.queue.lock(), engine.shared.sessions());
-        assert!(inbox.poll(|_| May::Go).is_none(), "it would have waited");
+        assert!(
+            inbox.poll(|_| Readiness::Ready).is_none(),
+            "it would have waited"
+        );
         assert_eq!(inbox.held(), Held::Background);
         // Each of these would wait for ever.
         let holds = engine.holds();
@@ -342,7 +345,7 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
         assert!(engine.session(session).is_some_and(|session| session.busy));
     }
     drop(hold);
-    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| May::Go).is_some());
+    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| Readiness::Ready).is_some());
 }
 
 /// While a prompt is read the engine thread hears of who comes, once, and of nobody who would not be next.
@@ -360,18 +363,18 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
         let asked = engine.generate(client, asked, options).await;
         asked.expect("it is accepted")
     };
-    let asks = |user, priority| Asks {
+    let asks = |user, priority| PrefillDemand {
         user,
         priority,
-        had: Duration::ZERO,
-        unread: 9,
+        prefill_time: Duration::ZERO,
+        remaining: 9,
     };
     let is_read = asks(1, Priority::Normal);
-    let comes = |turn: &Turn| {
-        let comes = asks(turn.client.user, turn.options.priority);
-        preempts(comes, is_read, false, Duration::ZERO)
+    let comes = |request: &Request| {
+        let comes = asks(request.client.user, request.options.priority);
+        preempts_slice(comes, is_read, false, Duration::ZERO)
     };
-    let heard = || inbox.has_come(comes);
+    let heard = || inbox.has_arrival(comes);
     assert!(!heard());
     let mut tickets = vec![ask(1, Priority::Normal).await];
     assert!(!heard(), "it is the same user's");
@@ -403,13 +406,13 @@ async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
     let active = engine.holds();
     assert_eq!(active.len(), 1);
     assert_eq!((active[0].held, &*active[0].reason), (Held::All, "other"));
-    assert!(inbox.poll(|_| May::Go).is_none());
+    assert!(inbox.poll(|_| Readiness::Ready).is_none());
     drop(all);
     let all = hold(&engine, Held::All, "again");
     engine.close();
     assert_eq!(inbox.held(), Held::Nothing);
     assert!(engine.holds().is_empty());
-    assert!(inbox.poll(|_| May::Go).is_some());
+    assert!(inbox.poll(|_| Readiness::Ready).is_some());
     drop(all);
 }
 
@@ -443,7 +446,7 @@ async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device
         ((2, true), (0, false))
     );
     drop(held);
-    let begun = turn(&inbox);
+    let begun = next_request(&inbox);
     assert_eq!(begun.id, normal.id);
     assert_eq!(
         (waits(&background), waits(&normal)),

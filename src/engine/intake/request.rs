@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::fair::Waits;
+use super::fair::Queued;
 use super::registration::Registration;
 use super::shared::Shared;
 use crate::engine::caller::client::Client;
@@ -27,7 +27,7 @@ use crate::tools::{Piece, Writing};
 
 /// One request on its way through the engine. Whoever holds it must `finish` it.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Request {
     pub id: u64,
     pub client: Arc<Client>,
     pub session: Option<SessionId>,
@@ -59,7 +59,7 @@ pub struct Turn {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Turn {
+impl Request {
     /// Whether its caller has lost interest: the engine asks before each token.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -297,7 +297,7 @@ struct Ended {
 impl Ended {
     fn tell(self, outcome: Outcome, answered: Option<Answered>) {
         let Self {
-            id: turn,
+            id: request,
             client,
             session,
             events,
@@ -322,7 +322,7 @@ impl Ended {
         let dropped = outcome.usage.dropped_turns;
         let _ = events.send(Event::Done(outcome));
         let request = journal::Request {
-            id: turn,
+            id: request,
             session: session.map(|SessionId(id)| id),
             client: &client.name,
             client_uid: client.user,
@@ -343,7 +343,7 @@ impl Ended {
     }
 }
 
-impl Waits for Turn {
+impl Queued for Request {
     fn client(&self) -> &Client {
         &self.client
     }
