@@ -15,6 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "guide::Grammar",
             "guide::Limits",
             "journal",
+            "runner::KindTime",
+            "runner::KvSelection",
+            "runner::MemoryUse",
             "sampler::MOST_SCORED",
             "sampler::Parameters",
             "sampler::Partial",
@@ -25,22 +28,32 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "cpu",
-            "cuda",
-            "executor",
-            "fault",
+            "executor::Pass",
             "graph",
             "guide",
             "journal",
             "kv",
             "kv_store",
-            "meminfo",
+            "load",
             "model",
+            "runner",
             "sampler",
             "session_store",
             "tape",
             "telemetry",
             "tools",
+        ],
+    ),
+    (
+        "load",
+        &[
+            "cpu", "cuda", "executor", "kv", "meminfo", "model", "runner", "sampler", "tape",
+        ],
+    ),
+    (
+        "runner",
+        &[
+            "executor", "fault", "graph", "kv", "model", "sampler", "tape",
         ],
     ),
     (
@@ -54,7 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bench",
         &[
-            "device", "engine", "graph", "kv", "meminfo", "model", "sampler", "tape",
+            "device", "graph", "kv", "load", "meminfo", "model", "runner", "sampler", "tape",
         ],
     ),
     ("files", &[]),
@@ -102,7 +115,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "config",
         &[
-            "engine::runner",
+            "load",
             "graph::Mode",
             "guide::Limits",
             "journal::Level",

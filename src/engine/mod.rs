@@ -34,7 +34,7 @@ pub use caller::request::{
 pub use caller::status::{ModelInfo, State, Status};
 pub use caller::status_watch::StatusReceiver;
 pub use intake::control::{Command, Control};
-pub use intake::inbox::Inbox;
+pub use intake::receiver::Receiver;
 pub use intake::request::Request;
 pub use intake::wait_estimate::WaitEstimate;
 pub use observe::live::{GraphStatus, Snapshot, Work};

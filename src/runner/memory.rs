@@ -32,7 +32,7 @@ impl Runner {
 
     /// How long memory rests before it is to be given back.
     #[must_use]
-    pub fn rest(&self) -> Duration {
+    pub fn release_after(&self) -> Duration {
         self.release_after
     }
 

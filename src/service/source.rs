@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::config::{self, Config};
 use crate::engine::sim::{self, Script};
-use crate::engine::{Inbox, worker};
+use crate::engine::{Receiver, worker};
 use crate::graph::Budget;
 use crate::journal;
 use crate::load::{self, KvMemory};
@@ -54,7 +54,7 @@ impl Thread {
 
 impl Source {
     /// Starts to serve `inbox`.
-    pub(super) fn start(self, inbox: Inbox, config: &Config) -> io::Result<Thread> {
+    pub(super) fn start(self, inbox: Receiver, config: &Config) -> io::Result<Thread> {
         match self {
             Self::Model(path) => {
                 let settings = settings(&path, config);

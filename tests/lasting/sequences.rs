@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::{
-    Client, Event, Handle, Inbox, Limits, Name, Opening, Options, Role, SessionId, State, Ticket,
-    channel, worker,
+    Client, Event, Handle, Limits, Name, Opening, Options, Receiver, Role, SessionId, State,
+    Ticket, channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
@@ -63,7 +63,7 @@ pub(crate) struct Daemon {
     pub(crate) pages: Arc<Pages>,
     seen: Seen,
     /// What loads the model, until it does.
-    engine: Option<(Inbox, worker::Settings)>,
+    engine: Option<(Receiver, worker::Settings)>,
     thread: Option<JoinHandle<Result<(), LoadError>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The callers' end of the engine: keeps the sessions, asks the engine's thread, and tells how it is.
+//! The callers' end of the engine. `intake`, `session` and `reload` add methods to the same handle.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::request::{Priority, Refusal, RequestError, check_calls};
 use super::status::State;
 use super::status_watch::StatusReceiver;
 use crate::engine::intake::control::Control;
-use crate::engine::intake::inbox::Inbox;
 use crate::engine::intake::queue::Queue;
+use crate::engine::intake::receiver::Receiver;
 use crate::engine::intake::shared::Shared;
 use crate::engine::intake::wait_estimate::WaitEstimate;
 use crate::engine::observe::live::Snapshot;
@@ -24,17 +24,17 @@ use crate::tools::Formats;
 
 /// Makes the two ends of an engine.
 #[must_use]
-pub fn channel(limits: Limits) -> (Handle, Inbox) {
+pub fn channel(limits: Limits) -> (Handle, Receiver) {
     let shared = Arc::new(Shared::new(limits));
     let queue = Arc::new(Queue::new(shared.clone()));
     let handle = Handle {
         shared: shared.clone(),
         queue: queue.clone(),
     };
-    (handle, Inbox { shared, queue })
+    (handle, Receiver { shared, queue })
 }
 
-/// The engine as its callers know it; cheap to clone. No method waits for the model.
+/// The engine as its callers know it. Clones are cheap, and share all state. Only `async` methods wait.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -42,23 +42,23 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// What is in force.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits()
     }
 
-    /// These limits hold from now on; what waits or is open already stays.
+    /// Sets the limits. Requests that wait and sessions that are open stay.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.set_limits(limits);
     }
 
-    /// The formats in which models call tools, from now on.
+    /// Sets the formats in which models call tools.
     pub fn set_formats(&self, formats: Formats) {
         self.shared.set_formats(formats);
     }
 
-    /// Whether the model in force can call tools; while there is none, nothing speaks against it.
+    /// Returns an error if the model cannot call tools. Without a model there is none.
     ///
     /// # Errors
     /// `NotSupported`.
@@ -70,7 +70,7 @@ impl Handle {
         }
     }
 
-    /// Opens a session of a connection, which begins with these messages.
+    /// Opens a session of a connection, which begins with `messages`.
     ///
     /// # Errors
     /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow such messages.
@@ -89,8 +89,7 @@ impl Handle {
         Ok(id)
     }
 
-    /// Opens another session of a connection with the past of this one, which stays as it is: what the cache holds of it
-    /// is of both from now on.
+    /// Opens a session of a connection that begins with the past of another session. Both share the pages of that past.
     ///
     /// # Errors
     /// `NotReady`, `SessionClosed`, `SessionBusy`, `TooManySessions`, `UserSessions`.
@@ -105,7 +104,7 @@ impl Handle {
         let id = {
             let mut sessions = self.without_prefill(lease.session).await;
             let id = sessions.branch(lease, client, &limits)?;
-            // The engine thread hears of it before anything happens to either.
+            // The engine thread must branch the pages before either session changes.
             self.queue.branch(lease.session, id);
             id
         };
@@ -146,9 +145,9 @@ impl Handle {
         .await
     }
 
-    /// Forgets a session. Its turn ends with it, whether it is being encoded, waits or is answered.
+    /// Closes a session, and cancels its request at whatever stage that is.
     pub fn close_session(&self, session: SessionId) {
-        // The lock is not held while the turn ends, which asks for it.
+        // `cancel` takes the lock of the sessions again.
         let closed = self.shared.sessions().close(session);
         let Ok(turn) = closed else {
             return;
@@ -160,13 +159,13 @@ impl Handle {
         self.publish_sessions();
     }
 
-    /// A caller has gone: what it still wanted encoded need not be.
+    /// Drops work for a caller that has gone: its prompts are not encoded any more.
     pub fn leave(&self, name: &str) {
         self.shared.encoders.remove_client(name);
         self.shared.grammars.remove_client(name);
     }
 
-    /// Takes back the last turns of a session, and what was appended since; what it held before them stays in the cache.
+    /// Removes the last turns of a session, and messages that were appended since. The earlier turns stay in the cache.
     ///
     /// # Errors
     /// `SessionClosed`, `SessionBusy`, `Unkept`, or `Turns` if it has fewer.
@@ -181,7 +180,7 @@ impl Handle {
         .await
     }
 
-    /// Takes back all turns of a session; what it began with stays.
+    /// Removes all turns of a session. The messages that it began with stay.
     ///
     /// # Errors
     /// `SessionClosed`, `SessionBusy`, `Unkept`.
@@ -189,7 +188,7 @@ impl Handle {
         self.leave_turns(session.into(), |_| Ok(0)).await
     }
 
-    /// Leaves as many turns as `left` makes of how many there are.
+    /// Rewinds a session to the number of turns that `left` returns, given the number that it has.
     async fn leave_turns(
         &self,
         lease: Lease,
@@ -203,7 +202,7 @@ impl Handle {
         .await
     }
 
-    /// Drops the decode graph; what failures had disabled is tried again.
+    /// Drops the decode graph. Recording that failures had disabled is tried again.
     ///
     /// # Errors
     /// `NotReady` without a model, `NotSupported` if this engine records nothing.
@@ -211,35 +210,34 @@ impl Handle {
         self.ask(Control::ResetGraph).await
     }
 
-    /// The decode graph in DOT; empty before the first recording.
+    /// Returns the decode graph in DOT; empty before the first recording.
     ///
     /// # Errors
-    /// As `reset_graph`, and `EngineFailed` if the device's driver does not tell.
+    /// As `reset_graph`, and `EngineFailed` if the driver refuses.
     pub async fn dump_graph(&self) -> Result<String, RequestError> {
         self.ask(Control::DumpGraph).await
     }
 
-    /// What the engine does at this moment.
+    /// Returns what the engine does at this moment.
     #[must_use]
     pub fn live(&self) -> Snapshot {
         self.shared.live.read()
     }
 
-    /// The same for somebody who looks at how long operations take: steps of the next few seconds are timed for it, one a
-    /// second.
+    /// Returns what the engine does at this moment, and has the operations of some steps timed in the next seconds.
     #[must_use]
     pub fn timed(&self) -> Snapshot {
-        self.shared.live.look();
+        self.shared.live.note_reader();
         self.live()
     }
 
-    /// Whether the engine gets on.
+    /// Returns the progress of the engine thread.
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.shared.progress
     }
 
-    /// Returns what a request waits for: nothing while it is answered, unless a hold suspends it.
+    /// Estimates how long a request still waits: not at all while it is answered, unless a hold suspends it.
     #[must_use]
     pub fn wait_estimate(&self, ticket: u64) -> WaitEstimate {
         let priority = self.shared.requests.priority(ticket);
@@ -251,7 +249,7 @@ impl Handle {
         waits.held(held)
     }
 
-    /// Whose requests wait: each one's priority and user, as they came.
+    /// Returns the priorities and users of the waiting requests, in the order of their arrival.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Priority, u32)> {
         self.queue.waiting()
@@ -269,27 +267,27 @@ impl Handle {
             .unwrap_or_else(|_| Err(self.shared.closed().into()))
     }
 
-    /// The lease of a session's holder; `None` once the session is closed.
+    /// Returns the lease of a session's holder; `None` once the session is closed.
     #[must_use]
     pub fn lease(&self, session: SessionId) -> Option<Lease> {
         self.shared.sessions().lease(session)
     }
 
-    /// `None` once the session is closed.
+    /// Returns the status of a session; `None` once it is closed.
     #[must_use]
     pub fn session(&self, session: SessionId) -> Option<SessionStatus> {
         self.shared.session(session)
     }
 
-    /// The messages of a session, oldest first; `None` once it is closed.
+    /// Returns the messages of a session, oldest first; `None` once it is closed.
     #[must_use]
     pub fn history(&self, session: SessionId) -> Option<Vec<Said>> {
-        // A long one is copied while nobody waits for the sessions.
+        // The messages are copied without the lock of the sessions.
         let history = self.shared.sessions().history(session)?;
         Some(history.said())
     }
 
-    /// Ends a request: at once if it still waits, else at its next token.
+    /// Cancels a request. It ends at once if it waits, or else at its next token.
     pub fn cancel(&self, ticket: u64) {
         self.shared.requests.cancel(ticket);
         self.shared.encoders.remove(ticket);
@@ -299,13 +297,13 @@ impl Handle {
         }
     }
 
-    /// What the engine tells about itself, and every change of it.
+    /// Returns the status of the engine, and every change of it.
     #[must_use]
     pub fn status(&self) -> StatusReceiver {
         self.shared.status()
     }
 
-    /// Accepts no more requests; those accepted go on. Where the load has failed that stays the reason.
+    /// Stops accepting requests. Accepted requests continue. If the load has failed, that stays the published reason.
     pub fn begin_stop(&self) {
         self.shared.publish(|status| {
             if status.state != State::Failed {
@@ -315,7 +313,7 @@ impl Handle {
         self.stop_prefills();
     }
 
-    /// Why nothing is accepted any more.
+    /// Returns why no request is accepted any more.
     #[must_use]
     pub fn closed(&self) -> Refusal {
         self.shared.closed()
@@ -328,21 +326,21 @@ impl Handle {
         }
     }
 
-    /// Lets the engine thread end once its queue is empty.
+    /// Closes the queue, so that the engine thread ends once it is empty.
     pub fn close(&self) {
         self.queue.close();
     }
 
     /// Returns when no request waits or runs.
     pub async fn idle(&self) {
-        // The sender lives in `shared`, which `self` keeps.
+        // `self` keeps the sender alive.
         let _ = self
             .status()
             .wait_for(|status| status.queue_length == 0)
             .await;
     }
 
-    /// Whether there is a model, and will be one.
+    /// Returns an error if there is no model, or no request is accepted.
     pub(crate) fn loaded(&self) -> Result<(), Refusal> {
         if self.shared.state() == State::Loading {
             return Err(Refusal::NotReady("the model is still loading".into()));
@@ -350,11 +348,10 @@ impl Handle {
         self.accepting()
     }
 
-    /// Whether it is worth asking: not once a load has failed, nor while it stops.
+    /// Returns an error if no request is accepted: after a failed load, or while the daemon stops.
     ///
     /// # Errors
-    ///
-    /// [`Refusal::NotReady`] with the reason.
+    /// `NotReady` with the reason.
     pub fn accepting(&self) -> Result<(), Refusal> {
         self.shared.accepting()
     }

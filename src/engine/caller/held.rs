@@ -27,8 +27,8 @@ impl Held {
         }
     }
 
-    /// Whether a request of such a priority rests.
-    pub(crate) fn rests(self, priority: Priority) -> bool {
+    /// Whether it suspends requests of a priority.
+    pub(crate) fn suspends(self, priority: Priority) -> bool {
         match self {
             Self::Nothing => false,
             Self::Background => priority == Priority::Background,
@@ -67,7 +67,7 @@ impl ActiveHold {
             client,
             reason,
             since: SystemTime::now(),
-            // A day stands for what no clock can tell.
+            // A clock can only represent so much.
             until: now.checked_add(longest).unwrap_or(now + DAY),
         }
     }

@@ -1,5 +1,6 @@
-//! Holds keep `background` requests, or all, off the device while they are active. A request that has begun is suspended
-//! where it is, and resumes afterwards.
+//! Holds keep `background` requests, or all, off the device while they are active.
+//!
+//! A hold suspends a request that has begun, which resumes afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;

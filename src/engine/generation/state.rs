@@ -1,6 +1,6 @@
-//! One of the turns that are answered at once: where its prompt and its answer stand, and what it costs.
+//! One answer while it is generated: how far its prompt is prefilled, the tokens so far, and what they cost.
 //!
-//! It is told its tokens and says when it ends; what makes them, and which entry is next, is not known here.
+//! It takes tokens and decides when the answer ends. It does not run the model, and knows no other generation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,58 +22,58 @@ use crate::model::language::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
 use crate::telemetry::{FinishReason, Usage};
 
-/// A turn that has joined.
+/// A request that has joined the active ones, and its answer so far.
 #[derive(Debug)]
 pub(crate) struct Generation {
     request: Request,
     encoder: Arc<Encoder>,
-    /// Its entry of the cache, while it has one.
+    /// The slot of the cache, while it has one.
     slot: usize,
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
-    read: usize,
-    /// The rows of a slice that was left, and how long it has taken.
+    prefilled: usize,
+    /// The rows of a preempted slice, and how long it has taken.
     slice: Option<(usize, Duration)>,
-    /// Tokens that were in the cache when it gave up its place to others, or that the turn before had run.
+    /// Tokens that were in the cache when it lost its slot, or that the turn before it had run.
     held: usize,
     speech: Speech,
     stops: StopStrings,
-    /// What was shown, without thoughts and calls.
+    /// The text that was sent to the caller, without thoughts and calls.
     text: String,
-    /// What bounds it.
+    /// Limits the tokens that may be chosen.
     guide: Option<Guide>,
-    /// The mask of its next choice, if one was asked for.
+    /// The mask of the next token, if it was requested.
     promise: Option<Promise>,
     /// Whether its last step found no mask.
     waits: bool,
-    /// Whether its guide has the token that was chosen last.
+    /// Whether the guide has the token that was chosen last.
     shown: bool,
-    /// Why it ends, once it is known that its guide does not say otherwise.
+    /// Why it ends, unless its guide reports that the answer is complete.
     ending: Option<FinishReason>,
-    /// The end-of-turn token is not among them.
+    /// The tokens so far, without the end-of-turn token.
     tokens: Vec<u32>,
-    /// How many of them steps have run.
+    /// How many of `tokens` steps have run.
     ran: usize,
-    /// So many of them stand as they were chosen; fewer while an answer that had to begin again catches up.
-    caught_up: usize,
+    /// How many of `tokens` have been chosen since it got its slot: fewer than all while it repeats its answer in a new slot.
+    repeated: usize,
     /// Whether a stop string ended `text` within the text of `tokens`.
     cut: bool,
     usage: Usage,
     began: Instant,
-    /// When its first token came.
-    answers: Option<Instant>,
+    /// When the first token was chosen.
+    answering: Option<Instant>,
     decoded_bytes: u64,
 }
 
 /// A token of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Its guide knows of it already.
+pub(crate) enum Token {
+    /// The guide has it already.
     Forced(u32),
     Chosen(u32),
 }
 
-impl Taken {
+impl Token {
     const fn token(self) -> u32 {
         match self {
             Self::Forced(token) | Self::Chosen(token) => token,
@@ -81,22 +81,23 @@ impl Taken {
     }
 }
 
-/// What may be chosen next.
+/// The tokens that may be chosen next.
 #[derive(Debug)]
-pub(crate) enum Follows {
-    Anything,
-    Allowed(Mask),
-    /// A mask that is being made.
-    Later(Promise),
+pub(crate) enum Allowed {
+    Any,
+    Mask(Mask),
+    /// The mask is being computed.
+    Pending(Promise),
 }
 
-/// Whether a token is wanted after one that is yet to be known.
+/// Whether a step can be launched before the token of the step before it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GoesOn {
-    AtOnce,
-    /// How it goes on is said only by what is known then.
-    Later,
-    /// That one is its last.
+pub(crate) enum Lookahead {
+    /// The generation has one more token in any case.
+    Known,
+    /// The token of the step before it decides.
+    Unknown,
+    /// The generation ends with the step before it.
     Ends,
 }
 
@@ -105,15 +106,16 @@ pub(crate) enum GoesOn {
 pub(crate) enum After {
     /// Another token.
     More,
-    /// This one was chosen before, in its place: whatever is chosen when an answer begins again, it stands.
+    /// Another token, but the generation repeats its answer, and this is the token that was chosen the first time.
     Instead(u32),
-    /// Its end, unless its guide says that it is complete, which is not known yet.
+    /// The end, for this reason unless the guide reports that the answer is complete.
     Ends(FinishReason),
+    /// The end.
     End(FinishReason),
 }
 
 impl Generation {
-    /// Nothing of its prompt is in the cache yet.
+    /// Makes a generation, of whose prompt nothing is in the cache yet.
     pub(crate) fn new(
         mut request: Request,
         prompt: Vec<u32>,
@@ -121,13 +123,13 @@ impl Generation {
         decoder: Decoder,
     ) -> Self {
         let began = Instant::now();
-        // The same answer to the same prompt has the same ids.
+        // Calls in the same answer to the same prompt get the same ids.
         let salt = request.options.sampling.seed ^ (prompt.len() as u64) << 40;
         let listener = request
             .writing
             .as_ref()
             .map(|writing| writing.listener(salt));
-        // Text beside calls may begin with any space; what fits a grammar begins as that says.
+        // White space is trimmed next to calls, but not in an answer that must match a grammar.
         let fits = request.options.grammar.as_ref().and(request.guide.as_ref());
         let thinking = encoder.codec().thinking(&prompt);
         let speech = Speech::new(decoder, thinking, fits.map(Guide::apart), listener);
@@ -148,63 +150,62 @@ impl Generation {
             encoder,
             slot: 0,
             prompt,
-            read: 0,
+            prefilled: 0,
             slice: None,
             speech,
             text: String::new(),
             tokens: Vec::new(),
             ran: 0,
-            caught_up: 0,
+            repeated: 0,
             cut: false,
             usage,
             began,
-            answers: None,
+            answering: None,
             decoded_bytes: 0,
         }
     }
 
-    /// It has an entry of the cache, which holds so many tokens of its prompt: the first, or another after it had to give
-    /// that up.
-    pub(crate) fn placed(&mut self, slot: usize, cached: usize) {
-        if self.answers.is_none() {
+    /// Gives it a slot, which holds `cached` tokens of its prompt: its first slot, or a new one after it lost one.
+    pub(crate) fn start(&mut self, slot: usize, cached: usize) {
+        if self.answering.is_none() {
             self.usage.cached_tokens = count(cached);
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
         self.slot = slot;
-        self.caught_up = 0;
-        self.advance(cached);
+        self.repeated = 0;
+        self.advance_to(cached);
     }
 
-    /// So many tokens of its prompt are there, as some of them came back from the disk.
-    pub(crate) fn restored(&mut self, held: usize) {
-        let back = count(held.saturating_sub(self.read));
-        if self.answers.is_none() {
+    /// Notes that its pages were restored, so that the first `held` tokens of its prompt are in the cache.
+    pub(crate) fn restored_to(&mut self, held: usize) {
+        let back = count(held.saturating_sub(self.prefilled));
+        if self.answering.is_none() {
             self.usage.restored += back;
         }
         self.usage.reread_tokens = self.usage.reread_tokens.saturating_sub(back);
-        self.advance(held);
+        self.advance_to(held);
     }
 
-    /// It gives up its place, where so many tokens of it were.
-    pub(crate) fn leaves(&mut self, held: usize) {
+    /// Takes its slot, which holds `held` of its tokens.
+    pub(crate) fn lose_slot(&mut self, held: usize) {
         self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));
         self.held = held;
         self.slice = None;
     }
 
-    /// Whether no token of it has come.
-    pub(crate) fn has_said_nothing(&self) -> bool {
-        self.answers.is_none()
+    /// Whether no token was chosen yet.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.answering.is_none()
     }
 
-    /// Returns its turn, to begin again.
+    /// Returns its request, to start again.
     pub(crate) fn into_request(self) -> Request {
         self.request
     }
 
-    /// Continues with another model, of such a context, if its tokens are the same there: they are run again. `None` if it has
-    /// ended, and its caller has the reason. Encodes its prompt, which takes long.
-    pub(crate) fn go_on_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
+    /// Continues with another model, whose context has `context` tokens, if the tokens mean the same there. Returns `None` if
+    /// it has ended, and its caller has the reason. Encodes the prompt, which can take long.
+    pub(crate) fn continue_with(mut self, encoder: &Arc<Encoder>, context: usize) -> Option<Self> {
         let spelled = self.encoder.codec().spelled(&self.tokens);
         let guide = self.guide.take();
         let prompt = match self.request.tokens(encoder) {
@@ -227,10 +228,10 @@ impl Generation {
             self.finish(FinishReason::Context, 1);
             return None;
         }
-        // Its own guide knows what was said.
+        // Its own guide has the tokens so far.
         (self.guide, self.request.guide) = (guide, None);
         self.encoder = encoder.clone();
-        self.read = 0;
+        self.prefilled = 0;
         Some(self)
     }
 
@@ -254,7 +255,7 @@ impl Generation {
         &self.prompt
     }
 
-    /// Which tokens of its prompt it has said before.
+    /// Returns the ranges of its prompt that earlier answers of the session generated.
     pub(crate) fn said(&self) -> &[Range<usize>] {
         self.request
             .prompt
@@ -262,74 +263,75 @@ impl Generation {
             .map_or(&[], |encoded| &encoded.said)
     }
 
-    /// What of its prompt is to be read, and what made the first of that before: as much as one family makes.
+    /// Returns the tokens of the prompt that are not in the cache, up to the first that another family of kernels computed
+    /// before, and that family.
     pub(crate) fn remaining(&self) -> (Family, &[u32]) {
-        let (read, all) = (self.read, &self.prompt);
-        let next = self.said().iter().find(|range| range.end > read);
+        let (prefilled, all) = (self.prefilled, &self.prompt);
+        let next = self.said().iter().find(|range| range.end > prefilled);
         match next {
-            Some(said) if said.contains(&read) => (Family::Step, &all[read..said.end]),
-            Some(said) => (Family::Prompt, &all[read..said.start]),
-            None => (Family::Prompt, &all[read..]),
+            Some(said) if said.contains(&prefilled) => (Family::Step, &all[prefilled..said.end]),
+            Some(said) => (Family::Prompt, &all[prefilled..said.start]),
+            None => (Family::Prompt, &all[prefilled..]),
         }
     }
 
-    /// Whether so many more tokens are all that is unread.
-    pub(crate) fn reads_last(&self, rows: usize) -> bool {
-        self.read + rows == self.prompt.len()
+    /// Whether `rows` more tokens complete the prompt.
+    pub(crate) fn ends_with(&self, rows: usize) -> bool {
+        self.prefilled + rows == self.prompt.len()
     }
 
-    /// How many tokens its prompt begins with that others begin with too, if some of them are yet to be read.
-    pub(crate) fn reads_for(&self, others: &[u32]) -> Option<usize> {
+    /// Returns the length of the prefix that its prompt shares with `others`, if some of it is not in the cache yet.
+    pub(crate) fn pending_prefix(&self, others: &[u32]) -> Option<usize> {
         let equal = self.prompt.iter().zip(others);
         let common = equal.take_while(|(own, other)| own == other).count();
-        (common > self.read).then_some(common)
+        (common > self.prefilled).then_some(common)
     }
 
-    /// Tokens of its prompt that are in the cache.
-    pub(crate) fn read(&self) -> usize {
-        self.read
+    /// Returns the number of tokens of its prompt that are in the cache.
+    pub(crate) fn prefilled(&self) -> usize {
+        self.prefilled
     }
 
     /// Whether all of its prompt is in the cache.
-    pub(crate) fn has_read(&self) -> bool {
-        self.read == self.prompt.len()
+    pub(crate) fn is_prefilled(&self) -> bool {
+        self.prefilled == self.prompt.len()
     }
 
-    /// So many tokens of its prompt are in the cache.
-    pub(crate) fn advance(&mut self, read: usize) {
-        self.read = read;
+    /// Notes that the first `prefilled` tokens of its prompt are in the cache.
+    pub(crate) fn advance_to(&mut self, prefilled: usize) {
+        self.prefilled = prefilled;
         self.slice = None;
-        if self.answers.is_none() {
-            self.request.reading.set(read, self.prompt.len());
+        if self.answering.is_none() {
+            self.request.reading.set(prefilled, self.prompt.len());
         }
     }
 
-    /// The rows of a slice that was left, if one was, and how long it has taken.
-    pub(crate) fn slice(&self) -> Option<(usize, Duration)> {
+    /// Returns the rows of its preempted slice, if there is one, and how long it has taken.
+    pub(crate) fn preempted_slice(&self) -> Option<(usize, Duration)> {
         self.slice
     }
 
-    /// A slice of so many rows was left after so long; it goes on where it was.
-    pub(crate) fn left(&mut self, rows: usize, took: Duration) {
+    /// Notes that a slice was preempted, which continues later.
+    pub(crate) fn preempt_slice(&mut self, rows: usize, took: Duration) {
         self.slice = Some((rows, took));
     }
 
-    /// As the scheduler sees it, where users have had such service; whether it `passes` steps that are due depends on what it is
-    /// to read.
+    /// Returns it as the scheduler sees it. `passes` decides by user and remaining tokens whether its prefill may come before
+    /// steps that are due.
     pub(crate) fn candidate(
         &self,
         prefill_times: &PrefillTimes,
         passes: impl Fn(u32, usize) -> bool,
     ) -> Candidate {
-        let (user, remaining) = (self.request.client.user, self.prompt.len() - self.read);
+        let (user, remaining) = (self.request.client.user, self.prompt.len() - self.prefilled);
         Candidate {
-            id: self.id(),
+            slot: self.slot,
             user,
             priority: self.priority(),
             prefill_time: prefill_times.of(&self.request.client),
             remaining,
             passes: passes(user, remaining),
-            stage: if self.has_read() {
+            stage: if self.is_prefilled() {
                 Stage::Decode
             } else {
                 Stage::Prefill
@@ -337,84 +339,83 @@ impl Generation {
         }
     }
 
-    /// Whether it has a row of a step that is launched before what is before it has ended, which may be a step that it has a row
-    /// of too. Of tokens that must come, several are run in one step where that has rows to spare, before which nothing is ahead.
-    pub(crate) fn goes_on(&self, steps: bool, spare: usize) -> GoesOn {
+    /// Whether it can have a row in a step that is launched ahead. `steps` says that the step before it has a row of it too.
+    /// Forced tokens share one step that has `spare` rows, and that step is not launched ahead.
+    pub(crate) fn lookahead(&self, steps: bool, spare: usize) -> Lookahead {
         let forced = self.guide.as_ref().map_or(0, Guide::forced);
         let runs_several = spare > 0 && !self.is_scored();
         let forced = if runs_several { forced } else { 0 };
-        if forced >= 2 || (steps && !self.has_caught_up()) {
-            GoesOn::Later
-        } else if steps && self.may_say() <= 1 {
-            GoesOn::Ends
+        if forced >= 2 || (steps && !self.is_current()) {
+            Lookahead::Unknown
+        } else if steps && self.tokens_left() <= 1 {
+            Lookahead::Ends
         } else {
-            GoesOn::AtOnce
+            Lookahead::Known
         }
     }
 
-    /// Whether each of its tokens is chosen in a step of its own, which tells how probable it was.
+    /// Whether its caller wants the probability of each token, so that each has a step of its own.
     fn is_scored(&self) -> bool {
         self.request.options.sampling.logprobs.is_some()
     }
 
-    /// Whether its next token is a new one.
-    fn has_caught_up(&self) -> bool {
-        self.caught_up == self.tokens.len()
+    /// Whether its next token is a new one, not a repeated one.
+    fn is_current(&self) -> bool {
+        self.repeated == self.tokens.len()
     }
 
-    /// Tokens that it may still say.
-    fn may_say(&self) -> usize {
+    /// Returns how many more tokens it may have.
+    fn tokens_left(&self) -> usize {
         let most = self.request.options.max_tokens;
         most.saturating_sub(self.tokens.len())
     }
 
-    /// Whether something guides it.
+    /// Whether a guide limits its tokens.
     pub(crate) fn is_guided(&self) -> bool {
         self.guide.is_some()
     }
 
-    /// What may be chosen for its next token. It is asked before each token.
+    /// Returns the tokens that may be chosen next. Must be called before each token.
     ///
     /// # Errors
-    /// If nothing may, and the answer is not complete.
-    pub(crate) fn follows(&mut self, vocabulary: usize) -> Result<Follows, GuideError> {
+    /// If no token may be chosen, and the answer is not complete.
+    pub(crate) fn allowed_next(&mut self, vocabulary: usize) -> Result<Allowed, GuideError> {
         self.promise = None;
         self.waits = false;
-        let replays = !self.has_caught_up();
+        let replays = !self.is_current();
         let Some(guide) = self.guide.as_mut().filter(|_| !replays) else {
-            return Ok(Follows::Anything);
+            return Ok(Allowed::Any);
         };
         Ok(match guide.follows_soon()? {
             // A complete answer has ended.
-            Soon::Known(Next::Anything | Next::Nothing) => Follows::Anything,
-            Soon::Known(Next::Allowed(mask)) => Follows::Allowed(mask),
-            Soon::Known(Next::Forced(tokens)) => {
-                tokens.first().map_or(Follows::Anything, |first| {
-                    Follows::Allowed(Mask::only(*first, vocabulary))
-                })
-            }
+            Soon::Known(Next::Anything | Next::Nothing) => Allowed::Any,
+            Soon::Known(Next::Allowed(mask)) => Allowed::Mask(mask),
+            Soon::Known(Next::Forced(tokens)) => tokens.first().map_or(Allowed::Any, |first| {
+                Allowed::Mask(Mask::only(*first, vocabulary))
+            }),
             Soon::Later(promise) => {
                 self.promise = Some(promise.clone());
-                Follows::Later(promise)
+                Allowed::Pending(promise)
             }
         })
     }
 
-    /// Whether it must wait for a mask before it gets on: a prompt cannot be repeated as a step is, and a step that found no mask is
-    /// not to be repeated in vain.
+    /// Whether it must wait for a mask: a prefill cannot be repeated as a step can, and a step that found no mask is repeated
+    /// only once.
     pub(crate) fn awaits_mask(&self) -> bool {
         let made = |promise: &Promise| matches!(promise.now(), Some(Some(_)));
         let pending = self.promise.as_ref().is_some_and(|promise| !made(promise));
-        self.ending.is_some() || pending && (self.waits || !self.has_read())
+        self.ending.is_some() || pending && (self.waits || !self.is_prefilled())
     }
 
-    /// Why nothing will ever be chosen for it, if that was found since it was asked what follows.
-    pub(crate) fn never_goes_on(&self) -> Option<GuideError> {
+    /// Returns why no token can be chosen, if the guide has found that meanwhile.
+    pub(crate) fn guide_error(&self) -> Option<GuideError> {
         self.guide.as_ref()?.error()
     }
 
-    /// Why it ends, if its guide has reported meanwhile that it is complete, or that it is not where it was to end otherwise.
-    pub(crate) fn ends_now(&self) -> Option<FinishReason> {
+    /// Returns why it ends, if the guide has reported meanwhile that the answer is complete, or that an answer whose end was
+    /// pending is not.
+    pub(crate) fn reported_end(&self) -> Option<FinishReason> {
         let guide = self.guide.as_ref()?;
         if self.is_whole() {
             Some(FinishReason::Stop)
@@ -423,33 +424,32 @@ impl Generation {
         }
     }
 
-    /// Takes at most `most` of the tokens that must come now; what is chosen comes after them. The same number of tokens
-    /// must be `take`n before anything else.
-    pub(crate) fn force(&mut self, most: usize) -> Vec<u32> {
+    /// Returns at most `most` of the tokens that the guide forces next. They must be passed to `take` before any other.
+    pub(crate) fn take_forced(&mut self, most: usize) -> Vec<u32> {
         if self.is_scored() {
             return Vec::new();
         }
-        // One is left to choose.
-        let most = most.min(self.may_say().saturating_sub(1));
-        let replays = !self.has_caught_up();
+        // The last token is chosen.
+        let most = most.min(self.tokens_left().saturating_sub(1));
+        let replays = !self.is_current();
         let guide = self.guide.as_mut().filter(|_| !replays);
         guide.map_or_else(Vec::new, |guide| guide.force(most))
     }
 
-    /// A step that moves so many bytes makes its next token.
-    pub(crate) fn steps(&mut self, bytes: u64) {
+    /// Counts a step for its next token, which moves so many bytes.
+    pub(crate) fn count_step(&mut self, bytes: u64) {
         self.decoded_bytes += bytes;
     }
 
-    /// A step made no token for it, and runs again.
-    pub(crate) fn repeats(&mut self) {
+    /// Counts a step that chose no token, and runs again.
+    pub(crate) fn count_repeat(&mut self) {
         self.usage.repeated_steps += 1;
         self.waits = true;
     }
 
-    /// Shows a token to its guide that was chosen for it, and that it takes next: its mask is computed while others take theirs.
+    /// Gives the guide a chosen token before `take`, so that the next mask is computed while others take their tokens.
     pub(crate) fn show_guide(&mut self, token: u32) {
-        if self.has_caught_up()
+        if self.is_current()
             && !self.encoder.codec().is_end(token)
             && let Some(guide) = &mut self.guide
         {
@@ -458,23 +458,23 @@ impl Generation {
         }
     }
 
-    /// A token was forced, or chosen.
+    /// Adds a token to the answer, and returns what follows it. `full` says that the slot has no position for another.
     ///
     /// # Errors
-    /// If nothing can follow it, or the grammar becomes too complex.
+    /// If no token can follow it, or the grammar becomes too complex.
     pub(crate) fn take(
         &mut self,
-        token: Taken,
+        token: Token,
         scored: &[Scored],
         full: bool,
     ) -> Result<After, GuideError> {
-        let replays = !self.has_caught_up();
+        let replays = !self.is_current();
         if !replays {
-            self.tell(scored);
+            self.send_likelihood(scored);
         }
-        let after = self.say(token.token(), full);
+        let after = self.add(token.token(), full);
         let ends = self.encoder.codec().is_end(token.token());
-        let (Some(guide), Taken::Chosen(token)) = (&mut self.guide, token) else {
+        let (Some(guide), Token::Chosen(token)) = (&mut self.guide, token) else {
             return Ok(after);
         };
         if replays || ends {
@@ -501,13 +501,13 @@ impl Generation {
         })
     }
 
-    /// Whether its answer is complete, so that what was chosen after its forced tokens is not said.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.has_caught_up() && self.guide.as_ref().is_some_and(Guide::is_over)
+    /// Whether its guide has reported that the answer is complete, so that no chosen token follows the forced ones.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_current() && self.guide.as_ref().is_some_and(Guide::is_over)
     }
 
-    /// Tells how probable a token was: it comes first, then the most probable ones.
-    fn tell(&self, scored: &[Scored]) {
+    /// Sends the probability of a token to the caller. `scored` has the token first, then the most probable ones.
+    fn send_likelihood(&self, scored: &[Scored]) {
         let codec = self.encoder.codec();
         let likelihood = |scored: &Scored| Likelihood {
             token: scored.token,
@@ -516,25 +516,25 @@ impl Generation {
             best: Vec::new(),
         };
         if let Some((chosen, best)) = scored.split_first() {
-            self.request.tell(Likelihood {
+            self.request.send_likelihood(Likelihood {
                 best: best.iter().map(likelihood).collect(),
                 ..likelihood(chosen)
             });
         }
     }
 
-    /// A token has come; `full` says that no other could follow it in the cache.
-    fn say(&mut self, token: u32, full: bool) -> After {
-        if let Some(before) = self.tokens.get(self.caught_up) {
-            self.caught_up += 1;
+    /// Adds a token to the answer's text.
+    fn add(&mut self, token: u32, full: bool) -> After {
+        if let Some(before) = self.tokens.get(self.repeated) {
+            self.repeated += 1;
             return if *before == token {
                 After::More
             } else {
                 After::Instead(*before)
             };
         }
-        if self.answers.is_none() {
-            self.answers = Some(Instant::now());
+        if self.answering.is_none() {
+            self.answering = Some(Instant::now());
             self.usage.first_token_us = micros(self.began.elapsed());
         }
         self.usage.completion_tokens += 1;
@@ -542,9 +542,9 @@ impl Generation {
             return After::End(FinishReason::Stop);
         }
         self.tokens.push(token);
-        self.caught_up += 1;
+        self.repeated += 1;
         let said = self.speech.take(token);
-        if self.tell_said(said) {
+        if self.send(said) {
             After::End(FinishReason::Stop)
         } else if self.tokens.len() >= self.request.options.max_tokens {
             After::End(FinishReason::Length)
@@ -555,19 +555,19 @@ impl Generation {
         }
     }
 
-    /// Shows what was said; returns whether a stop string was reached.
-    fn tell_said(&mut self, said: Vec<Said>) -> bool {
+    /// Sends parts of the answer to the caller. Returns whether a stop string was reached.
+    fn send(&mut self, said: Vec<Said>) -> bool {
         for said in said {
             match said {
                 Said::Reasoning(text) => self.request.think(text),
                 Said::Call(piece) => {
-                    // Nothing that was held back may come after it.
+                    // Text that was held back comes before the call.
                     let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
                     self.emit(held);
                     self.request.call(piece);
                 }
                 Said::Text(text) => {
-                    if self.show(&text) {
+                    if self.send_text(&text) {
                         return true;
                     }
                 }
@@ -576,8 +576,8 @@ impl Generation {
         false
     }
 
-    /// Shows text, up to a stop string; returns whether one was reached.
-    fn show(&mut self, text: &str) -> bool {
+    /// Sends text up to a stop string. Returns whether one was reached.
+    fn send_text(&mut self, text: &str) -> bool {
         let (text, stopped) = self.stops.push(text);
         self.cut |= stopped;
         self.emit(text);
@@ -591,7 +591,7 @@ impl Generation {
         }
     }
 
-    /// Shows what was held back, and tells the turn's end; so many were answered at once.
+    /// Sends the text that was held back, and ends the request. `at_once` is the number of generations that were active.
     pub(crate) fn finish(mut self, reason: FinishReason, at_once: usize) {
         self.request
             .shared
@@ -599,7 +599,7 @@ impl Generation {
             .took(self.began.elapsed(), at_once);
         if !self.cut {
             let rest = self.speech.finish();
-            self.tell_said(rest);
+            self.send(rest);
             let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
             self.emit(held);
         }
@@ -621,7 +621,7 @@ impl Generation {
         self.request.finish(reason, usage, answer);
     }
 
-    /// Tells that it cannot go on.
+    /// Ends the request with an error.
     pub(crate) fn fail(self, error: RequestError) {
         let usage = self.usage();
         self.request.fail(error, usage);
@@ -631,7 +631,7 @@ impl Generation {
     fn usage(&self) -> Usage {
         let mut usage = self.usage;
         let seconds = self
-            .answers
+            .answering
             .map_or(0.0, |since| since.elapsed().as_secs_f64());
         let steps = usage.completion_tokens.saturating_sub(1);
         if steps > 0 && seconds > 0.0 {
@@ -642,7 +642,7 @@ impl Generation {
     }
 }
 
-/// Whose entry of the cache a turn runs in.
+/// Returns the owner of a request's pages: its session.
 pub(crate) fn owner(request: &Request) -> Option<Owner> {
     request.session.map(|SessionId(id)| Owner(id))
 }

@@ -1,4 +1,4 @@
-//! What the engine thread is asked: a turn, or something between two steps.
+//! The commands of the engine thread: a request, or a control command that it obeys between two steps.
 
 use tokio::sync::oneshot;
 
@@ -10,41 +10,44 @@ use crate::engine::session::sessions::SessionId;
 use crate::graph::Mode;
 use crate::kv_store::Place;
 
-/// What the engine thread does next.
+/// A command of the engine thread.
 #[derive(Debug)]
 pub enum Command {
     Request(Box<Request>),
     Control(Control),
 }
 
-/// What is done between two steps, whatever runs.
+/// A command that is obeyed between two steps.
 #[derive(Debug)]
 pub enum Control {
-    /// A session has closed: its KV is free, once it is on the disk if the session is `kept`.
-    Forget { session: SessionId, kept: bool },
-    /// Pages have come from the disk or gone there, or are due to go.
+    /// A session has closed: its pages are released. Those of a `persistent` session are saved before.
+    Forget {
+        session: SessionId,
+        persistent: bool,
+    },
+    /// Pages have arrived from the disk, were written, or are due to be saved.
     Pages,
-    /// A session was deleted: nothing of it is to be found in the cache.
+    /// A session was deleted: its pages are erased from the cache.
     Erase(Place),
-    /// A session goes on from where another one is.
+    /// A session begins with the tokens of another.
     Branch { from: SessionId, to: SessionId },
-    /// Turns of a session were taken back: only so many of its tokens count.
+    /// A session was rewound to its first `keep` tokens.
     Rewind { session: SessionId, keep: usize },
-    /// Drop the decode graph.
+    /// Drops the decode graph.
     ResetGraph(oneshot::Sender<Result<(), RequestError>>),
-    /// The decode graph in DOT.
+    /// Returns the decode graph in DOT.
     DumpGraph(oneshot::Sender<Result<String, RequestError>>),
-    /// Record steps in another way.
+    /// Changes how steps are recorded.
     SetMode(Mode, oneshot::Sender<Result<(), String>>),
-    /// Another model takes the place of the one that runs.
+    /// Replaces the model.
     Replace(Box<Replacement>),
-    /// An answer goes on with the model that took the place of its own.
-    #[allow(private_interfaces)] // only the engine's own thread gets it
-    GoOn(Box<Generation>),
+    /// Continues a generation with the model that has replaced its own.
+    #[allow(private_interfaces)] // only the engine thread receives it
+    Continue(Box<Generation>),
 }
 
 impl Control {
-    /// The session that it takes back turns of.
+    /// Returns the session that it rewinds.
     pub(crate) const fn rewinds(&self) -> Option<SessionId> {
         match self {
             Self::Rewind { session, .. } => Some(*session),

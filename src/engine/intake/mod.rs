@@ -14,8 +14,8 @@ pub(super) mod requests;
 // The queue, whose head is a fair choice between users.
 pub(super) mod control;
 pub(super) mod fair;
-pub(super) mod inbox;
 pub(super) mod queue;
+pub(super) mod receiver;
 pub(super) mod wait_estimate;
 // What callers and the engine thread share.
 pub(super) mod shared;

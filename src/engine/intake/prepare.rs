@@ -1,5 +1,7 @@
-//! Turns that the engine thread gives to the threads that encode and compile: those that were accepted without a model, or for
-//! another one, and those whose grammar is not compiled any more. They come back to the queue; the engine thread waits for none.
+//! Requests that the engine thread lends to the threads that encode prompts and compile grammars.
+//!
+//! These requests were accepted before there was a model, or for another model, or their compiled grammar was evicted. They
+//! come back to the queue, and the engine thread waits for none of them.
 
 use std::sync::Arc;
 
@@ -13,22 +15,22 @@ use crate::engine::prompt::encoder::{Bound, Encoder};
 use crate::engine::prompt::lane::Wanted;
 use crate::telemetry::{FinishReason, Usage};
 
-/// A turn that is away. Dropping it brings the turn back as it is.
-struct Away {
+/// A lent request. Dropping it queues the request again, as it is.
+struct Loan {
     queue: Arc<Queue>,
     request: Option<Request>,
 }
 
-impl Away {
+impl Loan {
     fn fail(mut self, refusal: Refusal) {
         if let Some(request) = self.request.take() {
             request.fail(RequestError::Refused(refusal), Usage::default());
-            self.queue.is_back();
+            self.queue.end_loan();
         }
     }
 }
 
-impl Drop for Away {
+impl Drop for Loan {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             self.queue.bring_back(request);
@@ -36,46 +38,46 @@ impl Drop for Away {
     }
 }
 
-/// Encodes a turn for a model, then compiles its grammar, each on the threads that do so.
+/// Encodes a request for a model, then compiles its grammar, each on the threads for that.
 pub(crate) fn request(queue: &Arc<Queue>, request: Request, encoder: &Arc<Encoder>) {
-    queue.is_away();
-    let away = Away {
+    queue.lend();
+    let loan = Loan {
         queue: queue.clone(),
         request: Some(request),
     };
-    encode(away, encoder.clone());
+    encode(loan, encoder.clone());
 }
 
-fn encode(mut away: Away, encoder: Arc<Encoder>) {
-    let Some(request) = &away.request else {
+fn encode(mut loan: Loan, encoder: Arc<Encoder>) {
+    let Some(request) = &loan.request else {
         return;
     };
     if request.is_encoded(&encoder) {
-        compile(away, encoder);
+        compile(loan, encoder);
         return;
     }
     let (id, client) = (request.id, (*request.client).clone());
     let shared = request.shared.clone();
     if let Err(error) = shared.encoders.start() {
-        away.fail(unstarted(&error));
+        loan.fail(unstarted(&error));
         return;
     }
     let work = move |_: &Wanted| {
-        let tokens = away
+        let tokens = loan
             .request
             .as_mut()
             .map(|request| request.tokens(&encoder));
         match tokens {
-            Some(Err(refusal)) => away.fail(refusal),
-            _ => compile(away, encoder),
+            Some(Err(refusal)) => loan.fail(refusal),
+            _ => compile(loan, encoder),
         }
     };
-    // It has its threads.
+    // The threads have started.
     let _ = shared.encoders.submit(id, client, work);
 }
 
-fn compile(mut away: Away, encoder: Arc<Encoder>) {
-    let Some(request) = &away.request else {
+fn compile(mut loan: Loan, encoder: Arc<Encoder>) {
+    let Some(request) = &loan.request else {
         return;
     };
     let Some(bound) = request.bound.clone().filter(Bound::has_grammar) else {
@@ -85,73 +87,74 @@ fn compile(mut away: Away, encoder: Arc<Encoder>) {
         Ok(false) => {}
         Ok(true) => return,
         Err(refusal) => {
-            away.fail(refusal);
+            loan.fail(refusal);
             return;
         }
     }
     let (id, client) = (request.id, (*request.client).clone());
     let (shared, tools) = (request.shared.clone(), request.options.tools.clone());
     if let Err(error) = shared.grammars.start() {
-        away.fail(unstarted(&error));
+        loan.fail(unstarted(&error));
         return;
     }
     let work = move |wanted: &Wanted| {
-        let Some(request) = &mut away.request else {
+        let Some(request) = &mut loan.request else {
             return;
         };
         let user = request.client.user;
         let goes_on = || wanted.is_wanted() && request.ends().is_none();
         let checked = encoder.check(user, &bound, tools.as_deref(), goes_on);
-        // It has its guide from here on: others may take the place of its grammar before it begins.
+        // The request gets its guide here, because the grammar can be evicted before it begins.
         let lent = checked.and_then(|()| request.lend(&encoder));
         match lent {
             Err(_) if request.ends().is_some() => {}
-            Err(refusal) => away.fail(refusal),
+            Err(refusal) => loan.fail(refusal),
             Ok(_) => {}
         }
     };
     let _ = shared.grammars.submit(id, client, work);
 }
 
-/// Encodes the prompt of an answer that goes on with another model, to see whether it can.
+/// Encodes the prompt of a generation for another model, and continues it if its tokens mean the same there.
 pub(crate) fn generation(
     queue: &Arc<Queue>,
     generation: Generation,
     encoder: &Arc<Encoder>,
     context: usize,
 ) {
-    if generation.has_said_nothing() {
+    if generation.is_unanswered() {
         request(queue, generation.into_request(), encoder);
         return;
     }
-    queue.is_away();
+    queue.lend();
     let (id, client) = (generation.id(), (*generation.request().client).clone());
     let (shared, encoder) = (generation.request().shared.clone(), encoder.clone());
-    let mut away = AwayGeneration {
+    let mut loan = GenerationLoan {
         queue: queue.clone(),
         generation: Some(generation),
     };
     let work = move |_: &Wanted| {
-        let gone_on = away.generation.take();
-        let gone_on = gone_on.and_then(|generation| generation.go_on_with(&encoder, context));
-        if let Some(generation) = gone_on {
-            away.queue.control(Control::GoOn(Box::new(generation)));
+        let continued = loan.generation.take();
+        let continued =
+            continued.and_then(|generation| generation.continue_with(&encoder, context));
+        if let Some(generation) = continued {
+            loan.queue.control(Control::Continue(Box::new(generation)));
         }
     };
     let _ = shared.encoders.submit(id, client, work);
 }
 
-/// An answer that is away. Dropping it ends the answer: its work was removed, because it was cancelled or has no thread.
-struct AwayGeneration {
+/// A lent generation. Dropping it ends the answer: its work was removed because it was cancelled or has no thread.
+struct GenerationLoan {
     queue: Arc<Queue>,
     generation: Option<Generation>,
 }
 
-impl Drop for AwayGeneration {
+impl Drop for GenerationLoan {
     fn drop(&mut self) {
         if let Some(generation) = self.generation.take() {
             generation.finish(FinishReason::Cancelled, 1);
         }
-        self.queue.is_back();
+        self.queue.end_loan();
     }
 }

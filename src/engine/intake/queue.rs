@@ -1,4 +1,6 @@
-//! The bounded queue of turns between many callers and the one engine thread. Users take turns: see `fair`.
+//! The bounded queue of requests between many callers and the one engine thread.
+//!
+//! `fair` chooses the next request of a priority. Callers never wait here, except for the lock.
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
@@ -18,79 +20,80 @@ use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::{Priority, Refusal};
 use crate::engine::observe::progress::Phase;
 use crate::engine::session::sessions::SessionId;
+use crate::kv_store::Wake;
 use crate::telemetry::Usage;
 
-/// A place in the queue, taken before a prompt is encoded: what is refused for want of one costs next to nothing.
-/// Dropping it gives it back.
+/// A place in the queue, reserved before a prompt is encoded, so that a full queue refuses requests at little cost. Dropping
+/// it releases the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: Arc<Queue>,
     user: u32,
-    /// It is given back when this is dropped, until a turn has taken it.
-    kept: bool,
+    /// Whether no request has taken the place yet.
+    reserved: bool,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.kept {
-            self.queue.lock().leave(self.user);
+        if self.reserved {
+            self.queue.lock().release_place(self.user);
         }
     }
 }
 
-/// Turns that wait, and what else the engine thread is asked.
+/// The requests that wait, and other commands for the engine thread.
 #[derive(Debug)]
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// What is held, as a number, for the engine thread, which asks before each step.
+    /// What is held, as a number. The engine thread reads it before each step.
     held: AtomicU8,
-    /// How many turns have come, and how many had when the engine thread looked last: it asks while it reads.
+    /// How many requests have arrived, and how many of them the engine thread has seen.
     arrivals: AtomicU64,
-    looked: AtomicU64,
-    /// The turns that wait, and the holds, for whoever only looks: the engine thread waits for none of those.
-    shown: ArcSwap<Vec<Seen<Shown>>>,
-    shown_holds: ArcSwap<Vec<ActiveHold>>,
+    seen_arrivals: AtomicU64,
+    /// Copies of the waiting requests and of the holds. Their readers do not delay the engine thread.
+    published: ArcSwap<Vec<Seen<Summary>>>,
+    published_holds: ArcSwap<Vec<ActiveHold>>,
 }
 
-/// A turn that waits, for whoever looks.
+/// What readers get of a waiting request.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct Summary {
     id: u64,
     priority: Priority,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    turns: Fair<Request>,
-    /// Users of turns that are still being encoded, one for each place.
+    requests: Fair<Request>,
+    /// The users of reserved places.
     places: Vec<u32>,
     controls: VecDeque<Control>,
-    /// Sessions of which the engine thread has taken a turn, so that it may hold something of them.
-    held: HashSet<SessionId>,
+    /// Sessions of which the engine thread has had a request, so that it may hold pages of them.
+    known: HashSet<SessionId>,
     /// The holds, oldest first, each with its number.
     holds: Vec<(u64, ActiveHold)>,
     closed: bool,
-    /// Nobody is left to do anything.
+    /// Whether the engine thread has ended.
     abandoned: bool,
-    /// Pages have come from the disk, or gone there.
+    /// Whether pages have arrived from the disk, or were written.
     moved: bool,
-    /// Turns and answers that are with the threads that encode and compile.
+    /// Requests and generations that are with the threads that encode and compile.
     away: usize,
 }
 
 impl Waiting {
-    /// Keeps a place for a turn of `user`.
+    /// Reserves a place for a request of `user`.
     fn admit(&mut self, user: u32, limits: &Limits) -> Result<(), Refusal> {
-        if self.turns.len() + self.places.len() + self.away >= limits.queue {
+        if self.requests.len() + self.places.len() + self.away >= limits.queue {
             return Err(Refusal::Busy {
                 capacity: limits.queue,
             });
         }
-        let waiting = self.turns.iter().map(|request| request.client.user);
-        let encoded = self.places.iter().copied();
-        let theirs = waiting.chain(encoded).filter(|of| *of == user);
+        let waiting = self.requests.iter().map(|request| request.client.user);
+        let reserved = self.places.iter().copied();
+        let theirs = waiting.chain(reserved).filter(|of| *of == user);
         let share = limits.user_queue();
         if theirs.count() >= share {
             let percent = limits.user.queue_percent;
@@ -116,14 +119,14 @@ impl Waiting {
         held.max().unwrap_or_default()
     }
 
-    /// A place of `user` is free.
-    fn leave(&mut self, user: u32) {
+    /// Releases a place of `user`.
+    fn release_place(&mut self, user: u32) {
         if let Some(at) = self.places.iter().position(|of| *of == user) {
             self.places.swap_remove(at);
         }
     }
 
-    /// The next of what waits: turns by priority, if they `may` begin.
+    /// Removes and returns the next command. Requests come last, by priority, if they are ready.
     fn take(&mut self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         if let Some(control) = self.controls.pop_front() {
             return Some(Command::Control(control));
@@ -133,21 +136,27 @@ impl Waiting {
         }
         let held = self.held();
         let may = |request: &Request| {
-            if held.rests(request.options.priority) {
+            if held.suspends(request.options.priority) {
                 Readiness::Blocked
             } else {
                 may(request)
             }
         };
         let request = self
-            .turns
+            .requests
             .take(|request| Reverse(request.options.priority), may)?;
-        self.held.extend(request.session);
+        self.known.extend(request.session);
         Some(Command::Request(Box::new(request)))
     }
 }
 
 impl Queue {
+    /// Returns a function that wakes the engine thread because pages have moved.
+    pub(crate) fn wake(self: &Arc<Self>) -> Wake {
+        let queue = self.clone();
+        Arc::new(move || queue.pages_moved())
+    }
+
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -155,13 +164,13 @@ impl Queue {
             changed: Condvar::new(),
             held: AtomicU8::default(),
             arrivals: AtomicU64::default(),
-            looked: AtomicU64::default(),
-            shown: ArcSwap::default(),
-            shown_holds: ArcSwap::default(),
+            seen_arrivals: AtomicU64::default(),
+            published: ArcSwap::default(),
+            published_holds: ArcSwap::default(),
         }
     }
 
-    /// A place for `user`, if it and all together have fewer than the limits say.
+    /// Reserves a place for a request of `user`, within the limits of the user and of the queue.
     pub(crate) fn place(self: &Arc<Self>, user: u32) -> Result<Place, Refusal> {
         let limits = self.shared.limits();
         let mut waiting = self.lock();
@@ -173,27 +182,27 @@ impl Queue {
         Ok(Place {
             queue: self.clone(),
             user,
-            kept: true,
+            reserved: true,
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic elsewhere leaves the queue itself whole.
+        // A panic elsewhere leaves the queue consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn or an answer goes to the threads that encode and compile: the queue is not empty until it is back.
-    pub(crate) fn is_away(&self) {
+    /// Counts a request that goes to the threads that encode and compile. The queue is not empty until it is back.
+    pub(crate) fn lend(&self) {
         self.lock().away += 1;
     }
 
-    /// It is back, or has ended.
-    pub(crate) fn is_back(&self) {
+    /// Counts a request that is back, or has ended.
+    pub(crate) fn end_loan(&self) {
         self.lock().away -= 1;
         self.changed.notify_all();
     }
 
-    /// Queues a turn again that was away, also after the queue was closed: it was accepted before.
+    /// Queues a request again that was lent. It was accepted before, so a closed queue takes it too.
     pub(crate) fn bring_back(&self, request: Request) {
         let mut waiting = self.lock();
         waiting.away -= 1;
@@ -208,19 +217,19 @@ impl Queue {
             self.changed.notify_all();
             return;
         }
-        waiting.turns.push(request);
-        self.show(&waiting);
+        waiting.requests.push(request);
+        self.publish(&waiting);
         self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
         self.changed.notify_all();
     }
 
-    /// Puts `turn` where a place was kept for it, or drops it with the reason. One that is cancelled by now, as its session
-    /// was closed, never gets to the engine thread.
+    /// Queues a request in its reserved place, or drops it with the reason. A request whose session was closed meanwhile is
+    /// cancelled, and never reaches the engine thread.
     pub(crate) fn push(&self, request: Request, mut place: Place) -> Result<(), Refusal> {
         let mut waiting = self.lock();
-        waiting.leave(place.user);
-        place.kept = false;
+        waiting.release_place(place.user);
+        place.reserved = false;
         if waiting.closed {
             drop(waiting);
             return Err(self.shared.closed());
@@ -228,46 +237,46 @@ impl Queue {
         if request.is_cancelled() {
             return Err(Refusal::SessionClosed);
         }
-        waiting.turns.push(request);
-        self.show(&waiting);
+        waiting.requests.push(request);
+        self.publish(&waiting);
         self.arrivals.fetch_add(1, Ordering::Release);
         self.shared.progress.set_idle(false);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Whether turns have come since the engine thread looked last, one of which is such. Where somebody changes the queue at that
-    /// moment, whoever asks again hears of it.
-    pub(crate) fn has_arrival(&self, is_it: impl Fn(&Request) -> bool) -> bool {
-        if self.arrivals.load(Ordering::Acquire) == self.looked.load(Ordering::Relaxed) {
+    /// Whether a request has arrived since the last call for which `matches` is true. Arrivals that the queue takes at this
+    /// moment are reported by the next call.
+    pub(crate) fn has_arrival(&self, matches: impl Fn(&Request) -> bool) -> bool {
+        if self.arrivals.load(Ordering::Acquire) == self.seen_arrivals.load(Ordering::Relaxed) {
             return false;
         }
         let Ok(waiting) = self.waiting.try_lock() else {
             return false;
         };
-        self.look(&waiting);
-        waiting.turns.iter().any(is_it)
+        self.note_seen(&waiting);
+        waiting.requests.iter().any(matches)
     }
 
-    /// Waits until then, or until a turn has come that is such.
+    /// Waits until `until`, or until a request arrives for which `matches` is true. Returns whether one has.
     pub(crate) fn wait_for_arrival(
         &self,
         until: Instant,
-        is_it: impl Fn(&Request) -> bool,
+        matches: impl Fn(&Request) -> bool,
     ) -> bool {
         loop {
-            if self.has_arrival(&is_it) {
+            if self.has_arrival(&matches) {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            // Who comes changes both under the lock. Whoever has it has it for a moment.
+            // An arrival changes both counts under the lock, which is only held for a moment.
             match self.waiting.try_lock() {
                 Ok(waiting)
                     if self.arrivals.load(Ordering::Acquire)
-                        == self.looked.load(Ordering::Relaxed) =>
+                        == self.seen_arrivals.load(Ordering::Relaxed) =>
                 {
                     drop(self.changed.wait_timeout(waiting, left));
                 }
@@ -276,55 +285,59 @@ impl Queue {
         }
     }
 
-    /// The engine thread has seen who waits.
-    fn look(&self, _: &Waiting) {
+    /// Notes that the engine thread has seen all requests that wait.
+    fn note_seen(&self, _: &Waiting) {
         let arrivals = self.arrivals.load(Ordering::Acquire);
-        self.looked.store(arrivals, Ordering::Relaxed);
+        self.seen_arrivals.store(arrivals, Ordering::Relaxed);
     }
 
     pub(crate) fn remove(&self, id: u64) -> Option<Request> {
         let mut waiting = self.lock();
-        let request = waiting.turns.remove(|request| request.id == id)?;
-        self.show(&waiting);
+        let request = waiting.requests.remove(|request| request.id == id)?;
+        self.publish(&waiting);
         Some(request)
     }
 
-    /// Shows what waits, as it is now.
-    fn show(&self, waiting: &Waiting) {
-        let shown = waiting.turns.seen(|request| Shown {
+    /// Publishes the requests that wait.
+    fn publish(&self, waiting: &Waiting) {
+        let summaries = waiting.requests.seen(|request| Summary {
             id: request.id,
             priority: request.options.priority,
         });
-        self.shown.store(Arc::new(shown));
+        self.published.store(Arc::new(summaries));
     }
 
-    /// How many of those that wait now come before this one; `None` if it does not wait.
+    /// Returns how many waiting requests come before this one; `None` if it does not wait.
     pub(crate) fn before(&self, id: u64) -> Option<usize> {
-        let shown = self.shown.load();
-        let priority = shown.iter().find(|seen| seen.one.id == id)?.one.priority;
-        let above = shown.iter().filter(|seen| seen.one.priority > priority);
-        let alike = |one: &Shown| one.priority == priority;
-        let before = fair::before(&shown, |one| one.id == id, alike)?;
+        let published = self.published.load();
+        let priority = published
+            .iter()
+            .find(|seen| seen.one.id == id)?
+            .one
+            .priority;
+        let above = published.iter().filter(|seen| seen.one.priority > priority);
+        let alike = |one: &Summary| one.priority == priority;
+        let before = fair::before(&published, |one| one.id == id, alike)?;
         Some(above.count() + before)
     }
 
-    /// Whose turns wait, as they came.
+    /// Returns the priorities and users of the waiting requests, in the order of their arrival.
     pub(crate) fn waiting(&self) -> Vec<(Priority, u32)> {
-        let shown = self.shown.load();
-        let turns = shown.iter();
-        turns
+        let published = self.published.load();
+        published
+            .iter()
             .map(|seen| (seen.one.priority, seen.client.user))
             .collect()
     }
 
     pub(crate) fn drain(&self) -> VecDeque<Request> {
         let mut waiting = self.lock();
-        let turns = waiting.turns.drain();
-        self.show(&waiting);
-        turns
+        let requests = waiting.requests.drain();
+        self.publish(&waiting);
+        requests
     }
 
-    /// Asks the engine thread; what has nobody to answer any more is dropped, and whoever waits for it is told.
+    /// Sends a command to the engine thread. If that has ended, the command is dropped, and with it its reply channel.
     pub(crate) fn control(&self, control: Control) {
         self.add(&mut self.lock(), control);
     }
@@ -337,55 +350,61 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Pages have come from the disk, or gone there.
-    pub(crate) fn moved(&self) {
+    /// Wakes the engine thread because pages have arrived from the disk, or were written.
+    pub(crate) fn pages_moved(&self) {
         self.lock().moved = true;
         self.changed.notify_one();
     }
 
-    /// A session has closed; `kept` says that it can be opened again. At most one thing waits for each that the engine thread
-    /// knows, however many come and go.
-    pub(crate) fn forget(&self, session: SessionId, kept: bool) {
+    /// Tells the engine thread that a session has closed. A `persistent` one can be opened again. At most one command waits for
+    /// each session that the thread knows, however many sessions are opened and closed.
+    pub(crate) fn forget(&self, session: SessionId, persistent: bool) {
         let mut waiting = self.lock();
-        if waiting.held.remove(&session) {
+        if waiting.known.remove(&session) {
             let controls = &mut waiting.controls;
             let begins =
                 |one: &Control| matches!(one, Control::Branch { to, .. } if *to == session);
             if let Some(at) = controls.iter().position(begins) {
-                // The engine thread has never seen it.
+                // The engine thread does not know the session yet.
                 controls.remove(at);
                 return;
             }
             controls.retain(|control| control.rewinds() != Some(session));
-            self.add(&mut waiting, Control::Forget { session, kept });
+            self.add(
+                &mut waiting,
+                Control::Forget {
+                    session,
+                    persistent,
+                },
+            );
         }
     }
 
-    /// A session goes on from where another one is, if the engine thread knows that.
+    /// Branches a session from another, if the engine thread knows that one.
     pub(crate) fn branch(&self, from: SessionId, to: SessionId) {
         let mut waiting = self.lock();
-        if waiting.held.contains(&from) {
-            waiting.held.insert(to);
+        if waiting.known.contains(&from) {
+            waiting.known.insert(to);
             self.add(&mut waiting, Control::Branch { from, to });
         }
     }
 
-    /// Turns of a session were taken back. What waits already of that session is changed: until it has been done no turn
-    /// runs, so the least that is kept is what both keep.
+    /// Rewinds a session to `keep` tokens. A rewind of the same session that still waits is changed instead: no request runs
+    /// between both, so the smaller number counts.
     pub(crate) fn rewind(&self, session: SessionId, keep: usize) {
         let mut waiting = self.lock();
-        if !waiting.held.contains(&session) {
+        if !waiting.known.contains(&session) {
             return;
         }
         for control in waiting.controls.iter_mut().rev() {
             match control {
-                // That one has what was there before.
+                // The branch needs the tokens from before.
                 Control::Branch { from, .. } if *from == session => break,
                 Control::Rewind {
                     session: of,
-                    keep: kept,
+                    keep: before,
                 } if *of == session => {
-                    *kept = keep.min(*kept);
+                    *before = keep.min(*before);
                     return;
                 }
                 _ => {}
@@ -394,23 +413,23 @@ impl Queue {
         self.add(&mut waiting, Control::Rewind { session, keep });
     }
 
-    /// Nobody is left: whoever waits for an answer learns that none will come.
+    /// Closes the queue because the engine thread has ended, and fails the requests that wait.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.abandoned = true;
         waiting.closed = true;
         waiting.controls.clear();
-        let turns = waiting.turns.drain();
-        self.show(&waiting);
+        let requests = waiting.requests.drain();
+        self.publish(&waiting);
         self.shared.progress.set_idle(true);
         drop(waiting);
-        for request in turns {
+        for request in requests {
             request.fail(EngineError::Ended.into(), Usage::default());
         }
     }
 
-    /// What can be done now beside what runs, if anything. Nobody who changes the queue holds up a step: what waits is taken
-    /// before the next then.
+    /// Removes and returns the next command that can be obeyed now. Returns `None` without waiting if a caller has the lock:
+    /// then the command comes before the next step.
     pub(crate) fn poll(&self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
         match self.waiting.try_lock() {
             Ok(mut waiting) => self.take(&mut waiting, may),
@@ -420,10 +439,10 @@ impl Queue {
     }
 
     fn take(&self, waiting: &mut Waiting, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
-        self.look(waiting);
+        self.note_seen(waiting);
         let taken = waiting.take(may);
         if matches!(taken, Some(Command::Request(_))) {
-            self.show(waiting);
+            self.publish(waiting);
         }
         taken
     }
@@ -443,19 +462,19 @@ impl Queue {
     }
 
     pub(crate) fn holds(&self) -> Arc<Vec<ActiveHold>> {
-        self.shown_holds.load_full()
+        self.published_holds.load_full()
     }
 
     /// Returns the longest time that holds can keep requests of `priority` off the device; `None` if none does.
     pub(crate) fn held_for(&self, priority: Priority) -> Option<Duration> {
-        let holds = self.shown_holds.load();
-        let holds = holds.iter().filter(|hold| hold.held.rests(priority));
+        let holds = self.published_holds.load();
+        let holds = holds.iter().filter(|hold| hold.held.suspends(priority));
         holds.map(ActiveHold::left).max()
     }
 
     fn note_held(&self, waiting: &Waiting) {
         let holds = waiting.active_holds().cloned().collect();
-        self.shown_holds.store(Arc::new(holds));
+        self.published_holds.store(Arc::new(holds));
         self.held.store(waiting.held() as u8, Ordering::Release);
     }
 
@@ -463,13 +482,13 @@ impl Queue {
         Held::of(self.held.load(Ordering::Acquire))
     }
 
-    /// Waits for a change, or a little: whoever rests may be cancelled without one.
-    pub(crate) fn rest(&self) {
-        const LITTLE: Duration = Duration::from_millis(20);
+    /// Waits for a change, or for a short time: a suspended request can be cancelled without a change.
+    pub(crate) fn wait_briefly(&self) {
+        const SHORT: Duration = Duration::from_millis(20);
         self.shared.progress.enter(Phase::Between);
         let waiting = self.lock();
         if !waiting.moved {
-            drop(self.changed.wait_timeout(waiting, LITTLE));
+            drop(self.changed.wait_timeout(waiting, SHORT));
         }
     }
 
@@ -481,7 +500,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for the next command; when it is `due`, pages are looked after. `None` once the queue is closed and empty.
+    /// Waits for the next command. Returns `Control::Pages` at `due`, and `None` once the queue is closed and empty.
     pub(crate) fn next(&self, due: Option<Instant>) -> Option<Command> {
         self.shared.progress.enter(Phase::Between);
         let mut waiting = self.lock();
@@ -489,7 +508,7 @@ impl Queue {
             if let Some(command) = self.take(&mut waiting, |_| Readiness::Ready) {
                 return Some(command);
             }
-            // Only this thread says so: one that hangs must not seem idle because those who waited for it gave up.
+            // Only the engine thread sets this: a thread that hangs must not seem idle because its callers gave up.
             self.shared.progress.set_idle(true);
             if waiting.closed && waiting.away == 0 {
                 return None;

@@ -1,4 +1,6 @@
-//! One request, from the queue to its end: what it asks, and whom it tells.
+//! One request, from the queue to its end.
+//!
+//! It ends exactly once: its session, its caller and the journal get the outcome then.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,33 +27,33 @@ use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Receipt, Sampling, Usage, decimal};
 use crate::tools::{Piece, Writing};
 
-/// One request on its way through the engine. Whoever holds it must `finish` it.
+/// One request on its way through the engine. Its owner must `finish` or `fail` it.
 #[derive(Debug)]
 pub struct Request {
     pub id: u64,
     pub client: Arc<Client>,
     pub session: Option<SessionId>,
-    /// The whole conversation, its last message being the new one.
+    /// The whole conversation. The last message is the new one.
     pub messages: Vec<Message>,
-    /// Where each turn of the session begins in them, and at last where what follows those does.
+    /// The index of the first message of each turn of the session, and of the messages after the last turn.
     pub(crate) turns: Vec<usize>,
-    /// The oldest ones, which it drops so that it fits the context.
+    /// How many of the oldest turns are dropped so that the conversation fits the context.
     pub(crate) dropped: u32,
-    /// The turn before it in its session.
+    /// The previous turn of its session.
     pub(crate) last: Option<Last>,
-    /// The conversation as tokens, maybe another model's by now; `None` if it was accepted before one was loaded.
+    /// The tokens of the conversation, maybe of a replaced model; `None` if it was accepted before a model was loaded.
     pub prompt: Option<Encoded>,
-    /// What bounds its answer, of the same model.
+    /// The limits of its answer, for the same model.
     pub(crate) bound: Option<Bound>,
-    /// What follows its answer, once that begins.
+    /// Guides its answer, once that begins.
     pub guide: Option<Guide>,
-    /// JSON pointers to keywords of its schemas that its answer is not held to.
+    /// JSON pointers to keywords of its schemas that the guide does not enforce.
     pub unchecked: Vec<String>,
-    /// How the model calls the tools that it may call.
+    /// How the model writes calls of its tools.
     pub writing: Option<Writing>,
     pub options: Options,
     pub accepted: Instant,
-    /// When it is to end with what there is.
+    /// When it ends with a partial answer.
     pub deadline: Option<Instant>,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) reading: Reading,
@@ -60,13 +62,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether its caller has lost interest: the engine asks before each token.
+    /// Whether it was cancelled, or its caller has gone. The engine checks this before each token.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.registration.is_cancelled() || self.events.is_closed()
     }
 
-    /// Why it is to end before its answer does, if it is: the engine asks before each token.
+    /// Returns why it must end at once, if it must. The engine checks this before each token.
     #[must_use]
     pub fn ends(&self) -> Option<FinishReason> {
         let late = self.deadline.is_some_and(|at| Instant::now() >= at);
@@ -77,13 +79,14 @@ impl Request {
         }
     }
 
-    /// Whether its prompt is tokens of the model that this encodes for.
+    /// Whether its prompt was encoded by `encoder`.
     pub(crate) fn is_encoded(&self, encoder: &Encoder) -> bool {
         let prompt = self.prompt.as_ref();
         prompt.is_some_and(|prompt| encoder.is_own(prompt))
     }
 
-    /// Its tokens for a model. A prompt that was accepted without a model, or for another one, is encoded again, which takes long.
+    /// Returns the tokens of its prompt for a model. A prompt that was accepted without a model, or for another one, is encoded
+    /// again, which can take long.
     pub(crate) fn tokens(&mut self, encoder: &Encoder) -> Result<Vec<u32>, Refusal> {
         let own = self.prompt.take().filter(|encoded| encoder.is_own(encoded));
         let own = if let Some(own) = own {
@@ -110,7 +113,7 @@ impl Request {
         Ok(self.prompt.insert(own).prompt.tokens.clone())
     }
 
-    /// Has what bounds its answer; returns whether it has all that it needs.
+    /// Gets the guide of its answer, if it needs one. Returns false if the grammar must be compiled first.
     pub(crate) fn lend(&mut self, encoder: &Encoder) -> Result<bool, Refusal> {
         if self.guide.is_some() {
             return Ok(true);
@@ -128,24 +131,24 @@ impl Request {
         Ok(true)
     }
 
-    /// How many tokens of its prompt the turn before it had run.
+    /// Returns how many tokens of its prompt the previous turn had run.
     pub(crate) fn past(&self) -> usize {
         self.prompt.as_ref().map_or(0, |encoded| encoded.past)
     }
 
-    /// Positions of the cache that it may need: its prompt's and its answer's, of at most so many.
+    /// Returns how many positions of the cache its prompt and its answer may need, at most `context`.
     pub(crate) fn positions(&self, context: usize) -> usize {
         let prompt = self
             .prompt
             .as_ref()
             .map(|encoded| encoded.prompt.tokens.len());
-        // What is not encoded yet may be as long as any.
+        // A prompt that is not encoded yet can have any length.
         prompt.map_or(context, |prompt| {
             prompt.saturating_add(self.options.max_tokens).min(context)
         })
     }
 
-    /// Its user, and what of the cache its prompt is to have.
+    /// Returns its user, and the tokens that it needs in the cache.
     pub(crate) fn wanted(&self) -> (u32, Wanted<'_>) {
         let wanted = self.prompt.as_ref().map(|encoded| Wanted {
             tokens: &encoded.prompt.tokens,
@@ -154,13 +157,12 @@ impl Request {
         (self.client.user, wanted.unwrap_or_default())
     }
 
-    /// The same in pages.
+    /// Returns how many pages of the cache its prompt and its answer may need.
     pub(crate) fn pages(&self, context: usize) -> usize {
         self.positions(context).div_ceil(PAGE)
     }
 
-    /// Refuses it if it could never begin within its user's share of the cache; how long one is that is not encoded yet is asked
-    /// again when it is.
+    /// Refuses it if it can never fit its user's share of the cache. A prompt that is not encoded yet must be checked later.
     pub(crate) fn admit_pages(&self) -> Result<(), Refusal> {
         let (all, context) = self.shared.cache();
         if all == 0 || self.prompt.is_none() {
@@ -179,28 +181,28 @@ impl Request {
         })
     }
 
-    /// Sends text to the reader; never waits, and a reader that has gone is noticed by `is_cancelled`.
+    /// Sends text to the caller. Never waits; `is_cancelled` notices a caller that has gone.
     pub fn emit(&self, text: String) {
         let _ = self.events.send(Event::Text(text));
     }
 
-    /// Sends what the model thinks.
+    /// Sends a part of the thoughts to the caller.
     pub fn think(&self, text: String) {
         let _ = self.events.send(Event::Reasoning(text));
     }
 
-    /// Sends a part of a call.
+    /// Sends a part of a tool call to the caller.
     pub fn call(&self, piece: Piece) {
         let _ = self.events.send(Event::Call(piece));
     }
 
-    /// Tells how probable a token was.
-    pub fn tell(&self, likelihood: Likelihood) {
+    /// Sends the probability of a token to the caller.
+    pub fn send_likelihood(&self, likelihood: Likelihood) {
         let _ = self.events.send(Event::Likelihood(likelihood));
     }
 
-    /// Ends the turn. A session keeps `answer` as its newest message, as a partial one if the turn was cancelled or
-    /// out of time, or what it was to fit is incomplete; without one its history is as before.
+    /// Ends the request. Its session gets `answer` as the newest message: as a partial one if the request was cancelled or
+    /// out of time, or if a guided answer is incomplete. Without an answer the session stays as it was.
     pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         let mut outcome = Outcome::new(reason, usage, None);
         outcome.incomplete = reason.is_cut() && self.options.is_bound();
@@ -212,7 +214,7 @@ impl Request {
         self.end(outcome, answer);
     }
 
-    /// Ends the turn with an error; a session's history is as before.
+    /// Ends the request with an error. Its session stays as it was.
     pub fn fail(self, error: RequestError, usage: Usage) {
         self.end(Outcome::new(FinishReason::Error, usage, Some(error)), None);
     }
@@ -235,7 +237,7 @@ impl Request {
         // A request that was never answered was not sampled.
         let sampled = outcome.usage.completion_tokens > 0;
         outcome.usage.sampling = sampled.then(|| sampling(&options.sampling));
-        // Who only reads ahead has nothing to say.
+        // A prefill ahead has no answer.
         let answer = answer.filter(|_| options.max_tokens > 0);
         let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
             messages,
@@ -246,7 +248,7 @@ impl Request {
             thinking: options.thinking,
             tools: options.tools.map(|tools| tools.given().to_owned()),
         });
-        // Without an answer the session stays as it is.
+        // Turns are only dropped together with an answer.
         outcome.usage.dropped_turns = answered.as_ref().map_or(0, |one| one.dropped);
         let kept = session.zip(answered.as_ref());
         let kept = kept.and_then(|(id, answered)| shared.sessions().entry(id, answered));
@@ -259,21 +261,21 @@ impl Request {
             shared,
         };
         let Some((file, entry)) = kept else {
-            return ended.tell(outcome, answered);
+            return ended.publish(outcome, answered);
         };
-        // Nobody is told of what could be lost.
+        // An outcome is published only once it cannot be lost.
         file.append(entry, move |kept| match kept {
-            Ok(()) => ended.tell(outcome, answered),
+            Ok(()) => ended.publish(outcome, answered),
             Err(error) => {
                 let error = RequestError::Refused(error.into());
                 let failed = Outcome::new(FinishReason::Error, outcome.usage, Some(error));
-                ended.tell(failed, None);
+                ended.publish(failed, None);
             }
         });
     }
 }
 
-/// What a receipt tells of parameters.
+/// Returns the sampling parameters for a receipt.
 fn sampling(parameters: &Parameters) -> Sampling {
     Sampling {
         temperature: decimal(parameters.temperature),
@@ -284,7 +286,7 @@ fn sampling(parameters: &Parameters) -> Sampling {
     }
 }
 
-/// A turn that is over, of which nobody has been told.
+/// A request that has ended, but whose outcome is not published.
 struct Ended {
     id: u64,
     client: Arc<Client>,
@@ -295,7 +297,7 @@ struct Ended {
 }
 
 impl Ended {
-    fn tell(self, outcome: Outcome, answered: Option<Answered>) {
+    fn publish(self, outcome: Outcome, answered: Option<Answered>) {
         let Self {
             id: request,
             client,
@@ -312,7 +314,7 @@ impl Ended {
             usage: outcome.usage,
         };
         let mut model = String::new();
-        // Whoever sees `done` must find the request gone from the queue.
+        // The queue must not count the request any more when its caller gets `Done`.
         registration.end();
         shared.publish(|status| {
             status.receipt = Some(receipt);
@@ -349,7 +351,7 @@ impl Queued for Request {
     }
 }
 
-/// The error without what a chat template may quote of the messages: the journal never holds any of them.
+/// Returns the text of an error for the journal, without messages that a chat template may have quoted.
 fn without_quotes(error: &RequestError) -> String {
     match error {
         RequestError::Refused(Refusal::InvalidMessages(_)) => {

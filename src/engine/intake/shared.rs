@@ -1,5 +1,6 @@
-//! What callers, their turns and the engine thread share: the sessions, the model's encoder, what is told and what is in
-//! force. Who waits for that thread is in `queue`.
+//! What callers, requests and the engine thread share: sessions, the model's encoder, limits, the status.
+//!
+//! The requests that wait for the engine thread are in `queue`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use crate::engine::prompt::lane::{self, Lane};
 use crate::engine::reload::loaded_model::Recipe;
 use crate::engine::session::open_sessions::{Locked, OpenSessions};
 use crate::engine::session::sessions::{SessionId, SessionStatus};
-use crate::kv_store::{self, HostRules};
+use crate::kv_store::{self, HostRules, Key};
 use crate::runner::MemoryUse;
 use crate::sampler::Partial;
 use crate::session_store::Store;
@@ -29,24 +30,24 @@ use crate::tools::Formats;
 #[derive(Debug)]
 pub(crate) struct Shared {
     sessions: OpenSessions,
-    /// Where those with a name are kept.
+    /// The persistent sessions on disk.
     store: Mutex<Option<Arc<Store>>>,
-    /// Where what was computed of those is.
+    /// The pages of persistent sessions on disk.
     pages: ArcSwapOption<kv_store::Store>,
-    /// How much of what was computed of any is kept in the host's memory.
+    /// How many pages of idle sessions the host's memory may hold.
     host: ArcSwap<HostRules>,
-    /// Each user has one of these locks: whoever opens or deletes a session by its name waits for who does so already.
+    /// A lock for each user, so that calls that open or delete its named sessions run one at a time.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: ArcSwap<Limits>,
-    /// Models call tools in these formats.
+    /// The formats in which models call tools.
     formats: Mutex<Arc<Formats>>,
-    /// Makes tokens of prompts.
+    /// The threads that encode prompts.
     pub(crate) encoders: Lane,
-    /// Compiles grammars.
+    /// The threads that compile grammars.
     pub(crate) grammars: Lane,
-    /// Present once a model is loaded.
+    /// `None` until a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
-    /// What that model was made from; a script has none.
+    /// The settings and files of that model; a script has none.
     recipe: Mutex<Option<Recipe>>,
     status: StatusSender,
     pub(crate) live: Live,
@@ -77,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// The formats in which models call tools, from now on.
+    /// Sets the formats in which models call tools.
     pub(crate) fn set_formats(&self, formats: Formats) {
         let mut known = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Arc::new(formats);
@@ -85,7 +86,7 @@ impl Shared {
         self.publish_tools();
     }
 
-    /// Publishes the format in which the model in force calls tools, if there is a model.
+    /// Publishes the format in which the model calls tools, if there is a model.
     pub(crate) fn publish_tools(&self) {
         let Some(encoder) = self.encoder().clone() else {
             return;
@@ -97,22 +98,22 @@ impl Shared {
         }
     }
 
-    /// The sampling that the published model recommends.
+    /// Returns the sampling that the model's files recommend.
     pub(crate) fn recommended_sampling(&self) -> Partial {
         self.status.borrow().model.sampling
     }
 
-    /// What is told, and every change of it.
+    /// Returns the status, and every change of it.
     pub(crate) fn status(&self) -> StatusReceiver {
         self.status.subscribe()
     }
 
-    /// Locks the sessions that are open, for one who may change them.
+    /// Locks the open sessions, to change them.
     pub(crate) fn sessions(&self) -> Locked<'_> {
         self.sessions.lock()
     }
 
-    /// How a session stands, for whoever looks; `None` once it is closed.
+    /// Returns the status of a session without taking the lock; `None` once it is closed.
     pub(crate) fn session(&self, id: SessionId) -> Option<SessionStatus> {
         self.sessions.status(id)
     }
@@ -125,8 +126,8 @@ impl Shared {
         self.pages.load_full()
     }
 
-    /// From now on pages are kept there.
-    pub(crate) fn keep_pages(&self, pages: Arc<kv_store::Store>) {
+    /// Sets where pages are saved.
+    pub(crate) fn set_pages(&self, pages: Arc<kv_store::Store>) {
         self.pages.store(Some(pages));
     }
 
@@ -134,8 +135,8 @@ impl Shared {
         **self.host.load()
     }
 
-    /// From now on so much is kept in the host's memory.
-    pub(crate) fn keep_in_host(&self, rules: HostRules) {
+    /// Sets how many pages the host's memory may hold.
+    pub(crate) fn set_host(&self, rules: HostRules) {
         self.host.store(Arc::new(rules));
     }
 
@@ -148,12 +149,12 @@ impl Shared {
         **self.limits.load()
     }
 
-    /// What is in force from now on.
+    /// Sets the limits.
     pub(crate) fn set_limits(&self, limits: Limits) {
         self.limits.store(Arc::new(limits));
     }
 
-    /// What prompts and answers are held to.
+    /// Returns the rules for prompts and answers.
     pub(crate) fn rules(&self) -> Rules {
         let formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
         Rules {
@@ -170,11 +171,16 @@ impl Shared {
         self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the key of what the content of pages depends on, besides the executor; `None` if it is unknown.
+    pub(crate) fn pages_key(&self) -> Option<Key> {
+        self.recipe().as_ref()?.key()
+    }
+
     pub(crate) fn state(&self) -> State {
         self.status.borrow().state.clone()
     }
 
-    /// Whether requests are accepted.
+    /// Returns an error if requests are not accepted.
     pub(crate) fn accepting(&self) -> Result<(), Refusal> {
         let status = self.status.borrow();
         match status.state {
@@ -184,31 +190,30 @@ impl Shared {
         }
     }
 
-    /// Pages of the cache, of which a script has none, and tokens of a conversation.
+    /// Returns the number of pages of the cache, which is 0 for a script, and the context length.
     pub(crate) fn cache(&self) -> (usize, usize) {
         let status = self.status.borrow();
         (status.model.pages as usize, status.model.context as usize)
     }
 
-    /// Why the queue is closed: what everyone was told, or else its engine has ended by itself.
+    /// Returns why the queue is closed: the published reason, or else that the engine has ended.
     pub(crate) fn closed(&self) -> Refusal {
         let ended = || Refusal::NotReady("the engine has ended; the service restarts it".into());
         self.accepting().err().unwrap_or_else(ended)
     }
 
-    /// What everyone was told of the memory in use.
+    /// Returns the published memory use.
     pub(crate) fn memory(&self) -> MemoryUse {
         self.status.borrow().memory
     }
 
-    /// Bytes of memory that the model in force takes.
-    pub(crate) fn held(&self) -> u64 {
+    /// Returns the bytes of memory that the model uses.
+    pub(crate) fn model_bytes(&self) -> u64 {
         let memory = self.memory();
         memory.weights + memory.kv + memory.activations
     }
 
-    /// Changes what is told, maybe more than once where others do at the same time. How many requests there are is counted
-    /// each time.
+    /// Changes the status, and counts the requests in it. `change` runs again if another thread publishes at the same time.
     pub(crate) fn publish(&self, mut change: impl FnMut(&mut Status)) {
         self.status.send_modify(|status| {
             change(status);

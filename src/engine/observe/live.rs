@@ -1,7 +1,7 @@
-//! What the engine does at this moment: told after every step, read by whoever looks.
+//! What the engine does at this moment: a snapshot that is updated after every step.
 //!
-//! The engine thread never waits for who looks: it sends its news, and whoever holds the snapshot next adds them to it, which
-//! is the engine thread itself unless somebody looks at that moment.
+//! The engine thread never waits for a reader. It sends its news to a channel, and the next thread that has the snapshot's
+//! lock adds them: the engine thread itself, unless a reader has the lock at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,12 +12,12 @@ use crate::graph::{Counters, Counts, LifeCycle};
 use crate::runner::{KindTime, Runner};
 use crate::telemetry::Timing;
 
-/// The decode graph, as it is told to the outside.
+/// The state of the decode graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphStatus {
-    /// invalid, recording, valid or disabled; empty while there is no engine with one.
+    /// invalid, recording, valid or disabled; empty while there is no model.
     pub state: &'static str,
-    /// Why it is or was last invalid, or what it has stayed valid after.
+    /// Why it is invalid or was last, or the change after which it stayed valid.
     pub reason: String,
     pub mode: &'static str,
     /// Changes of the KV cache so far.
@@ -25,33 +25,33 @@ pub struct GraphStatus {
     /// Kernels of one replay.
     pub nodes: u64,
     pub counters: Counters,
-    /// Refused calls in a row.
+    /// Consecutive calls that the driver refused.
     pub failures_in_a_row: u32,
     pub last_error: String,
     /// Microseconds of the last recording.
     pub recording_us: u64,
-    /// What became of recorded short prompts.
+    /// Counts of recorded short prompts.
     pub prompts: Counts,
 }
 
-/// Whom the engine answers.
+/// How many generations the engine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// The last step had so many; 0 while nobody answers.
+    /// The rows of the last step; 0 while none decodes.
     pub rows: u32,
-    /// Whose prompt is being read.
+    /// Generations whose prompt is being prefilled.
     pub reading: u32,
-    /// Who rests for others, also before the answer.
+    /// Generations that are suspended, before or during the answer.
     pub suspended: u32,
     /// All of them, by priority: realtime, normal, background.
     pub of: [u32; 3],
-    /// Pages of the cache, those of them that nothing is kept in, and those that have memory.
+    /// Pages of the cache: all, free, with memory.
     pub pages: [u32; 3],
-    /// Pages of sessions that rest which the host's memory has.
+    /// Pages of idle sessions in the host's memory.
     pub pages_in_host: u32,
 }
 
-/// All of it.
+/// What the engine does at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub work: Work,
@@ -59,57 +59,56 @@ pub struct Snapshot {
     pub timing: Timing,
     /// Tokens chosen since the start.
     pub tokens: u64,
-    /// What the last step that was timed spent its time on; empty before the first.
+    /// The time of each kind of operation in the last timed step; empty before the first.
     pub kinds: Vec<KindTime>,
     /// Steps that were timed since the start.
     pub timed_steps: u64,
 }
 
-/// For so long after somebody has looked, steps are timed.
+/// How long steps are timed after their times were read.
 const WATCHED: Duration = Duration::from_secs(5);
-/// Between two that are.
+/// The time between two timed steps.
 const APART: Duration = Duration::from_secs(1);
 
-/// What the engine thread has to tell.
+/// What the engine thread publishes.
 #[derive(Debug)]
 pub(crate) enum News {
     Work(Work),
     Graph(Box<GraphStatus>),
     Step(Sample),
-    /// So many tokens have come, of which nothing else is known.
+    /// A number of tokens, without anything else.
     Tokens(u64),
-    /// A step has been timed: what it spent its time on.
+    /// The time of each kind of operation in a step.
     Timed(Vec<KindTime>),
-    /// Another model runs from now on: its operations have not been timed yet.
+    /// Another model runs, whose operations have not been timed yet.
     Begun,
 }
 
-/// What a step has come to.
+/// The figures of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) tokens: u64,
     pub(crate) counters: Counters,
     pub(crate) prompts: Counts,
-    /// What it took, how long the device had nothing to do, and how long the engine thread worked; unknown after something
-    /// else than a step.
+    /// The time of the step, of the idle device and of the engine thread; `None` if not only a step ran.
     pub(crate) times: Option<[Duration; 3]>,
 }
 
-/// What is shown, and who looks.
+/// The snapshot, its news, and when its readers have read.
 #[derive(Debug)]
 pub(crate) struct Live {
     news: Sender<News>,
-    shown: Mutex<Shown>,
+    published: Mutex<Published>,
     /// Times are counted from here.
-    made: Instant,
-    /// When somebody last looked at how long operations take, and when that was last told; never, at 0.
-    looked: AtomicU64,
+    created: Instant,
+    /// When the times of operations were last read, and when they were last published; 0 is never.
+    read: AtomicU64,
     timed: AtomicU64,
 }
 
-/// The snapshot, and the news that are not in it yet.
+/// The snapshot, and news that are not in it yet.
 #[derive(Debug)]
-struct Shown {
+struct Published {
     snapshot: Snapshot,
     news: Receiver<News>,
 }
@@ -120,17 +119,17 @@ impl Default for Live {
         let snapshot = Snapshot::default();
         Self {
             news: sender,
-            shown: Mutex::new(Shown { snapshot, news }),
-            made: Instant::now(),
-            looked: AtomicU64::new(0),
+            published: Mutex::new(Published { snapshot, news }),
+            created: Instant::now(),
+            read: AtomicU64::new(0),
             timed: AtomicU64::new(0),
         }
     }
 }
 
 impl Live {
-    /// Whoever reads from now on sees it. Never waits.
-    pub(crate) fn tell(&self, news: News) {
+    /// Publishes news to later readers. Never waits.
+    pub(crate) fn publish(&self, news: News) {
         match news {
             News::Timed(_) => self.timed.store(self.now(), Ordering::Relaxed),
             News::Begun => self.timed.store(0, Ordering::Relaxed),
@@ -138,48 +137,50 @@ impl Live {
         }
         // The receiver lives as long as the sender.
         let _ = self.news.send(news);
-        match self.shown.try_lock() {
-            Ok(mut shown) => shown.catch_up(),
-            Err(TryLockError::Poisoned(shown)) => shown.into_inner().catch_up(),
-            // Somebody looks: the news are there for whoever is next.
+        match self.published.try_lock() {
+            Ok(mut published) => published.catch_up(),
+            Err(TryLockError::Poisoned(published)) => published.into_inner().catch_up(),
+            // A reader has the lock. The next one adds the news.
             Err(TryLockError::WouldBlock) => {}
         }
     }
 
     pub(crate) fn read(&self) -> Snapshot {
-        let mut shown = self.lock();
-        shown.catch_up();
-        shown.snapshot.clone()
+        let mut published = self.lock();
+        published.catch_up();
+        published.snapshot.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody looks at how long operations take.
-    pub(crate) fn look(&self) {
-        self.looked.store(self.now(), Ordering::Relaxed);
+    /// Notes that the times of operations are read.
+    pub(crate) fn note_reader(&self) {
+        self.read.store(self.now(), Ordering::Relaxed);
     }
 
     /// Whether the next step is to be timed.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn is_timing_due(&self) -> bool {
         let passed = |since: &AtomicU64| {
             let since = Some(since.load(Ordering::Relaxed)).filter(|since| *since > 0);
             since.map(|since| Duration::from_micros(self.now().saturating_sub(since)))
         };
-        passed(&self.looked).is_some_and(|ago| ago < WATCHED)
+        passed(&self.read).is_some_and(|ago| ago < WATCHED)
             && passed(&self.timed).is_none_or(|ago| ago >= APART)
     }
 
-    /// The microseconds since this was made; it is never 0.
+    /// Returns the microseconds since it was created, and never 0.
     fn now(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_micros())
+        u64::try_from(self.created.elapsed().as_micros())
             .unwrap_or(u64::MAX)
             .max(1)
     }
 }
 
-impl Shown {
+impl Published {
     fn catch_up(&mut self) {
         let Self { snapshot, news } = self;
         news.try_iter().for_each(|news| snapshot.add(news));
@@ -243,7 +244,7 @@ mod tests {
     use crate::sampler::Parameters;
 
     #[test]
-    fn who_looks_holds_up_nothing_and_misses_nothing() {
+    fn a_reader_delays_nothing_and_misses_nothing() {
         let live = Live::default();
         let sample = Sample {
             tokens: 2,
@@ -255,35 +256,35 @@ mod tests {
             state: "valid",
             ..GraphStatus::default()
         };
-        // Each of these would wait for ever.
-        let looks = live.lock();
-        live.tell(News::Begun);
+        // The reader holds the lock meanwhile.
+        let reader = live.lock();
+        live.publish(News::Begun);
         for _ in 0..3 {
-            live.tell(News::Step(sample));
+            live.publish(News::Step(sample));
         }
-        live.tell(News::Graph(Box::new(graph)));
-        live.tell(News::Work(Work {
+        live.publish(News::Graph(Box::new(graph)));
+        live.publish(News::Work(Work {
             rows: 4,
             ..Work::default()
         }));
-        assert_eq!(looks.snapshot.tokens, 0, "it changed under who looks");
-        drop(looks);
+        assert_eq!(reader.snapshot.tokens, 0, "it changed while it was read");
+        drop(reader);
         let seen = live.read();
         assert_eq!((seen.tokens, seen.timing.steps()), (6, 3));
         assert_eq!((seen.graph.state, seen.work.rows), ("valid", 4));
     }
 
-    /// A turn begins, steps and ends while somebody has all that a property is read from.
+    /// A request begins, steps and ends while a reader holds all locks that a property is read from.
     #[tokio::test]
-    #[allow(clippy::await_holding_lock)] // that is what it is about
-    async fn who_holds_what_is_read_stops_no_step() {
+    #[allow(clippy::await_holding_lock)] // the test is about that
+    async fn a_reader_that_holds_its_locks_stops_no_step() {
         let user = UserLimits {
             requests: 1,
             sessions: 1,
             queue_percent: 100,
             kv_percent: 100,
         };
-        let (engine, inbox) = channel(Limits {
+        let (engine, receiver) = channel(Limits {
             prefill: Share::default(),
             grammar: crate::guide::Limits::USUAL,
             requests: 1,
@@ -291,7 +292,7 @@ mod tests {
             sessions: 1,
             user,
         });
-        let runs = std::thread::spawn(move || sim::run(&inbox, &Script::default()));
+        let runs = std::thread::spawn(move || sim::run(&receiver, &Script::default()));
         let client = Client {
             name: ":1.1".into(),
             user: 1,
@@ -314,7 +315,7 @@ mod tests {
             panic!("the engine has ended")
         };
         let answered = tokio::time::timeout(Duration::from_secs(60), answered).await;
-        let outcome = answered.expect("it does not wait for who reads");
+        let outcome = answered.expect("it does not wait for the reader");
         assert_eq!(outcome.error, None);
         assert_eq!(held.0.snapshot.tokens, 0);
         drop(held);
@@ -326,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_timed_while_somebody_looks_and_not_each() {
+    fn steps_are_timed_once_a_second_while_their_times_are_read() {
         let live = Live::default();
-        assert!(!live.is_due());
-        live.look();
-        assert!(live.is_due());
-        live.tell(News::Timed(Vec::new()));
-        assert!(!live.is_due());
-        live.tell(News::Begun);
-        assert!(live.is_due());
+        assert!(!live.is_timing_due());
+        live.note_reader();
+        assert!(live.is_timing_due());
+        live.publish(News::Timed(Vec::new()));
+        assert!(!live.is_timing_due());
+        live.publish(News::Begun);
+        assert!(live.is_timing_due());
     }
 }

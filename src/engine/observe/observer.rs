@@ -1,96 +1,95 @@
-//! After each step this tells those who look the figures, and the journal the events. None of it waits for who looks.
+//! Publishes the figures of each step, and reports the events of the decode graph to the journal. It never waits for readers.
 
 use std::time::{Duration, Instant};
 
 use super::live::{GraphStatus, News, Sample, Work};
-use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::shared::Shared;
 use crate::graph::{Event, Renewal};
 use crate::journal;
 use crate::runner::{RunError, Runner};
 
-/// Watches steps, whoever's they are.
+/// Observes the steps of the engine thread.
 #[derive(Debug)]
 pub(crate) struct Observer<'a> {
-    inbox: &'a Inbox,
-    /// Whom the engine answers, as it was shown last.
+    shared: &'a Shared,
+    /// What was published last.
     work: Work,
-    /// When the last tokens came, if nothing but a step was between.
+    /// When the last tokens were chosen, if nothing but steps ran since.
     last: Option<Instant>,
 }
 
 impl<'a> Observer<'a> {
-    pub(crate) fn new(inbox: &'a Inbox) -> Self {
+    pub(crate) fn new(shared: &'a Shared) -> Self {
         Self {
-            inbox,
+            shared,
             work: Work::default(),
             last: None,
         }
     }
 
-    /// Something else than a step runs: the time until the next tokens is not a step's.
-    pub(crate) fn interrupted(&mut self) {
+    /// Notes that something else than a step runs, so that the time until the next tokens is not that of a step.
+    pub(crate) fn interrupt(&mut self) {
         self.last = None;
     }
 
-    /// Whether the next step of one conversation is to be one whose operations are timed: once a second, while somebody
-    /// looks.
-    pub(crate) fn wants_times(&self) -> bool {
-        self.inbox.live().is_due()
+    /// Whether the operations of the next step of one row are to be timed: once a second, while the figures are read.
+    pub(crate) fn is_timing_due(&self) -> bool {
+        self.shared.live.is_timing_due()
     }
 
-    /// Runs such a step of the turn that runs. It takes longer than others do, and does not count among them.
-    pub(crate) fn time(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
+    /// Runs a step of the runner's current slot, and times its operations. It is slower than others, and not counted as a step.
+    pub(crate) fn time_step(&mut self, runner: &mut Runner) -> Result<u32, RunError> {
         let (token, kinds) = runner.time_step()?;
         if let Some(kinds) = kinds {
-            self.inbox.live().tell(News::Timed(kinds));
+            self.shared.live.publish(News::Timed(kinds));
             self.last = None;
         }
         Ok(token)
     }
 
-    /// Whom the engine answers, as it was shown last.
+    /// Returns what was published last.
     pub(crate) fn work(&self) -> Work {
         self.work
     }
 
-    /// Shows whom the engine answers.
-    pub(crate) fn show(&mut self, work: Work) {
+    /// Publishes how many generations the engine runs.
+    pub(crate) fn publish_work(&mut self, work: Work) {
         if work != self.work {
             self.work = work;
-            self.inbox.live().tell(News::Work(work));
+            self.shared.live.publish(News::Work(work));
         }
     }
 
-    /// So many tokens have come: after a prompt, or by a step.
+    /// Publishes that tokens were chosen, after a prompt or by a step.
     pub(crate) fn tokens(&mut self, runner: &mut Runner, tokens: usize) {
         let now = Instant::now();
-        self.inbox.progress().advance();
+        self.shared.progress.advance();
         let took = self.last.replace(now).map(|last| now - last);
         let times = took.map(|took| {
             let times = runner.step_times();
             let host = took.checked_sub(times.waited).unwrap_or(Duration::ZERO);
             [took, times.idle, host]
         });
-        self.inbox.live().tell(News::Step(Sample {
+        self.shared.live.publish(News::Step(Sample {
             tokens: tokens as u64,
             counters: runner.graph().counters(),
             prompts: runner.prompt_graphs(),
             times,
         }));
-        graph(self.inbox, runner);
+        report_graph_events(self.shared, runner);
     }
 }
 
-/// Shows the decode graph as it is.
-pub(crate) fn publish(inbox: &Inbox, runner: &Runner) {
+/// Publishes the state of the decode graph.
+pub(crate) fn publish_graph(shared: &Shared, runner: &Runner) {
     let graph = GraphStatus::of(runner);
     let state = graph.state;
-    inbox.live().tell(News::Graph(Box::new(graph)));
-    inbox.publish(|status| status.graph_state = state);
+    shared.live.publish(News::Graph(Box::new(graph)));
+    shared.publish(|status| status.graph_state = state);
 }
 
-/// Tells what happened to the decode graph, if anything did.
-pub(crate) fn graph(inbox: &Inbox, runner: &mut Runner) {
+/// Reports what happened to the decode graph to the journal, and publishes its state, if anything happened.
+pub(crate) fn report_graph_events(shared: &Shared, runner: &mut Runner) {
     let events = runner.take_graph_events();
     if events.is_empty() {
         return;
@@ -147,6 +146,6 @@ pub(crate) fn graph(inbox: &Inbox, runner: &mut Runner) {
             Event::Off { epoch } => journal::graph_off(epoch),
         }
     }
-    // Last: what is shown has been told.
-    publish(inbox, runner);
+    // Readers see a state only after its events are in the journal.
+    publish_graph(shared, runner);
 }

@@ -1,10 +1,10 @@
-//! Whether the engine gets on with its work: atomics that it writes as it goes, and that anyone reads without waiting.
+//! Whether the engine makes progress: atomics that it writes, and that any thread reads without waiting.
 //!
-//! Nothing here judges: what is too slow, and what follows, is for those who look.
+//! It judges nothing. A watchdog decides what is too slow, and what follows.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// What the engine thread works at.
+/// What the engine thread does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
@@ -29,7 +29,7 @@ impl Phase {
         Self::Between,
     ];
 
-    /// What people are shown of it.
+    /// Returns its name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,8 +44,8 @@ impl Phase {
     }
 }
 
-/// Counters that only grow: whoever looks twice knows whether anything happened. Relaxed, for nothing else is
-/// concluded from them.
+/// Counters that only grow: two reads show whether anything happened between them. They are relaxed, because nothing else
+/// is concluded from them.
 #[derive(Debug, Default)]
 pub struct Progress {
     advanced: AtomicU64,
@@ -54,30 +54,30 @@ pub struct Progress {
     phase: AtomicU8,
 }
 
-/// How they stand at one moment.
+/// The counters at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulse {
-    /// Grows with each token, part of a prompt, step of the load, and finished command of the engine thread.
+    /// Grows with each token, slice of a prompt, step of a load, and command of the engine thread.
     pub advanced: u64,
-    /// Grows with each step of a load, at start or by a reload.
+    /// Grows with each step of a load, at the start or by a reload.
     pub loaded: u64,
-    /// The engine thread has nothing to do and nothing waits for it.
+    /// Whether the engine thread has nothing to do.
     pub idle: bool,
     pub phase: Phase,
 }
 
 impl Progress {
-    /// The engine thread got something done.
+    /// Counts work of the engine thread.
     pub fn advance(&self) {
         self.advanced.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A load got something done, on whatever thread.
+    /// Counts a step of a load, on any thread.
     pub fn load_step(&self) {
         self.loaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The engine thread turns to something else.
+    /// Sets what the engine thread does.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.advance();
@@ -113,7 +113,7 @@ mod tests {
     /// A caller that gives up must not make a thread that hangs look like one that rests.
     #[tokio::test]
     async fn only_the_engine_thread_says_that_it_is_idle() {
-        let (engine, inbox) = channel(Limits {
+        let (engine, receiver) = channel(Limits {
             prefill: Share::default(),
             grammar: crate::guide::Limits::USUAL,
             requests: 1,
@@ -142,8 +142,8 @@ mod tests {
         engine.cancel(ticket.id);
         assert!(!engine.progress().pulse().idle);
         engine.close();
-        assert!(inbox.next().is_none());
-        assert!(engine.progress().pulse().idle, "it came by");
+        assert!(receiver.next().is_none());
+        assert!(engine.progress().pulse().idle, "the engine thread has run");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Tells the journal why something failed, where that is the memory's fault or the GPU's.
+//! Reports failures to the journal that have an event of their own: too little memory, and errors of the GPU's driver.
 
 use crate::engine::caller::error::EngineError;
 use crate::journal;
 use crate::load::LoadError;
 
-/// A model cannot be loaded.
+/// Reports why a model could not be loaded.
 pub(crate) fn load_error(error: &LoadError) {
     if let LoadError::Memory(refusal) = error {
         let (need, have, largest) = (refusal.need(), refusal.have(), refusal.largest());
@@ -14,7 +14,7 @@ pub(crate) fn load_error(error: &LoadError) {
     }
 }
 
-/// What was accepted has failed.
+/// Reports why an accepted request has failed.
 pub(crate) fn engine_error(error: &EngineError) {
     if let Some(name) = error.driver_error() {
         journal::gpu_error(&error.to_string(), name);

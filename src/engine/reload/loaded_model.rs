@@ -1,5 +1,4 @@
-//! A model that is loaded: its runner, its language, and what is told of it. Made from settings by whatever thread;
-//! who waits for it is not known here.
+//! A loaded model: its runner, its language, and its description for the status. Any thread can load one.
 
 use std::path::PathBuf;
 
@@ -19,22 +18,22 @@ use crate::tape::KvTypes;
 pub struct Settings {
     /// A `.gguf` file or a safetensors directory.
     pub model: PathBuf,
-    /// The file of a chat template that takes the place of the model's own.
+    /// A file with a chat template that replaces the model's own.
     pub chat_template: Option<PathBuf>,
     pub runner: load::Settings,
 }
 
-/// What a model was made from.
+/// The settings and files that a model was loaded from.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     settings: Settings,
-    /// `None` if its files could not be looked at.
+    /// `None` if the files could not be read.
     files: Option<Identity>,
-    /// Those of the cache, once they are selected.
+    /// The types of the cache, once they are selected.
     types: Option<KvTypes>,
 }
 
-/// What it takes to put other settings in force.
+/// What must be done to apply other settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
     Nothing,
@@ -60,8 +59,8 @@ impl Recipe {
         }
     }
 
-    /// What pages of a cache depend on besides what computes them; `None` where nobody knows the model's files. What a model's
-    /// tokens mean, and how its conversations are written, is in these files.
+    /// Returns the key of what the content of pages depends on, besides the executor; `None` if the files are unknown. The
+    /// files include the vocabulary and the chat template.
     pub(crate) fn key(&self) -> Option<Key> {
         let runner = &self.settings.runner;
         let key = Key::default()
@@ -73,16 +72,16 @@ impl Recipe {
         Some(key)
     }
 
-    /// Takes the place of `before`, whose model goes on.
-    pub(crate) fn go_on_from(&mut self, before: Option<&Self>) {
+    /// Takes over the types of the cache of `before`, whose model stays.
+    pub(crate) fn keep_types_of(&mut self, before: Option<&Self>) {
         self.types = before.and_then(|before| before.types);
     }
 
-    /// What it takes to get from these settings to `next`.
+    /// Returns what must be done to get from these settings to `next`.
     pub(crate) fn transition_to(&self, next: &Self) -> Transition {
         let (is, to_be) = (&self.settings.runner, &next.settings.runner);
         let mut alike = next.settings.clone();
-        // Asked only while a model is loaded: it counts for the next one.
+        // The reserve only matters while a model is loaded.
         alike.runner.reserve = is.reserve;
         alike.runner.graph.mode = is.graph.mode;
         let replaced = self.files.is_none() || self.files != next.files;
@@ -91,7 +90,7 @@ impl Recipe {
         } else if is.graph.mode == to_be.graph.mode {
             Transition::Nothing
         } else if to_be.graph.mode == Mode::Full && to_be.graph.record_at_start {
-            // No request is to pay for a recording: all is recorded before the first.
+            // All is recorded before the first request, so that no request waits for a recording.
             Transition::Load
         } else {
             Transition::Mode
@@ -99,15 +98,15 @@ impl Recipe {
     }
 }
 
-/// How a load gets on.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loading {
     Begins(Phase),
-    /// Some of the weights; the percentage if people should hear of it.
+    /// Some of the weights were read. There is a percentage if it is worth publishing.
     Read(Option<u64>),
 }
 
-/// A loaded model, in force or not yet.
+/// A loaded model, active or not yet.
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) runner: Runner,
@@ -117,17 +116,17 @@ pub(crate) struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Loads it; `tell` hears how that gets on.
+    /// Loads a model, and calls `report` with the progress.
     pub(crate) fn load(
         settings: &Settings,
-        mut tell: impl FnMut(Loading),
+        mut report: impl FnMut(Loading),
     ) -> Result<Self, LoadError> {
         let mut recipe = Recipe::of(settings);
         let OpenModel {
             checkpoint,
             language,
         } = OpenModel::read_in_parts(&settings.model, settings.chat_template.as_deref(), |part| {
-            tell(Loading::Begins(match part {
+            report(Loading::Begins(match part {
                 Part::Checkpoint => Phase::Opening,
                 Part::Language => Phase::Vocabulary,
             }));
@@ -135,7 +134,7 @@ impl LoadedModel {
         for note in language.notes() {
             journal::tokenizer_skips(&settings.model.display().to_string(), note);
         }
-        tell(Loading::Begins(Phase::Weights));
+        report(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let measured = load::Settings {
             probe: language.encode_plain(PROBE),
@@ -143,15 +142,15 @@ impl LoadedModel {
         };
         let runner = load::runner(&checkpoint, &measured, &mut |done, total| {
             if done >= total {
-                // What comes after the last weight: the first steps' memory, and recordings.
-                tell(Loading::Begins(Phase::Preparing));
+                // After the last weight come the memory of the first steps, and recordings.
+                report(Loading::Begins(Phase::Preparing));
             }
             let percent = done * 100 / total.max(1);
             let more = percent >= shown + 5;
             if more {
                 shown = percent;
             }
-            tell(Loading::Read(more.then_some(percent)));
+            report(Loading::Read(more.then_some(percent)));
         })?;
         let selection = runner.kv_selection();
         recipe.types = Some(selection.types);
@@ -176,7 +175,7 @@ impl LoadedModel {
             quantization: checkpoint.quantization(),
             trained_context: count(shape.context),
             thinking: language.can_think(),
-            // The formats of calls are not known here.
+            // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),
             sampling,
@@ -189,7 +188,7 @@ impl LoadedModel {
         })
     }
 
-    /// What everyone is told of it.
+    /// Writes its description to the status.
     pub(crate) fn describe(&self, status: &mut Status) {
         status.model = self.info.clone();
         status.backend = self.runner.backend().into();

@@ -1,8 +1,7 @@
-//! Another model in the place of the one that runs: loaded beside it by a thread of its own, put in force between two
-//! turns. Until then nothing of the old one changes, whatever fails.
+//! Replaces the running model: a thread loads the new model, and the engine thread activates it between two requests.
 //!
-//! The loader makes all of the new engine, on a GPU its memory too, while the engine thread answers; that thread then
-//! takes it over in one piece and gives the old one back.
+//! The loader allocates everything, including a GPU's memory, while the old model answers. If anything fails before the
+//! activation, the old model stays as it is.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +14,7 @@ use super::replacement::{ReplaceError, Replaced, Replacement};
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::status::State;
 use crate::engine::intake::control::Control;
-use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::receiver::Receiver;
 use crate::engine::intake::shared::Shared;
 use crate::engine::observe::live::News;
 use crate::engine::observe::{observer, report};
@@ -23,8 +22,8 @@ use crate::engine::prompt::encoder::Encoder;
 use crate::runner::Runner;
 
 impl Handle {
-    /// Puts other settings in force; returns when they are. A model is loaded only if they, or its files, differ; then those
-    /// that run get so long to end with the one from before.
+    /// Applies settings, and returns when they are active. A model is loaded only if the settings or its files differ. Then
+    /// active generations may run on the old model for `drain`, and continue with the new one.
     pub async fn replace(
         &self,
         settings: Settings,
@@ -52,7 +51,7 @@ fn replace(
 ) -> Result<Replaced, ReplaceError> {
     let Handle { shared, queue } = engine;
     let mut next = Recipe::of(settings);
-    next.go_on_from(shared.recipe().as_ref());
+    next.keep_types_of(shared.recipe().as_ref());
     let step =
         (shared.recipe().as_ref()).map_or(Transition::Load, |recipe| recipe.transition_to(&next));
     match step {
@@ -92,21 +91,21 @@ fn replace(
 
 fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceError> {
     let path = settings.model.display().to_string();
-    let tell = |loading| {
-        // What the engine thread works at is its own to tell.
+    let report = |loading| {
+        // The phase is that of the engine thread, which still answers.
         shared.progress.load_step();
         if let Loading::Read(Some(percent)) = loading {
             shared.publish(|status| {
-                // One that stops has other things to tell.
+                // A daemon that stops keeps its own detail.
                 if status.state == State::Ready {
                     status.detail = format!("loading {path} {percent}%");
                 }
             });
         }
     };
-    LoadedModel::load(settings, tell).map_err(|error| {
+    LoadedModel::load(settings, report).map_err(|error| {
         report::load_error(&error);
-        let held = shared.held();
+        let held = shared.model_bytes();
         match (error.shortage(), error) {
             (Some(shortage), error) if shortage <= held => {
                 ReplaceError::NeedsRestart { error, held }
@@ -121,18 +120,18 @@ fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceErro
 }
 
 impl Replacement {
-    /// Puts it in force on the engine's thread, between two turns, and tells whether what the cache holds lives on; `None` if that
-    /// cannot be, and all is as before.
+    /// Activates the model on the engine thread. Returns its encoder, and whether the pages of the cache keep their content.
+    /// Returns `None` if the device cannot be used: then the old model stays.
     pub(crate) fn take_place(
         self,
-        inbox: &Inbox,
+        receiver: &Receiver,
         runner: &mut Runner,
     ) -> Option<(Arc<Encoder>, bool)> {
         let Self {
             mut model, reply, ..
         } = self;
         let key = model.recipe.key();
-        let taken = if key.is_some() && key == inbox.key() {
+        let taken = if key.is_some() && key == receiver.shared.pages_key() {
             model.runner.inherit(runner)
         } else {
             model.runner.succeed(runner).map(|()| false)
@@ -144,27 +143,28 @@ impl Replacement {
                 return None;
             }
         };
-        let (new, encoder) = put_in_force(inbox, model);
-        // The old one's memory is free before anyone hears of the new one.
+        let (new, encoder) = activate(receiver, model);
+        // This frees the old model's memory before the caller gets its reply.
         *runner = new;
-        observer::graph(inbox, runner);
+        observer::report_graph_events(&receiver.shared, runner);
         drop(reply.send(Ok(())));
         Some((encoder, keeps))
     }
 }
 
-/// From now on this is the model that answers.
-pub(crate) fn put_in_force(inbox: &Inbox, model: LoadedModel) -> (Runner, Arc<Encoder>) {
-    observer::publish(inbox, &model.runner);
-    inbox.live().tell(News::Begun);
-    inbox.publish(|status| model.describe(status));
+/// Makes a loaded model the one that answers. Returns its runner and its encoder.
+pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Arc<Encoder>) {
+    let shared = &receiver.shared;
+    observer::publish_graph(shared, &model.runner);
+    shared.live.publish(News::Begun);
+    shared.publish(|status| model.describe(status));
     let LoadedModel {
         runner,
         codec,
         recipe,
         ..
     } = model;
-    *inbox.shared.recipe() = Some(recipe);
-    let encoder = inbox.ready(codec, runner.context());
+    *shared.recipe() = Some(recipe);
+    let encoder = receiver.ready(codec, runner.context());
     (runner, encoder)
 }

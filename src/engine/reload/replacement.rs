@@ -1,4 +1,4 @@
-//! A loaded model on its way to the engine thread, and why there may be none.
+//! A loaded model on its way to the engine thread, and the errors of a reload.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,10 +10,10 @@ use crate::engine::caller::request::Refusal;
 use crate::load::LoadError;
 use crate::runner::RunError;
 
-/// What was done to put settings in force.
+/// What was done to apply settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// They were.
+    /// They were active already.
     Nothing,
     /// Only the mode of the decode graph differed.
     GraphMode,
@@ -52,7 +52,7 @@ pub enum ReplaceError {
 #[derive(Debug)]
 pub struct Replacement {
     pub(crate) model: LoadedModel,
-    /// When those who still run go on with it.
+    /// When active generations continue with this model.
     pub(crate) due: Instant,
     pub(crate) reply: oneshot::Sender<Result<(), ReplaceError>>,
 }

@@ -1,5 +1,5 @@
-//! What the engine does next: who may join those that are answered, which of them step together, and whose prompt is read
-//! on. Plain functions of what is the case; nothing here waits, measures or runs.
+//! Decides what the engine thread runs next: which requests may join, which generations step together, and whose prompt is
+//! prefilled. All of it is pure functions.
 
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
@@ -7,70 +7,70 @@ use std::time::Duration;
 use super::prefill_time::PrefillTime;
 use crate::engine::caller::request::Priority;
 
-/// What one of those that have joined is at.
+/// What a generation needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Some of its prompt is unread.
+    /// Some of its prompt is not in the cache.
     Prefill,
-    /// Its next token comes by a step.
+    /// A step for its next token.
     Decode,
 }
 
-/// One of those that have joined.
+/// A generation as the scheduler sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub(crate) id: u64,
+    pub(crate) slot: usize,
     pub(crate) user: u32,
     pub(crate) priority: Priority,
     pub(crate) stage: Stage,
-    /// How much of the time of prompts its user has had, and then its connection.
+    /// The prefill time that its user, and then its connection, has had.
     pub(crate) prefill_time: PrefillTime,
-    /// Tokens of its prompt.
+    /// Tokens of its prompt that are not in the cache.
     pub(crate) remaining: usize,
-    /// Whether its prompt need not wait for the steps that are due: those are for others'.
+    /// Whether its prefill may come before the steps that are due, which other users' prompts owe.
     pub(crate) passes: bool,
 }
 
-/// How one may join.
+/// Whether and how a request may join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// There are pages for it.
+    /// There are a row and pages for it.
     Fits,
-    /// These give up their pages, and begin again when there are others.
-    Preempting(Vec<u64>),
+    /// There are pages for it once the generations in these slots have lost theirs.
+    Preempting(Vec<usize>),
     /// There is no row for it.
     NoRow,
-    /// There are too few pages.
+    /// There are too few pages for it.
     NoPages,
 }
 
-/// What to do next.
+/// What the engine thread runs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Read some of this one's prompt; while it is read, so many others could go on.
-    Prefill { id: u64, others: usize },
-    /// These step together.
-    Step(Vec<u64>),
-    /// Nobody is there.
+    /// A slice of the prompt in `slot`. `others` other generations could run meanwhile.
+    Prefill { slot: usize, others: usize },
+    /// A step of these slots.
+    Step(Vec<usize>),
+    /// Nothing.
     Idle,
 }
 
-/// Whether one of a user, of such a priority, may join `all`, who stand in the order in which they joined; `room` says whether
-/// there are pages for it if some of them gave theirs up.
+/// Decides whether a request of a user and a priority may join `all`, which are in the order in which they joined. `room`
+/// decides whether there are pages for it once the given slots are free.
 ///
-/// Nobody joins to wait for a row. But `background` rests for `realtime`, the last first, and gives up its pages where there are
-/// no others; and where a user has more rows than another would have with one more, the last of those that are not more urgent
-/// rests for it.
+/// A request joins only if it gets a row at once. For that it may suspend a generation: `realtime` suspends `background`,
+/// the newest first. A user who has fewer rows suspends a generation of a user who has at least two more, the newest that
+/// is not more urgent. Only `realtime` takes pages, and only those of `background`.
 pub(crate) fn placement(
     all: &[Candidate],
     rows: usize,
     (user, priority): (u32, Priority),
-    room: impl Fn(&[u64]) -> bool,
+    room: impl Fn(&[usize]) -> bool,
 ) -> Placement {
-    let makes_way =
+    let loses_pages =
         |one: &&Candidate| priority == Priority::Realtime && one.priority == Priority::Background;
     let newest = Candidate {
-        id: u64::MAX,
+        slot: usize::MAX,
         user,
         priority,
         stage: Stage::Prefill,
@@ -81,17 +81,17 @@ pub(crate) fn placement(
     let before = active(all, rows);
     let after = active(&[all, &[newest]].concat(), rows);
     let of = |user: u32| before.iter().filter(|one| one.user == user).count();
-    let mut rest = before.iter().filter(|one| !after.contains(one));
-    let may_rest = |one: &Candidate| makes_way(&one) || of(one.user) > of(user) + 1;
-    if !after.contains(&newest) || !rest.all(may_rest) {
+    let mut suspended = before.iter().filter(|one| !after.contains(one));
+    let may_suspend = |one: &Candidate| loses_pages(&one) || of(one.user) > of(user) + 1;
+    if !after.contains(&newest) || !suspended.all(may_suspend) {
         return Placement::NoRow;
     }
     if room(&[]) {
         return Placement::Fits;
     }
     let mut leaving = Vec::new();
-    for one in all.iter().rev().filter(makes_way) {
-        leaving.push(one.id);
+    for one in all.iter().rev().filter(loses_pages) {
+        leaving.push(one.slot);
         if room(&leaving) {
             return Placement::Preempting(leaving);
         }
@@ -99,8 +99,8 @@ pub(crate) fn placement(
     Placement::NoPages
 }
 
-/// Chooses those who are not suspended, the most urgent first, and at most `rows` of them. Of those that are alike in this
-/// each user has a row before any has two, and so on; of one user who joined first comes first.
+/// Returns the at most `rows` candidates that are not suspended, the most urgent first. Of one priority, each user gets a
+/// row before any gets two, and so on. Of one user, the oldest comes first.
 pub(crate) fn active(all: &[Candidate], rows: usize) -> Vec<Candidate> {
     let nth = |at: usize, one: &Candidate| {
         let theirs = all
@@ -118,109 +118,113 @@ pub(crate) fn active(all: &[Candidate], rows: usize) -> Vec<Candidate> {
     active.into_iter().map(|(_, one)| *one).collect()
 }
 
-/// One who has a prompt, as far as it is known before it has joined.
+/// A prompt to be prefilled, as far as it is known before its request has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefillDemand {
     pub(crate) user: u32,
     pub(crate) priority: Priority,
-    /// How much of the time of prompts its user has had.
+    /// The prefill time that its user has had.
     pub(crate) prefill_time: Duration,
-    /// Tokens of its prompt, at most: of what has not joined nobody knows how much is held.
+    /// Tokens of the prompt. Before a request has joined, it is not known how many of them are in the cache.
     pub(crate) remaining: usize,
 }
 
-/// A prompt of fewer tokens takes no less time: the weights are read all the same.
-const FEW: usize = 32;
+/// A shorter prompt takes as long as one of this many tokens: each reads all weights once.
+const SMALLEST: usize = 32;
 
-/// What a prompt costs, of which so much is unread, beside others.
-fn costs(remaining: usize) -> usize {
-    remaining.max(FEW)
+/// Returns the cost of a prefill, compared with others.
+fn cost(remaining: usize) -> usize {
+    remaining.max(SMALLEST)
 }
 
-/// Whether a slice of somebody's prompt is left for one who has just come; `ends` says that the prompt ends with it, `slack` is
-/// that of `next`. Which of them goes on then is what `next` says: nothing is left for who would be read after it.
+/// Whether a request that has just arrived preempts the running slice of a prompt. `ends` says that the prompt ends with
+/// that slice, and `slack` is that of `next`, which decides which of them runs then. A slice is not preempted for a prompt
+/// that would come after it.
 pub(crate) fn preempts_slice(
-    comes: PrefillDemand,
-    reads: PrefillDemand,
+    arrival: PrefillDemand,
+    running: PrefillDemand,
     ends: bool,
     slack: Duration,
 ) -> bool {
-    let key = |one: PrefillDemand| (costs(one.remaining), one.prefill_time);
-    let is_before = key(reads) <= key(comes) && reads.prefill_time <= comes.prefill_time + slack;
-    match comes.priority.cmp(&reads.priority) {
+    let key = |one: PrefillDemand| (cost(one.remaining), one.prefill_time);
+    let is_first =
+        key(running) <= key(arrival) && running.prefill_time <= arrival.prefill_time + slack;
+    match arrival.priority.cmp(&running.priority) {
         Ordering::Greater => true,
-        Ordering::Equal => comes.user != reads.user && !(ends && is_before),
+        Ordering::Equal => arrival.user != running.user && !(ends && is_first),
         Ordering::Less => false,
     }
 }
 
-/// Whether a step of those who have joined is left for `one` who comes, as it would be read before that step; the others as for `next`.
+/// Whether a request that has just arrived as `one` preempts the running step of `all`, because its prompt is prefilled
+/// before a step. The other arguments are those of `next`.
 pub(crate) fn preempts_step(
     all: &[Candidate],
     one: Candidate,
     rows: usize,
-    owed: bool,
+    steps_due: bool,
     slack: Duration,
 ) -> bool {
-    let joins = placement(all, rows, (one.user, one.priority), |_| true);
+    let placement = placement(all, rows, (one.user, one.priority), |_| true);
     let all = [all, &[one]].concat();
-    let is_it = |next| matches!(next, Next::Prefill { id, .. } if id == one.id);
-    joins != Placement::NoRow && is_it(next(&all, rows, owed, slack))
+    let is_it = |next| matches!(next, Next::Prefill { slot, .. } if slot == one.slot);
+    placement != Placement::NoRow && is_it(next(&all, rows, steps_due, slack))
 }
 
-/// What to do with those who have joined. `owed` says that prompts have had their share of the time for now. Whoever is
-/// `realtime` does not wait for steps of `background`, and a short question for none that are due for prompts of others, unless
-/// who answers is more urgent.
+/// Decides what runs next. `steps_due` says that prefills have had their share of the time, so that steps come first. Two
+/// prefills do not wait for steps: a `realtime` prompt if only `background` decodes, and a short prompt (`passes`) unless a
+/// more urgent generation decodes.
 ///
-/// Of several prompts the most urgent is read on. Of those that are alike in this, of each user the connection is first that has
-/// had the least of the time, and of one connection the prompt that ends first. Of users that one is next who has had the least;
-/// but of those who have had no more than a slice, `slack`, more, whose prompt takes the least, of a few tokens who has had less. So a
-/// short question of a user who has not asked for much waits for nobody, however long the prompts of others are.
-pub(crate) fn next(all: &[Candidate], rows: usize, owed: bool, slack: Duration) -> Next {
+/// Of several prompts the most urgent is prefilled. Of one priority, the order is:
+/// - of one connection, the prompt that ends first;
+/// - of one user, the connection that has had the least prefill time;
+/// - of the users whose prefill time is within `slack` of the least, the cheapest prompt.
+///
+/// So a short prompt of a user with little prefill time does not wait, however long the prompts of others are.
+pub(crate) fn next(all: &[Candidate], rows: usize, steps_due: bool, slack: Duration) -> Next {
     let active = active(all, rows);
     let of = |stage| active.iter().filter(move |one| one.stage == stage);
-    let answering: Vec<_> = of(Stage::Decode).collect();
-    let reading: Vec<_> = of(Stage::Prefill).collect();
-    let reader = next_prefill(&reading, slack);
-    let step = || Next::Step(answering.iter().map(|one| one.id).collect());
-    let Some(reader) = reader else {
-        return if answering.is_empty() {
+    let decoding: Vec<_> = of(Stage::Decode).collect();
+    let prefilling: Vec<_> = of(Stage::Prefill).collect();
+    let step = || Next::Step(decoding.iter().map(|one| one.slot).collect());
+    let Some(first) = next_prefill(&prefilling, slack) else {
+        return if decoding.is_empty() {
             Next::Idle
         } else {
             step()
         };
     };
     let waits = |one: &&&Candidate| {
-        reader.priority != Priority::Realtime || one.priority != Priority::Background
+        first.priority != Priority::Realtime || one.priority != Priority::Background
     };
-    let read = |reader: &Candidate| Next::Prefill {
-        id: reader.id,
+    let prefill = |one: &Candidate| Next::Prefill {
+        slot: one.slot,
         others: all.len() - 1,
     };
-    if owed && answering.iter().any(|one| waits(&one)) {
-        let urgent = answering.iter().map(|one| one.priority).max();
+    if steps_due && decoding.iter().any(|one| waits(&one)) {
+        let urgent = decoding.iter().map(|one| one.priority).max();
         let passing = |one: &&Candidate| one.passes && Some(one.priority) >= urgent;
-        let passing: Vec<_> = reading.iter().copied().filter(passing).collect();
-        return next_prefill(&passing, slack).map_or_else(step, read);
+        let passing: Vec<_> = prefilling.iter().copied().filter(passing).collect();
+        return next_prefill(&passing, slack).map_or_else(step, prefill);
     }
-    read(reader)
+    prefill(first)
 }
 
-/// Whose prompt is read on.
-fn next_prefill<'a>(reading: &[&'a Candidate], slack: Duration) -> Option<&'a Candidate> {
-    let urgent = reading.iter().map(|one| one.priority).max()?;
-    let all = || reading.iter().filter(|one| one.priority == urgent);
+/// Returns the candidate whose prompt is prefilled next.
+fn next_prefill<'a>(prefilling: &[&'a Candidate], slack: Duration) -> Option<&'a Candidate> {
+    let urgent = prefilling.iter().map(|one| one.priority).max()?;
+    let all = || prefilling.iter().filter(|one| one.priority == urgent);
     let least = all().map(|one| one.prefill_time.user).min()?;
     let order = |one: &&&'a Candidate| (one.prefill_time, one.remaining);
     let is_users_first = |one: &&&'a Candidate| {
         let theirs = all().filter(|other| other.user == one.user);
         theirs
             .min_by_key(order)
-            .is_some_and(|first| first.id == one.id)
+            .is_some_and(|first| first.slot == one.slot)
     };
     let alike = all().filter(|one| one.prefill_time.user <= least + slack && is_users_first(one));
     alike
-        .min_by_key(|one| (costs(one.remaining), one.prefill_time))
+        .min_by_key(|one| (cost(one.remaining), one.prefill_time))
         .copied()
 }
 
@@ -241,10 +245,10 @@ mod tests {
     }
 
     fn candidates(all: &[(Priority, Stage)]) -> Vec<Candidate> {
-        let number = |(id, (priority, stage)): (u64, &(Priority, Stage))| Candidate {
-            id,
-            // Each is another user's.
-            user: u32::try_from(id).expect("it is small"),
+        let number = |(slot, (priority, stage)): (usize, &(Priority, Stage))| Candidate {
+            slot,
+            // Each has another user.
+            user: u32::try_from(slot).expect("it is small"),
             priority: *priority,
             stage: *stage,
             prefill_time: PrefillTime::default(),
@@ -255,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn realtime_makes_background_rest_when_rows_are_short_and_give_way_when_pages_are() {
+    fn realtime_suspends_background_when_rows_are_short_and_preempts_it_when_pages_are() {
         let full = candidates(&[(Normal, Decode), (Background, Decode)]);
         let (yes, in_place) = (
-            |_: &[u64]| true,
-            |least| move |ids: &[u64]| ids.len() >= least,
+            |_: &[usize]| true,
+            |least| move |ids: &[usize]| ids.len() >= least,
         );
         assert_eq!(placement(&full, 2, (9, Normal), yes), Placement::NoRow);
         assert_eq!(placement(&full, 2, (9, Background), yes), Placement::NoRow);
@@ -292,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_read_in_turn_with_steps_but_realtime_waits_for_no_background() {
+    fn prefills_and_steps_alternate_but_realtime_does_not_wait_for_background() {
         let both = |reader, other| candidates(&[(other, Decode), (reader, Prefill)]);
-        let read = Next::Prefill { id: 1, others: 1 };
+        let read = Next::Prefill { slot: 1, others: 1 };
         assert_eq!(next(&both(Normal, Normal), 8, false, Duration::ZERO), read);
         assert_eq!(
             next(&both(Normal, Normal), 8, true, Duration::ZERO),
@@ -309,12 +313,12 @@ mod tests {
             read
         );
         let readers = candidates(&[(Background, Prefill), (Normal, Prefill), (Normal, Prefill)]);
-        let first = Next::Prefill { id: 1, others: 2 };
+        let first = Next::Prefill { slot: 1, others: 2 };
         assert_eq!(next(&readers, 8, true, Duration::ZERO), first);
     }
 
     #[test]
-    fn a_short_question_does_not_wait_for_steps_that_others_owe() {
+    fn a_short_prompt_does_not_wait_for_steps_that_others_owe() {
         let stages = [(Normal, Decode), (Normal, Prefill), (Normal, Prefill)];
         let mut all = candidates(&stages);
         (all[1].prefill_time.user, all[2].prefill_time.user) = (ms(2), ms(3));
@@ -322,19 +326,19 @@ mod tests {
         all[2].passes = true;
         assert_eq!(
             next(&all, 8, true, Duration::ZERO),
-            Next::Prefill { id: 2, others: 2 }
+            Next::Prefill { slot: 2, others: 2 }
         );
         assert_eq!(
             next(&all, 8, false, Duration::ZERO),
-            Next::Prefill { id: 1, others: 2 }
+            Next::Prefill { slot: 1, others: 2 }
         );
-        // Whoever is answered and more urgent does not wait for it.
+        // A more urgent generation that decodes does not wait for it.
         all[0].priority = Realtime;
         assert_eq!(next(&all, 8, true, Duration::ZERO), Next::Step(vec![0]));
     }
 
     #[test]
-    fn of_users_who_have_had_about_as_much_the_shortest_prompt_is_next() {
+    fn of_users_with_similar_prefill_time_the_shortest_prompt_is_next() {
         let mut all = candidates(&[(Normal, Prefill); 3]);
         (
             all[0].prefill_time.user,
@@ -342,10 +346,10 @@ mod tests {
             all[2].prefill_time.user,
         ) = (ms(2), ms(0), ms(30));
         (all[0].remaining, all[1].remaining, all[2].remaining) = (1, 500, 1);
-        let first = |id| Next::Prefill { id, others: 2 };
+        let first = |slot| Next::Prefill { slot, others: 2 };
         assert_eq!(next(&all, 8, false, ms(20)), first(0));
         assert_eq!(next(&all, 8, false, ms(1)), first(1));
-        // Of one user the connection counts that has had the least.
+        // Of one user, the connection with the least prefill time comes first.
         all[0].user = all[1].user;
         all[0].prefill_time = PrefillTime {
             user: ms(0),
@@ -355,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_left_for_who_is_more_urgent_and_for_another_user() {
+    fn a_slice_is_preempted_by_a_more_urgent_request_and_by_another_user() {
         let asks = |user, priority, remaining| PrefillDemand {
             user,
             priority,
@@ -371,7 +375,7 @@ mod tests {
             prefill_time,
             ..asks(user, Normal, remaining)
         };
-        // A few tokens take as long as one: who has had more gives way.
+        // A few tokens take as long as one, so the user with more prefill time is preempted.
         let gives_way = |reads| preempts_slice(few(2, 20, ms(0)), reads, true, ms(20));
         assert!(!gives_way(few(1, 1, ms(0))) && gives_way(few(1, 1, ms(1))));
         assert_eq!(left(asks(1, Realtime, 9000)), [true, true]);
@@ -384,10 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_left_for_who_would_be_read_before_it() {
+    fn a_step_is_preempted_by_a_prompt_that_is_prefilled_before_it() {
         let answering = candidates(&[(Normal, Decode), (Background, Decode)]);
         let comes = |priority, passes| Candidate {
-            id: 9,
+            slot: 9,
             user: 9,
             passes,
             ..candidates(&[(priority, Prefill)])[0]
@@ -406,15 +410,15 @@ mod tests {
         );
     }
 
-    /// Whoever reads: who has had the least, of a user which connection, then what ends first.
+    /// The order is by the user's prefill time, the connection's, then the length of the prompt.
     #[test]
-    fn a_short_prompt_comes_before_those_of_who_has_had_more() {
+    fn a_user_with_less_prefill_time_comes_first() {
         const SLICE: usize = 500;
         let client = |user: u32, connection: u32| Client {
             name: format!(":1.{connection}").into(),
             user,
         };
-        // User 1 reads a lot by two connections, in slices that take four times as long as those of user 2.
+        // User 1 has long prompts of two connections, in slices that take four times as long as those of user 2.
         let prompts = [
             (client(1, 1), 20_000, ms(20)),
             (client(1, 1), 10_000, ms(20)),
@@ -428,22 +432,21 @@ mod tests {
             let mut all = candidates(&[(Normal, Prefill); 4]);
             for (one, (client, ..)) in all.iter_mut().zip(&prompts) {
                 (one.user, one.prefill_time) = (client.user, prefill_times.of(client));
-                one.remaining = remaining[usize::try_from(one.id).expect("it is small")];
+                one.remaining = remaining[one.slot];
             }
             all.retain(|one| one.remaining > 0);
-            let Next::Prefill { id, .. } = next(&all, 8, false, Duration::ZERO) else {
-                panic!("somebody reads");
+            let Next::Prefill { slot, .. } = next(&all, 8, false, Duration::ZERO) else {
+                panic!("a prompt is left");
             };
-            let at = usize::try_from(id).expect("it is small");
-            let (client, _, took) = &prompts[at];
+            let (client, _, took) = &prompts[slot];
             prefill_times.add(client, *took);
-            remaining[at] = remaining[at].saturating_sub(SLICE);
-            order.push(id);
+            remaining[slot] = remaining[slot].saturating_sub(SLICE);
+            order.push(slot);
         }
         assert_eq!(order[..8], [3; 8], "it had the least till its end");
-        // The other connection until both have had as much; then the shorter prompt of the first, and they take turns.
+        // The other connection until both have had as much, then they alternate; of the first, the shorter prompt.
         assert_eq!(order[8..15], [2, 2, 2, 1, 2, 1, 2]);
-        let last = |id: u64| order.iter().rposition(|other| *other == id);
+        let last = |slot: usize| order.iter().rposition(|other| *other == slot);
         assert!(last(1) < last(0), "what is shorter ended first");
         let urgent = [(Normal, Prefill), (Realtime, Prefill)];
         let mut urgent = candidates(&urgent);
@@ -454,18 +457,18 @@ mod tests {
             },
             9000,
         );
-        let first = Next::Prefill { id: 1, others: 1 };
+        let first = Next::Prefill { slot: 1, others: 1 };
         assert_eq!(next(&urgent, 8, false, Duration::ZERO), first);
     }
 
-    /// Rows of 8 that users have, once one after another has asked for so many of such a priority.
+    /// Returns how many of 8 rows each user has, after the users have sent so many requests of a priority, one by one.
     fn shared(asked: &[(u32, usize, Priority)]) -> Vec<usize> {
         let mut all = Vec::new();
         for (user, many, priority) in asked {
             for _ in 0..*many {
                 if placement(&all, 8, (*user, *priority), |_| true) == Placement::Fits {
                     let mut one = candidates(&[(*priority, Decode)]).remove(0);
-                    (one.id, one.user) = (all.len() as u64, *user);
+                    (one.slot, one.user) = (all.len(), *user);
                     all.push(one);
                 }
             }
@@ -476,17 +479,17 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_shared_among_users_who_wait() {
-        assert_eq!(shared(&[(1, 9, Normal)]), [8], "nobody else waits");
+    fn rows_are_shared_among_waiting_users() {
+        assert_eq!(shared(&[(1, 9, Normal)]), [8], "no other user waits");
         assert_eq!(shared(&[(1, 9, Normal), (2, 1, Normal)]), [7, 1]);
         assert_eq!(shared(&[(1, 9, Normal), (2, 9, Normal)]), [4, 4]);
         let three = [(1, 9, Normal), (2, 9, Normal), (3, 9, Normal)];
         assert_eq!(shared(&three), [3, 3, 2]);
-        // Who is more urgent does not rest, who is less so does.
+        // A more urgent generation is not suspended, a less urgent one is.
         assert_eq!(shared(&[(1, 9, Normal), (2, 9, Background)]), [8, 0]);
         assert_eq!(shared(&[(1, 9, Background), (2, 9, Normal)]), [4, 4]);
         assert_eq!(shared(&[(1, 9, Normal), (2, 1, Realtime)]), [7, 1]);
-        // With a row each, all wait for the first that ends.
+        // A ninth user waits until one of eight ends.
         let each: Vec<_> = (1..10).map(|user| (user, 1, Normal)).collect();
         assert_eq!(shared(&each), [1, 1, 1, 1, 1, 1, 1, 1, 0]);
     }
@@ -506,7 +509,7 @@ mod tests {
         );
         about.prop_map(
             |(user, priority, remaining, prefill_time, passes)| Candidate {
-                id: 0,
+                slot: 0,
                 user,
                 priority,
                 stage: if remaining < 450 { Decode } else { Prefill },
@@ -517,12 +520,12 @@ mod tests {
         )
     }
 
-    /// What a user has had is the same whichever of its connections asks.
+    /// Numbers the candidates, and gives those of one user the same prefill time.
     fn numbered(mut all: Vec<Candidate>) -> Vec<Candidate> {
         let before = all.clone();
-        for (id, one) in (0..).zip(&mut all) {
+        for (slot, one) in (0..).zip(&mut all) {
             let of_user = before.iter().find(|other| other.user == one.user);
-            one.id = id;
+            one.slot = slot;
             one.prefill_time.user =
                 of_user.map_or(one.prefill_time.user, |first| first.prefill_time.user);
         }
@@ -530,13 +533,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is the case: nobody is forgotten for another of less priority, nor for another of a user who has more rows;
-        /// rows are never exceeded, and as long as anybody is there something is done.
+        /// A candidate is suspended neither for one of less priority, nor for one of a user with more rows. There are never more
+        /// than `rows`, and something runs while there is a candidate.
         #[test]
-        fn whoever_is_there_gets_on_by_priority(
+        fn candidates_run_by_priority(
             all in vec(anyone(), 0..12).prop_map(numbered),
             rows in 1..9_usize,
-            owed in any::<bool>(),
+            steps_due in any::<bool>(),
             slack in (0..5_u64).prop_map(ms),
         ) {
             let active = active(&all, rows);
@@ -545,29 +548,29 @@ mod tests {
                 let theirs = active.iter().filter(|one| one.user == user);
                 theirs.filter(|one| one.priority >= priority).count()
             };
-            for rests in all.iter().filter(|one| !active.contains(one)) {
+            for suspended in all.iter().filter(|one| !active.contains(one)) {
                 for runs in &active {
-                    prop_assert!(rests.priority <= runs.priority);
-                    let alike = rests.priority == runs.priority;
-                    let (theirs, others) = (of(rests.user, rests.priority), of(runs.user, runs.priority));
-                    prop_assert!(!alike || others <= theirs + 1, "{:?} rests: {:?}", rests, active);
+                    prop_assert!(suspended.priority <= runs.priority);
+                    let alike = suspended.priority == runs.priority;
+                    let (theirs, others) = (of(suspended.user, suspended.priority), of(runs.user, runs.priority));
+                    prop_assert!(!alike || others <= theirs + 1, "{:?} is suspended: {:?}", suspended, active);
                 }
             }
-            match next(&all, rows, owed, slack) {
+            match next(&all, rows, steps_due, slack) {
                 Next::Idle => prop_assert!(all.is_empty()),
-                Next::Step(ids) => {
-                    let answering = active.iter().filter(|one| one.stage == Decode);
-                    prop_assert!(ids.iter().copied().eq(answering.map(|one| one.id)));
-                    prop_assert!(!ids.is_empty());
-                    prop_assert!(owed || active.iter().all(|one| one.stage == Decode));
+                Next::Step(slots) => {
+                    let decoding = active.iter().filter(|one| one.stage == Decode);
+                    prop_assert!(slots.iter().copied().eq(decoding.map(|one| one.slot)));
+                    prop_assert!(!slots.is_empty());
+                    prop_assert!(steps_due || active.iter().all(|one| one.stage == Decode));
                 }
-                Next::Prefill { id, .. } => {
-                    let reads = active.iter().find(|one| one.id == id);
+                Next::Prefill { slot, .. } => {
+                    let reads = active.iter().find(|one| one.slot == slot);
                     let reads = reads.expect("one of those who are active");
                     prop_assert_eq!(reads.stage, Prefill);
-                    let answering = active.iter().filter(|one| one.stage == Decode);
-                    let urgent = answering.map(|one| one.priority).max();
-                    let waits = owed && urgent >= Some(if reads.priority == Realtime { Normal } else { Background });
+                    let decoding = active.iter().filter(|one| one.stage == Decode);
+                    let urgent = decoding.map(|one| one.priority).max();
+                    let waits = steps_due && urgent >= Some(if reads.priority == Realtime { Normal } else { Background });
                     prop_assert!(!waits || (reads.passes && Some(reads.priority) >= urgent));
                     let may_read = |one: &&Candidate| one.stage == Prefill && (!waits || one.passes);
                     let readers: Vec<_> = active.iter().filter(may_read).collect();
@@ -576,44 +579,44 @@ mod tests {
                     prop_assert!(alike().all(|other| reads.prefill_time.user <= other.prefill_time.user + slack));
                     let order = |one: &Candidate| (one.prefill_time.connection, one.remaining);
                     let mut theirs = alike().filter(|other| other.user == reads.user);
-                    prop_assert!(theirs.all(|other| order(reads) <= order(other)), "{} of {:?}", id, active);
+                    prop_assert!(theirs.all(|other| order(reads) <= order(other)), "{} of {:?}", slot, active);
                     let shorter = |other: &Candidate| other.remaining < reads.remaining && other.prefill_time.user <= reads.prefill_time.user;
                     let mut users = alike().filter(|other| shorter(other));
                     let behind = |other: &Candidate| {
                         alike().any(|one| one.user == other.user && order(one) < order(other))
                     };
-                    prop_assert!(users.all(|other| behind(other)), "{} of {:?}", id, active);
+                    prop_assert!(users.all(|other| behind(other)), "{} of {:?}", slot, active);
                 }
             }
         }
 
-        /// Whoever joins has a row at once, which only `background` has lost to `realtime`, or a user with more rows.
+        /// The row is free, or taken from `background` by `realtime`, or from a user with more rows.
         #[test]
-        fn whoever_joins_has_a_row(
+        fn a_request_that_joins_has_a_row(
             all in vec(anyone(), 0..12).prop_map(numbered),
             rows in 1..9_usize,
             one in anyone(),
             least in 0..4_usize,
         ) {
-            let joins = placement(&all, rows, (one.user, one.priority), |ids| ids.len() >= least);
+            let placement = placement(&all, rows, (one.user, one.priority), |ids| ids.len() >= least);
             let before = active(&all, rows);
             let of = |user: u32| before.iter().filter(|other| other.user == user).count();
-            if let Placement::Preempting(ids) = &joins {
-                let gives = all.iter().filter(|other| ids.contains(&other.id));
+            if let Placement::Preempting(slots) = &placed {
+                let gives = all.iter().filter(|other| slots.contains(&other.slot));
                 let gives: Vec<_> = gives.map(|other| other.priority).collect();
                 prop_assert_eq!((one.priority, gives), (Realtime, vec![Background; least]));
             }
             if all.len() < rows && least == 0 {
-                prop_assert_eq!(&joins, &Placement::Fits);
+                prop_assert_eq!(&placed, &Placement::Fits);
             }
-            if joins == Placement::Fits {
+            if placed == Placement::Fits {
                 let joined = numbered([all.clone(), vec![one]].concat());
                 let after = active(&joined, rows);
                 prop_assert!(after.contains(&joined[all.len()]), "it joined to wait");
-                for rests in before.iter().filter(|other| !after.contains(other)) {
-                    let urgent = (one.priority, rests.priority) == (Realtime, Background);
-                    let shares = rests.priority <= one.priority && of(rests.user) > of(one.user) + 1;
-                    prop_assert!(urgent || shares, "{:?} rests for {:?}", rests, one);
+                for suspended in before.iter().filter(|other| !after.contains(other)) {
+                    let urgent = (one.priority, suspended.priority) == (Realtime, Background);
+                    let shares = suspended.priority <= one.priority && of(suspended.user) > of(one.user) + 1;
+                    prop_assert!(urgent || shares, "{:?} is suspended for {:?}", suspended, one);
                 }
             }
         }

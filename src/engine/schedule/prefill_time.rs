@@ -1,9 +1,8 @@
-//! How much of the time in which prompts are read each user has had, and each of its connections: start-time fair queueing.
+//! The prefill time that each user, and each of its connections, has had: start-time fair queueing.
 //!
-//! A tag grows by the time that was spent, and who has the least of all is next. Whoever asks for nothing saves nothing up: a
-//! tag counts as no less than the one that was served last had when it began. So whoever comes after a while is next, and a
-//! user who floods gets what others leave. When nobody is left all begin anew: what one had while it was alone took nothing from
-//! anybody.
+//! A tag grows by the time that was spent, and the smallest tag is next. Idle users save up nothing: a tag counts as at
+//! least the tag that was served last, as it was when that began. So a user who was idle is next, and a user who floods gets
+//! only what others leave. All tags are reset when the engine is idle, because nothing was taken from others then.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,18 +11,18 @@ use std::time::Duration;
 
 use crate::engine::caller::client::Client;
 
-/// What a user has had, and then its connection: the least comes first.
+/// The prefill time that a user has had, and one of its connections. The least comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PrefillTime {
     pub(crate) user: Duration,
     pub(crate) connection: Duration,
 }
 
-/// What all have had.
+/// The prefill times of all users.
 #[derive(Debug, Default)]
 pub(crate) struct PrefillTimes {
     users: Tags<u32>,
-    /// Connections are told apart of users who have had more than others.
+    /// The connections of users whose tag is above the least.
     connections: HashMap<u32, Tags<Arc<str>>>,
 }
 
@@ -37,7 +36,7 @@ impl PrefillTimes {
         }
     }
 
-    /// Somebody has had so much.
+    /// Adds prefill time that a connection has had.
     pub(crate) fn add(&mut self, Client { name, user }: &Client, took: Duration) {
         self.users.add(*user, took);
         let connections = self.connections.entry(*user).or_default();
@@ -46,7 +45,7 @@ impl PrefillTimes {
         self.connections.retain(|user, _| users.knows(user));
     }
 
-    /// Nobody is there.
+    /// Resets all prefill times.
     pub(crate) fn reset(&mut self) {
         self.users.tags.clear();
         self.connections.clear();
@@ -55,9 +54,9 @@ impl PrefillTimes {
 
 #[derive(Debug)]
 struct Tags<K> {
-    /// Only tags above the least are kept.
+    /// Tags above `least`.
     tags: HashMap<K, Duration>,
-    /// The one that was served last had this tag before it was.
+    /// The tag of the one that was served last, as it was before.
     least: Duration,
 }
 
@@ -110,18 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_a_while_is_next_and_has_saved_nothing_up() {
+    fn an_idle_user_is_next_and_has_saved_up_nothing() {
         let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
         (0..9).for_each(|_| prefill_times.add(&one, ms(20)));
         assert!(prefill_times.of(&other) < prefill_times.of(&one));
-        // It has been away for 160 ms of the other's, and gets no more than its turn of them.
+        // It was idle while the other had 160 ms, and gets only one turn for that.
         prefill_times.add(&other, ms(30));
         assert!(prefill_times.of(&one) < prefill_times.of(&other));
     }
 
     #[test]
-    fn what_one_had_alone_is_held_against_nobody() {
+    fn time_that_a_user_had_alone_does_not_count() {
         let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
         prefill_times.add(&one, ms(20));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_a_user_share_what_it_gets() {
+    fn connections_of_a_user_share_its_time() {
         let mut prefill_times = PrefillTimes::default();
         let mut prefill_time = [Duration::ZERO; 3];
         let all = [client(1, 1), client(1, 2), client(2, 3)];
@@ -146,10 +145,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever slices cost: of those who always want more none is ever ahead of another by more than a slice, and what is
-        /// remembered is bounded.
+        /// Whatever slices cost, no busy user is ever ahead of another by more than a slice, and the number of tags is bounded.
         #[test]
-        fn who_always_wants_more_gets_as_much_as_the_others(
+        fn busy_users_get_equal_times(
             costs in proptest::collection::vec(1..50_u64, 1..6),
             passing in proptest::collection::vec((10..20_u32, 1..50_u64), 0..50),
         ) {

@@ -1,5 +1,6 @@
-//! How many rows of a prompt are read between two steps, and how much of the time prompts have had: from what rows and steps
-//! have cost so far. Whoever reads a slice waits for its end, or until it is left, so each tells its cost.
+//! How many rows of a prompt are prefilled between two steps, and when steps are due, from measured costs.
+//!
+//! The engine thread waits for the end of each slice, or until it is preempted, so each slice is a measurement.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,17 +9,17 @@ use crate::kv_store::{Cost, Depths};
 
 /// The fewest rows that are worth a slice.
 const LEAST: usize = 16;
-/// The fewest that say anything of what many take.
+/// The fewest rows whose cost says something about many.
 const MANY: usize = 4 * LEAST;
-/// How much the newest measure counts.
+/// The weight of the newest measurement in the mean.
 const NEWEST: f64 = 0.3;
 
-/// What reading may take.
+/// The time that prefills may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// One slice takes no longer than this.
+    /// The longest time of one slice.
     pub slice: Duration,
-    /// Prompts take so much of the time while answers wait, in percent: from 1 to 100.
+    /// The percentage of the time that prefills get while answers wait, from 1 to 100.
     pub percent: u32,
 }
 
@@ -31,23 +32,23 @@ impl Default for Share {
     }
 }
 
-/// What has been measured. In seconds.
+/// Measured costs, in seconds, and the time that steps are due.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slices {
-    /// So many rows took so long; the numbers of rows are powers of two. Reading takes time that rows share, so a few say
-    /// little of many.
+    /// The time of a slice by its number of rows, a power of two. Rows share a part of the time, so the cost of a few says
+    /// little about many.
     takes: BTreeMap<usize, f64>,
-    /// The same of a position, by how deep it lies.
+    /// The time of a position, by its depth.
     depths: Depths,
     step: Option<f64>,
-    /// Steps are due for the prompts of these users, for so long each; they are for the first of them first.
+    /// The step time that the prefills of these users owe. Steps pay for the first of them first.
     owed: VecDeque<(u32, f64)>,
-    /// What slices took that did not wait for these since the last step.
+    /// The time of the slices since the last step that ran although steps were due.
     passed: f64,
 }
 
 impl Slices {
-    /// Rows of the next slice of a prompt: a part of `chunk`, the most that may be read at once.
+    /// Returns the rows of the next slice of a prompt, at most `chunk`.
     pub(crate) fn rows(&self, share: Share, chunk: usize) -> usize {
         let least = LEAST.min(chunk);
         let parts = std::iter::successors(Some(chunk), |rows| Some(rows / 2));
@@ -59,7 +60,7 @@ impl Slices {
         parts.find(fits).unwrap_or(least)
     }
 
-    /// What so many rows should take: as they did, or by what fewer did, or by what more did.
+    /// Returns the time that `rows` should take, from the nearest measurement.
     fn expected(&self, rows: usize) -> Option<f64> {
         let rows = rows.next_power_of_two();
         let mut fewer = self.takes.range(..=rows);
@@ -68,29 +69,28 @@ impl Slices {
         Some(takes * ratio(rows, *of))
     }
 
-    /// Whether prompts have had their share for now.
-    pub(crate) fn owed(&self) -> bool {
+    /// Whether prefills have had their share of the time, so that steps are due.
+    pub(crate) fn are_steps_due(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// Whether a user's prompt, of which so much is unread, need not wait for steps that are due: they are so for others'
-    /// prompts, and it ends with the next slice. Answers wait for it then, but for no longer than for one slice with all that
-    /// passes before the next step: of those who come together nobody begins late, and the steps are of all of them.
-    pub(crate) fn passes(&self, share: Share, chunk: usize, user: u32, unread: usize) -> bool {
-        let takes = self.expected(unread).unwrap_or_default();
+    /// Whether a prefill may run although steps are due. It may if other users' prompts owe the steps, and if the rest of the
+    /// prompt fits a slice. All such prefills before the next step together take no longer than one slice.
+    pub(crate) fn passes(&self, share: Share, chunk: usize, user: u32, remaining: usize) -> bool {
+        let takes = self.expected(remaining).unwrap_or_default();
         self.passed + takes <= share.slice.as_secs_f64()
             && self.owed.iter().all(|(owing, _)| *owing != user)
-            && unread <= self.rows(share, chunk)
+            && remaining <= self.rows(share, chunk)
     }
 
-    /// The same after another step, as far as it can be foreseen.
+    /// Returns the expected state after another step.
     pub(crate) fn after_step(&self) -> Self {
         let mut after = self.clone();
         after.stepped(Duration::from_secs_f64(self.step.unwrap_or_default()));
         after
     }
 
-    /// What a position takes to be read again, where it is known; steps of tokens that were said run so many at once.
+    /// Returns the time to compute a position again, as far as it is known. Steps repeat `rows` generated tokens at once.
     pub(crate) fn cost(&self, rows: usize) -> Cost {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let said = self.step.map(|step| step / rows.max(1) as f64);
@@ -100,10 +100,10 @@ impl Slices {
         }
     }
 
-    /// A slice has ended: so many rows from `first` on were read, which took so long. More rows take no less time, and no more for
-    /// each; so this also says what others of before are worth now. Of `slice` rows a whole one would have been: what is read again
-    /// is read in such, which may be few, so that the end of a prompt says little of it.
-    pub(crate) fn read(&mut self, first: usize, rows: usize, slice: usize, took: Duration) {
+    /// Adds the measurement of a slice of `rows` rows from position `first`. A full slice would have had `slice` rows; the
+    /// shorter last slice of a prompt says little about depth. More rows take no less time in all, and no more time each, which
+    /// bounds the older measurements of other numbers of rows.
+    pub(crate) fn prefilled(&mut self, first: usize, rows: usize, slice: usize, took: Duration) {
         if rows >= slice.min(MANY) {
             self.depths.measure(first, rows, took);
         }
@@ -116,7 +116,7 @@ impl Slices {
         }
     }
 
-    /// Tokens have come by a step that took so long.
+    /// Adds the measurement of a step, which pays for steps that are due.
     pub(crate) fn stepped(&mut self, took: Duration) {
         self.passed = 0.0;
         let mut took = took.as_secs_f64();
@@ -131,14 +131,13 @@ impl Slices {
         }
     }
 
-    /// A user's prompt has had so much of the time; `others` says that answers waited meanwhile, which have as much as their
-    /// share of it is.
-    pub(crate) fn owe(&mut self, share: Share, user: u32, took: Duration, others: bool) {
+    /// Makes steps due for the prefill of a user, if answers waited for it (`decoding`).
+    pub(crate) fn owe_steps(&mut self, share: Share, user: u32, took: Duration, decoding: bool) {
         let due = due(share, took);
-        if self.owed() {
+        if self.are_steps_due() {
             self.passed += took.as_secs_f64();
         }
-        if !others {
+        if !decoding {
             self.owed.clear();
         } else if let Some((_, owed)) = self.owed.iter_mut().find(|(owing, _)| *owing == user) {
             *owed += due;
@@ -148,7 +147,7 @@ impl Slices {
     }
 }
 
-/// How long steps are due after so much of reading.
+/// Returns the step time that a prefill owes.
 fn due(share: Share, took: Duration) -> f64 {
     let percent = f64::from(share.percent.clamp(1, 100));
     took.as_secs_f64() * (100.0 - percent) / percent
@@ -181,11 +180,11 @@ mod tests {
         assert_eq!(slices.rows(share(), 512), 64, "nothing is known yet");
         let mut last = usize::MAX;
         for row_us in [20, 100, 500, 4000] {
-            for others in [true, false].into_iter().cycle().take(30) {
+            for decoding in [true, false].into_iter().cycle().take(30) {
                 let rows = slices.rows(share(), 512);
                 let takes = Duration::from_micros(row_us * rows as u64);
-                slices.read(0, rows, rows, takes);
-                slices.owe(share(), 1, takes, others);
+                slices.prefilled(0, rows, rows, takes);
+                slices.owe_steps(share(), 1, takes, decoding);
                 slices.stepped(ms(4));
             }
             let rows = slices.rows(share(), 512);
@@ -196,13 +195,13 @@ mod tests {
         }
     }
 
-    /// A question whose beginning is held is one row, which takes as long as sixteen.
+    /// A prompt whose prefix is in the cache is one row, which takes as long as sixteen.
     #[test]
-    fn what_few_rows_cost_says_little_of_many() {
+    fn the_cost_of_few_rows_says_little_about_many() {
         let mut slices = Slices::default();
         let takes = |rows: usize| Duration::from_micros(3000 + 35 * rows as u64);
         let read = |slices: &mut Slices, rows| {
-            slices.read(0, rows, slices.rows(share(), 512), takes(rows));
+            slices.prefilled(0, rows, slices.rows(share(), 512), takes(rows));
             slices.rows(share(), 512)
         };
         assert_eq!(read(&mut slices, 1), LEAST);
@@ -213,13 +212,13 @@ mod tests {
         let mut known = Depths::default();
         known.measure(0, 1, Duration::from_micros(60));
         assert!(slices.cost(8).read.of(0) < known.of(0), "s a position");
-        // Where slices are small, a small one says what it takes.
+        // Where slices are small, a small one is a good measurement.
         let mut slow = Slices::default();
-        slow.read(0, LEAST, LEAST, ms(32));
-        slow.read(0, 1, LEAST, ms(30));
+        slow.prefilled(0, LEAST, LEAST, ms(32));
+        slow.prefilled(0, 1, LEAST, ms(30));
         assert_eq!(slow.cost(8).read.of(0), Some(2e-3));
-        // One that took long for another reason is not remembered for ever.
-        slices.read(0, 256, 512, ms(90));
+        // An outlier is forgotten.
+        slices.prefilled(0, 256, 512, ms(90));
         assert!(slices.rows(share(), 512) < 256);
         for _ in 0..9 {
             read(&mut slices, 128);
@@ -228,64 +227,68 @@ mod tests {
     }
 
     #[test]
-    fn prompts_have_their_share_of_the_time() {
+    fn prefills_have_their_share_of_the_time() {
         for (percent, steps) in [(50, 5), (20, 20), (100, 0)] {
             let share = Share { percent, ..share() };
             let mut slices = Slices::default();
             slices.stepped(ms(4));
-            slices.owe(share, 1, ms(20), true);
+            slices.owe_steps(share, 1, ms(20), true);
             let mut due = 0;
-            while slices.owed() {
+            while slices.are_steps_due() {
                 slices.stepped(ms(4));
                 due += 1;
             }
             assert_eq!(due, steps, "{percent} %");
         }
         let mut slices = Slices::default();
-        slices.owe(share(), 1, ms(20), false);
-        assert!(!slices.owed(), "nobody waited");
+        slices.owe_steps(share(), 1, ms(20), false);
+        assert!(!slices.are_steps_due(), "no answer waited");
     }
 
-    /// What one user's prompt owes, another's short question does not wait for; all together have their share.
+    /// A short prompt does not wait for steps that another user owes, until all of them have had a slice.
     #[test]
-    fn nobody_pays_for_the_prompts_of_others() {
+    fn users_do_not_pay_for_the_prefills_of_others() {
         let mut slices = Slices::default();
-        slices.read(0, 100, 512, ms(10));
-        slices.owe(share(), 1, ms(15), true);
-        let passes = |slices: &Slices, user, unread| slices.passes(share(), 512, user, unread);
+        slices.prefilled(0, 100, 512, ms(10));
+        slices.owe_steps(share(), 1, ms(15), true);
+        let passes =
+            |slices: &Slices, user, remaining| slices.passes(share(), 512, user, remaining);
         assert!(passes(&slices, 2, 30) && !passes(&slices, 1, 30));
         assert!(!passes(&slices, 2, 300), "it is long");
-        slices.owe(share(), 2, ms(10), true);
+        slices.owe_steps(share(), 2, ms(10), true);
         assert!(passes(&slices, 3, 30) && !passes(&slices, 2, 30));
-        slices.owe(share(), 3, ms(8), true);
+        slices.owe_steps(share(), 3, ms(8), true);
         assert!(
             !passes(&slices, 4, 30),
             "answers would wait for longer than a slice"
         );
         slices.stepped(Duration::ZERO);
         assert!(passes(&slices, 4, 30));
-        // The first who owes is the first who does no more.
+        // The first user that owed has paid first.
         slices.stepped(ms(15));
         assert!(passes(&slices, 1, 30) && !passes(&slices, 2, 30));
         (0..4).for_each(|_| slices.stepped(ms(5)));
-        assert!(!slices.owed(), "33 ms of prompts have had 35 of steps");
+        assert!(
+            !slices.are_steps_due(),
+            "33 ms of prefills were followed by 35 ms of steps"
+        );
     }
 
     #[test]
-    fn what_comes_together_begins_before_a_step_as_far_as_a_slice_lasts() {
+    fn short_prompts_run_before_a_step_as_long_as_one_slice() {
         let mut slices = Slices::default();
-        slices.read(0, 32, 512, ms(3));
+        slices.prefilled(0, 32, 512, ms(3));
         slices.stepped(ms(2));
-        slices.owe(share(), 0, ms(3), true);
+        slices.owe_steps(share(), 0, ms(3), true);
         let together = (1..20).take_while(|user| {
             let passes = slices.passes(share(), 512, *user, 30);
             if passes {
-                slices.owe(share(), *user, ms(3), true);
+                slices.owe_steps(share(), *user, ms(3), true);
             }
             passes
         });
         assert_eq!(together.count(), 6, "of 3 ms each");
-        // What will be the case after a step is foreseen, and changes nothing.
+        // The expected state does not change the real one.
         assert!(slices.after_step().passes(share(), 512, 20, 30));
         assert!(!slices.passes(share(), 512, 20, 30));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use super::persistent::{Kept, Named, blocking};
+use super::persistent::{Named, SessionFile, blocking};
 use super::sessions::{Lease, Session, SessionId, Sessions};
 use crate::engine::caller::client::Client;
 use crate::engine::caller::handle::Handle;
@@ -181,7 +181,7 @@ impl Handle {
 
     /// Where what was computed of those is kept from now on.
     pub fn set_pages(&self, pages: Arc<kv_store::Store>) {
-        self.shared.keep_pages(pages);
+        self.shared.set_pages(pages);
     }
 
     /// How much of that is kept, from now on.
@@ -193,9 +193,9 @@ impl Handle {
 
     /// How much of what was computed of sessions, with a name or without, is kept in the host's memory, from now on.
     pub fn keep_in_host(&self, rules: kv_store::HostRules) {
-        self.shared.keep_in_host(rules);
+        self.shared.set_host(rules);
         // What is kept beyond that goes at once.
-        self.queue.moved();
+        self.queue.pages_moved();
     }
 
     /// How durable turns are, and what one user may keep, from now on.
@@ -508,7 +508,7 @@ impl Handle {
             return Ok(None);
         };
         let named = Named {
-            file: Some(Kept { store, stored }),
+            file: Some(SessionFile { store, stored }),
             options: past.options.clone(),
             ..named(opening)
         };
@@ -590,7 +590,7 @@ impl Handle {
                 let makes = store.clone();
                 let made = blocking(move || makes.create(user, &name, messages, options));
                 let stored = made.await?;
-                Some(Kept { store, stored })
+                Some(SessionFile { store, stored })
             }
             None if opening.persistent.unwrap_or(true) => {
                 return Err(Refusal::NotSupported(
@@ -636,7 +636,7 @@ fn written(options: &Map<String, Value>) -> usize {
 const NO_REQUEST: u64 = 0;
 
 impl Session {
-    pub(crate) fn file(&self) -> Option<&Kept> {
+    pub(crate) fn file(&self) -> Option<&SessionFile> {
         self.named.as_ref()?.file.as_ref()
     }
 

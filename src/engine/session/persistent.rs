@@ -13,7 +13,7 @@ use crate::session_store::{Entry, Name, Store, StoreError, Stored};
 pub(crate) struct Named {
     pub(crate) name: Name,
     /// Where it is kept; `None` if it ends with the daemon.
-    pub(crate) file: Option<Kept>,
+    pub(crate) file: Option<SessionFile>,
     /// The connection that uses it.
     pub(crate) holder: Option<Arc<str>>,
     /// What its turns start from, as its caller gave it.
@@ -33,12 +33,12 @@ impl Named {
 
 /// A session's file.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SessionFile {
     pub(crate) store: Arc<Store>,
     pub(crate) stored: Stored,
 }
 
-impl Kept {
+impl SessionFile {
     /// As `Store::append`.
     pub(crate) fn append(
         &self,

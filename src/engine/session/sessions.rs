@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::answer::Answer;
-use super::persistent::{Kept, Named};
+use super::persistent::{Named, SessionFile};
 use crate::engine::caller::client::Client;
 use crate::engine::caller::ids::Ids;
 use crate::engine::caller::limits::Limits;
@@ -376,7 +376,7 @@ impl Sessions {
     }
 
     /// What is to be kept of a turn of a session that is kept, and where.
-    pub(crate) fn entry(&self, id: SessionId, answered: &Answered) -> Option<(Kept, Entry)> {
+    pub(crate) fn entry(&self, id: SessionId, answered: &Answered) -> Option<(SessionFile, Entry)> {
         let session = self.open.get(&id)?;
         Some((session.file()?.clone(), session.entry(answered)))
     }
@@ -395,7 +395,7 @@ impl Sessions {
     }
 
     /// Where a session is kept, if it is.
-    pub(crate) fn file(&self, id: SessionId) -> Option<Kept> {
+    pub(crate) fn file(&self, id: SessionId) -> Option<SessionFile> {
         self.open.get(&id)?.file().cloned()
     }
 

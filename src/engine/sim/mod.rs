@@ -1,6 +1,7 @@
-//! A scripted engine behind the same queue: tokens, delays and faults for tests, no model.
+//! An engine without a model, for tests: it takes requests from the same queue, and follows a script.
 //!
-//! It answers with the words of the question, one token a word, so that a test can tell whose answer it reads.
+//! It answers with the words of the question, a word for each token, so that a test recognizes its answer. The script also
+//! has delays and faults.
 
 mod answer;
 mod freeze;
@@ -17,7 +18,7 @@ use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::caller::status::ModelInfo;
 use crate::engine::intake::control::{Command, Control};
-use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::receiver::Receiver;
 use crate::engine::intake::request::Request;
 use crate::engine::observe::live::News;
 use crate::engine::observe::progress::Phase;
@@ -28,14 +29,14 @@ use crate::engine::session::sessions::SessionId;
 use crate::telemetry::{FinishReason, Usage};
 use answer::Scripted;
 
-/// How often a delay looks whether its request has been cancelled.
+/// How often a delay checks whether its request has been cancelled.
 const NAP: Duration = Duration::from_millis(5);
-/// What the driver calls a device that is lost.
+/// The driver's name for a lost device.
 const LOST: &str = "CUDA_ERROR_LAUNCH_FAILED";
 
-/// Serves `inbox` by `script` until its queue is closed and empty. Call it on a thread of its own.
-pub fn run(inbox: &Inbox, script: &Script) {
-    inbox.publish(|status| {
+/// Answers the requests of `receiver` until its queue is closed and empty. Call it on a thread of its own.
+pub fn run(receiver: &Receiver, script: &Script) {
+    receiver.shared.publish(|status| {
         "sim".clone_into(&mut status.backend);
         "a script".clone_into(&mut status.device);
         status.model = ModelInfo {
@@ -45,21 +46,21 @@ pub fn run(inbox: &Inbox, script: &Script) {
             ..ModelInfo::default()
         };
     });
-    load(inbox, script);
+    load(receiver, script);
     let loaded = match &script.load_error {
         Some(error) => {
-            inbox.fail(error);
+            receiver.fail(error);
             Err(error)
         }
-        None => Ok(inbox.ready(Codec::Words, script.context)),
+        None => Ok(receiver.ready(Codec::Words, script.context)),
     };
     let served = Served {
-        inbox,
+        receiver,
         script,
         loaded,
         kept: Mutex::default(),
     };
-    // Others end when the queue is closed; a script that loses its device has one row.
+    // All threads end when the queue is closed. A script that loses its device has one row.
     thread::scope(|scope| {
         for _ in 1..script.rows {
             scope.spawn(|| served.serve());
@@ -68,9 +69,9 @@ pub fn run(inbox: &Inbox, script: &Script) {
     });
 }
 
-/// What all rows share.
+/// What the threads of all rows share.
 struct Served<'a> {
-    inbox: &'a Inbox,
+    receiver: &'a Receiver,
     script: &'a Script,
     loaded: Result<Arc<Encoder>, &'a String>,
     /// The tokens of each session, as a KV cache would hold them.
@@ -84,9 +85,9 @@ impl Served<'_> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one turn after another.
+    /// Answers one request after another.
     fn serve(&self) {
-        while let Some(command) = self.inbox.next() {
+        while let Some(command) = self.receiver.next() {
             match (command, &self.loaded) {
                 (Command::Control(control), _) => obey(control, &mut self.kept()),
                 (Command::Request(request), Ok(encoder)) => {
@@ -94,7 +95,7 @@ impl Served<'_> {
                         return;
                     }
                 }
-                // It was being queued while those who waited were told of the failure.
+                // It was queued while the waiting requests failed.
                 (Command::Request(request), Err(error)) => request.fail(
                     RequestError::Refused(Refusal::NotReady((*error).clone())),
                     Usage::default(),
@@ -104,9 +105,9 @@ impl Served<'_> {
     }
 }
 
-/// Takes as long as the script says, and gets on as a load does.
-fn load(inbox: &Inbox, script: &Script) {
-    inbox.progress().enter(Phase::Weights);
+/// Takes as long as the script says, with the progress of a load.
+fn load(receiver: &Receiver, script: &Script) {
+    receiver.shared.progress.enter(Phase::Weights);
     if let Some(text) = &script.library {
         tracing::warn!(target: "library", "{text}");
         tracing::error!(target: "library", "{text}");
@@ -116,12 +117,13 @@ fn load(inbox: &Inbox, script: &Script) {
         if script.freeze_load.is_some_and(|at| begun.elapsed() >= at) {
             freeze::this_thread();
         }
-        inbox.load_step();
+        receiver.shared.progress.advance();
+        receiver.shared.progress.load_step();
         std::thread::sleep(left.min(NAP));
     }
 }
 
-/// Does what is asked besides turns.
+/// Obeys a command that is not a request.
 fn obey(control: Control, kept: &mut Kept) {
     let none = || "the scripted engine records no decode graph".to_owned();
     match control {
@@ -139,25 +141,24 @@ fn obey(control: Control, kept: &mut Kept) {
         Control::SetMode(_, reply) => drop(reply.send(Err(none()))),
         Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
-        // Nobody loads a model beside a script, which has no pages; whoever asked is told by its end.
-        // What it keeps serves its own session alone.
-        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::GoOn(_) => {}
+        // A script has no pages and no model. A reply channel that is dropped is an error for its caller.
+        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::Continue(_) => {}
     }
 }
 
 impl Served<'_> {
-    /// Runs one turn.
+    /// Answers one request.
     fn answer(&self, mut request: Request, encoder: &Encoder) -> Then {
         let script = self.script;
         if let Some(reason) = request.ends() {
             request.finish(reason, Usage::default(), None);
-            return Then::GoOn;
+            return Then::Continue;
         }
         let prompt = match request.tokens(encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
                 request.fail(RequestError::Refused(refusal), Usage::default());
-                return Then::GoOn;
+                return Then::Continue;
             }
         };
         let before = request
@@ -204,11 +205,11 @@ impl Served<'_> {
                 request.finish(scripted.reason, usage, Some(answer));
             }
         }
-        Then::GoOn
+        Then::Continue
     }
 }
 
-/// What a KV cache would hold of a session after its turn.
+/// Keeps the tokens that a cache would hold of the session after this request.
 fn keep(kept: &mut Kept, request: &Request, prompt: &[u32], answer: Option<&Answer>) {
     let said = answer.and_then(|answer| answer.tokens.as_ref());
     if let (Some(session), Some(said)) = (request.session, said) {
@@ -216,15 +217,15 @@ fn keep(kept: &mut Kept, request: &Request, prompt: &[u32], answer: Option<&Answ
     }
 }
 
-/// What the engine does after a turn.
+/// What a thread does after a request.
 #[derive(PartialEq, Eq)]
 enum Then {
-    GoOn,
+    Continue,
     End,
 }
 
 enum Interrupted {
-    /// Its caller, or its deadline, has ended it.
+    /// It was cancelled, or its deadline has passed.
     Ended(FinishReason),
     Failed(String),
     Lost,
@@ -270,7 +271,7 @@ fn speak(
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
-        request.shared.live.tell(News::Tokens(1));
+        request.shared.live.publish(News::Tokens(1));
         request.shared.progress.advance();
         if !piece.is_empty() {
             request.emit(piece.clone());

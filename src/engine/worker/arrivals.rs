@@ -1,58 +1,59 @@
-//! Who comes while a step runs: whether it is left for them, and whether nothing is launched behind it.
+//! Requests that arrive while a step runs: whether the step is preempted for one of them.
 
 use std::cell::Cell;
 use std::time::Instant;
 
 use crate::engine::caller::request::Priority;
-use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::queue::Queue;
 use crate::engine::intake::request::Request;
 use crate::engine::schedule::policy::{self, Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
-use crate::engine::schedule::slices::Slices;
+use crate::engine::schedule::slices::{Share, Slices};
 
-/// What is asked of each who comes.
+/// What decides whether a request that arrives preempts the running step.
 pub(super) struct Arrivals<'a> {
-    pub(super) inbox: &'a Inbox,
-    /// Of a step, and whether one of them is free.
+    pub(super) queue: &'a Queue,
+    pub(super) share: Share,
+    /// The most rows of a step, and whether one of them is free.
     pub(super) rows: usize,
     pub(super) has_row: bool,
     pub(super) chunk: usize,
     pub(super) slices: &'a Slices,
     pub(super) prefill_times: &'a PrefillTimes,
-    /// The queue tells of each but once.
+    /// Whether a request for which there is a row has arrived. The queue reports each arrival once.
     pub(super) has_arrival: Cell<bool>,
 }
 
 impl Arrivals<'_> {
-    /// Waits until then, or until somebody comes who is read before a step of `all`.
-    pub(super) fn leave(&self, all: &[Candidate], until: Instant) -> bool {
-        let share = self.inbox.limits().prefill;
-        let owed = self.slices.owed();
-        self.inbox.wait_for_arrival(until, |request| {
+    /// Waits until `until`, or until a request arrives whose prompt is prefilled before a step of `all`. Returns whether
+    /// one has.
+    pub(super) fn preempts_running(&self, all: &[Candidate], until: Instant) -> bool {
+        let steps_due = self.slices.are_steps_due();
+        self.queue.wait_for_arrival(until, |request| {
             self.has_arrival
-                .set(self.has_arrival.get() || self.is_read(request));
+                .set(self.has_arrival.get() || self.gets_row(request));
             let (user, remaining) = (request.client.user, request.wanted().1.tokens.len());
             let one = Candidate {
-                id: u64::MAX,
+                slot: usize::MAX,
                 user,
                 priority: request.options.priority,
                 stage: Stage::Prefill,
                 prefill_time: self.prefill_times.of(&request.client),
                 remaining,
-                passes: self.slices.passes(share, self.chunk, user, remaining),
+                passes: (self.slices).passes(self.share, self.chunk, user, remaining),
             };
-            !self.inbox.held().rests(one.priority)
-                && policy::preempts_step(all, one, self.rows, owed, share.slice)
+            !self.queue.held().suspends(one.priority)
+                && policy::preempts_step(all, one, self.rows, steps_due, self.share.slice)
         })
     }
 
-    /// Whether somebody has come who is to be read before another step, or after the one that runs at the latest.
-    pub(super) fn preempt(&self) -> bool {
-        self.has_arrival.get() || self.inbox.has_arrival(|request| self.is_read(request))
+    /// Whether a request has arrived that is prefilled right after the running step at the latest: then no step is launched
+    /// behind it.
+    pub(super) fn preempts_next(&self) -> bool {
+        self.has_arrival.get() || self.queue.has_arrival(|request| self.gets_row(request))
     }
 
-    /// Whether there is a row for it.
-    fn is_read(&self, request: &Request) -> bool {
+    fn gets_row(&self, request: &Request) -> bool {
         self.has_row || request.options.priority == Priority::Realtime
     }
 }

@@ -1,8 +1,8 @@
-//! How turns join those that are answered, and get pages of the cache.
+//! How requests become active generations, and get a slot and pages of the cache.
 
 use std::cmp::Reverse;
 
-use super::{Worker, fail};
+use super::state::{Worker, fail};
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::generation::state::{Generation, owner};
@@ -18,63 +18,52 @@ use crate::runner::RunError;
 use crate::telemetry::Usage;
 
 impl Worker<'_> {
-    /// How a turn could join now.
-    fn joins(&self, all: &[Candidate], request: &Request) -> Placement {
-        let rests = |id: &u64| {
-            self.generations
-                .iter()
-                .find(|generation| generation.id() == *id)
-        };
-        let room = |leaving: &[u64]| {
-            let leaving: Vec<_> = leaving
-                .iter()
-                .filter_map(rests)
-                .map(Generation::slot)
-                .collect();
+    /// Returns how a request could join `all`.
+    fn placement(&self, all: &[Candidate], request: &Request) -> Placement {
+        let has_room = |leaving: &[usize]| {
             let positions = request.positions(self.runner.context());
-            self.runner.has_room(request.wanted(), positions, &leaving)
+            self.runner.has_room(request.wanted(), positions, leaving)
         };
-        let asks = (request.client.user, request.options.priority);
-        policy::placement(all, self.runner.rows(), asks, room)
+        let asked = (request.client.user, request.options.priority);
+        policy::placement(all, self.runner.rows(), asked, has_room)
     }
 
-    /// Whether a turn's user has no more of the cache with it than one may, beside the others that run. Whoever is urgent is asked
-    /// nothing, nor is who has nothing yet.
+    /// Whether a user would hold no more than its share of the cache with this request. A `realtime` request always may
+    /// join, and so may the only request of a user.
     fn is_within_share(&self, request: &Request) -> bool {
         if request.options.priority == Priority::Realtime {
             return true;
         }
         let positions = request.positions(self.runner.context());
-        let (theirs, takes) = self.runner.pages_of_user(request.wanted(), positions);
+        let (held, more) = self.runner.pages_of_user(request.wanted(), positions);
         let [pages, ..] = self.runner.pages();
-        theirs == 0 || theirs + takes <= self.inbox.limits().user_pages(pages)
+        held == 0 || held + more <= self.shared.limits().user_pages(pages)
     }
 
-    /// Whether another turn of its user's reads pages of a beginning that both have: it waits until they can be shared, for no
-    /// longer than that one is read on.
-    fn awaits_beginning(&self, request: &Request) -> bool {
+    /// Whether another request of the same user is prefilling a prefix that both have. The request waits until it can share
+    /// those pages.
+    fn awaits_shared_prefix(&self, request: &Request) -> bool {
         let (user, wanted) = request.wanted();
-        let held = self.inbox.held();
-        let reads = self.generations.iter().filter(|generation| {
+        let held = self.queue.held();
+        let prefilling = self.slots.iter().filter(|generation| {
             let priority = generation.priority();
-            let is_read = priority >= request.options.priority && !held.rests(priority);
-            is_read
-                && generation.request().client.user == user
-                && !self.is_restoring(generation.id())
+            let is_prefilled = priority >= request.options.priority && !held.suspends(priority);
+            let is_same_user = generation.request().client.user == user;
+            is_prefilled && is_same_user && !self.is_restoring(generation.slot())
         });
         let most = wanted.tokens.len().saturating_sub(1);
-        let common = reads.filter_map(|generation| generation.reads_for(wanted.tokens));
+        let common = prefilling.filter_map(|generation| generation.pending_prefix(wanted.tokens));
         let common = common.max().unwrap_or(0).min(most);
         common >= PAGE && common >= self.runner.held_of((user, wanted)) + PAGE
     }
 
-    /// Begins a turn beside the others. Only a device that is lost is an error.
+    /// Makes a request an active generation. Only a lost device is an error.
     pub(super) fn join(&mut self, mut request: Request) -> Result<(), RunError> {
         if let Some(reason) = request.ends() {
             request.finish(reason, Usage::default(), None);
             return Ok(());
         }
-        // The model may have come after it.
+        // The request may be older than the model.
         let lent = request
             .is_encoded(&self.encoder)
             .then(|| request.lend(&self.encoder));
@@ -85,7 +74,7 @@ impl Worker<'_> {
                 return Ok(());
             }
             None | Some(Ok(false)) => {
-                prepare::request(&self.inbox.queue, request, &self.encoder);
+                prepare::request(self.queue, request, &self.encoder);
                 return Ok(());
             }
         }
@@ -96,7 +85,7 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
-        // The limit may have come after it.
+        // The request may be older than the limit.
         if let Err(refusal) = request.admit_pages() {
             request.fail(RequestError::Refused(refusal), Usage::default());
             return Ok(());
@@ -105,97 +94,92 @@ impl Worker<'_> {
             request.fail(EngineError::NoVocabulary.into(), Usage::default());
             return Ok(());
         };
-        let joins = self.joins(&self.candidates(&self.slices), &request);
-        self.make_way(&joins)?;
+        let placement = self.placement(&self.candidates(&self.slices), &request);
+        self.preempt(&placement)?;
         if let Some(guide) = &request.guide {
-            guide.wake(self.inbox.wake());
+            guide.wake(self.queue.wake());
         }
         let generation = Generation::new(request, prompt, self.encoder.clone(), decoder);
-        if matches!(joins, Placement::NoRow | Placement::NoPages) {
-            // With another model than it was encoded for it is longer.
+        if matches!(placement, Placement::NoRow | Placement::NoPages) {
+            // Its prompt may be longer than it was for another model.
             self.displaced.push(generation);
             return Ok(());
         }
-        self.place(generation).map(drop)
+        self.start(generation).map(drop)
     }
 
-    /// Has those give up their pages in whose place a turn is to join.
-    fn make_way(&mut self, joins: &Placement) -> Result<(), RunError> {
-        let Placement::Preempting(ids) = joins else {
+    /// Displaces the generations that a placement preempts.
+    fn preempt(&mut self, placement: &Placement) -> Result<(), RunError> {
+        let Placement::Preempting(slots) = placement else {
             return Ok(());
         };
         self.settle()?;
-        for id in ids {
-            if let Some(at) = self
-                .generations
-                .iter()
-                .position(|generation| generation.id() == *id)
-            {
-                let generation = self.take_out(at);
-                self.displaced.push(generation);
-            }
+        for slot in slots {
+            let generation = self.take_out(*slot);
+            self.displaced.extend(generation);
         }
         Ok(())
     }
 
-    /// Whether a turn may join now: those that made way come before others of their priority, and only who is urgent begins with
-    /// a model that is about to be replaced.
-    pub(super) fn may_join(&self, all: &[Candidate], request: &Request) -> Readiness {
-        let mut before = self.displaced.iter().map(Generation::priority);
-        let waits = before.any(|priority| priority >= request.options.priority);
-        let replaced = self.replacement.is_some() && request.options.priority != Priority::Realtime;
-        // Where all rows are taken nothing that costs more is asked: this is before each step, of each that waits.
-        let asks = (request.client.user, request.options.priority);
-        let no_row = policy::placement(all, self.runner.rows(), asks, |_| true) == Placement::NoRow;
+    /// Whether a request may join `all`. Displaced generations of the same priority come first. Only a `realtime` request
+    /// joins a model that is about to be replaced.
+    pub(super) fn readiness(&self, all: &[Candidate], request: &Request) -> Readiness {
+        let priority = request.options.priority;
+        let mut displaced = self.displaced.iter().map(Generation::priority);
+        let waits = displaced.any(|displaced| displaced >= priority);
+        let replaced = self.replacement.is_some() && priority != Priority::Realtime;
+        // This runs before each step for each request that waits, so the cheap checks come first.
+        let asked = (request.client.user, priority);
+        let no_row =
+            policy::placement(all, self.runner.rows(), asked, |_| true) == Placement::NoRow;
         if waits
             || replaced
             || no_row
             || !self.is_within_share(request)
-            || self.awaits_beginning(request)
+            || self.awaits_shared_prefix(request)
         {
             return Readiness::Blocked;
         }
-        match self.joins(all, request) {
+        match self.placement(all, request) {
             Placement::Fits | Placement::Preempting(_) => Readiness::Ready,
             Placement::NoPages => Readiness::NoRoom,
             Placement::NoRow => Readiness::Blocked,
         }
     }
 
-    /// Lets the first of those that gave up their pages, or got none, begin for which there are enough, the most urgent before
-    /// others. Returns whether one has.
-    pub(super) fn let_back(&mut self) -> Result<bool, RunError> {
+    /// Starts the first displaced generation that fits, the most urgent first. Returns whether one has started.
+    pub(super) fn resume_displaced(&mut self) -> Result<bool, RunError> {
         if self.displaced.is_empty() {
             return Ok(false);
         }
-        let (all, held) = (self.candidates(&self.slices), self.inbox.held());
-        let may = |at: usize| {
+        let (all, held) = (self.candidates(&self.slices), self.queue.held());
+        let placement = |at: usize| {
             let generation = &self.displaced[at];
-            if held.rests(generation.priority()) || !self.is_within_share(generation.request()) {
+            if held.suspends(generation.priority()) || !self.is_within_share(generation.request()) {
                 return None;
             }
-            let joins = self.joins(&all, generation.request());
-            let begins = matches!(joins, Placement::Fits | Placement::Preempting(_));
-            begins.then_some((at, joins))
+            let placement = self.placement(&all, generation.request());
+            let starts = matches!(placement, Placement::Fits | Placement::Preempting(_));
+            starts.then_some((at, placement))
         };
         let mut order: Vec<_> = (0..self.displaced.len()).collect();
         order.sort_by_key(|at| Reverse(self.displaced[*at].priority()));
-        let Some((at, joins)) = order.into_iter().find_map(may) else {
+        let Some((at, placement)) = order.into_iter().find_map(placement) else {
             return Ok(false);
         };
         let generation = self.displaced.remove(at);
-        self.make_way(&joins)?;
-        self.place(generation)
+        self.preempt(&placement)?;
+        self.start(generation)
     }
 
-    /// Has an entry begin, with pages for all that it may say. Nothing waits for a step that is ahead, unless it is of the same
-    /// conversation. Returns whether it has begun, or failed: else it waits, and others are to go on meanwhile.
-    fn place(&mut self, mut generation: Generation) -> Result<bool, RunError> {
+    /// Gives a generation a slot, with pages for its prompt and its longest answer. It waits for a step that is ahead only if
+    /// that step is of the same session. Returns false if the generation was displaced instead.
+    fn start(&mut self, mut generation: Generation) -> Result<bool, RunError> {
         if let Some(owner) = owner(generation.request()) {
             self.settle_for(owner)?;
         }
-        self.observer.interrupted();
-        self.inbox.progress().enter(Phase::Prompt);
+        self.observer.interrupt();
+        self.shared.progress.enter(Phase::Prompt);
         let request = generation.request();
         let (client, sampling) = (&request.client, request.options.sampling);
         let positions = request.positions(self.runner.context());
@@ -207,9 +191,9 @@ impl Worker<'_> {
         let joined = self.runner.join(owner, user, prompt, sampling, positions);
         let (slot, cached) = match joined {
             Ok(joined) => joined,
-            // Memory that was given back is not to be had again: it waits for that of others, and comes before whoever waits, for
-            // none of those is as urgent.
-            Err(RunError::NoPages { .. }) if !self.generations.is_empty() => {
+            // The system has no memory for more pages. It waits for pages of others, and comes before the other displaced
+            // generations: none of them is as urgent.
+            Err(RunError::NoPages { .. }) if !self.slots.is_empty() => {
                 self.displaced.insert(0, generation);
                 return Ok(false);
             }
@@ -222,11 +206,11 @@ impl Worker<'_> {
             generation.prompt().len(),
             cached,
         );
-        observer::graph(self.inbox, &mut self.runner);
-        generation.placed(slot, cached);
-        self.generations.push(generation);
-        self.begin_restore(self.generations.len() - 1);
-        self.bound(self.generations.len() - 1)?;
+        observer::report_graph_events(self.shared, &mut self.runner);
+        generation.start(slot, cached);
+        self.slots.insert(generation);
+        self.begin_restore(slot);
+        self.guide(slot)?;
         Ok(true)
     }
 }

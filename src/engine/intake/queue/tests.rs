@@ -8,7 +8,7 @@ use crate::engine::caller::handle::{Handle, channel};
 use crate::engine::caller::hold::Hold;
 use crate::engine::caller::limits::UserLimits;
 use crate::engine::caller::request::{Event, Options, Ticket};
-use crate::engine::intake::inbox::Inbox;
+use crate::engine::intake::receiver::Receiver;
 use crate::engine::prompt::codec::Codec;
 use crate::engine::schedule::policy::{PrefillDemand, preempts_slice};
 use crate::engine::schedule::slices::Share;
@@ -21,7 +21,7 @@ const CLIENT: fn() -> Client = || Client {
     user: 1,
 };
 
-fn engine() -> (Handle, Inbox) {
+fn engine() -> (Handle, Receiver) {
     let user = UserLimits {
         requests: 8,
         sessions: 4,
@@ -89,21 +89,21 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
     blocked
 }
 
-fn next_request(inbox: &Inbox) -> Request {
-    match inbox.next() {
+fn next_request(receiver: &Receiver) -> Request {
+    match receiver.next() {
         Some(Command::Request(request)) => *request,
         other => panic!("no turn: {other:?}"),
     }
 }
 
-fn answer(inbox: &Inbox) {
+fn answer(receiver: &Receiver) {
     let tokens = Some(vec![1, 2]);
     let answer = Answer {
         message: Message::new(Role::Assistant, "a b"),
         tokens,
         said: 0,
     };
-    request(inbox).finish(FinishReason::Stop, Usage::default(), Some(answer));
+    request(receiver).finish(FinishReason::Stop, Usage::default(), Some(answer));
 }
 
 /// What waits besides turns, in order.
@@ -116,8 +116,8 @@ fn controls(engine: &Handle) -> Vec<String> {
 /// Calls that no quota counts, behind a turn that runs for long: what they leave is bounded.
 #[tokio::test]
 async fn sessions_leave_little_for_an_engine_that_is_busy() {
-    let (engine, inbox) = engine();
-    let _ = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ = receiver.ready(Codec::Words, 4096);
     let open = || {
         engine
             .open_session(CLIENT(), Vec::new())
@@ -126,10 +126,10 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     let (talks, runs) = (open(), open());
     for _ in 0..3 {
         let _ticket = send(&engine, talks).await;
-        answer(&inbox);
+        answer(&receiver);
     }
     let _ticket = send(&engine, runs).await;
-    let running = next_request(&inbox);
+    let running = next_request(&receiver);
 
     // Each takes something back, and what is left of both is the least.
     let used = |session| engine.session(session).expect("it is open").context_used;
@@ -158,8 +158,8 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     assert_eq!(controls(&engine).len(), 1);
     engine.close_session(talks);
     engine.close_session(runs);
-    let waits =
-        [talks, runs].map(|session| format!("Forget {{ session: {session:?}, kept: false }}"));
+    let waits = [talks, runs]
+        .map(|session| format!("Forget {{ session: {session:?}, persistent: false }}"));
     assert_eq!(controls(&engine), waits);
     running.finish(FinishReason::Cancelled, Usage::default(), None);
     assert_eq!(controls(&engine), waits, "each is forgotten once");
@@ -168,11 +168,11 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
 /// A call that was let in while the model loaded, and goes on when that has failed and its thread has ended, reads why.
 #[tokio::test]
 async fn whoever_comes_while_a_load_fails_reads_the_reason() {
-    let (engine, inbox) = engine();
+    let (engine, receiver) = engine();
     let why = || Refusal::NotReady("no such file: m.gguf".into());
     let place = engine.queue.place(1).expect("it loads");
-    inbox.fail("no such file: m.gguf");
-    drop(inbox);
+    receiver.fail("no such file: m.gguf");
+    drop(receiver);
     assert_eq!(engine.queue.place(1).err(), Some(why()));
     let request = Request {
         id: 1,
@@ -204,8 +204,8 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
 /// Wherever the turn is by then, nothing of it runs on.
 #[tokio::test]
 async fn closing_a_session_ends_its_turn() {
-    let (engine, inbox) = engine();
-    let ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let ready = receiver.ready(Codec::Words, 4096);
     let open = || {
         engine
             .open_session(CLIENT(), Vec::new())
@@ -213,7 +213,7 @@ async fn closing_a_session_ends_its_turn() {
     };
     let (waits, runs) = (open(), open());
     let _running = send(&engine, runs).await;
-    let request = next_request(&inbox);
+    let request = next_request(&receiver);
     let mut waiting = send(&engine, waits).await;
     engine.close_session(waits);
     engine.close_session(runs);
@@ -226,7 +226,7 @@ async fn closing_a_session_ends_its_turn() {
     };
     assert_eq!(
         *forget,
-        format!("Forget {{ session: {runs:?}, kept: false }}")
+        format!("Forget {{ session: {runs:?}, persistent: false }}")
     );
     assert_eq!(engine.status().borrow().queue_length, 1);
     request.finish(FinishReason::Cancelled, Usage::default(), None);
@@ -248,8 +248,8 @@ async fn closing_a_session_ends_its_turn() {
 /// What waits to be encoded takes its user's share of the queue, until it is, or nobody wants it any more.
 #[tokio::test]
 async fn prompts_that_wait_to_be_encoded_are_bounded() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let blocked = block(&engine).await;
     let limits = Limits {
         user: UserLimits {
@@ -305,16 +305,16 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
 /// Twelve of one user do not go before the first of another.
 #[tokio::test]
 async fn users_take_turns() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let mut tickets = Vec::new();
     for user in [1, 1, 1, 1, 1, 1, 2] {
         let client = Client { user, ..CLIENT() };
         let messages = vec![Message::new(Role::User, "a b")];
         tickets.push(engine.generate(client, messages, options()).await.unwrap());
     }
-    let first = next_request(&inbox);
-    let second = next_request(&inbox);
+    let first = next_request(&receiver);
+    let second = next_request(&receiver);
     assert_eq!((first.client.user, second.client.user), (1, 2));
     engine.cancel_all();
 }
@@ -322,8 +322,8 @@ async fn users_take_turns() {
 /// A step may be due while somebody changes what waits; whoever asks what does, or how a session stands, waits for nobody.
 #[tokio::test]
 async fn who_looks_at_the_queue_holds_up_no_step() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let session = engine
         .open_session(CLIENT(), Vec::new())
         .expect("there is room");
@@ -332,10 +332,10 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
     {
         let _changes = (engine.queue.lock(), engine.shared.sessions());
         assert!(
-            inbox.poll(|_| Readiness::Ready).is_none(),
+            receiver.queue.poll(|_| Readiness::Ready).is_none(),
             "it would have waited"
         );
-        assert_eq!(inbox.held(), Held::Background);
+        assert_eq!(receiver.queue.held(), Held::Background);
         // Each of these would wait for ever.
         let holds = engine.holds();
         assert_eq!(holds[0].held, Held::Background);
@@ -345,14 +345,17 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
         assert!(engine.session(session).is_some_and(|session| session.busy));
     }
     drop(hold);
-    assert!(inbox.held() == Held::Nothing && inbox.poll(|_| Readiness::Ready).is_some());
+    assert!(
+        receiver.queue.held() == Held::Nothing
+            && receiver.queue.poll(|_| Readiness::Ready).is_some()
+    );
 }
 
 /// While a prompt is read the engine thread hears of who comes, once, and of nobody who would not be next.
 #[tokio::test]
 async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let ask = async |user, priority| {
         let client = Client { user, ..CLIENT() };
         let options = Options {
@@ -374,7 +377,7 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
         let comes = asks(request.client.user, request.options.priority);
         preempts_slice(comes, is_read, false, Duration::ZERO)
     };
-    let heard = || inbox.has_arrival(comes);
+    let heard = || receiver.queue.has_arrival(comes);
     assert!(!heard());
     let mut tickets = vec![ask(1, Priority::Normal).await];
     assert!(!heard(), "it is the same user's");
@@ -390,8 +393,8 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
 /// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.
 #[tokio::test]
 async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let session = engine
         .open_session(CLIENT(), Vec::new())
         .expect("there is room");
@@ -406,21 +409,21 @@ async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
     let active = engine.holds();
     assert_eq!(active.len(), 1);
     assert_eq!((active[0].held, &*active[0].reason), (Held::All, "other"));
-    assert!(inbox.poll(|_| Readiness::Ready).is_none());
+    assert!(receiver.queue.poll(|_| Readiness::Ready).is_none());
     drop(all);
     let all = hold(&engine, Held::All, "again");
     engine.close();
-    assert_eq!(inbox.held(), Held::Nothing);
+    assert_eq!(receiver.queue.held(), Held::Nothing);
     assert!(engine.holds().is_empty());
-    assert!(inbox.poll(|_| Readiness::Ready).is_some());
+    assert!(receiver.queue.poll(|_| Readiness::Ready).is_some());
     drop(all);
 }
 
 /// A hold counts as one more request before those that it keeps off the device, also when they have begun.
 #[tokio::test]
 async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device() {
-    let (engine, inbox) = engine();
-    let _ready = inbox.ready(Codec::Words, 4096);
+    let (engine, receiver) = engine();
+    let _ready = receiver.ready(Codec::Words, 4096);
     let ask = async |priority| {
         let options = Options {
             priority,
@@ -446,7 +449,7 @@ async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device
         ((2, true), (0, false))
     );
     drop(held);
-    let begun = next_request(&inbox);
+    let begun = next_request(&receiver);
     assert_eq!(begun.id, normal.id);
     assert_eq!(
         (waits(&background), waits(&normal)),
