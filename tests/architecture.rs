@@ -71,7 +71,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("files", &[]),
-    ("tools", &["model::Call", "model::language"]),
+    (
+        "tools",
+        &["model::Call", "model::Decoder", "model::language"],
+    ),
     ("model", &["confined", "quant", "tape"]),
     ("confined", &[]),
     (

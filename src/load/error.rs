@@ -7,8 +7,7 @@ use super::kv_choice::Unsupported;
 use super::kv_memory::LessThanAPage;
 #[cfg(feature = "cuda")]
 use crate::cuda;
-use crate::model::ModelError;
-use crate::model::language::LanguageError;
+use crate::model::{LanguageError, ModelError};
 use crate::runner::RunError;
 use crate::tape::{FillError, TapeError};
 

@@ -2,8 +2,8 @@
 //! fixed in it is as the format says.
 
 use super::format::ID_CHARS;
-use crate::model::Call;
-use crate::model::language::{Decoder, Part};
+use crate::model::language::Part;
+use crate::model::{Call, Decoder};
 
 /// What a token made of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 use std::process::Command;
 
 use ganglion::model::checkpoint::LanguageSource;
-use ganglion::model::language::LanguageError;
-use ganglion::model::{Checkpoint, Language, Message, Role};
+use ganglion::model::{Checkpoint, Language, LanguageError, Message, Role};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::support::tiny_gguf;

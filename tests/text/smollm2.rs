@@ -1,8 +1,7 @@
 //! `SmolLM2` against what Hugging Face transformers made of it.
 
 use ganglion::engine::{Codec, Limit, Refusal};
-use ganglion::model::Role;
-use ganglion::model::language::Manner;
+use ganglion::model::{Manner, Role};
 use serde_json::Value;
 
 use super::{decode, load, path, says, smollm2};

@@ -1,8 +1,7 @@
 //! Chat templates against Jinja2, set up as Hugging Face transformers does.
 
 use ganglion::model::checkpoint::ChatTemplates;
-use ganglion::model::language::{LanguageError, Manner};
-use ganglion::model::{Call, Language, Message, Role};
+use ganglion::model::{Call, Language, LanguageError, Manner, Message, Role};
 use serde_json::{Value, json};
 
 use super::{load, python, qwen3_style, says, smollm2};

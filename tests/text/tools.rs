@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::model::language::{LanguageError, Manner};
-use ganglion::model::{Call, Message, Role};
+use ganglion::model::{Call, LanguageError, Manner, Message, Role};
 use ganglion::tools::{Formats, Tools};
 use serde_json::{Value, json};
 

@@ -1,7 +1,6 @@
 //! A conversation's next turn keeps the tokens of its past.
 
-use ganglion::model::language::Manner;
-use ganglion::model::{Language, Message, Role};
+use ganglion::model::{Language, Manner, Message, Role};
 
 use super::{load, qwen3_style, says, smollm2};
 

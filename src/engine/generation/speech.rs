@@ -1,7 +1,6 @@
 //! What an answer says, as its tokens come: thoughts, text and calls of tools, each apart.
 
-use crate::model::language::Decoder;
-use crate::model::{Call, Message, Role};
+use crate::model::{Call, Decoder, Message, Role};
 use crate::tools::{Heard, Listener, Piece};
 
 /// What a token made of an answer.

@@ -18,7 +18,7 @@ use crate::engine::session::answer::Answer;
 use crate::engine::session::sessions::SessionId;
 use crate::guide::{Guide, GuideError, Next, Soon};
 use crate::kv::{Family, Owner};
-use crate::model::language::Decoder;
+use crate::model::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
 use crate::telemetry::{FinishReason, Usage};
 

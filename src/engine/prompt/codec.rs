@@ -3,8 +3,8 @@
 use crate::engine::caller::request::Refusal;
 use crate::engine::session::answer::Answer;
 use crate::journal;
-use crate::model::language::{Decoder, LanguageError, Manner, Prompt};
-use crate::model::{Language, Message, Role};
+use crate::model::language::Prompt;
+use crate::model::{Decoder, Language, LanguageError, Manner, Message, Role};
 
 /// What a word of a script may be taken for: it has no vocabulary that says it.
 const WORD_BYTES: usize = 256;

@@ -10,8 +10,8 @@ use crate::engine::caller::request::{Options, Refusal};
 use crate::engine::session::answer::Answer;
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
 use crate::journal;
-use crate::model::Message;
-use crate::model::language::{Decoder, Manner, Prompt};
+use crate::model::language::Prompt;
+use crate::model::{Decoder, Manner, Message};
 use crate::sampler::Partial;
 use crate::tools::{Formats, Tools, Writing};
 

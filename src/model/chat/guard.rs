@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::{Special, Specials};
 
 /// Protects the messages of one rendering.

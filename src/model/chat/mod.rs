@@ -18,7 +18,7 @@ pub use serve::TASK;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::language::LanguageError;
+use super::language_error::LanguageError;
 use super::tokenizer::{Names, Specials};
 use super::{Call, Message, Role};
 use renderer::Renderer;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use super::frame::{self, Kind};
 use super::serve::{LONGEST_TEXT, MEMORY, SECONDS, TASK};
 use crate::confined::{self, Bound};
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 #[derive(Debug)]
 pub(super) struct Renderer {

@@ -2,22 +2,19 @@
 //!
 //! A special token in a prompt was written by the chat template, never by a user (`chat::guard`).
 
-mod error;
 mod prompt;
 mod templates;
 mod words;
 
-pub use super::tokenizer::Decoder;
-pub use error::LanguageError;
 pub use prompt::{Prompt, Rendered};
 pub use words::{Part, Words};
 
 use std::sync::Arc;
 
-use super::chat::Guard;
-pub use super::chat::Manner;
+use super::chat::{Guard, Manner};
 use super::checkpoint::LanguageSource;
-use super::tokenizer::{Class, Piece, Special, Tokenizer};
+use super::language_error::LanguageError;
+use super::tokenizer::{Class, Decoder, Piece, Special, Tokenizer};
 use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 use templates::Templates;

@@ -1,6 +1,6 @@
 //! The chat templates of a model, compiled: one for conversations without tools, and perhaps one for those with tools.
 
-use super::error::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::chat::ChatTemplate;
 use crate::model::checkpoint::ChatTemplates;
 use crate::model::tokenizer::Names;

@@ -6,7 +6,7 @@ use tokenizers::models::bpe::{BpeConfig, PipelineBPE};
 use tokenizers::utils::byte_level::BYTES_CHAR_LOOKUP;
 
 use super::vocabulary::Vocabulary;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 /// The `tokenizers` crate keeps merges among the first 512 symbols in a table of 16-bit indices, and
 /// asserts that they fit.

@@ -5,7 +5,7 @@ use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Token};
 use super::ends;
 use super::pretokenizer;
 use crate::model::checkpoint::GgufVocabulary;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 /// The only `tokenizer.ggml.model` that is read: llama.cpp's name for byte-level BPE.
 const BYTE_LEVEL_BPE: &str = "gpt2";

@@ -12,7 +12,7 @@ use super::Names;
 use super::definition::{Definition, Kind, NamedEnd, Token};
 use super::ends;
 use crate::model::checkpoint::HuggingFaceFiles;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use added::AddedTokens;
 use file::File;
 

@@ -29,7 +29,7 @@ use tokenizers::pipeline::{
 use tokenizers::vocab::bucket_added_vocabulary::AddedVocabulary;
 
 use super::checkpoint::LanguageSource;
-use super::language::LanguageError;
+use super::language_error::LanguageError;
 use decode::Bytes;
 use definition::Definition;
 use vocabulary::Vocabulary;

@@ -10,7 +10,7 @@ use tokenizers::pre_tokenizers::sequence::PipelineSequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::utils::byte_level::GPT2_REGEX_STR as GPT2;
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";

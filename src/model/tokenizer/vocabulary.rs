@@ -11,7 +11,7 @@ use super::added;
 use super::decode::Bytes;
 use super::definition::{Added, Kind, Token};
 use super::special::{Class, Special, Specials};
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 /// No vocabulary in use has a tenth of it; ids beyond are a damaged file's.
 const MAX_TOKENS: usize = 1 << 22;

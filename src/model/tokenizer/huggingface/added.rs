@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::file::File;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::definition::{Added, Flags, Kind, Token};
 
 /// Keys of tokens that have a role.

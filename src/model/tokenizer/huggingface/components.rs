@@ -8,7 +8,7 @@ use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::pretokenizer;
 
 const BYTE_LEVEL_BPE: &str = "BPE over bytes (ByteLevel)";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::model::checkpoint::read_text;
 use crate::model::error::Defect;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 /// Bytes of such a file: those of the largest vocabularies have half of it.
 const LONGEST: u64 = 64 << 20;
