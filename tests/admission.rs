@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ganglion::engine::{ReplaceError, Replaced, State, channel, worker};
 use ganglion::load::{
-    self, Backend, ControlGroups, KvMemory, LoadError, MemoryRefusal, ServiceGroup, Settings, Site,
-    admit,
+    self, Backend, ControlGroups, KvMemory, LoadError, MemoryRefusal, ServiceGroup, Settings,
+    Target, admit,
 };
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
@@ -119,7 +119,7 @@ impl System {
             groups: Some(groups),
             ..self.settings(512)
         };
-        let admitted = admit(&self.checkpoint, &settings, Site::Cpu);
+        let admitted = admit(&self.checkpoint, &settings, Target::Cpu);
         admitted.expect_err("it is refused").to_string()
     }
 

@@ -79,7 +79,7 @@ fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> 
         .begin(owner, user, &prompt, parameters)
         .expect("it begins");
     runner.prefill_all(&prompt[cached..]).expect("it is read");
-    runner.entry()
+    runner.slot()
 }
 
 fn step(runner: &mut Runner, entries: &[usize]) -> Vec<Step> {

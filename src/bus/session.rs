@@ -59,7 +59,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if !self.is_kept {
             let holder = self.owner.caller.name();
-            self.shared.engine.let_go(self.lease, holder);
+            self.shared.engine.release_session(self.lease, holder);
         }
     }
 }
@@ -112,7 +112,7 @@ impl Session {
         caller: &Caller,
         lease: Lease,
     ) {
-        shared.engine.let_go(lease, caller.name());
+        shared.engine.release_session(lease, caller.name());
         Self::remove(connection, lease).await;
     }
 

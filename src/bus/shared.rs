@@ -143,7 +143,7 @@ impl Shared {
         for (caller, belongings) in self.registry.take_all() {
             self.cancel(&belongings);
             for session in belongings.sessions.into_values() {
-                self.engine.let_go(session, caller.name());
+                self.engine.release_session(session, caller.name());
             }
         }
         // What is being encoded is nobody's belonging yet.

@@ -1,6 +1,6 @@
-//! Whether a model fits, asked before anything is allocated: better refused here than killed by the kernel.
+//! Compares the memory that a model needs with the free memory, and explains a refusal.
 //!
-//! It compares and explains. What a model takes is the executors' to say, and what a GPU has free the device's.
+//! Without this the kernel would kill the process. Executors estimate the need, and the device reports its free memory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use super::settings::Settings;
 use crate::meminfo;
 use crate::tape::MemoryEstimate;
 
-/// Memory of one kind, and where it is known from.
+/// A kind of memory, and the source of its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pool {
     /// `MemAvailable` of this file: the CPU's memory, which an integrated GPU shares.
     System(PathBuf),
-    /// What is left of the limit in this file: a control group's, that this process or one around it is in.
+    /// The rest of a control group's limit, in this file.
     Group(PathBuf),
-    /// A discrete GPU's own.
+    /// The memory of a discrete GPU.
     Device,
 }
 
@@ -83,7 +83,7 @@ pub enum MemoryRefusal {
 }
 
 impl MemoryRefusal {
-    /// Bytes that would have to be there, if that is what it is about.
+    /// Returns the bytes that are needed, if memory is the reason.
     pub(crate) fn need(&self) -> Option<u64> {
         match self {
             Self::Memory {
@@ -96,7 +96,7 @@ impl MemoryRefusal {
         }
     }
 
-    /// Bytes that are there.
+    /// Returns the bytes that are free, if memory is the reason.
     pub(crate) fn have(&self) -> Option<u64> {
         match self {
             Self::Memory { have, .. } | Self::Passage { have, .. } => Some(*have),
@@ -104,13 +104,13 @@ impl MemoryRefusal {
         }
     }
 
-    /// Bytes that would have to be free besides; `None` if that would not help.
+    /// Returns the bytes that are missing; `None` if more memory would not help.
     #[must_use]
     pub fn shortage(&self) -> Option<u64> {
         Some(self.need()?.saturating_sub(self.have()?))
     }
 
-    /// The greatest `kv.context` that would be admitted; 0 if none would.
+    /// Returns the greatest `kv.context` that would be admitted; 0 if none would.
     pub(crate) fn largest(&self) -> Option<usize> {
         match self {
             Self::Memory { largest, .. } | Self::Buffer { largest, .. } => Some(*largest),
@@ -130,21 +130,21 @@ fn remedy(largest: usize) -> String {
     )
 }
 
-/// Rounded up: what is needed must not look as if it were there.
+/// Rounds up, so that a need never looks smaller than the free memory.
 const fn mebibytes(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-/// A model that fits.
+/// The admission of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// What it will take.
+    /// The memory that it needs.
     pub estimate: MemoryEstimate,
-    /// Bytes that there are.
+    /// The bytes that are free.
     pub have: u64,
 }
 
-/// What there is, and what of it is left to others.
+/// The free memory, and the reserve for other programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     pub(crate) have: u64,
@@ -153,7 +153,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// What /proc/meminfo, or a file like it, tells; or what a control group leaves of it.
+    /// Returns the system's free memory according to /proc/meminfo, or the rest of a control group's limit if that is less.
     pub(crate) fn of_system(settings: &Settings) -> Result<Self, MemoryRefusal> {
         let file = &settings.meminfo;
         let have = std::fs::read_to_string(file)
@@ -178,8 +178,8 @@ impl Budget {
         })
     }
 
-    /// Admits `context` positions if what they take fits. `estimate` tells it for any number of them, or
-    /// nothing where a buffer would be too large.
+    /// Admits `context` positions if their memory fits. `estimate` returns the memory of a number of positions, or `None` if a
+    /// buffer would be too large.
     pub(crate) fn admit(
         &self,
         context: usize,
@@ -208,8 +208,7 @@ impl Budget {
         })
     }
 
-    /// Admits weights that the CPU writes to unified memory of a discrete GPU: they lie in the CPU's until
-    /// the GPU first reads them.
+    /// Admits weights in unified memory of a discrete GPU. They are in the system's memory until the GPU first reads them.
     #[cfg(feature = "cuda")]
     pub(crate) fn admit_passage(&self, weights: u64) -> Result<(), MemoryRefusal> {
         if self.holds(weights) {
@@ -228,7 +227,7 @@ impl Budget {
     }
 }
 
-/// The greatest number below `limit` for which `fits` holds, as it does for all that are less; 0 if there is none.
+/// Returns the greatest number below `limit` that `fits`; 0 if there is none. `fits` must be monotonic.
 pub(crate) fn greatest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut fitting, mut excess) = (0, limit);
     while excess - fitting > 1 {
@@ -255,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A discrete GPU's cache can be too long for one allocation though there is memory for it.
+    /// A cache can be too large for one allocation of a GPU, although there is memory for it.
     #[test]
     fn a_buffer_that_is_too_large_is_told_from_memory_that_is_short() {
         let budget = Budget {

@@ -1,28 +1,27 @@
-//! What the control groups of this process leave to it: the kernel holds it to them as to the machine's memory, and ends
-//! it where it takes more.
+//! The memory that the control groups of this process leave to it. The kernel kills a process that exceeds their limits.
 //!
-//! Nothing here is an error: a machine without such groups has no such limit, and one that cannot be read is not known.
+//! A limit that does not exist or cannot be read is no error: it counts as no limit.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Where the kernel tells of them.
+/// Where the kernel publishes control groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlGroups {
-    /// Names those that this process is in.
+    /// The file with the groups of this process.
     pub own: PathBuf,
-    /// Where all of them are.
+    /// The folder of all groups.
     pub mounted: PathBuf,
-    /// The group of a service, which takes the place of this process's.
+    /// The group of a service, which replaces the groups of this process.
     pub service: Option<ServiceGroup>,
 }
 
-/// The group of a service, which may not run.
+/// The group of a service, which may not be running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceGroup {
-    /// Its path below where all groups are.
+    /// Its path below the folder of all groups.
     pub path: PathBuf,
-    /// The files and values of limits that the service has once it runs.
+    /// The files and values of the limits that the service has when it runs.
     pub limits: Vec<(&'static str, u64)>,
 }
 
@@ -36,23 +35,23 @@ impl Default for ControlGroups {
     }
 }
 
-/// A limit, and what is left of it.
+/// The rest of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) bytes: u64,
-    /// What sets it.
+    /// The file of the limit.
     pub(crate) file: PathBuf,
 }
 
 /// The files of one version of the kernel's interface.
 struct Version {
-    /// The line of a group has this before its path.
+    /// The controllers in a group's line, before its path.
     controllers: &'static str,
-    /// Below where all are mounted.
+    /// The folder below that of all groups.
     folder: &'static str,
     limits: &'static [&'static str],
     current: &'static str,
-    /// This field of memory.stat counts what the kernel takes back before it ends anybody.
+    /// The field of memory.stat with the memory that the kernel reclaims before it kills a process.
     reclaimable: &'static str,
 }
 
@@ -64,7 +63,7 @@ const VERSIONS: [Version; 2] = [
         current: "memory.current",
         reclaimable: "inactive_file",
     },
-    // Debian 11 can be started with it, and so can JetPack 6.2.
+    // Debian 11 and JetPack 6.2 can be started with this version.
     Version {
         controllers: "memory",
         folder: "memory",
@@ -75,7 +74,7 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl ControlGroups {
-    /// The limit of which the least is left, of the groups and all that these are in; `None` if there is none.
+    /// Returns the limit of which the least is left, of the groups and their parents; `None` if there is none.
     pub(crate) fn left(&self) -> Option<Left> {
         match &self.service {
             None => self.left_to_process(),
@@ -85,7 +84,7 @@ impl ControlGroups {
 
     fn left_to_service(&self, service: &ServiceGroup) -> Option<Left> {
         let path = relative(&service.path);
-        // A group that does not exist yet has nothing.
+        // A group that does not exist yet uses nothing.
         let own = self.mounted.join(&path);
         let limits = service.limits.iter().map(|(file, bytes)| Left {
             bytes: *bytes,
@@ -105,7 +104,7 @@ impl ControlGroups {
     fn left_to_process(&self) -> Option<Left> {
         let own = fs::read_to_string(&self.own).ok()?;
         let groups = own.lines().filter_map(|line| {
-            // Number, controllers, path.
+            // The fields are number, controllers, path.
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
             let of = |version: &&Version| {
                 controllers
@@ -124,7 +123,7 @@ impl ControlGroups {
     }
 }
 
-/// A group's path without what leads out of the folder of all groups.
+/// Returns a group's path without components that lead out of the folder of all groups.
 fn relative(path: &Path) -> PathBuf {
     let normal = path
         .components()
@@ -133,7 +132,7 @@ fn relative(path: &Path) -> PathBuf {
 }
 
 impl Version {
-    /// What is left of the limits of one group.
+    /// Returns the rest of each limit of one group.
     fn left(&self, group: &Path) -> Vec<Left> {
         let number = |file: &str| {
             let text = fs::read_to_string(group.join(file)).ok()?;
@@ -151,7 +150,7 @@ impl Version {
             .unwrap_or(0);
         let taken = current.saturating_sub(reclaimable);
         let limits = self.limits.iter();
-        // A limit that is not set is a word, or more than any machine has.
+        // An unset limit is a word, or a huge number.
         let left = limits.filter_map(|file| {
             Some(Left {
                 bytes: number(file)?.saturating_sub(taken),

@@ -1,4 +1,4 @@
-//! Why a model could not be loaded.
+//! The errors of loading a model.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::tape::{FillError, TapeError};
 pub enum LoadError {
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Its tokenizer or its chat template.
+    /// The tokenizer or the chat template.
     #[error("{}: {error}", model.display())]
     Language {
         model: PathBuf,
@@ -62,7 +62,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether the device or the system has refused; otherwise it is what was asked for that cannot be had.
+    /// Whether the device or the system is the reason, and not the settings or the files.
     #[must_use]
     pub fn is_of_machine(&self) -> bool {
         #[cfg(feature = "cuda")]
@@ -81,19 +81,18 @@ impl LoadError {
         )
     }
 
-    /// Whether it may be otherwise a moment later: as a machine starts its GPU's driver may come after the daemon, and what a
-    /// service may open is settled as that starts.
+    /// Whether a load may succeed a moment later: when a machine starts, the GPU's driver may start after the daemon.
     pub(crate) fn may_pass(&self) -> bool {
         #[cfg(feature = "cuda")]
         if let Self::Device(error) = self {
             use cuda::Error::{NoDevice, NoNode, Permission};
             return matches!(error, NoDevice | NoNode { .. } | Permission { .. });
         }
-        // As many as a system has may be others' for a while.
+        // Other processes may use all threads for a while.
         matches!(self, Self::Threads(_))
     }
 
-    /// The driver's own name of the error, if it is one of the driver's.
+    /// Returns the driver's name of the error, if the driver reported it.
     pub(crate) fn driver_error(&self) -> Option<&str> {
         match self {
             Self::Run(error) => error.driver_error(),
@@ -103,7 +102,7 @@ impl LoadError {
         }
     }
 
-    /// Bytes that would have to be free besides, as far as it is known; `None` if that would not help.
+    /// Returns the bytes that are missing, as far as known; `None` if more memory would not help.
     pub(crate) fn shortage(&self) -> Option<u64> {
         match self {
             Self::Memory(refusal) => refusal.shortage(),

@@ -1,4 +1,4 @@
-//! The types of the key-value cache as a configuration names them.
+//! The types of the key-value cache in a configuration, where "auto" is a choice too.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::tape::{KvType, KvTypes};
 
 /// The type of K or of V, or "auto".
-#[allow(non_camel_case_types)] // the field writes them so
+#[allow(non_camel_case_types)] // the usual names of these formats
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KvChoice {
@@ -44,7 +44,7 @@ impl KvChoice {
         }
     }
 
-    /// The type; `None` if the model decides.
+    /// Returns the type; `None` for "auto".
     #[must_use]
     pub const fn fixed(self) -> Option<KvType> {
         match self {
@@ -64,7 +64,7 @@ pub struct KvChoices {
     pub v: KvChoice,
 }
 
-/// Two types that no executor supports together.
+/// Types of K and V that no executor supports together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "K of type {} and V of type {} are not supported together: use one type for both, or \"q8_0\" for one and \"f16\" or \
@@ -92,7 +92,7 @@ impl From<KvTypes> for KvChoices {
 }
 
 impl KvChoices {
-    /// Checks that every selection which these choices allow is supported.
+    /// Checks that every selection that these choices allow is supported.
     ///
     /// # Errors
     /// If one is not.

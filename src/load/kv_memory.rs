@@ -1,11 +1,11 @@
-//! How many pages the key-value cache has.
+//! The size of the key-value cache.
 
 use crate::tape::KvInfo;
 
-/// Conversations of the greatest length that `KvMemory::Auto` makes room for.
+/// The number of conversations of full length that `KvMemory::Auto` makes room for.
 const PLENTY: usize = 4;
 
-/// What is asked for is less than a page.
+/// A size of less than a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "kv.memory_mib = {asked} is less than a page of the cache takes: set it to {least} or more, or to 0"
@@ -15,20 +15,19 @@ pub struct LessThanAPage {
     least: u64,
 }
 
-/// How much memory the cache takes.
+/// The memory of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvMemory {
-    /// The cache has room for four conversations of the greatest length; for fewer where there is not enough memory, but
-    /// always for one.
+    /// Room for four conversations of full length, or for fewer if memory is short, but at least for one.
     #[default]
     Auto,
-    /// The cache has room for so many conversations of the greatest length.
+    /// Room for a number of conversations of full length.
     Conversations(usize),
     Mebibytes(u64),
 }
 
 impl KvMemory {
-    /// The cache with as many pages as that is; with the most that it may have, if room decides.
+    /// Returns the cache with its number of pages: with the most, if free memory decides.
     ///
     /// # Errors
     /// If it is less than a page.
@@ -49,7 +48,7 @@ impl KvMemory {
         Ok(KvInfo { pages, ..kv })
     }
 
-    /// The numbers of pages that room decides between.
+    /// Returns the numbers of pages that free memory decides between.
     pub(crate) fn choices(self, kv: KvInfo) -> Option<std::ops::RangeInclusive<usize>> {
         let each = kv.pages_each();
         matches!(self, Self::Auto).then_some(each..=PLENTY * each)

@@ -1,5 +1,6 @@
-//! Selects the types of the key-value cache. Keys with outliers lose much in q8_0, which shows only in what the model
-//! computes: a built-in text is scored with keys of both types before the cache is allocated.
+//! Selects the types of the key-value cache. Keys with outliers lose much precision in q8_0.
+//!
+//! Only the model's output shows that loss. So a built-in text is scored with keys of both types before the cache is allocated.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,13 @@ use crate::runner::{KEY_BOUND, KeyReason, KvSelection, RunError, log_sum_exp};
 use crate::sampler::Parameters;
 use crate::tape::{Ending, ExecuteError, Input, KvInfo, KvType, KvTypes, PAGE};
 
-/// The text that is scored.
+/// The built-in text.
 pub const PROBE: &str = include_str!("probe.txt");
-/// Tokens of it that are scored, at most.
+/// The most tokens of the text that are scored.
 const PROBE_TOKENS: usize = 2 * PAGE;
-/// Rows that run at once: their logits must not take much memory.
+/// Rows that run at once. More rows would need much memory for logits.
 const PROBE_ROWS: usize = 16;
-/// After this long no further rows of the text are run; the other type gets as many.
+/// The time after which no more rows run. The other type runs the same rows.
 const PROBE_TIME: Duration = Duration::from_secs(3);
 
 /// Returns the selection before anything is measured. The type of K is the one that is used if a measurement forbids q8_0.
@@ -31,7 +32,7 @@ pub fn expected_kv(checkpoint: &Checkpoint, choices: KvChoices) -> KvSelection {
 /// The plan for the types before the weights are loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KvPlan {
-    /// What admission counts: of two possible types the larger one.
+    /// The types that admission counts: of two possible types the larger one.
     pub(crate) types: KvTypes,
     reason: KeyReason,
     biased: bool,
@@ -40,14 +41,14 @@ pub(crate) struct KvPlan {
 }
 
 impl KvPlan {
-    /// `probed`: whether there is a text to measure by.
+    /// `probed` says that there is a text to measure with.
     pub(crate) fn new(checkpoint: &Checkpoint, choices: KvChoices, probed: bool) -> Self {
         let Shape { head_dim, .. } = checkpoint.shape;
         let biased = (checkpoint.tensors.layers.iter()).any(|layer| layer.k.bias.is_some());
         Self::of(choices, (head_dim, biased), probed)
     }
 
-    /// The plan of what settings ask for.
+    /// Returns the plan for settings.
     pub(crate) fn of_settings(checkpoint: &Checkpoint, settings: &Settings) -> Self {
         Self::new(checkpoint, settings.kv_type, !settings.probe.is_empty())
     }
@@ -87,12 +88,12 @@ impl KvPlan {
         }
     }
 
-    /// Whether q8_0 for K is, or may be.
+    /// Whether K has or may get q8_0, so that its loss is measured.
     fn is_measured(self, probe: &[u32]) -> bool {
         (self.may_shrink || self.types.k == KvType::Q8_0) && probe.len() > 1
     }
 
-    /// The cache that an executor is made with: a small one if there is something to measure first.
+    /// Returns the cache that an executor is made with: a small one if there is something to measure.
     pub(crate) fn first_cache(self, kv: KvInfo, settings: &Settings) -> KvInfo {
         if self.is_measured(&settings.probe) {
             small(kv, self.reference())
@@ -101,7 +102,7 @@ impl KvPlan {
         }
     }
 
-    /// The types that q8_0 for K is compared with.
+    /// Returns the types that q8_0 for K is compared with.
     fn reference(self) -> KvTypes {
         let k = match self.types {
             KvTypes {
@@ -116,8 +117,8 @@ impl KvPlan {
         KvTypes::of(k, self.types.v)
     }
 
-    /// Measures what there is to measure on an executor that has `first_cache`, and leaves it with the cache of `forward`, which is
-    /// that of the selected types. `recache` replaces the executor's cache by an empty one; `alive` is called on the way.
+    /// Measures on an executor that has `first_cache`, selects the types, and gives the executor and `forward` the cache of these
+    /// types. `recache` replaces the executor's cache by an empty one. `alive` is called now and then.
     pub(crate) fn settle<E: Executor>(
         self,
         forward: &mut Forward,
@@ -144,7 +145,7 @@ impl KvPlan {
                 kv,
                 ..forward.clone()
             };
-            // As many as the first type got.
+            // The second type runs as many rows as the first.
             let most = scores
                 .first()
                 .map_or(probe.len(), |of: &Vec<f64>| of.len() + 1);
@@ -163,7 +164,7 @@ impl KvPlan {
     }
 }
 
-/// The cache of the built-in text.
+/// Returns a cache that is large enough for the built-in text.
 fn small(kv: KvInfo, types: KvTypes) -> KvInfo {
     let pages = PROBE_TOKENS / PAGE;
     KvInfo {
@@ -176,7 +177,7 @@ fn small(kv: KvInfo, types: KvTypes) -> KvInfo {
     }
 }
 
-/// The same cache with other types: as many pages as were asked for, but no more memory than was admitted.
+/// Returns the cache with other types: with as many pages as the settings say, but no more memory than was admitted.
 fn retyped(kv: KvInfo, types: KvTypes, settings: &Settings) -> Result<KvInfo, LoadError> {
     let wanted = KvInfo { types, ..kv };
     let chunk = (settings.kv_chunk / wanted.page_bytes()).max(1);
@@ -185,7 +186,7 @@ fn retyped(kv: KvInfo, types: KvTypes, settings: &Settings) -> Result<KvInfo, Lo
     Ok(KvInfo { pages, ..wanted })
 }
 
-/// The log probability of each token but the first, in chunks of `rows` tokens, until `time` is over.
+/// Returns the log probability of each token except the first, in chunks of `rows` tokens, until `time` is over.
 fn score(
     executor: &mut dyn Executor,
     forward: &Forward,

@@ -9,7 +9,7 @@ use super::prefill_chunk;
 #[cfg(feature = "cuda")]
 use super::settings::Placement;
 use super::settings::{Backend, Settings};
-use super::stored_weights::Stored;
+use super::stored_weights::StoredWeights;
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
@@ -31,7 +31,7 @@ pub fn runner(
     let (forward, tensors) = plan(checkpoint, settings)?;
     let (mut done, all) = (0, checkpoint.weight_bytes());
     let mut loader = Loader {
-        source: Stored::new(checkpoint, tensors),
+        source: StoredWeights::new(checkpoint, tensors),
         kv: KvPlan::of_settings(checkpoint, settings),
         weight_bytes: all,
         read: &mut |bytes| {
@@ -55,12 +55,12 @@ pub fn runner(
     Ok(Runner::new(model, options, &mut || progress(all, all))?)
 }
 
-/// Brings weights to an executor.
+/// Loads weights into an executor.
 struct Loader<'a> {
-    source: Stored<'a>,
+    source: StoredWeights<'a>,
     kv: KvPlan,
     weight_bytes: u64,
-    /// Hears of bytes that have been read.
+    /// Is called with the number of bytes that were read.
     read: &'a mut dyn FnMut(usize),
 }
 
@@ -175,16 +175,16 @@ impl Loader<'_> {
     }
 }
 
-/// Why no device here can run the model at all: only then may another backend take its place unasked. One
-/// that lacks memory must not make the robot ten times slower in silence.
+/// Returns why no GPU of this machine can run the model at all: only then is the CPU used instead. If memory is short, the
+/// load fails, because a CPU would be much slower.
 #[cfg(feature = "cuda")]
 fn unusable(error: LoadError) -> Result<String, LoadError> {
     use cuda::Error;
     match error {
-        // There it lacks its GPU for a moment, or for a reason that somebody must see.
+        // A Jetson has a GPU, so its user must learn why it cannot be used.
         error if error.may_pass() && cuda::is_jetson() => Err(error),
         LoadError::Unsuited(unsuited) => Ok(unsuited.to_string()),
-        // A machine without a GPU lacks nothing, and this is told at each of its starts.
+        // This is no defect of a machine without a GPU, and is reported at each start.
         LoadError::Device(Error::NoDriver) => Ok("there is no NVIDIA driver here".into()),
         LoadError::Device(
             error @ (Error::OldDriver { .. }

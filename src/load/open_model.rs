@@ -1,7 +1,6 @@
-//! Opens a model's files, all but the weights, and checks whether the model can be served.
+//! Opens a model's files, except the weights, and checks whether the model can be served.
 //!
-//! The daemon loads a model through this, and so do the programs that check one before the daemon starts. Their answers
-//! cannot differ.
+//! The daemon and the programs that check a model before it starts share this code, so that their answers cannot differ.
 
 use std::path::Path;
 
@@ -37,7 +36,7 @@ impl OpenModel {
         Self::read_in_parts(path, chat_template, |_| ())
     }
 
-    /// Opens them, and calls `begins` before each part.
+    /// Opens the files, and calls `begins` before each part.
     pub(crate) fn read_in_parts(
         path: &Path,
         chat_template: Option<&Path>,
@@ -60,7 +59,7 @@ impl OpenModel {
         })
     }
 
-    /// Checks what the settings ask of the model. Whether it fits the memory is for `admit` to say.
+    /// Checks the settings against the model. `admit` checks its memory.
     ///
     /// # Errors
     /// Each one with which the daemon would refuse to run the model so.

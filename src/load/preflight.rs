@@ -1,6 +1,6 @@
-//! Whether a model would be admitted, asked without loading it: for tools that advise before the daemon starts.
+//! Checks whether a model would be admitted, without loading it: for tools that advise before the daemon starts.
 //!
-//! The answer is admission's own, so that advice and refusal cannot differ.
+//! It uses the daemon's own admission, so that advice and refusal cannot differ.
 
 use super::admission::Admitted;
 use super::error::LoadError;
@@ -9,43 +9,43 @@ use super::settings::Settings;
 use super::{fit, prefill_chunk};
 use crate::model::Checkpoint;
 
-/// Where a model would lie.
+/// The device that a model would be loaded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum Target {
     Cpu,
     /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A GPU with so many bytes of its own that are free.
+    /// A GPU with so many free bytes of its own.
     Discrete(u64),
 }
 
-/// What the model would take there, if it would be admitted. `settings.groups` are the daemon's, not those of this process.
+/// Returns the memory that the model would need there. `settings.groups` must be the daemon's, not those of this process.
 ///
 /// # Errors
-/// As loading it: if it does not fit, the refusal names the largest context that does.
+/// The error with which the daemon would refuse the model. If memory is short, it names the largest context that fits.
 pub fn admit(
     checkpoint: &Checkpoint,
     settings: &Settings,
-    site: Site,
+    target: Target,
 ) -> Result<Admitted, LoadError> {
     let (mut forward, _) = plan(checkpoint, settings)?;
-    match site {
-        Site::Cpu => fit::admit_on_cpu(
+    match target {
+        Target::Cpu => fit::admit_on_cpu(
             &mut forward,
             &prefill_chunk::settled(settings, prefill_chunk::CPU),
         ),
         #[cfg(feature = "cuda")]
-        Site::Integrated | Site::Discrete(_) => {
+        Target::Integrated | Target::Discrete(_) => {
             forward.activation = settings.cuda.activations;
-            let own = match site {
-                Site::Discrete(free) => Some(free),
-                Site::Cpu | Site::Integrated => None,
+            let own = match target {
+                Target::Discrete(free) => Some(free),
+                Target::Cpu | Target::Integrated => None,
             };
-            // A board's memory is only known on it: as of a large one.
+            // The memory of a board is only known on it, so this assumes a large one.
             let chunk = prefill_chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
             fit::admit_on_cuda(own, &mut forward, &prefill_chunk::settled(settings, chunk))
         }
         #[cfg(not(feature = "cuda"))]
-        Site::Integrated | Site::Discrete(_) => Err(LoadError::NoCuda),
+        Target::Integrated | Target::Discrete(_) => Err(LoadError::NoCuda),
     }
 }

@@ -1,9 +1,9 @@
-//! What a model's files recommend for sampling, as far as the sampler can do it.
+//! The sampling that a model's files recommend, as far as the sampler supports it.
 
 use crate::model::checkpoint::{Recommended, Setting};
 use crate::sampler::{Parameters, Partial};
 
-/// Returns the values that the sampler takes, and a text for each setting that is left out.
+/// Returns the supported values, and a text for each setting that is ignored.
 pub(crate) fn sampling(recommended: &Recommended) -> (Partial, Vec<String>) {
     let mut unused = recommended.unused.clone();
     let mut number = |setting: &Option<Setting>, [least, most]: [f32; 2]| {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_sampler_cannot_do_is_left_out_and_named() {
+    fn unsupported_settings_are_ignored_and_reported() {
         let set = |key, number| Some(Setting { key, number });
         let good = Recommended {
             temperature: set("temperature", 0.6),

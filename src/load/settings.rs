@@ -1,6 +1,6 @@
-//! How a model is to be run: plain values with their defaults. Nothing is checked or opened here.
+//! The settings of a model: plain values with defaults. Nothing is checked or opened here.
 //!
-//! Words that stand for one of a few are the same in the configuration and on command lines: each is one type, here.
+//! The names of choices are the same in the configuration and on command lines, so each choice is one type.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::kv::Reuse;
 use crate::runner::LogitsObserver;
 use crate::tape::{DType, GraphOptions};
 
-/// Which executor to run on.
+/// The executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// The best that this build and this machine have.
+    /// The best one that this build and this machine support.
     #[default]
     Auto,
     Cuda,
     Cpu,
 }
 
-/// What matrix products take in on a GPU.
+/// The type of the inputs of matrix products on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Activations {
@@ -44,11 +44,11 @@ impl From<Activations> for DType {
     }
 }
 
-/// Where weights and cache lie on a GPU.
+/// The memory of weights or cache on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// Unified on an integrated GPU, the device's own on others.
+    /// Unified memory on an integrated GPU, and the GPU's own on others.
     #[default]
     Auto,
     Device,
@@ -60,50 +60,50 @@ pub enum Placement {
 pub struct Settings {
     pub backend: Backend,
     pub kv_type: KvChoices,
-    /// Tokens of the text that q8_0 for K is measured by; where there are none, nothing is measured.
+    /// Tokens of the text that q8_0 for K is measured with. Nothing is measured if it is empty.
     pub probe: Vec<u32>,
-    /// Positions of the cache; 0 is as many as the model was trained for.
+    /// The context length; 0 is that which the model was trained for.
     pub context: usize,
-    /// Whether `context` is a default, which a model that was trained for fewer positions shortens.
+    /// Whether `context` is a default, so that a shorter context of the model replaces it.
     pub shortens: bool,
     pub kv_memory: KvMemory,
-    /// Bytes of the cache that are allocated and given back at once, or a page if that is more.
+    /// The bytes of the cache that are allocated and released at once, at least a page.
     pub kv_chunk: usize,
-    /// How long what nobody needs of the cache's memory rests before it is given back.
+    /// How long memory of the cache stays unused before it is released.
     pub kv_rest: Duration,
-    /// What of past turns serves others.
+    /// Which pages of earlier requests a new one may share.
     pub reuse: Reuse,
-    /// Conversations that may share a step, at most 8; the memory for so many is taken at the start.
+    /// The most rows of a step, at most 8. Their memory is allocated at the start.
     pub rows: usize,
     pub graph: GraphOptions,
-    /// 0 is one for each core.
+    /// The number of threads of the CPU executor; 0 is one for each core.
     pub threads: usize,
-    /// Rows of a prompt that run at once, at least 1.
+    /// The most rows of a prompt that run at once; 0 is the executor's choice.
     pub prefill_chunk: usize,
-    /// Bytes that admission leaves to the rest of the system.
+    /// The bytes that admission leaves to other programs.
     pub reserve: u64,
-    /// Where `MemAvailable` is read: a test's own file takes its place.
+    /// The file with `MemAvailable`, which tests replace.
     pub meminfo: PathBuf,
-    /// Whose limits count besides; `None` where it is another process that is to load the model.
+    /// The control groups whose limits count; `None` if another process will load the model.
     pub groups: Option<ControlGroups>,
-    /// The CPU launches steps before the tokens of those before them are known, as a GPU does: a test, for it gains nothing.
+    /// Whether the CPU launches steps ahead as a GPU does: for tests, because it gains nothing.
     pub launch_ahead: bool,
     /// Sees the logits that each token is chosen from: for tests.
     pub observer: Option<LogitsObserver>,
     pub cuda: CudaSettings,
 }
 
-/// What only the CUDA backend asks.
+/// The settings of the CUDA backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaSettings {
-    /// f16 or bf16: what matrix products take in.
+    /// The type of the inputs of matrix products, f16 or bf16.
     pub activations: DType,
     pub weights: Placement,
     pub kv: Placement,
     pub spin: Duration,
-    /// Refuse on a discrete GPU what an Orin would not allow.
+    /// Whether a discrete GPU refuses what an Orin does not support.
     pub emulate_tegra: bool,
-    /// Run on a partition of so many multiprocessors, or a few more; `None` is the whole GPU.
+    /// The multiprocessors of the GPU partition, rounded up; `None` is the whole GPU.
     pub multiprocessors: Option<u32>,
 }
 

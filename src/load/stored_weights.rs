@@ -1,4 +1,4 @@
-//! The weights of a checkpoint as an executor asks for them: by the places that a tape knows them by.
+//! Reads the weights of a checkpoint by the ids that a tape gives them.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,15 @@ use crate::model::checkpoint::Landing;
 use crate::model::{Checkpoint, Tensor};
 use crate::tape::Source;
 
-/// Where weights are stored, in the order of their ids.
-pub(crate) struct Stored<'a> {
+/// The tensors of a checkpoint, in the order of their weight ids.
+pub(crate) struct StoredWeights<'a> {
     checkpoint: &'a Checkpoint,
     tensors: Vec<&'a Tensor>,
-    /// Threads that do not read at the moment have left these.
+    /// Buffers that no thread uses at the moment.
     landings: Mutex<Vec<Landing>>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredWeights<'a> {
     pub(crate) fn new(checkpoint: &'a Checkpoint, tensors: Vec<&'a Tensor>) -> Self {
         Self {
             checkpoint,
@@ -30,7 +30,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-impl Source for Stored<'_> {
+impl Source for StoredWeights<'_> {
     type Error = LoadError;
 
     fn read(

@@ -1,4 +1,4 @@
-//! Why a run failed.
+//! The errors of a runner.
 
 use crate::tape::{ExecuteError, TapeError};
 
@@ -14,13 +14,13 @@ pub enum RunError {
     )]
     NoPages { positions: usize },
     #[error(
-        "the pages of entry {entry} have gone to other turns: begin its turn again, and join it so that it keeps them"
+        "the pages of slot {slot} belong to other requests: begin its request again, and join it so that it keeps them"
     )]
-    Unseated { entry: usize },
+    Unseated { slot: usize },
 }
 
 impl RunError {
-    /// The driver's own name of the error, if it is one of the driver's.
+    /// Returns the driver's name of the error, if the driver reported it.
     #[must_use]
     pub fn driver_error(&self) -> Option<&str> {
         match self {
@@ -29,7 +29,7 @@ impl RunError {
         }
     }
 
-    /// Whether nothing can run any more in this process.
+    /// Whether the device is lost, so that this process must end.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {

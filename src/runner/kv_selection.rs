@@ -5,12 +5,12 @@ use crate::tape::{KvType, KvTypes};
 /// The greatest mean |delta logprob| of the built-in text at which "auto" selects q8_0 for K.
 pub const KEY_BOUND: f64 = 0.02;
 
-/// Why the cache has its type of K.
+/// The reason for the type of K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyReason {
-    /// The configuration names it.
+    /// The configuration sets the type.
     Configured,
-    /// Keys have biases.
+    /// The keys have biases.
     Biases,
     /// The built-in text was scored.
     Measured,
@@ -33,29 +33,29 @@ impl KeyReason {
     }
 }
 
-/// The selected types, and why.
+/// The selected types, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KvSelection {
     pub types: KvTypes,
     pub reason: KeyReason,
     /// Whether the model's keys have biases.
     pub biased: bool,
-    /// How much q8_0 for K changes the built-in text: the mean |delta logprob|. `None` if it was not measured.
+    /// The mean |delta logprob| of the built-in text with q8_0 for K; `None` if it was not measured.
     pub key_delta: Option<f64>,
 }
 
 impl KvSelection {
-    /// The names of the types of K and V.
+    /// Returns the names of the types of K and V.
     #[must_use]
     pub fn names(&self) -> [&'static str; 2] {
         self.types.sides().map(KvType::name)
     }
 
-    /// By how much q8_0 for K changes the built-in text, if the cache has it and that is beyond the bound.
+    /// Returns the mean |delta logprob| of q8_0 for K, if the cache has that type, and the bound is exceeded.
     #[must_use]
     pub fn harm(&self) -> Option<f64> {
         let is_q8_0 = self.types.k == KvType::Q8_0;
-        // What is no number is beyond every bound.
+        // NaN exceeds every bound.
         let beyond = |delta: &f64| is_q8_0 && (delta.is_nan() || *delta > KEY_BOUND);
         self.key_delta.filter(beyond)
     }

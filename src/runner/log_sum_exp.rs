@@ -1,6 +1,6 @@
-//! The normalization of logits: a log probability is a logit minus this.
+//! Normalizes logits: a log probability is a logit minus the logarithm of the sum of their exponentials.
 
-/// The logarithm of the sum of all exponentials.
+/// Returns the logarithm of the sum of the exponentials of `logits`.
 pub(crate) fn log_sum_exp(logits: &[f32]) -> f64 {
     let greatest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     greatest

@@ -1,4 +1,4 @@
-//! The cache's memory, which comes before a turn that needs it, and goes when nobody has needed it for a while.
+//! Allocates memory of the cache for requests that need it, and releases memory that is unused for a while.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::system_memory::MemoryUse;
 use crate::kv::Owner;
 
 impl Runner {
-    /// Bytes that are allocated now.
+    /// Returns the bytes that are allocated.
     #[must_use]
     pub fn memory(&self) -> MemoryUse {
         MemoryUse {
@@ -18,48 +18,48 @@ impl Runner {
         }
     }
 
-    /// All pages of the cache, those that nothing is kept in, and those that have memory.
+    /// Returns the numbers of pages: all, free, with memory.
     #[must_use]
     pub fn pages(&self) -> [usize; 3] {
         let (pages, free) = self.kv.pages();
         [pages, free, self.kv.allocated()]
     }
 
-    /// Whether pages have changed hands since this was asked last.
+    /// Whether pages have changed their owners since the last call.
     pub fn pages_moved(&mut self) -> bool {
         self.kv.take_moved()
     }
 
-    /// How long memory rests before it is to be given back.
+    /// Returns how long memory stays unused before it is released.
     #[must_use]
     pub fn release_after(&self) -> Duration {
         self.release_after
     }
 
-    /// Turns that have begun so far.
+    /// Returns the number of requests that have begun.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.kv.turns()
     }
 
-    /// Whether there is memory that could be given back, once it has rested.
+    /// Whether there is unused memory that can be released.
     #[must_use]
     pub fn has_spare_memory(&self) -> bool {
         let spare = self.kv.spare(self.kept_pages(), self.kv.turns());
         !spare.is_empty()
     }
 
-    /// Gives the memory back that no turn and no conversation needs, and that nobody has used after so many turns, but for that
-    /// of the longest turn: whoever comes next waits for nobody's memory. No step is ahead.
-    pub fn give_back(&mut self, rested: u64) -> Result<(), RunError> {
-        let chunks = self.kv.give_back(self.kept_pages(), rested);
+    /// Releases memory that no request has used since the first `turns` requests. Memory for one request of full length stays,
+    /// so that the next request does not wait for memory. No step may be ahead.
+    pub fn give_back(&mut self, turns: u64) -> Result<(), RunError> {
+        let chunks = self.kv.give_back(self.kept_pages(), turns);
         let given = self.executor.give_back(&chunks);
         self.lift_quarantine();
         Ok(given?)
     }
 
-    /// Allocates what a turn of so many positions lacks. Where there is not enough for that, it begins in the place of what
-    /// rests, or waits for others that run.
+    /// Allocates the memory that a request of `positions` positions lacks. If there is not enough, the request takes pages of
+    /// idle sessions, or waits for active ones.
     pub(super) fn allocate(
         &mut self,
         owner: Option<Owner>,
@@ -79,26 +79,26 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether the system has memory for a chunk, and what is to be left to others: it would not refuse it, but end whoever it
-    /// likes. A GPU's own says so itself.
+    /// Whether the system has memory for a chunk besides the reserve. The system does not refuse memory, but kills processes. A
+    /// GPU refuses by itself.
     fn has_room_for(&self, chunk: usize) -> bool {
         let bytes = self.forward.kv.pages_of(chunk).len() * self.page_bytes();
         !self.uses_system_memory || self.has_system_memory(bytes as u64)
     }
 
-    /// Whether the cache lies in the system's memory, rather than in a GPU's own.
+    /// Whether the cache is in the system's memory, rather than in a GPU's own.
     #[must_use]
     pub fn uses_system_memory(&self) -> bool {
         self.uses_system_memory
     }
 
-    /// Whether the system has so many bytes besides what is to be left to others.
+    /// Whether the system has `bytes` besides the reserve for other programs.
     #[must_use]
     pub fn has_system_memory(&self, bytes: u64) -> bool {
         self.system_memory.has(bytes)
     }
 
-    /// Pages of the longest turn.
+    /// Returns the pages of a request of full length.
     fn kept_pages(&self) -> usize {
         self.forward.kv.pages_each().min(self.forward.kv.pages)
     }

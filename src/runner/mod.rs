@@ -40,30 +40,30 @@ use crate::model::forward::Forward;
 use crate::sampler::Parameters;
 use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepBytes, StepTimes, Tape};
 
-/// Rows of logits that are kept at once: each is as wide as the vocabulary.
+/// Rows of logits that are computed at once. Each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
-/// Tapes of prompts that are kept, of all lengths that these have had.
+/// The most tapes of prompts of different lengths.
 const PROMPTS: usize = 64;
 
-/// A loaded model, its cache, and where generation stands.
+/// A loaded model, its cache, and the state of its slots.
 #[derive(Debug)]
 pub struct Runner {
     forward: Forward,
     executor: Box<dyn Executor>,
-    /// Which device, or why it is not another.
+    /// The device, or why it is not another.
     description: String,
     kv: Kv,
     step: Tape,
     step_bytes: StepBytes,
-    /// These step several conversations, by rows: 1, 2, 4 or 8.
+    /// The tapes of steps, by their rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
-    /// The most rows of a step, each of another conversation, but for one that tokens are given to.
+    /// The most rows of a step. Each has a slot of its own, except the rows of forced tokens.
     rows: usize,
     vocabulary: usize,
-    /// Tapes of a prompt's rows, each written on its first use.
+    /// The tapes of prompts, by their rows. Each is written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
     prefill_chunk: usize,
-    /// Rows to which short prompts are padded, in order.
+    /// The numbers of rows to which short prompts are padded, in order.
     capture_sizes: Vec<usize>,
     weight_bytes: u64,
     /// Whether the cache is in the system's memory, rather than in a GPU's own.
@@ -131,7 +131,7 @@ impl Runner {
             observer,
         };
         prepared();
-        // The largest first: what it allocates serves all others.
+        // The largest tape comes first: the others use the memory that it allocates.
         runner.prompt_tape(runner.prefill_chunk, Ending::Token)?;
         prepared();
         runner.executor.prepare(&runner.step)?;
@@ -152,8 +152,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Records prompts of every size for the first entry, and calls `recorded` after each. On a GPU they serve all; the CPU
-    /// records for the others when they come.
+    /// Records prompts of every size for the first slot, and calls `recorded` after each. A GPU's recordings serve all slots;
+    /// the CPU records for the others on demand.
     fn record_prompts(&mut self, recorded: &mut dyn FnMut()) -> Result<(), RunError> {
         for rows in self.capture_sizes.clone() {
             for ending in [Ending::Token, Ending::Kv] {
@@ -175,50 +175,50 @@ impl Runner {
         self.executor.name()
     }
 
-    /// Which device that is, and why it is not another; for people.
+    /// Returns the device, and why it is not another; for people.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The types of the cache, and why.
+    /// Returns the types of the cache, and the reason.
     #[must_use]
     pub fn kv_selection(&self) -> KvSelection {
         self.kv_selection
     }
 
-    /// What the executor has launched.
+    /// Returns the executor.
     #[must_use]
     pub fn executor(&self) -> &dyn Executor {
         &*self.executor
     }
 
-    /// The most positions of a conversation.
+    /// Returns the most positions of a slot.
     #[must_use]
     pub fn context(&self) -> usize {
         let KvInfo { context, pages, .. } = self.forward.kv;
         context.min(pages * PAGE)
     }
 
-    /// Positions that an entry has pages for.
+    /// Returns the positions that a slot has pages for.
     #[must_use]
-    pub fn capacity_of(&self, entry: usize) -> usize {
-        self.context().min(self.kv.pages_of(entry).len() * PAGE)
+    pub fn capacity_of(&self, slot: usize) -> usize {
+        self.context().min(self.kv.pages_of(slot).len() * PAGE)
     }
 
-    /// The largest `tokens` that `prefill` takes.
+    /// Returns the most tokens of one `prefill`.
     #[must_use]
     pub fn prefill_chunk(&self) -> usize {
         self.prefill_chunk
     }
 
-    /// The entry that the turn runs in.
+    /// Returns the current slot, of which `prefill` and `step` run.
     #[must_use]
-    pub fn entry(&self) -> usize {
+    pub fn slot(&self) -> usize {
         self.kv.active()
     }
 
-    /// Tokens in the cache.
+    /// Returns the tokens in the current slot.
     #[must_use]
     pub fn len(&self) -> usize {
         self.kv.len()
@@ -229,12 +229,11 @@ impl Runner {
         self.kv.is_empty()
     }
 
-    /// Starts a turn of a user's conversation, as long as one may be: keeps what its pages already hold of `prompt`, or shares
-    /// what others of that user hold of it, and returns how many tokens that are; the rest, at least one token, is for
-    /// `prefill`.
+    /// Starts a prompt of a user in a slot of full length. Reuses pages that hold a prefix of it, and returns the number of
+    /// tokens of that prefix. The rest, at least one token, is for `prefill`.
     ///
     /// # Errors
-    /// If other turns run and have the pages, or the device has failed.
+    /// If other slots have the pages, or the device has failed.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -251,7 +250,7 @@ impl Runner {
         )
     }
 
-    /// The same of a turn that has at most so many positions.
+    /// Starts a prompt in a slot of `positions` positions.
     fn begin_with(
         &mut self,
         owner: Option<Owner>,
@@ -263,68 +262,67 @@ impl Runner {
         self.allocate(owner, positions.max(prompt.tokens.len()))?;
         let mut begun = self.kv.begin(owner, user, prompt, positions);
         if begun.is_none() {
-            // It may lack what a step has that was launched ahead: nobody takes its tokens any more.
+            // A step that was launched ahead may have the pages. Its tokens are dropped.
             self.executor.abandon_ahead()?;
             self.lift_quarantine();
             begun = self.kv.begin(owner, user, prompt, positions);
         }
         let kv::Turn {
-            entry,
+            entry: slot,
             cached,
             copy,
             change,
         } = begun.ok_or(RunError::NoPages { positions })?;
         self.changed(change);
-        let mut seated = self.executor.seat(entry, self.kv.pages_of(entry));
+        let mut seated = self.executor.seat(slot, self.kv.pages_of(slot));
         if let Some(Copied { from, to }) = copy {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
         seated.inspect_err(|_| self.kv.lose())?;
         self.executor
-            .begin((entry, cached), parameters, prompt.tokens)?;
+            .begin((slot, cached), parameters, prompt.tokens)?;
         Ok(cached)
     }
 
-    /// Keeps only the first `keep` tokens of a conversation.
+    /// Rewinds a session to its first `keep` tokens.
     pub fn rewind(&mut self, owner: Owner, keep: usize) {
         if let Some(change) = self.kv.rewind(owner, keep) {
             self.changed(change);
         }
     }
 
-    /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.
+    /// Tells the decode graph about a change of the cache that may make its recordings invalid.
     fn changed(&mut self, change: kv::Change) {
         self.executor.graph_mut().change(change, self.kv.epoch());
     }
 
-    /// A conversation has ended: its pages serve others.
+    /// Releases the pages of a session that has ended.
     pub fn release(&mut self, owner: Owner) {
         self.kv.release(owner);
     }
 
-    /// Another conversation begins with all that one holds.
+    /// Gives a session all pages of another, which both share then.
     pub fn branch(&mut self, from: Owner, to: Owner) {
         self.kv.branch(from, to);
     }
 
-    /// What is nobody's any more of a user's serves nobody.
+    /// Drops a user's pages that no session owns.
     pub fn erase(&mut self, user: u32) {
         self.kv.erase(user);
     }
 
-    /// Runs at most `prefill_chunk` tokens of a prompt. With `Ending::Token` the next token has been
-    /// chosen when it returns.
+    /// Runs at most `prefill_chunk` tokens of a prompt in the current slot. With `Ending::Token` it chooses the next token.
     ///
     /// # Errors
-    /// As `Executor::run`; the cache then holds what it held before.
+    /// As `Executor::run`. The cache stays as it was then.
     pub fn prefill(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
         self.prefill_until(tokens, ending, None).map(drop)
     }
 
-    /// Runs all that the cache lacks of a prompt, chunk after chunk, and chooses the token after it.
+    /// Runs the rest of a prompt in chunks, and chooses the next token.
     ///
     /// # Errors
-    /// As `prefill`; the chunks before are in the cache.
+    /// As `prefill`. The earlier chunks stay in the cache.
     pub fn prefill_all(&mut self, tokens: &[u32]) -> Result<(), RunError> {
         let mut chunks = tokens.chunks(self.prefill_chunk()).peekable();
         while let Some(chunk) = chunks.next() {
@@ -334,8 +332,8 @@ impl Runner {
         Ok(())
     }
 
-    /// The same as `prefill`, but it may be left between two half layers, as `Executor::run_until`; none of `tokens` is in the
-    /// cache then.
+    /// Runs tokens as `prefill` does, unless `preempts` returns true between two half layers. Then none of the tokens is in the
+    /// cache, and the next call continues.
     pub fn prefill_until(
         &mut self,
         tokens: &[u32],
@@ -345,12 +343,12 @@ impl Runner {
         if tokens.is_empty() {
             return Ok(Pass::Ended);
         }
-        self.seated(&[self.kv.active()])?;
+        self.check_slots(&[self.kv.active()])?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
         let ran = self.executor.run_until(tape, tokens, preempts);
-        // The tokens of steps that were ahead are nobody's now, but of one that was left.
+        // Tokens of steps ahead are dropped, unless the step is preempted.
         if !self.executor.is_left() {
             self.stepped(&[]);
         }
@@ -366,126 +364,125 @@ impl Runner {
         Ok(pass)
     }
 
-    /// Has a device begin a prompt that `prefill` goes on with, where a step is ahead whose tokens are to be taken meanwhile.
+    /// Launches a prompt that `prefill` continues, if a step is ahead, whose tokens can be taken meanwhile.
     pub fn start(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
         if tokens.is_empty() || !self.executor.is_ahead() {
             return Ok(());
         }
-        self.seated(&[self.kv.active()])?;
+        self.check_slots(&[self.kv.active()])?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
         let started = self.executor.start(tape, tokens);
-        self.tried(started)
+        self.checked(started)
     }
 
-    /// Waits for what was launched last.
+    /// Waits for the last launch.
     pub fn finish(&mut self) -> Result<(), RunError> {
         Ok(self.executor.finish()?)
     }
 
-    /// What is about to run writes to the pages of these entries, which must be theirs.
-    fn seated(&self, entries: &[usize]) -> Result<(), RunError> {
-        match entries.iter().find(|entry| !self.kv.is_seated(**entry)) {
-            Some(entry) => Err(RunError::Unseated { entry: *entry }),
+    /// Returns an error unless the slots have their pages, which the next run writes to.
+    fn check_slots(&self, slots: &[usize]) -> Result<(), RunError> {
+        match slots.iter().find(|slot| !self.kv.is_seated(**slot)) {
+            Some(slot) => Err(RunError::Unseated { slot: *slot }),
             None => Ok(()),
         }
     }
 
-    /// A step of these entries has run, and the one after it may have been launched.
-    fn stepped(&mut self, entries: &[usize]) {
+    /// Quarantines the pages of slots that a step ahead writes to, if there is one.
+    fn stepped(&mut self, slots: &[usize]) {
         let ahead = self.executor.is_ahead();
-        self.kv.launched(if ahead { entries } else { &[] });
+        self.kv.launched(if ahead { slots } else { &[] });
     }
 
-    /// No step is ahead any more, if that is so: its tokens were taken or forgotten, or it was refused.
+    /// Ends the quarantine of pages if no step is ahead.
     fn lift_quarantine(&mut self) {
         if !self.executor.is_ahead() {
             self.kv.launched(&[]);
         }
     }
 
-    /// The same after what may have been refused.
-    fn tried<T, E: Into<RunError>>(&mut self, ran: Result<T, E>) -> Result<T, RunError> {
+    /// Ends the quarantine if a launch was refused.
+    fn checked<T, E: Into<RunError>>(&mut self, ran: Result<T, E>) -> Result<T, RunError> {
         if ran.is_err() {
             self.lift_quarantine();
         }
         ran.map_err(Into::into)
     }
 
-    /// The token that was chosen last, which the next `step` will run.
+    /// Returns the token that was chosen last, which the next `step` runs.
     #[must_use]
     pub fn token(&self) -> u32 {
         self.executor.state().token
     }
 
-    /// The rows of the tape that runs so many: the next recorded size, or just as many.
+    /// Returns the rows of the tape that runs `rows`: the next recorded size, or exactly as many.
     fn padded(&self, rows: usize, ending: Ending) -> usize {
         let recorded = self.graph().mode() == Mode::Full && ending != Ending::Logits;
         let mut sizes = self.capture_sizes.iter().copied();
         sizes.find(|size| recorded && *size >= rows).unwrap_or(rows)
     }
 
-    /// Runs the chosen token and chooses the one after it. `more` says that the step after that is wanted too, so
-    /// that a device need not wait for the caller to ask.
+    /// Runs the chosen token in the current slot, and chooses the next one. `more` says that another step follows, so that a
+    /// device can launch it ahead.
     ///
     /// # Errors
-    /// As `Executor::run`; the cache then holds what it held before.
+    /// As `Executor::run`. The cache stays as it was then.
     pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
-        let (token, entry) = (self.executor.state().token, self.kv.active());
-        self.seated(&[entry])?;
-        // Another step may overwrite what there is to see.
+        let (token, slot) = (self.executor.state().token, self.kv.active());
+        self.check_slots(&[slot])?;
+        // A step ahead may overwrite the logits.
         let more = more && (self.observer.is_none() || self.executor.keeps_logits());
         let ran = self.executor.step(&self.step, more);
-        self.tried(ran)?;
+        self.checked(ran)?;
         self.kv.push(token);
         let observer = self.observer.as_ref();
         logits_observer::show(observer, &mut *self.executor, &self.step, [0])?;
-        self.stepped(&[entry]);
+        self.stepped(&[slot]);
         Ok(self.executor.state().token)
     }
 
-    /// How the last step spent its time.
+    /// Returns how the last step spent its time.
     #[must_use]
     pub(crate) fn step_times(&self) -> StepTimes {
         self.executor.step_times()
     }
 
-    /// The life cycle of the decode graph.
+    /// Returns the life cycle of the decode graph.
     #[must_use]
     pub fn graph(&self) -> &LifeCycle {
         self.executor.graph()
     }
 
-    /// What became of recorded prompts.
+    /// Returns counts of recorded prompts.
     #[must_use]
     pub fn prompt_graphs(&self) -> Counts {
         self.executor.prompt_graphs()
     }
 
-    /// What happened to the decode graph since the last call.
+    /// Returns the events of the decode graph since the last call.
     pub fn take_graph_events(&mut self) -> Vec<Event> {
         self.executor.graph_mut().take_events()
     }
 
-    /// Drops all that was recorded; what failures had disabled is tried again.
+    /// Drops all recordings. Recording that failures had disabled is tried again.
     pub fn reset_graph(&mut self) {
         self.executor.reset_graph();
     }
 
-    /// Records in another way from now on.
+    /// Changes how steps are recorded.
     pub fn set_graph_mode(&mut self, mode: Mode) {
         self.executor.set_graph_mode(mode);
     }
 
-    /// How many kernels, or operations of the CPU's, a step takes, recorded or not.
+    /// Returns the number of kernels of a step, or of operations on the CPU.
     #[must_use]
     pub(crate) fn step_launches(&mut self) -> usize {
         self.executor.launches(&self.step).len()
     }
 
-    /// The kernels of a step of so many conversations, or of a part of a prompt of so many tokens, by operation; of what has run
-    /// before.
+    /// Returns the kernels of a step or a prompt with `rows` rows, by operation. It must have run before.
     #[must_use]
     pub(crate) fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
         let tape = match input {
@@ -504,18 +501,18 @@ impl Runner {
         self.executor.launches(tape)
     }
 
-    /// The decode graph in DOT.
+    /// Returns the decode graph in DOT.
     pub(crate) fn graph_dot(&self) -> Result<String, RunError> {
         Ok(self.executor.graph_dot()?)
     }
 
-    /// Bytes that the next `step` must move.
+    /// Returns the bytes that the next `step` moves.
     #[must_use]
     pub(crate) fn step_bytes(&self) -> u64 {
         self.step_bytes.at(self.kv.len())
     }
 
-    /// Runs `tokens` after what the cache holds, and calls `each` with every row's logits in order.
+    /// Runs `tokens` in the current slot, and calls `each` with the logits of every row in order.
     pub fn logits(&mut self, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), RunError> {
         for chunk in tokens.chunks(self.prefill_chunk.min(SCORED_ROWS)) {
             self.prefill(chunk, Ending::Logits)?;
@@ -541,7 +538,7 @@ impl Runner {
     }
 }
 
-/// The sizes that a chunk can be padded to.
+/// Returns the sizes that a chunk can be padded to, in order.
 fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
     let mut sizes = graph.capture_sizes.clone();
     sizes.retain(|size| *size <= prefill_chunk);

@@ -1,4 +1,4 @@
-//! What pages of the cache hold, on its way to the disk and back.
+//! Copies pages of the cache to the host, and back.
 
 use super::Runner;
 use super::error::RunError;
@@ -6,41 +6,41 @@ use crate::kv::{Family, Owner, PAGE, Resting};
 use crate::sampler::Parameters;
 
 impl Runner {
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.forward.kv.page_bytes()
     }
 
-    /// What the cache holds of a conversation that no turn changes.
+    /// Returns what the cache holds of an idle session.
     #[must_use]
     pub fn resting(&self, owner: Owner) -> Option<Resting<'_>> {
         self.kv.resting(owner)
     }
 
-    /// Has what a page holds of its first positions read; false where it is to be asked again.
+    /// Starts copying the first positions of a page to the host. Returns false if the device is busy.
     pub fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, RunError> {
         Ok(self.executor.send_page(page, positions.min(PAGE))?)
     }
 
-    /// The oldest page that was sent, once it is there.
+    /// Returns the oldest page whose copy was started, once it has arrived.
     pub fn take_sent(&mut self) -> Result<Option<Vec<u8>>, RunError> {
         Ok(self.executor.take_sent()?)
     }
 
-    /// What was sent and not taken is nobody's any more.
+    /// Drops the copies that were started, but not taken.
     pub fn forget_sent(&mut self) {
         self.executor.forget_sent();
     }
 
-    /// Has a page of the turn in an entry, which no other has, hold what was taken of one; false where it is to be asked again.
+    /// Writes a copied page to a page of a slot, which no other slot shares. Returns false if the device is busy.
     pub fn write_page(
         &mut self,
-        entry: usize,
+        slot: usize,
         index: usize,
         bytes: &[u8],
     ) -> Result<bool, RunError> {
-        let pages = self.kv.pages_of(entry);
+        let pages = self.kv.pages_of(slot);
         match pages
             .get(index)
             .filter(|_| bytes.len() == self.page_bytes())
@@ -50,24 +50,23 @@ impl Runner {
         }
     }
 
-    /// The pages of the turn in an entry hold these tokens of its prompt now. It goes on from there as `join` left it, and what
-    /// may come next is to be said anew.
+    /// Notes that the pages of a slot hold these tokens of its prompt. The slot continues after them, and needs its mask again.
     pub fn restore(
         &mut self,
-        entry: usize,
+        slot: usize,
         tokens: &[(u32, Family)],
         parameters: Parameters,
         prompt: &[u32],
     ) -> Result<(), RunError> {
-        self.turn_to(entry);
-        let change = self.kv.restore(entry, tokens);
+        self.turn_to(slot);
+        let change = self.kv.restore(slot, tokens);
         self.changed(change);
         Ok(self
             .executor
-            .begin((entry, tokens.len()), parameters, prompt)?)
+            .begin((slot, tokens.len()), parameters, prompt)?)
     }
 
-    /// What of past turns serves others.
+    /// Returns which pages of earlier requests a new one may share.
     #[must_use]
     pub fn reuse(&self) -> crate::kv::Reuse {
         self.kv.reuse()

@@ -1,4 +1,4 @@
-//! Steps of several conversations at once, and what a step must move.
+//! Steps of several slots at once, and the bytes that a step moves.
 
 use std::time::Instant;
 
@@ -9,32 +9,31 @@ use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
 
-/// An operation of a step: what it does, and what it must read and write once.
+/// An operation of a step, and the bytes that it reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpCost {
     pub(crate) kind: String,
     pub(crate) bytes: u64,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Stepped {
-    /// What each of its conversations says next: `None` for one that waits for its guide, and goes on with the same token; or why
-    /// nothing is said.
+    /// The next token of each slot: `None` if its mask was missing, so that its row runs again; or an error of that slot.
     Chosen(Vec<Result<Option<u32>, RunError>>),
-    /// It was left, and is ahead.
+    /// The step was preempted, and is ahead.
     Left,
 }
 
 impl Runner {
-    /// Steps may have so many rows, tokens that conversations are to go on with among them.
+    /// Returns the most rows of a step, including those of forced tokens.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Starts a turn of at most so many positions beside others that run, as `begin`, and has it keep its entry and pages until
-    /// `leave`. Returns the entry, and how many tokens of the prompt its pages hold.
+    /// Starts a prompt as `begin` does, in a slot of `positions` positions that stays reserved until `leave`. Returns the slot,
+    /// and how many tokens of the prompt its pages hold.
     pub fn join(
         &mut self,
         owner: Option<Owner>,
@@ -44,88 +43,89 @@ impl Runner {
         positions: usize,
     ) -> Result<(usize, usize), RunError> {
         let cached = self.begin_with(owner, user, prompt, parameters, positions)?;
-        let entry = self.kv.active();
-        self.kv.pin(entry);
-        Ok((entry, cached))
+        let slot = self.kv.active();
+        self.kv.pin(slot);
+        Ok((slot, cached))
     }
 
-    /// Whether a user's turn of so many positions could join, if those in `leaving` entries gave way.
+    /// Whether a user's prompt with `positions` positions can join once the slots `leaving` are free.
     #[must_use]
     pub fn has_room(&self, prompt: (u32, Wanted<'_>), positions: usize, leaving: &[usize]) -> bool {
         self.kv.has_room(prompt, positions, leaving)
     }
 
-    /// How many tokens of a user's prompt, from the first, the cache holds.
+    /// Returns the length of the prefix of a user's prompt that the cache holds.
     #[must_use]
     pub fn held_of(&self, prompt: (u32, Wanted<'_>)) -> usize {
         self.kv.held_of(prompt)
     }
 
-    /// Pages that a user's turns have which run, and those that another would take besides.
+    /// Returns the pages that a user's active slots have, and the pages that another prompt would need.
     #[must_use]
     pub fn pages_of_user(&self, prompt: (u32, Wanted<'_>), positions: usize) -> (usize, usize) {
         self.kv.pages_of_user(prompt, positions)
     }
 
-    /// The turn of an entry has ended: its pages serve others.
-    pub fn leave(&mut self, entry: usize) {
-        self.executor.forget(entry);
-        self.kv.unpin(entry);
+    /// Frees a slot, whose pages become idle.
+    pub fn leave(&mut self, slot: usize) {
+        self.executor.forget(slot);
+        self.kv.unpin(slot);
     }
 
-    /// Another of the turns that run is the one that `prefill` and `step` go on with.
-    pub fn turn_to(&mut self, entry: usize) {
-        self.kv.turn_to(entry);
-        self.executor.turn_to(entry);
+    /// Makes a slot the current one, of which `prefill` and `step` run.
+    pub fn turn_to(&mut self, slot: usize) {
+        self.kv.turn_to(slot);
+        self.executor.turn_to(slot);
     }
 
-    /// Whether a step was launched whose tokens have not been taken: the next one is to be of the same conversations.
+    /// Whether a step was launched whose tokens have not been taken. The next step must have the same slots.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.executor.is_ahead()
     }
 
-    /// Leaves the step that is ahead of these entries where it stands, if it has not come too far: a prompt may be read before it goes
-    /// on. Returns whether it is left.
-    pub fn leave_step(&mut self, entries: &[usize]) -> Result<bool, RunError> {
-        let Some(tape) = self.steps.get(&entries.len().next_power_of_two()) else {
+    /// Preempts the step that is ahead of these slots, if it has not come too far, so that a prompt can run before it continues.
+    /// Returns whether it is preempted.
+    pub fn leave_step(&mut self, slots: &[usize]) -> Result<bool, RunError> {
+        let Some(tape) = self.steps.get(&slots.len().next_power_of_two()) else {
             return Ok(false);
         };
         let left = self.executor.leave_step(tape);
-        self.tried(left)
+        self.checked(left)
     }
 
-    /// Whether the step that is ahead is left.
+    /// Whether the step that is ahead is preempted.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.executor.is_left()
     }
 
-    /// Tokens that an entry holds.
+    /// Returns the tokens that a slot holds.
     #[must_use]
-    pub fn len_of(&self, entry: usize) -> usize {
-        self.kv.len_of(entry)
+    pub fn len_of(&self, slot: usize) -> usize {
+        self.kv.len_of(slot)
     }
 
-    /// Bytes that a step of the conversation in an entry must move, were it alone.
+    /// Returns the bytes that a step of one slot alone moves.
     #[must_use]
-    pub fn step_bytes_of(&self, entry: usize) -> u64 {
-        self.step_bytes.at(self.kv.len_of(entry))
+    pub fn step_bytes_of(&self, slot: usize) -> u64 {
+        self.step_bytes.at(self.kv.len_of(slot))
     }
 
-    /// Whether a step is ahead of a conversation, or of one that an entry had before.
+    /// Whether the step that is ahead has a slot that a session has or had.
     #[must_use]
     pub fn is_launched(&self, owner: Owner) -> bool {
         self.executor.is_ahead() && self.kv.is_launched_of(owner)
     }
 
-    /// Runs the chosen tokens of several conversations, each in an entry of its own, and in the same step the tokens that
-    /// each is to go on with, which only runs where no step is ahead; where one is, it is of these. The step after it is of the
-    /// entries `behind`, if there are any, and may be launched before this one's tokens are there, unless something `preempts` it
-    /// by then. It may be left on the way if it `leaves`. Of what is chosen, logits that are not finite do not stop the others.
+    /// Runs a step of several slots, each with its forced tokens after the token that was chosen last. If a step is ahead, it
+    /// must have the same slots, and no tokens can be forced.
+    ///
+    /// The next step, of the slots `behind`, is launched before this one's tokens are known, unless `preempts` returns true by
+    /// then. The step itself is preempted if `leaves` returns true. Logits that are not finite only fail their own slot.
     ///
     /// # Errors
-    /// As `step`, if it is nobody's own.
+    /// As `step`, for errors of the whole step.
     pub fn step_each(
         &mut self,
         conversations: &[(usize, Vec<u32>)],
@@ -134,18 +134,18 @@ impl Runner {
     ) -> Result<Stepped, RunError> {
         let before: Vec<_> = conversations
             .iter()
-            .map(|(entry, _)| self.executor.state_of(*entry))
+            .map(|(slot, _)| self.executor.state_of(*slot))
             .collect();
-        let rows = |(entry, forced): &(usize, Vec<u32>)| vec![*entry; 1 + forced.len()];
-        let entries: Vec<_> = conversations.iter().flat_map(rows).collect();
+        let rows = |(slot, forced): &(usize, Vec<u32>)| vec![*slot; 1 + forced.len()];
+        let slots: Vec<_> = conversations.iter().flat_map(rows).collect();
         let forced = conversations.iter().flat_map(|(_, forced)| forced);
         let forced: Vec<_> = forced.copied().collect();
-        // Another step may overwrite what there is to see.
+        // A step behind may overwrite the logits.
         let may = self.observer.is_none() || self.executor.keeps_logits();
         let behind = if may { behind } else { &[] };
-        match self.run_rows(&entries, &forced, behind, (leaves, preempts)) {
+        match self.run_rows(&slots, &forced, behind, (leaves, preempts)) {
             Ok(Pass::Preempted) => {
-                self.stepped(&entries);
+                self.stepped(&slots);
                 return Ok(Stepped::Left);
             }
             Ok(Pass::Ended) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
@@ -155,40 +155,40 @@ impl Runner {
             }
         }
         let each = conversations.iter().zip(before);
-        let each = each.map(|((entry, forced), before)| {
-            if self.executor.waits(*entry) {
+        let each = each.map(|((slot, forced), before)| {
+            if self.executor.waits(*slot) {
                 return Ok(None);
             }
-            let after = self.executor.state_of(*entry);
-            // It may have got as far as the tokens that were given.
+            let after = self.executor.state_of(*slot);
+            // The forced tokens may have failed.
             if after.position != before.position + 1 + forced.len() {
                 let position = before.position;
                 return Err(ExecuteError::NonFinite { position }.into());
             }
-            self.kv.push_to(*entry, before.token);
+            self.kv.push_to(*slot, before.token);
             forced
                 .iter()
-                .for_each(|token| self.kv.push_to(*entry, *token));
+                .for_each(|token| self.kv.push_to(*slot, *token));
             Ok(Some(after.token))
         });
         let each: Vec<_> = each.collect();
         self.show_rows(conversations, &each)?;
-        // Not before: an entry that has left keeps the page of its last token until then.
+        // Only here: a free slot keeps the page of its last token until then.
         self.stepped(behind);
         Ok(Stepped::Chosen(each))
     }
 
-    /// Shows what the tokens of a step's conversations were chosen from, but of those that have left, and of what follows tokens that
-    /// were given: neither may ever be said.
+    /// Shows the logits of a step to the observer. Rows of free slots and rows after forced tokens are left out, because their
+    /// tokens may be dropped.
     fn show_rows(
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         chosen: &[Result<Option<u32>, RunError>],
     ) -> Result<(), RunError> {
         let mut end = 0;
-        let last = conversations.iter().map(|(entry, forced)| {
+        let last = conversations.iter().map(|(slot, forced)| {
             end += 1 + forced.len();
-            (end - 1, forced.is_empty() && self.kv.is_pinned(*entry))
+            (end - 1, forced.is_empty() && self.kv.is_pinned(*slot))
         });
         let rows = last.zip(chosen).filter_map(|((row, stays), chosen)| {
             (stays && matches!(chosen, Ok(Some(_)))).then_some(row)
@@ -204,34 +204,34 @@ impl Runner {
         )?)
     }
 
-    /// The same without tokens to go on with, for those who give up if one of them fails; of one that waits, its token again.
-    pub fn step_rows(&mut self, entries: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
-        let conversations: Vec<_> = entries.iter().map(|at| (*at, Vec::new())).collect();
-        let behind = if more { entries } else { &[] };
+    /// Runs a step of several slots without forced tokens, and fails if one of them does. A slot without its mask returns its
+    /// token again.
+    pub fn step_rows(&mut self, slots: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
+        let conversations: Vec<_> = slots.iter().map(|at| (*at, Vec::new())).collect();
+        let behind = if more { slots } else { &[] };
         let Stepped::Chosen(each) = self.step_each(&conversations, behind, (None, None))? else {
             return Ok(Vec::new());
         };
-        let each = each.into_iter().zip(entries).map(|(token, entry)| {
+        let each = each.into_iter().zip(slots).map(|(token, slot)| {
             let token = token?;
-            Ok(token.unwrap_or_else(|| self.executor.state_of(*entry).token))
+            Ok(token.unwrap_or_else(|| self.executor.state_of(*slot).token))
         });
         each.collect()
     }
 
-    /// Has the conversation in an entry go on with `tokens` after the one that was chosen last, all in one
-    /// step, and returns what is chosen after them.
-    pub fn step_forced(&mut self, entry: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        let ran = self.run_rows(&vec![entry; 1 + tokens.len()], tokens, &[], (None, None));
-        self.tried(ran)?;
-        self.stepped(&[entry]);
-        Ok(self.executor.state_of(entry).token)
+    /// Runs `tokens` after the token that was chosen last, all in one step of one slot. Returns the token that is chosen then.
+    pub fn step_forced(&mut self, slot: usize, tokens: &[u32]) -> Result<u32, RunError> {
+        let ran = self.run_rows(&vec![slot; 1 + tokens.len()], tokens, &[], (None, None));
+        self.checked(ran)?;
+        self.stepped(&[slot]);
+        Ok(self.executor.state_of(slot).token)
     }
 
-    /// Runs tokens that the turn in an entry has said before, by steps, as they were run then: at most `rows`. It goes on from there
-    /// as `join` left it; `prompt` is all of its prompt, and what may come next is to be said anew.
+    /// Runs at most `rows` tokens of a prompt by a step, because a step had generated them. `prompt` is the whole prompt of the
+    /// slot, which needs its mask again.
     pub fn read_said(
         &mut self,
-        entry: usize,
+        slot: usize,
         said: &[u32],
         parameters: Parameters,
         prompt: &[u32],
@@ -239,87 +239,86 @@ impl Runner {
         let Some((first, others)) = said.split_first() else {
             return Ok(());
         };
-        self.turn_to(entry);
-        self.executor.guide(entry, None)?;
+        self.turn_to(slot);
+        self.executor.guide(slot, None)?;
         self.executor.post(*first);
-        let ran = self.run_rows(&vec![entry; said.len()], others, &[], (None, None));
-        self.tried(ran)?;
-        said.iter().for_each(|token| self.kv.push_to(entry, *token));
-        self.stepped(&[entry]);
-        let position = self.kv.len_of(entry);
-        Ok(self.executor.begin((entry, position), parameters, prompt)?)
+        let ran = self.run_rows(&vec![slot; said.len()], others, &[], (None, None));
+        self.checked(ran)?;
+        said.iter().for_each(|token| self.kv.push_to(slot, *token));
+        self.stepped(&[slot]);
+        let position = self.kv.len_of(slot);
+        Ok(self.executor.begin((slot, position), parameters, prompt)?)
     }
 
-    /// The number of tokens that masks have bits for.
+    /// Returns the size of the vocabulary, for which masks have bits.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// What the conversation in an entry may say next, as `Executor::guide`.
-    pub fn guide(&mut self, entry: usize, mask: Option<&Mask>) -> Result<(), RunError> {
-        self.executor.guide(entry, mask)?;
+    /// Sets the mask of a slot's next token, as `Executor::guide`.
+    pub fn guide(&mut self, slot: usize, mask: Option<&Mask>) -> Result<(), RunError> {
+        self.executor.guide(slot, mask)?;
         self.lift_quarantine();
         Ok(())
     }
 
-    /// The same with a mask that is still being made, as `Executor::guide_later`.
-    pub fn guide_later(&mut self, entry: usize, mask: Promise) -> Result<(), RunError> {
-        self.executor.guide_later(entry, mask)?;
+    /// Sets a mask that is still being computed, as `Executor::guide_later`.
+    pub fn guide_later(&mut self, slot: usize, mask: Promise) -> Result<(), RunError> {
+        self.executor.guide_later(slot, mask)?;
         self.lift_quarantine();
         Ok(())
     }
 
-    /// The token that was chosen last in an entry, then the most probable ones, as `Executor::scored`.
+    /// Returns the token that was chosen last in a slot, then the most probable ones, as `Executor::scored`.
     #[must_use]
-    pub fn scored(&self, entry: usize) -> &[Scored] {
-        self.executor.scored(entry)
+    pub fn scored(&self, slot: usize) -> &[Scored] {
+        self.executor.scored(slot)
     }
 
-    /// How many positions of an entry are filled, and the token that comes next.
+    /// Returns the filled positions of a slot, and the token that runs next.
     #[must_use]
-    pub fn state_of(&self, entry: usize) -> StepState {
-        self.executor.state_of(entry)
+    pub fn state_of(&self, slot: usize) -> StepState {
+        self.executor.state_of(slot)
     }
 
-    /// The next step of the turn that runs starts with `token` rather than the one chosen last.
+    /// Replaces the token that the next step of the current slot runs.
     pub fn post(&mut self, token: u32) {
         self.executor.post(token);
     }
 
     fn run_rows(
         &mut self,
-        entries: &[usize],
+        slots: &[usize],
         forced: &[u32],
         behind: &[usize],
         (leaves, preempts): (Leaves<'_>, Preempts<'_>),
     ) -> Result<Pass, RunError> {
-        self.seated(entries)?;
-        self.seated(behind)?;
-        let [rows, rows_behind] =
-            [entries, behind].map(|entries| entries.len().next_power_of_two());
+        self.check_slots(slots)?;
+        self.check_slots(behind)?;
+        let [rows, rows_behind] = [slots, behind].map(|slots| slots.len().next_power_of_two());
         self.step_tape(rows)?;
         self.step_tape(rows_behind)?;
         let behind = (!behind.is_empty()).then(|| Behind {
             tape: &self.steps[&rows_behind],
             entries: behind,
             cut: leaves.is_some(),
-            // Borrowed for no longer than the rest.
+            // This shortens the lifetime of the borrow.
             preempts: preempts.map(|preempts| -> &mut dyn FnMut() -> bool { preempts }),
         });
         let step = &self.steps[&rows];
         let leaves = leaves.map(|leaves| -> &mut dyn FnMut(Instant) -> bool { leaves });
         Ok(self
             .executor
-            .step_rows(step, entries, forced, leaves, behind)?)
+            .step_rows(step, slots, forced, leaves, behind)?)
     }
 
-    /// Makes steps of 1, 2, 4 and more rows ready, up to what was asked for: no request is to pay for memory.
+    /// Prepares steps of 1, 2, 4 and more rows, so that no request waits for their memory.
     pub(super) fn prepare_steps(&mut self) -> Result<(), RunError> {
         let sizes = std::iter::successors(Some(self.rows.next_power_of_two()), |rows| {
             (*rows > 1).then_some(rows / 2)
         });
-        // The largest first: what it allocates serves all others.
+        // The largest tape comes first: the others use the memory that it allocates.
         sizes.into_iter().try_for_each(|rows| self.step_tape(rows))
     }
 
@@ -333,19 +332,19 @@ impl Runner {
         Ok(())
     }
 
-    /// The logits of each row of the last `step_rows` of so many conversations.
+    /// Returns the logits of each row of the last `step_rows`.
     pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
         let tape = &self.steps[&conversations.next_power_of_two()];
         Ok(self.executor.left_logits(tape)?)
     }
 
-    /// What each operation of a next step of so many conversations must move, each as long as the turn that runs.
+    /// Returns the bytes that each operation of a step moves, if each slot is as long as the current one.
     #[must_use]
     pub(crate) fn step_costs(&self, conversations: usize) -> Vec<OpCost> {
         let rows = conversations.next_power_of_two();
         let step = self.steps.get(&rows).unwrap_or(&self.step);
         let cost = |op: &Op| OpCost {
-            // A layer has two projections, by what they take.
+            // A layer has two projections, which differ by their input.
             kind: match *op {
                 Op::Project { input, .. } => {
                     format!("{} {}", op.name(), step.buffer(input).name)

@@ -1,4 +1,4 @@
-//! A runner in the place of another, which has come to its end.
+//! Replaces a runner by another, which takes over its sessions.
 
 use std::thread;
 
@@ -8,17 +8,17 @@ use crate::kv::{Copied, PAGE};
 use crate::tape::KvInfo;
 
 impl Runner {
-    /// Takes the place of another: its conversations go on here, read anew, and what was counted goes on too. Called on the
-    /// thread that will run this one, when no step is ahead.
+    /// Takes over the sessions and counters of another runner. Their prompts must be prefilled again. Must be called on the
+    /// thread that will use this runner, while no step is ahead.
     ///
     /// # Errors
-    /// If the device cannot be used from this thread; nothing has changed then.
+    /// If the device cannot be used from this thread. Then nothing has changed.
     pub fn succeed(&mut self, before: &mut Self) -> Result<(), RunError> {
         self.take_place(before, false).map(drop)
     }
 
-    /// The same where the model's files, and whatever else its cache depends on, are those from before: what pages hold comes along,
-    /// with the bits that it has, if the same computes it. Returns whether it does.
+    /// Takes over the sessions and counters of a runner with the same model and settings. If both executors compute the same
+    /// bits, the pages are copied. Returns whether they were.
     pub fn inherit(&mut self, before: &mut Self) -> Result<bool, RunError> {
         let is_alike = self.executor.identity() == before.executor.identity()
             && self.page_bytes() == before.page_bytes();
@@ -28,7 +28,7 @@ impl Runner {
     fn take_place(&mut self, before: &mut Self, keeps: bool) -> Result<bool, RunError> {
         self.executor.settle()?;
         self.executor.succeed(&mut *before.executor);
-        // What was reused by another rule may not have the bits of this one's.
+        // Pages that were shared by another rule may have other bits.
         let reuse = self.kv.reuse();
         std::mem::swap(&mut self.kv, &mut before.kv);
         let keeps = keeps && reuse == self.kv.reuse();
@@ -45,7 +45,7 @@ impl Runner {
                 self.changed(change);
                 return Ok(true);
             }
-            // What could not be copied is read again.
+            // Pages that could not be copied are prefilled again.
             self.executor.settle()?;
         }
         let change = self.kv.resize(entries, (pages, chunk));
@@ -53,7 +53,7 @@ impl Runner {
         Ok(false)
     }
 
-    /// Copies what pages hold, by the host's memory; false where one of both takes none.
+    /// Copies pages through the host's memory. Returns false if one of the executors cannot.
     fn bring(&mut self, before: &mut Self, copies: &[Copied]) -> Result<bool, RunError> {
         before.executor.settle()?;
         before.executor.forget_sent();

@@ -1,4 +1,4 @@
-//! Steps whose operations are timed one by one, and the sums of each kind of operation.
+//! Steps whose operations are timed one by one.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use super::rows::OpCost;
 use super::{Runner, logits_observer};
 use crate::tape::{Span, Timed};
 
-/// All operations of a kind in one step.
+/// The operations of one kind in a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindTime {
     pub name: String,
-    /// How many there are.
+    /// The number of operations.
     pub count: usize,
-    /// What they must read and write once.
+    /// The bytes that they read and write.
     pub bytes: u64,
     pub time: Duration,
 }
 
 impl KindTime {
-    /// The operations of a step by kind, in the order in which the kinds first run.
+    /// Returns the operations of a step by kind, in the order in which the kinds first run.
     #[must_use]
     pub(crate) fn sums(costs: &[OpCost], spans: &[Option<Span>]) -> Vec<Self> {
         let mut kinds: Vec<Self> = Vec::new();
@@ -45,25 +45,25 @@ impl KindTime {
 }
 
 impl Runner {
-    /// From now on operations of a step take timestamps.
+    /// Makes the operations of later steps take timestamps.
     pub(crate) fn measure(&mut self, timed: Timed) -> Result<(), RunError> {
         Ok(self.executor.measure(&self.step, timed)?)
     }
 
-    /// When each operation of the last step began and ended, in nanoseconds, `None` for one that another did on the way;
-    /// empty where nothing was measured. Meant for steps that are run one at a time, not ahead.
+    /// Returns when each operation of the last step began and ended, in nanoseconds: `None` for an operation that is fused with
+    /// another, and nothing if the step was not measured. Only for steps that are not launched ahead.
     pub(crate) fn take_spans(&mut self) -> Result<Vec<Option<Span>>, RunError> {
         Ok(self.executor.take_spans()?)
     }
 
-    /// As `step` without `more`, operation by operation, whatever is recorded: that stays as it is. Returns the kinds too, in
-    /// the order in which they first run; `None` if the step had been launched ahead, for then it was not timed.
+    /// Runs a step operation by operation, without the recorded graph. Returns its token, and the time of each kind of operation
+    /// in the order in which they first run; `None` if the step had been launched ahead, and was not timed.
     pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
         let token = self.executor.state().token;
-        self.seated(&[self.kv.active()])?;
+        self.check_slots(&[self.kv.active()])?;
         let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step);
-        let spans = self.tried(spans)?;
+        let spans = self.checked(spans)?;
         self.kv.push(token);
         let observer = self.observer.as_ref();
         logits_observer::show(observer, &mut *self.executor, &self.step, [0])?;

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Role};
-use ganglion::load::Backend;
 use ganglion::guide::Grammar;
+use ganglion::load::Backend;
 use ganglion::model::language::Words;
 use ganglion::sampler::Parameters;
 

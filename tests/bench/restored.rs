@@ -12,10 +12,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::{Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId, Share, State, UserLimits, channel, worker};
-use ganglion::load::{self, Backend, KvMemory};
+use ganglion::engine::{
+    Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId,
+    Share, State, UserLimits, channel, worker,
+};
 use ganglion::files::Disk;
 use ganglion::kv_store::{HostRules, Rules, Store as Pages};
+use ganglion::load::{self, Backend, KvMemory};
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 
@@ -124,7 +127,7 @@ impl Bench {
             ..RULES
         });
         let (chosen, ..) = self.again(session, &file).await;
-        handle.let_go(session, ":1.1000");
+        handle.release_session(session, ":1.1000");
         let deleted = handle.delete_session(USER, name).await;
         deleted.expect("nobody holds it");
 

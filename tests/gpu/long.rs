@@ -193,7 +193,7 @@ fn generate(
     let user = u32::from(owner.is_some());
     let cached = runner.begin(owner, user, tokens, Parameters::default())?;
     runner.prefill_all(&tokens[cached..])?;
-    let entry = runner.entry();
+    let entry = runner.slot();
     let mut steps = Steps::new();
     for _ in 0..STEPS {
         let token = runner.step_rows(&[entry], false)?[0];

@@ -150,7 +150,7 @@ impl Daemon {
 
     /// Deletes the session that is open.
     pub(crate) async fn delete(&self, session: SessionId) {
-        self.handle.let_go(session, &client(USER).name);
+        self.handle.release_session(session, &client(USER).name);
         let deleted = self.handle.delete_session(USER, kept().name).await;
         deleted.expect("nobody holds it");
     }

@@ -1,8 +1,8 @@
-//! Why the engine could not finish what it had accepted, whatever was asked.
+//! The errors of accepted requests that are the engine's fault.
 
 use crate::runner::RunError;
 
-/// What has failed.
+/// Why the engine could not finish an accepted request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
@@ -16,10 +16,10 @@ pub enum EngineError {
     Replaced,
     #[error("the engine has ended; the service restarts it")]
     Ended,
-    /// It ended without a word to the one who waited.
+    /// The engine thread ended before the request did.
     #[error("the engine has stopped; the service restarts it")]
     Stopped,
-    /// As a script has it.
+    /// A scripted error.
     #[error("{text}")]
     Scripted {
         text: String,
@@ -28,7 +28,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The driver's own name of the error, if it is one of the driver's.
+    /// Returns the driver's name of the error, if the driver reported it.
     #[must_use]
     pub fn driver_error(&self) -> Option<&str> {
         match self {

@@ -1,19 +1,18 @@
-//! Numbers that name requests and sessions on the bus. A caller learns from its own neither how many others there are nor
-//! how one of them is called.
+//! Numbers that name requests and sessions. A caller cannot guess the numbers of others, or how many there are.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes numbers of 64 random bits, none of which is 0.
+/// Generates random numbers of 64 bits, and never 0.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    /// Where the system has no random bits at hand, the numbers come from this secret and a count.
+    /// If the system has no random bits yet, the numbers come from this secret and a count.
     secret: RandomState,
     made: AtomicU64,
 }
 
 impl Ids {
-    /// The next number; `is_used` refuses one that something else has.
+    /// Returns a number for which `is_used` is false.
     pub(crate) fn next(&self, is_used: impl Fn(u64) -> bool) -> u64 {
         loop {
             let made = self.made.fetch_add(1, Ordering::Relaxed);

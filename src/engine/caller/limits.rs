@@ -1,44 +1,44 @@
-//! How much may wait and be held, by everyone together and by each user. One value, so that it is changed as a whole.
+//! The limits of requests and sessions, of all users together and of each. They change together, as one value.
 
 use crate::engine::schedule::slices::Share;
 use crate::guide;
 
-/// What the configuration allows.
+/// The limits that the configuration sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that wait, are answered or are being read. Who reads is not the engine's to know: its callers count.
+    /// Requests that wait, are answered, or whose output is still read. The front ends count them.
     pub requests: usize,
     /// Requests that may wait behind the running one.
     pub queue: usize,
     /// Sessions that may be open.
     pub sessions: usize,
-    /// What reading prompts may take while answers wait.
+    /// The time that prefills may take while answers wait.
     pub prefill: Share,
-    /// What the grammar of an answer may cost.
+    /// The cost of the grammar of an answer.
     pub grammar: guide::Limits,
-    /// Each user has these beside those of all.
+    /// The limits of each user.
     pub user: UserLimits,
 }
 
-/// What one user may have of it; root is a user like others.
+/// The limits of one user. Root is a user like others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
     pub requests: usize,
     pub sessions: usize,
-    /// A user may take so much of the queue, in percent.
+    /// The percentage of the queue that a user's requests may take.
     pub queue_percent: usize,
-    /// The requests of a user that run may together take so much of the cache's pages, in percent.
+    /// The percentage of the cache's pages that a user's active requests may take.
     pub kv_percent: usize,
 }
 
 impl Limits {
-    /// Requests of one user that may wait: at least one, or it could never ask.
+    /// Returns how many requests of one user may wait: at least one.
     #[must_use]
     pub fn user_queue(&self) -> usize {
         (self.queue * self.user.queue_percent / 100).max(1)
     }
 
-    /// How many of so many pages the running requests of one user may take.
+    /// Returns how many of `pages` the active requests of one user may take.
     #[must_use]
     pub fn user_pages(&self, pages: usize) -> usize {
         (pages * self.user.kv_percent / 100).max(1)

@@ -1,4 +1,4 @@
-//! What a caller asks of the engine, and what it is told.
+//! A request as its caller sees it: options, events, the outcome, and the reasons of refusals.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,48 +16,48 @@ use crate::sampler::{Parameters, Partial};
 use crate::telemetry::{FinishReason, Usage};
 use crate::tools::{Piece, Tools};
 
-/// What a caller may choose for one request. Every field has been checked by who made it.
+/// The options of one request. The front end that makes them checks every field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// It is at least 1, but for a prompt that is only read ahead.
+    /// At least 1, or 0 for a prefill ahead.
     pub max_tokens: usize,
     pub sampling: Parameters,
-    /// The parts of `sampling` that were asked for, where the model's recommendation is to fill the others.
+    /// The parts of `sampling` that the caller chose, if the model's recommendations fill the others.
     pub open: Option<Partial>,
-    /// Generation ends before the first of these; none is empty.
+    /// Strings that end the answer before them; none is empty.
     pub stop: Vec<String>,
-    /// `enable_thinking` of templates that know it; `None` leaves it to the template.
+    /// The template's `enable_thinking`; `None` leaves it to the template.
     pub thinking: Option<bool>,
-    /// Tokens after which thoughts are ended.
+    /// The most tokens of the thoughts.
     pub thinking_tokens: Option<usize>,
-    /// What the answer must fit; it has no `stop` and no `tools` then.
+    /// The grammar that the answer must match. Then there are no `stop` and no `tools`.
     pub grammar: Option<Grammar>,
-    /// Whether keywords of tools that cannot be enforced are left unchecked also where the model must call.
+    /// Whether schema keywords that cannot be enforced are ignored, also if the model must call a tool.
     pub schema_lenient: bool,
-    /// What the model may call; it has no `stop` then.
+    /// The tools that the model may call. Then there is no `stop`.
     pub tools: Option<Arc<Tools>>,
     pub priority: Priority,
-    /// So long after it was accepted the request ends, with what there is.
+    /// The time after which the request ends with a partial answer.
     pub deadline: Option<Duration>,
-    /// This says what becomes of a turn of a session that the context does not hold any more.
+    /// What happens when a session exceeds the context.
     pub overflow: Overflow,
 }
 
 impl Options {
-    /// Whether only a whole answer is of use: it is to fit something, or may call.
+    /// Whether a partial answer is useless, because of a grammar or tools.
     #[must_use]
     pub const fn is_bound(&self) -> bool {
         self.grammar.is_some() || self.tools.is_some()
     }
 
-    /// Fills what was not asked for by what the model that answers recommends.
+    /// Sets the sampling that the caller left open to the model's recommendations.
     pub(crate) fn sample_as(&mut self, model: Partial) {
         if let Some(asked) = self.open {
             self.sampling = asked.or(model).over(&self.sampling);
         }
     }
 
-    /// Nothing but an answer.
+    /// Returns options with defaults, for an answer of at most `max_tokens`.
     #[must_use]
     pub fn new(max_tokens: usize, sampling: Parameters) -> Self {
         Self {
@@ -77,10 +77,10 @@ impl Options {
     }
 }
 
-/// What becomes of a turn of a session that the context does not hold any more.
+/// What happens when a session exceeds the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The turn is refused, and the session stays as it is.
+    /// The request is refused, and the session stays as it is.
     #[default]
     Error,
     TruncateOldest,
@@ -98,14 +98,14 @@ impl Overflow {
     }
 }
 
-/// Who comes before whom; of equals, `fair` says.
+/// The priority of a request. `fair` orders requests of equal priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Makes way for `Realtime`, also in the middle of an answer.
+    /// `Realtime` requests suspend it, also during the answer.
     Background,
     #[default]
     Normal,
-    /// Who may ask for it is decided elsewhere.
+    /// The front ends decide which callers may use it.
     Realtime,
 }
 
@@ -122,21 +122,21 @@ impl Priority {
     }
 }
 
-/// What a request's reader receives: any number of others, then one `Done`.
+/// What a caller receives: any number of other events, then one `Done`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Whole characters, never empty.
     Text(String),
-    /// What the model thinks before it answers; never empty.
+    /// A part of the thoughts before the answer; never empty.
     Reasoning(String),
     /// A part of a call of a tool.
     Call(Piece),
-    /// How probable the next token was, where the request asked: before the text that it completes.
+    /// The probability of the next token, if requested. It comes before the text that the token completes.
     Likelihood(Likelihood),
     Done(Outcome),
 }
 
-/// A token of an answer, as the model alone saw it: without temperature, penalty or guide.
+/// The probability of a token according to the model alone, without temperature, penalty and guide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Likelihood {
     pub token: u32,
@@ -144,7 +144,7 @@ pub struct Likelihood {
     pub text: String,
     /// The natural logarithm of its probability.
     pub logprob: f32,
-    /// The most probable tokens in its place, in their order; they have none of these.
+    /// The most probable tokens in its place, the most probable first. Their own `best` is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub best: Vec<Likelihood>,
 }
@@ -154,20 +154,20 @@ pub struct Likelihood {
 pub struct Outcome {
     pub reason: FinishReason,
     pub usage: Usage,
-    /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
+    /// Whether an answer with a grammar or tools is partial.
     pub incomplete: bool,
-    /// The model thought all this before it answered.
+    /// The thoughts before the answer.
     pub reasoning: String,
-    /// The calls that are whole.
+    /// The complete tool calls.
     pub calls: Vec<Call>,
-    /// JSON pointers to keywords of the request's schemas that the answer was not held to.
+    /// JSON pointers to keywords of the request's schemas that were not enforced.
     pub unchecked: Vec<String>,
     /// Present if and only if `reason` is `Error`.
     pub error: Option<RequestError>,
 }
 
 impl Outcome {
-    /// The answer of a request that has said nothing but text.
+    /// Returns the outcome of a request without thoughts and calls.
     #[must_use]
     pub fn new(reason: FinishReason, usage: Usage, error: Option<RequestError>) -> Self {
         Self {
@@ -241,10 +241,10 @@ pub enum Refusal {
     SessionDiffers { name: String, what: &'static str },
     #[error("there is no session {0:?}; Manager.ListSessions has those that there are")]
     NoSession(String),
-    /// A limit of what one user may keep is reached.
+    /// A quota of persistent sessions is reached.
     #[error("{why}")]
     Quota { key: &'static str, why: String },
-    /// What was to be kept could not be, or not be read.
+    /// A persistent session could not be written or read.
     #[error("{0}")]
     Unkept(String),
     #[error("{asked} turns cannot be taken back: the session has {turns}")]
@@ -273,14 +273,14 @@ pub enum Refusal {
 /// A key of the configuration that sets a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Whoever asks next is refused.
+    /// A limit of all users together.
     OfAll(&'static str),
-    /// The others go on.
+    /// A limit of one user.
     OfUser(&'static str),
 }
 
 impl Refusal {
-    /// The limit that was reached, if one was.
+    /// Returns the limit that was reached, if one was.
     #[must_use]
     pub const fn limit(&self) -> Option<Limit> {
         match self {
@@ -310,7 +310,7 @@ impl Refusal {
     }
 }
 
-/// Why a request that was accepted could not be finished.
+/// Why an accepted request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("{0}")]
@@ -321,20 +321,20 @@ pub enum RequestError {
     EngineFailed(#[from] EngineError),
 }
 
-/// How far the reading of a request's prompt has got, for whoever looks; nobody waits for it.
+/// The progress of a request's prefill. It is written and read without waiting.
 #[derive(Clone, Debug, Default)]
 pub struct Reading(Arc<[AtomicU32; 2]>);
 
 impl Reading {
-    /// So many tokens of so many are in the cache.
+    /// Sets how many of the prompt's tokens are in the cache.
     pub(crate) fn set(&self, read: usize, of: usize) {
         let count = |tokens| u32::try_from(tokens).unwrap_or(u32::MAX);
-        // In this order: nobody sees more read than there are.
+        // The order ensures that no reader sees more tokens than there are.
         self.0[1].store(count(of), Ordering::Release);
         self.0[0].store(count(read), Ordering::Release);
     }
 
-    /// Tokens of the prompt that are read, and all of them; 0 of 0 until the reading begins.
+    /// Returns the prompt's tokens that are in the cache, and all of them; 0 of 0 until the prefill begins.
     #[must_use]
     pub fn get(&self) -> (u32, u32) {
         let read = self.0[0].load(Ordering::Acquire);
@@ -347,18 +347,18 @@ impl Reading {
 pub struct Ticket {
     /// Unique within the process.
     pub id: u64,
-    /// Bounded by the request's `max_tokens`: the engine never waits for it.
+    /// The events. Their number is bounded by `max_tokens`, so the engine never waits for the reader.
     pub events: UnboundedReceiver<Event>,
     pub reading: Reading,
 }
 
-/// What every conversation must be that is to be answered, whatever the model.
+/// Checks a conversation that is to be answered, independent of the model.
 pub(crate) fn check(messages: &[Message]) -> Result<(), Refusal> {
     let last = messages
         .last()
         .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
     check_calls(messages)?;
-    // A tool may have nothing to say.
+    // The result of a tool may be empty.
     if last.content.trim().is_empty() && last.role != Role::Tool {
         return Err(Refusal::InvalidMessages("the last message is empty".into()));
     }
@@ -371,7 +371,7 @@ pub(crate) fn check(messages: &[Message]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What tools say must answer calls.
+/// Checks that each result of a tool answers a call.
 pub(crate) fn check_calls(messages: &[Message]) -> Result<(), Refusal> {
     let (mut called, mut answered) = (HashSet::new(), messages.iter());
     let unknown = answered.find_map(|message| {

@@ -1,10 +1,10 @@
-//! What the engine tells everyone about itself.
+//! The status of the engine: its state, its model, its memory.
 
 use crate::runner::{KvSelection, MemoryUse};
 use crate::sampler::Partial;
 use crate::telemetry::Receipt;
 
-/// The life of the daemon's engine.
+/// The state of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Loading,
@@ -25,10 +25,10 @@ impl State {
     }
 }
 
-/// The model in force.
+/// The active model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelInfo {
-    /// As its file calls it.
+    /// The name in its file.
     pub name: String,
     pub architecture: String,
     pub path: String,
@@ -43,41 +43,41 @@ pub struct ModelInfo {
     pub kv: Option<KvSelection>,
     /// Bytes of the weights as stored.
     pub weight_bytes: u64,
-    /// How many numbers the weights are.
+    /// The number of parameters.
     pub parameters: u64,
-    /// The format of the weights, such as "Q4_K_M"; of a script nothing.
+    /// The format of the weights, such as "Q4_K_M"; empty for a script.
     pub quantization: String,
-    /// Tokens that it was trained for.
+    /// The context that it was trained for.
     pub trained_context: u32,
-    /// Whether it can think before it answers: its template asks whether it is to.
+    /// Whether its template can switch thoughts on and off.
     pub thinking: bool,
-    /// The format in which it calls tools; empty if it calls none.
+    /// The format in which it calls tools; empty if it cannot.
     pub tools: String,
-    /// Where its chat template comes from; empty if it has none.
+    /// The origin of its chat template; empty if it has none.
     pub template: String,
     /// The sampling that its files recommend.
     pub sampling: Partial,
 }
 
-/// Each change reaches the bus and systemd.
+/// The status of the engine. Each change reaches the front ends and systemd.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     pub state: State,
-    /// People are shown this: the load's progress, or the reason of a failure with its remedy; it may be empty.
+    /// For people: the progress of a load, or the reason of a failure with its remedy; may be empty.
     pub detail: String,
-    /// Of a load that has failed, whether another a moment later may not.
+    /// Whether a load that has failed may succeed a moment later.
     pub passes: bool,
     pub backend: String,
-    /// Which device that is, or why it is not another; for people.
+    /// The device, or why it is not another; for people.
     pub device: String,
     pub model: ModelInfo,
     pub memory: MemoryUse,
-    /// The decode graph is in this state, by the name that callers see.
+    /// The state of the decode graph, by its public name.
     pub graph_state: &'static str,
-    /// Requests waiting or running.
+    /// Requests that wait or are active.
     pub queue_length: u32,
     pub sessions: u32,
-    /// The last finished request cost this.
+    /// The receipt of the last finished request.
     pub receipt: Option<Receipt>,
 }
 

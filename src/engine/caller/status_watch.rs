@@ -1,7 +1,6 @@
-//! What the engine tells about itself, and every change of it, to whoever follows.
+//! A channel that publishes the engine's status, and every change of it.
 //!
-//! Nobody who reads holds anything that the engine would wait for: a status is never changed, another takes its place. It
-//! is no queue: whoever is slow misses what was between.
+//! A status is replaced, never changed, so its readers delay nothing. It is not a queue: a slow reader misses values.
 
 use std::sync::Arc;
 
@@ -11,15 +10,15 @@ use tokio::sync::watch::error::RecvError;
 
 use super::status::Status;
 
-/// Where a status is told. Followers learn it when this is dropped.
+/// Publishes the status. Receivers notice when it is dropped.
 #[derive(Debug)]
 pub(crate) struct StatusSender {
     status: Arc<ArcSwap<Status>>,
-    /// It says only that something has changed: the value of this channel is never borrowed, which would lock it.
+    /// Signals changes only: borrowing a value of this channel would lock it.
     changes: watch::Sender<()>,
 }
 
-/// Follows what the engine tells about itself.
+/// Receives the status.
 #[derive(Clone, Debug)]
 pub struct StatusReceiver {
     status: Arc<ArcSwap<Status>>,
@@ -47,7 +46,7 @@ impl StatusSender {
         self.status.load_full()
     }
 
-    /// Changes what is told; the change is made again if somebody else changes it at the same time.
+    /// Changes the status. `change` runs again if another thread changes it at the same time.
     pub(crate) fn send_modify(&self, mut change: impl FnMut(&mut Status)) {
         self.status.rcu(|status| {
             let mut status = Status::clone(status);
@@ -59,28 +58,28 @@ impl StatusSender {
 }
 
 impl StatusReceiver {
-    /// The status of this moment.
+    /// Returns the current status.
     #[must_use]
     pub fn borrow(&self) -> Arc<Status> {
         self.status.load_full()
     }
 
-    /// The same; only what changes from now on is a change for `changed`.
+    /// Returns the current status, and marks it as seen: `changed` waits for a later one.
     #[must_use]
     pub fn borrow_and_update(&mut self) -> Arc<Status> {
         self.changes.mark_unchanged();
         self.borrow()
     }
 
-    /// Returns after the next change.
+    /// Waits for the next change.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
         self.changes.changed().await
     }
 
-    /// The first status, from this one on, that is as wanted.
+    /// Waits for a status that is as wanted, beginning with the current one.
     ///
     /// # Errors
-    /// If the engine is gone before.
+    /// If the engine ends before.
     pub async fn wait_for(
         &mut self,
         mut wanted: impl FnMut(&Status) -> bool,
@@ -104,7 +103,7 @@ mod tests {
         let sender = StatusSender::default();
         let mut reader = sender.subscribe();
         let held = reader.borrow_and_update();
-        // It would wait for ever for who holds one.
+        // This must not wait for the reader.
         sender.send_modify(|status| status.sessions += 1);
         sender.send_modify(|status| status.sessions += 1);
         assert_eq!(held.sessions, 0, "it changed under who holds it");

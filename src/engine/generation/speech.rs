@@ -1,12 +1,12 @@
-//! What an answer says, as its tokens come: thoughts, text and calls of tools, each apart.
+//! Splits the tokens of an answer into thoughts, text and tool calls.
 
 use crate::model::{Call, Decoder, Message, Role};
 use crate::tools::{Heard, Listener, Piece};
 
-/// What a token made of an answer.
+/// A part of an answer.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// Neither is ever empty.
+    /// Never empty, like `Text`.
     Reasoning(String),
     Text(String),
     Call(Piece),
@@ -14,35 +14,35 @@ pub(crate) enum Said {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its first token may begin thoughts.
+    /// The first token may begin thoughts.
     Begins,
     Thinks,
     Answers,
 }
 
-/// Listens to one answer.
+/// Splits one answer.
 #[derive(Debug)]
 pub(crate) struct Speech {
     decoder: Decoder,
-    /// One to which nothing has been said.
+    /// A decoder without tokens.
     fresh: Decoder,
     thinking: Option<[u32; 2]>,
     stage: Stage,
     listener: Option<Listener>,
     reasoning: String,
-    /// Space at the end of what was thought so far, which is not told if nothing follows.
+    /// White space at the end of the thoughts so far, which is only sent if something follows.
     space: String,
-    /// Whether space is left out until something else comes: around thoughts it only sets them apart.
+    /// Whether white space is dropped until something else comes: around thoughts it only separates.
     trims: bool,
-    /// How many tokens set the answer apart from thoughts, if its guide says that; whatever comes after them is the answer's.
+    /// How many tokens separate the thoughts from the answer, if there is a guide.
     apart: Option<usize>,
-    /// So many of them are still to come.
+    /// How many of these are still to come.
     left_out: usize,
 }
 
 impl Speech {
-    /// What an answer says whose thoughts, between these tokens, the prompt may have `begun`; with so many tokens `apart`
-    /// from them, or any space.
+    /// Makes a splitter. The prompt may have begun the thoughts. `apart` tokens separate them from the answer, or else any white
+    /// space.
     pub(crate) fn new(
         decoder: Decoder,
         (thinking, begun): (Option<[u32; 2]>, bool),
@@ -68,7 +68,7 @@ impl Speech {
         }
     }
 
-    /// The next token of the answer.
+    /// Adds the next token, and returns the parts that it completes.
     pub(crate) fn take(&mut self, token: u32) -> Vec<Said> {
         let [begin, end] = self.thinking.map_or([None; 2], |both| both.map(Some));
         match self.stage {
@@ -104,7 +104,7 @@ impl Speech {
         }
     }
 
-    /// What was held back, once nothing more comes.
+    /// Returns the parts that were held back, at the end of the answer.
     pub(crate) fn finish(&mut self) -> Vec<Said> {
         let rest = std::mem::replace(&mut self.decoder, self.fresh.clone()).finish();
         if self.stage == Stage::Thinks {
@@ -117,12 +117,12 @@ impl Speech {
         self.told(heard)
     }
 
-    /// The calls that are whole.
+    /// Returns the complete calls.
     pub(crate) fn calls(&self) -> &[Call] {
         self.listener.as_ref().map_or(&[], Listener::calls)
     }
 
-    /// All that was said, of which `content` was shown; `spelled` is how.
+    /// Returns the answer as a message with the text `content`. `spelled` returns the exact text of its tokens.
     pub(crate) fn message(self, content: String, spelled: impl FnOnce() -> String) -> Message {
         let calls = self.calls().to_vec();
         let parts = !calls.is_empty() || !self.reasoning.is_empty();

@@ -1,6 +1,6 @@
-//! Stop strings over a stream: text that may be the start of one is held back until it is not.
+//! Finds stop strings in a stream of text. Text that may begin one is held back.
 
-/// Watches one request's text.
+/// Finds the stop strings of one request.
 #[derive(Debug)]
 pub(crate) struct StopStrings {
     stops: Vec<String>,
@@ -15,8 +15,7 @@ impl StopStrings {
         }
     }
 
-    /// Adds text. Returns what may be shown now, and whether a stop string has been reached, whose own
-    /// text is never shown.
+    /// Adds text. Returns the text that is certain, without a stop string, and whether one was reached.
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
         if let Some(at) = self
@@ -33,12 +32,12 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// What was held back, once no more text comes.
+    /// Returns the text that was held back, at the end of the stream.
     pub(crate) fn finish(self) -> String {
         self.held
     }
 
-    /// Bytes of the longest end of the held text that begins a stop string.
+    /// Returns the length of the longest end of the held text that begins a stop string.
     fn longest_start(&self) -> usize {
         let begins = |len: usize| {
             let end = self.held.get(self.held.len() - len..);
@@ -59,7 +58,7 @@ impl StopStrings {
 mod tests {
     use crate::engine::generation::stop::StopStrings;
 
-    /// However the text is cut into pieces, the same is shown.
+    /// The result does not depend on how the text is cut into pieces.
     #[test]
     fn any_pieces() {
         let stops = ["END".to_owned(), "né".to_owned()];

@@ -1,5 +1,4 @@
-//! This leads from what a caller asks to a turn that waits: checked, encoded by the model in force, and queued. What is
-//! refused is refused before it costs much.
+//! Accepts requests: checks them, encodes their prompts, and queues them. The cheap checks come first.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +14,23 @@ use crate::engine::caller::client::Client;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Options, Overflow, Reading, Refusal, Ticket, check};
 use crate::engine::prompt::encoder::{Bound, Encoder, Last, Prepared};
-use crate::engine::prompt::lane::Wanted;
 use crate::engine::prompt::overflow::{self, Talk};
+use crate::engine::prompt::workers::Interest;
 use crate::engine::session::sessions::{Lease, Past, SessionId};
 use crate::model::{Message, Role};
 use crate::telemetry::{FinishReason, Usage};
 
-/// What is asked, and by whom.
+/// A request before it is queued.
 pub(crate) struct Submission {
     pub(crate) registration: Registration,
     pub(crate) client: Client,
     pub(crate) session: Option<SessionId>,
-    /// The turn before it in that.
+    /// The previous turn of the session.
     pub(crate) last: Option<Last>,
     pub(crate) asked: Instant,
 }
 
-/// A session whose turn is not queued yet: dropping it ends the turn.
+/// A session whose turn is not queued yet. Dropping it ends the turn.
 pub(crate) struct Begun<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) session: Option<SessionId>,
@@ -46,7 +45,7 @@ impl Drop for Begun<'_> {
 }
 
 impl Handle {
-    /// Queues one conversation; nothing of it is kept afterwards.
+    /// Queues a conversation without a session.
     ///
     /// # Errors
     /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
@@ -68,7 +67,7 @@ impl Handle {
         self.queue(submission, Talk::whole(messages), options).await
     }
 
-    /// Queues one user turn of a session; only what its KV does not hold yet will be prefilled.
+    /// Queues a user's message as the next turn of a session. Only tokens that are not in the cache are prefilled.
     pub async fn send(
         &self,
         session: impl Into<Lease>,
@@ -79,7 +78,7 @@ impl Handle {
         self.reply(session, said, options).await
     }
 
-    /// The same with whatever messages: what tools answered, say.
+    /// Queues messages as the next turn of a session, such as the results of tools.
     ///
     /// # Errors
     /// `NotReady`, `Busy`, `UserQueue`, `SessionBusy`, `SessionClosed`, `InvalidMessages`, `ContextFull`, `PromptBytes`,
@@ -131,7 +130,7 @@ impl Handle {
         Ok(ticket)
     }
 
-    /// Encodes a request's conversation, which is checked against the context, and queues it.
+    /// Encodes a request's conversation, checks it against the context, and queues it.
     async fn queue(
         &self,
         submission: Submission,
@@ -139,20 +138,20 @@ impl Handle {
         options: Options,
     ) -> Result<Ticket, Refusal> {
         let encoder = self.shared.encoder().clone();
-        // The checks come in this order: what costs the least is asked first.
+        // The cheapest check comes first.
         if let Some(encoder) = &encoder {
             admit(encoder, &talk, &options)?;
         }
         let place = self.queue.place(submission.client.user)?;
         let Some(encoder) = encoder else {
-            // It is encoded when there is a model.
+            // The engine thread has it encoded when there is a model.
             return self.enqueue(submission, place, (talk, None), options);
         };
         let rules = self.shared.rules();
         let (asked, last) = (options.clone(), submission.last.clone());
         let of_model = encoder.clone();
         let encode =
-            move |_: &Wanted| overflow::fitted(&of_model, talk, last.as_deref(), &asked, &rules);
+            move |_: &Interest| overflow::fitted(&of_model, talk, last.as_deref(), &asked, &rules);
         let encoders = &self.shared.encoders;
         let prompt = encoders.run(
             submission.registration.id(),
@@ -168,8 +167,8 @@ impl Handle {
         self.enqueue(submission, place, (talk, Some(prepared)), options)
     }
 
-    /// Compiles the grammar of a request's answer, unless it is compiled. A request whose time is over meanwhile is queued: it ends
-    /// as others do whose time is over.
+    /// Compiles the grammar of a request's answer, unless it is compiled. A request whose deadline passes meanwhile is queued,
+    /// and ends there.
     async fn compile(
         &self,
         submission: &Submission,
@@ -182,11 +181,11 @@ impl Handle {
         };
         let user = submission.client.user;
         if encoder.has_compiled(user, &bound)? {
-            // It does not wait for the grammars of others.
+            // A compiled grammar does not wait for others.
             return Ok(());
         }
         let (encoder, tools) = (encoder.clone(), options.tools.clone());
-        let check = move |wanted: &Wanted| {
+        let check = move |wanted: &Interest| {
             encoder.check(user, &bound, tools.as_deref(), || wanted.is_wanted())
         };
         let grammars = &self.shared.grammars;
@@ -206,7 +205,7 @@ impl Handle {
         checked.unwrap_or_else(|| Err(unwanted(submission)))
     }
 
-    /// Ends a request that still waits when its time is over. It may be with the encoders at that moment.
+    /// Ends a request that still waits at its deadline. It may be with the encoders at that moment.
     fn end_at(&self, deadline: Instant, id: u64) {
         const AGAIN: Duration = Duration::from_millis(20);
         let queue = self.queue.clone();
@@ -246,7 +245,7 @@ impl Handle {
         let deadline = options.deadline.map(|after| asked + after);
         let (sender, events) = mpsc::unbounded_channel();
         let reading = Reading::default();
-        // It is counted before it is queued: the engine may finish it before this thread goes on.
+        // The request is counted before it is queued, because the engine may finish it at once.
         registration.accept(options.priority);
         let request = Request {
             id,
@@ -271,7 +270,7 @@ impl Handle {
         };
         request.admit_pages()?;
         self.queue.push(request, place)?;
-        // The load may have failed since it was asked, and with it those who waited.
+        // The load may have failed meanwhile, and with it the waiting requests.
         if let Err(refusal) = self.accepting()
             && self.queue.remove(id).is_some()
         {
@@ -288,7 +287,7 @@ impl Handle {
     }
 }
 
-/// Refuses a conversation that cannot fit, whatever its tokens are and whichever of its turns may go.
+/// Refuses a conversation that cannot fit the context, whatever its tokens are and however many turns are dropped.
 pub(crate) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result<(), Refusal> {
     encoder.admit(match options.overflow {
         Overflow::Error => &talk.messages,
@@ -296,7 +295,7 @@ pub(crate) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result
     })
 }
 
-/// Why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
+/// Returns why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
 fn unwanted(submission: &Submission) -> Refusal {
     if submission.registration.is_cancelled() {
         Refusal::SessionClosed

@@ -1,4 +1,4 @@
-//! Whether any turn can follow what a session is to begin with.
+//! Checks whether any turn can follow the messages that a session is to begin with.
 
 use std::sync::Arc;
 
@@ -7,14 +7,13 @@ use crate::engine::caller::client::Client;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Options, Refusal, check_calls};
 use crate::engine::prompt::encoder::{Encoder, Rules};
-use crate::engine::prompt::lane::Wanted;
+use crate::engine::prompt::workers::Interest;
 use crate::model::{Message, Role};
 use crate::sampler::Parameters;
 use crate::tools::Tools;
 
 impl Handle {
-    /// Refuses messages that no turn of a session could follow, as far as the model in force can say. Where no model is loaded
-    /// its turns are refused instead.
+    /// Refuses messages that no turn of a session could follow. Without a model, the session's turns are refused instead.
     ///
     /// # Errors
     /// `InvalidMessages`, `ContextFull`, `PromptBytes`, `NotReady`.
@@ -33,7 +32,7 @@ impl Handle {
         let rules = self.shared.rules();
         let registration = Registration::new(&self.shared);
         let messages = messages.to_vec();
-        let encode = move |_: &Wanted| follows(&encoder, &messages, tools, &rules);
+        let encode = move |_: &Interest| follows(&encoder, &messages, tools, &rules);
         let encoders = &self.shared.encoders;
         let checked = encoders.run(registration.id(), client.clone(), encode);
         let gone = || Refusal::NotReady("the messages were not encoded; call again".into());
@@ -57,7 +56,7 @@ fn follows(
         let whole = [messages, &turn].concat();
         match encoder.prompt(&whole, None, &options, rules) {
             Err(refusal @ Refusal::InvalidMessages(_)) => {
-                // The template may take another turn. The first refusal is of the most usual one.
+                // The template may accept another turn. The first refusal is that of the usual one.
                 refused = refused.and(Err(refusal));
             }
             prompt => return prompt.map(drop),
@@ -66,8 +65,8 @@ fn follows(
     refused
 }
 
-/// What a program could say next: the results of the calls that wait for them, or a user's text, after an answer where the
-/// conversation ends with a question.
+/// Returns the turns that could follow: the results of pending calls, or a user's text. A conversation that ends with a
+/// question gets an answer before it.
 fn turns(messages: &[Message]) -> Vec<Vec<Message>> {
     let user = || Message::new(Role::User, ".");
     let mut turns = Vec::new();

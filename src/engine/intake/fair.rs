@@ -1,8 +1,6 @@
-//! Whose turn it is among those that wait: users alternate; of one user its connections; of one connection who came
-//! first is first.
+//! A fair queue: users alternate, then the connections of one user, then the oldest entry comes first.
 //!
-//! It counts turns, not what they cost: a long one is as much as a short one. One that needs more than there is room for is
-//! passed by those that need less, but not for ever: after a few of them nobody is taken before it.
+//! It counts entries, not their cost. An entry that lacks room is passed by smaller ones, but only a few times.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -10,28 +8,28 @@ use std::sync::Arc;
 
 use crate::engine::caller::client::Client;
 
-/// What waits for somebody.
+/// An entry of the queue.
 pub(crate) trait Queued {
     fn client(&self) -> &Client;
 }
 
-/// So many pass one that lacks room, before nobody does.
+/// How often an entry that lacks room is passed by others.
 const MOST_PASSES: u32 = 8;
 
-/// Whether one of those that wait may go.
+/// Whether an entry can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    Go,
-    /// It could not however much room there was.
-    Not,
+    Ready,
+    /// It cannot be taken, for another reason than room.
+    Blocked,
     /// There is too little room for it.
-    LacksRoom,
+    NoRoom,
 }
 
-/// These are the turns that wait.
+/// A fair queue of entries.
 #[derive(Debug)]
 pub(crate) struct Fair<T> {
-    /// As they came.
+    /// In the order of their arrival.
     waiting: VecDeque<Waiter<T>>,
     history: History,
 }
@@ -39,18 +37,18 @@ pub(crate) struct Fair<T> {
 #[derive(Debug)]
 struct Waiter<T> {
     one: T,
-    /// How many have passed it while it lacked room.
+    /// How many others were taken while it lacked room.
     passed: u32,
 }
 
-/// Who has had turns, and when.
+/// When users and connections were served.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     users: Served<u32>,
     connections: Served<Arc<str>>,
 }
 
-/// One that waits, for whoever looks.
+/// What readers get of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<S> {
     pub(crate) one: S,
@@ -58,7 +56,7 @@ pub(crate) struct Seen<S> {
     last: Last,
 }
 
-/// How many of those that are `alike` are taken before one of them, if nobody else comes.
+/// Returns how many of the entries that are `alike` are taken before one of them, if no other arrives.
 pub(crate) fn before<S>(
     seen: &[Seen<S>],
     is_it: impl Fn(&S) -> bool,
@@ -75,14 +73,14 @@ pub(crate) fn before<S>(
     Some(of_user + turns_before(users, &it.user, of_user))
 }
 
-/// Turns that others have before `one` has had `turns` of its own and has the next. They take turns, each as often as it is
-/// among those that wait, who had their last ones then.
+/// Returns how often others are served before `one` has been served `turns` times and is next. `waiting` has a key and its
+/// last service for each entry.
 fn turns_before<'a, K: Eq + Hash + 'a>(
     waiting: impl Iterator<Item = (&'a K, Option<u64>)>,
     one: &K,
     turns: usize,
 ) -> usize {
-    // When each had its last turn and first came, and how often it did.
+    // The last service and first arrival of each key, and the number of its entries.
     let mut all: HashMap<&K, ((Option<u64>, usize), usize)> = HashMap::new();
     for (at, (other, last)) in waiting.enumerate() {
         all.entry(other).or_insert(((last, at), 0)).1 += 1;
@@ -96,7 +94,7 @@ fn turns_before<'a, K: Eq + Hash + 'a>(
     before.sum()
 }
 
-/// When a user had its last turn, and then its connection: the least comes first.
+/// When a user was served last, and one of its connections. The least comes first.
 pub(crate) type Last = (Option<u64>, Option<u64>);
 
 impl History {
@@ -104,7 +102,7 @@ impl History {
         (self.users.last(user), self.connections.last(name))
     }
 
-    /// Somebody has a turn.
+    /// Notes that a connection is served.
     pub(crate) fn serve(&mut self, Client { name, user }: &Client) {
         self.users.serve(*user);
         self.connections.serve(name.clone());
@@ -125,8 +123,8 @@ impl<T: Queued> Fair<T> {
         self.waiting.push_back(Waiter { one, passed: 0 });
     }
 
-    /// The next of those that `may` go: of the least `rank`, of the user that was served least recently, from that one's
-    /// connection that was. Whoever lacks room is passed, but for one that has been passed too often.
+    /// Removes and returns the next ready entry: of the least `rank`, of the user and then of the connection that were served
+    /// least recently. Entries that lack room are passed, except one that has been passed too often.
     pub(crate) fn take<K: Ord>(
         &mut self,
         rank: impl Fn(&T) -> K,
@@ -156,7 +154,7 @@ impl<T: Queued> Fair<T> {
         None
     }
 
-    /// What whoever looks is shown of those that wait, in the order in which they came.
+    /// Returns what readers get of all entries, in the order of their arrival.
     pub(crate) fn seen<S>(&self, see: impl Fn(&T) -> S) -> Vec<Seen<S>> {
         let seen = |one: &T| Seen {
             one: see(one),
@@ -166,13 +164,13 @@ impl<T: Queued> Fair<T> {
         self.iter().map(seen).collect()
     }
 
-    /// Takes one out of its turn.
+    /// Removes and returns an entry, whether it is next or not.
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.iter().position(is_it)?;
         self.waiting.remove(at).map(|waiter| waiter.one)
     }
 
-    /// Takes all out, as they came.
+    /// Removes and returns all entries, in the order of their arrival.
     pub(crate) fn drain(&mut self) -> VecDeque<T> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         waiting.map(|waiter| waiter.one).collect()
@@ -187,16 +185,15 @@ impl<T: Queued> Fair<T> {
     }
 }
 
-/// Who was served, and when. Also those who wait for nothing any more: whoever asks again as soon as it is served must
-/// not be taken for one who never was.
+/// When keys were served. Keys without a waiting entry are remembered too, so that they gain nothing by coming back at once.
 #[derive(Debug)]
 struct Served<K> {
     last: HashMap<K, u64>,
-    /// Turns so far.
+    /// Services so far.
     turns: u64,
 }
 
-/// Turns after which it no longer matters who had them, so that no connection is remembered for ever.
+/// The number of services after which a key is forgotten.
 const REMEMBERED: u64 = 1024;
 
 impl<K> Default for Served<K> {
@@ -209,7 +206,7 @@ impl<K> Default for Served<K> {
 }
 
 impl<K: Eq + Hash> Served<K> {
-    /// When `one` was served last; `None`, which is before everyone, if it never was.
+    /// Returns when a key was served last; `None`, which sorts first, if it never was.
     fn last(&self, one: &K) -> Option<u64> {
         self.last.get(one).copied()
     }
@@ -259,7 +256,7 @@ mod tests {
         assert_eq!(order(&mut fair), [0, 5, 4, 6, 1, 2, 3]);
     }
 
-    /// Asking again at once gains nothing, also for one who has nothing waiting when it is served.
+    /// Coming back at once gains nothing, also for a key without a waiting entry.
     #[test]
     fn whoever_was_served_comes_after_who_was_not() {
         let mut fair = Fair::default();
@@ -321,8 +318,8 @@ mod tests {
         assert_eq!(order(&mut fair), [0, 2]);
     }
 
-    /// Small ones pass a large one a few times; then what becomes free is kept for it, also from those of a later rank. Whoever
-    /// waits for something else than room is passed for ever, and holds up nobody.
+    /// Small entries pass a large one a few times. Then room is reserved for it, also from entries of a later rank. A blocked
+    /// entry is passed without limit.
     #[test]
     fn what_lacks_room_is_passed_a_few_times_and_then_is_next() {
         const LARGE: u32 = 0;
@@ -336,7 +333,7 @@ mod tests {
                 _ => 1,
             };
             let mut passes = 0;
-            // Somebody small comes again and again, each a new user, who would be first.
+            // Small entries of new users arrive again and again, and would come first.
             for small in 2..40 {
                 fair.push(from(small + 10, &format!(":2.{small}"), small));
                 let taken = fair.take(rank, |(_, number)| match *number {
@@ -347,7 +344,7 @@ mod tests {
                 passes += u32::from(taken.is_some());
             }
             assert_eq!(passes, MOST_PASSES);
-            // There is room at last.
+            // There is room now.
             let all_but_held = |(_, number): &(Client, u32)| match *number {
                 HELD => Readiness::Blocked,
                 _ => Readiness::Ready,

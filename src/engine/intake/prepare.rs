@@ -12,7 +12,7 @@ use super::request::Request;
 use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::generation::state::Generation;
 use crate::engine::prompt::encoder::{Bound, Encoder};
-use crate::engine::prompt::lane::Wanted;
+use crate::engine::prompt::workers::Interest;
 use crate::telemetry::{FinishReason, Usage};
 
 /// A lent request. Dropping it queues the request again, as it is.
@@ -62,7 +62,7 @@ fn encode(mut loan: Loan, encoder: Arc<Encoder>) {
         loan.fail(unstarted(&error));
         return;
     }
-    let work = move |_: &Wanted| {
+    let work = move |_: &Interest| {
         let tokens = loan
             .request
             .as_mut()
@@ -97,7 +97,7 @@ fn compile(mut loan: Loan, encoder: Arc<Encoder>) {
         loan.fail(unstarted(&error));
         return;
     }
-    let work = move |wanted: &Wanted| {
+    let work = move |wanted: &Interest| {
         let Some(request) = &mut loan.request else {
             return;
         };
@@ -133,7 +133,7 @@ pub(crate) fn generation(
         queue: queue.clone(),
         generation: Some(generation),
     };
-    let work = move |_: &Wanted| {
+    let work = move |_: &Interest| {
         let continued = loan.generation.take();
         let continued =
             continued.and_then(|generation| generation.continue_with(&encoder, context));

@@ -1,5 +1,6 @@
-//! Prefills ahead of a session's next turn: when a caller asks for it, and after a turn that has nearly filled the context.
-//! A prefill ahead changes nothing of its session, and each call for the session stops it.
+//! Prefills ahead of a session's next turn: on a caller's request, and after a turn that has nearly filled the context.
+//!
+//! A prefill ahead does not change its session, and each call for the session stops it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use super::registration::Registration;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Event, Options, Priority, Refusal, Ticket};
 use crate::engine::prompt::encoder::Encoder;
-use crate::engine::prompt::lane::Wanted;
 use crate::engine::prompt::overflow;
+use crate::engine::prompt::workers::Interest;
 use crate::engine::session::open_sessions::Locked;
 use crate::engine::session::sessions::{Lease, Past, SessionId};
 use crate::model::{Message, Role};
@@ -20,11 +21,11 @@ use crate::telemetry::FinishReason;
 
 /// Time that a caller has for its next message before a prefill ahead begins.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time between two looks at a hold that delays a prefill ahead.
+/// Time between two checks of a hold that delays a prefill ahead.
 const HELD: Duration = Duration::from_secs(1);
 
 impl Handle {
-    /// Prefills what the next turn has in common with one of this text, at `background` priority. Returns once it is queued.
+    /// Prefills the prefix that the next turn shares with one of this text, at `background` priority. Returns once it is queued.
     ///
     /// # Errors
     /// As `reply`; `NotReady` while the model loads.
@@ -47,14 +48,14 @@ impl Handle {
             .prefill(session, registration, past, text, options, false)
             .await?;
         if let Some(mut ticket) = queued {
-            // A request without a reader is cancelled.
+            // A request whose events are not received is cancelled.
             tokio::spawn(async move { while ticket.events.recv().await.is_some() {} });
         }
         Ok(())
     }
 
-    /// Lets a prefill ahead follow a turn, if the turn after it drops the oldest turns: the next prompt is then another one
-    /// from its first message on, and takes as long as a prompt of that length does.
+    /// Lets a prefill ahead follow a turn, if the turn after it drops the oldest turns. Its prompt then shares no prefix with
+    /// this one, and its prefill takes long.
     pub(crate) fn prefill_after(&self, session: SessionId, turn: u64, options: Options) {
         let Some(uses) = self.shared.sessions().uses(session) else {
             return;
@@ -73,7 +74,7 @@ impl Handle {
         loop {
             let end = ended.notified();
             tokio::pin!(end);
-            // An end from here on is noticed.
+            // The end is noticed from here on.
             end.as_mut().enable();
             if self.shared.sessions().turn(session) != Some(turn) {
                 return;
@@ -108,7 +109,7 @@ impl Handle {
             };
             let text = String::new();
             let queued = self.prefill(session, registration, past, text, options.clone(), true);
-            // What is refused, or not due, is for the next turn to find.
+            // The next turn gets the refusal, if there is one.
             let Ok(Some(ticket)) = queued.await else {
                 return;
             };
@@ -118,7 +119,7 @@ impl Handle {
         }
     }
 
-    /// Waits for the end of a prefill, which another request cancels: the device is no longer idle.
+    /// Waits for the end of a prefill, and cancels it when another request arrives.
     async fn followed(&self, mut ticket: Ticket) -> Option<FinishReason> {
         let mut status = self.status();
         let mut alone = true;
@@ -135,8 +136,8 @@ impl Handle {
         }
     }
 
-    /// Queues a turn that only prefills. Returns nothing where another call has stopped it meanwhile, or where it is to
-    /// prefill only what follows a drop, and no drop is due.
+    /// Queues a request that only prefills. Returns `None` if another call has stopped it meanwhile, or if it should only
+    /// follow a drop of turns, and none is due.
     async fn prefill(
         &self,
         session: SessionId,
@@ -178,7 +179,7 @@ impl Handle {
             max_tokens: 0,
             ..asked.clone()
         };
-        let encode = move |_: &Wanted| {
+        let encode = move |_: &Interest| {
             let last = last.as_deref();
             let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
             if only_after_drop && talk.dropped == 0 {
@@ -202,20 +203,19 @@ impl Handle {
         Ok(Some(ticket))
     }
 
-    /// Returns the encoder of the model in force.
+    /// Returns the encoder of the model.
     fn encodes(&self) -> Result<Arc<Encoder>, Refusal> {
         let encoder = self.shared.encoder().clone();
         encoder.ok_or_else(|| Refusal::NotReady("the model is still loading".into()))
     }
 
-    /// Stops a prefill ahead of a session, and lets none begin after the turn before. Returns the sessions, in which this one
-    /// has none.
+    /// Stops the prefill ahead of a session, and prevents one after its last turn. Returns the locked sessions.
     pub(crate) async fn without_prefill(&self, session: SessionId) -> Locked<'_> {
         self.shared.sessions().count_use(session);
         loop {
-            self.stop_warming(session).await;
+            self.stop_prefill(session).await;
             let sessions = self.shared.sessions();
-            if !sessions.warms(session) {
+            if !sessions.prefills_ahead(session) {
                 return sessions;
             }
         }

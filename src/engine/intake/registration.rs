@@ -1,4 +1,4 @@
-//! One request among all, as long as it lasts: whoever drops it, whatever the reason, ends it.
+//! The registration of a request, as long as the request lasts.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::requests::Cancel;
 use super::shared::Shared;
 use crate::engine::caller::request::Priority;
 
-/// Ends with the request.
+/// Registers a request until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     shared: Arc<Shared>,
@@ -38,7 +38,7 @@ impl Registration {
         self.shared.publish(|_| ());
     }
 
-    /// What is told from now on counts it no more.
+    /// Ends the request in the published count. Returns whether it was counted so far.
     pub(crate) fn end(&self) -> bool {
         self.shared.requests.end(self.id)
     }

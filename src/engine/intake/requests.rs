@@ -1,4 +1,4 @@
-//! The requests of this process, each registered once, from its call to its end.
+//! All requests of this process, from the call to the end of each.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ struct Registered {
     cancel: Cancel,
     /// Its priority once it is queued or active; a request that is only being encoded may still be refused.
     accepted: Option<Priority>,
-    /// What waits for the end of its time.
+    /// The task that waits for its deadline.
     deadline: Option<AbortHandle>,
 }
 
-/// This holds all requests that have begun and not ended.
+/// All requests that have begun and not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     by_id: Mutex<HashMap<u64, Registered>>,
@@ -36,7 +36,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// An id that no other request has; it cannot be guessed.
+    /// Returns an id that no other request has, and that cannot be guessed.
     pub(crate) fn id(&self) -> u64 {
         let by_id = self.lock();
         self.ids.next(|id| by_id.contains_key(&id))
@@ -64,7 +64,7 @@ impl Requests {
         self.lock().get(&id)?.accepted
     }
 
-    /// What waits for the end of a request's time waits no longer than that lasts.
+    /// Sets the task that waits for a request's deadline, which ends with the request.
     pub(crate) fn ends_at(&self, id: u64, deadline: AbortHandle) {
         match self.lock().get_mut(&id) {
             Some(request) => request.deadline = Some(deadline),
@@ -72,14 +72,14 @@ impl Requests {
         }
     }
 
-    /// It is to end at its next token; one that has ended stays as it is.
+    /// Marks a request as cancelled, so that it ends at its next token.
     pub(crate) fn cancel(&self, id: u64) {
         if let Some(request) = self.lock().get(&id) {
             request.cancel.0.store(true, Ordering::Release);
         }
     }
 
-    /// Returns whether it was counted so far.
+    /// Ends a request. Returns whether it was queued or active.
     pub(crate) fn end(&self, id: u64) -> bool {
         let Some(request) = self.lock().remove(&id) else {
             return false;
@@ -90,7 +90,7 @@ impl Requests {
         request.accepted.is_some()
     }
 
-    /// Those that wait for the engine thread, or that it is at.
+    /// Returns the requests that are queued or active.
     pub(crate) fn accepted(&self) -> Vec<u64> {
         let requests = self.lock();
         let accepted = requests
@@ -99,7 +99,7 @@ impl Requests {
         accepted.map(|(id, _)| *id).collect()
     }
 
-    /// How many these are.
+    /// Returns the number of requests that are queued or active.
     pub(crate) fn count(&self) -> usize {
         self.lock()
             .values()
@@ -108,7 +108,7 @@ impl Requests {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Registered>> {
-        // Every change is complete before anything could panic.
+        // A panic elsewhere leaves the requests consistent.
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

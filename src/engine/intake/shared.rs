@@ -16,7 +16,7 @@ use crate::engine::caller::status_watch::{StatusReceiver, StatusSender};
 use crate::engine::observe::live::Live;
 use crate::engine::observe::progress::Progress;
 use crate::engine::prompt::encoder::{Encoder, Rules};
-use crate::engine::prompt::lane::{self, Lane};
+use crate::engine::prompt::workers::{self, Workers};
 use crate::engine::reload::loaded_model::Recipe;
 use crate::engine::session::open_sessions::{Locked, OpenSessions};
 use crate::engine::session::sessions::{SessionId, SessionStatus};
@@ -42,9 +42,9 @@ pub(crate) struct Shared {
     /// The formats in which models call tools.
     formats: Mutex<Arc<Formats>>,
     /// The threads that encode prompts.
-    pub(crate) encoders: Lane,
+    pub(crate) encoders: Workers,
     /// The threads that compile grammars.
-    pub(crate) grammars: Lane,
+    pub(crate) grammars: Workers,
     /// `None` until a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
     /// The settings and files of that model; a script has none.
@@ -66,8 +66,8 @@ impl Shared {
             naming: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             formats: Mutex::default(),
-            encoders: Lane::new(lane::PROMPTS),
-            grammars: Lane::new(lane::GRAMMARS),
+            encoders: Workers::new(workers::PROMPTS),
+            grammars: Workers::new(workers::GRAMMARS),
             encoder: Mutex::default(),
             recipe: Mutex::default(),
             status: StatusSender::default(),

@@ -1,15 +1,14 @@
-//! Estimates how long requests still wait, for their callers. An estimate follows from the duration of earlier turns and
-//! from the active holds; requests that arrive later change it.
+//! Estimates how long requests still wait, from the duration of earlier requests and from the active holds.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a request still waits for.
+/// How long a request still waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WaitEstimate {
-    /// Requests that come before it, and one more while a hold keeps it off the device.
+    /// The requests before it, plus one while a hold keeps it off the device.
     pub before: u32,
-    /// Probably, in seconds; 0 where nothing is known yet.
+    /// The estimated seconds; 0 if nothing was measured yet.
     pub seconds: f64,
 }
 
@@ -26,31 +25,31 @@ impl WaitEstimate {
     }
 }
 
-/// How long turns take.
+/// The duration of requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTimes {
-    turn_us: AtomicU64,
+    mean_us: AtomicU64,
     at_once: AtomicU32,
 }
 
 impl RequestTimes {
-    /// A turn took so long, among so many that were answered at once. Only the engine's thread tells.
+    /// Adds the duration of a request, of which `at_once` were active. Called by the engine thread alone.
     pub(crate) fn took(&self, time: Duration, at_once: usize) {
         let newest = u64::try_from(time.as_micros())
             .unwrap_or(u64::MAX >> 2)
             .min(u64::MAX >> 2);
-        let before = self.turn_us.load(Ordering::Relaxed);
+        let before = self.mean_us.load(Ordering::Relaxed);
         let mean = if before == 0 {
             newest
         } else {
             (3 * before.min(u64::MAX >> 3) + newest) / 4
         };
-        self.turn_us.store(mean, Ordering::Relaxed);
+        self.mean_us.store(mean, Ordering::Relaxed);
         let at_once = u32::try_from(at_once.max(1)).unwrap_or(u32::MAX);
         self.at_once.store(at_once, Ordering::Relaxed);
     }
 
-    /// What whoever comes after so many waits for.
+    /// Estimates the wait of a request with `before` requests before it.
     pub(crate) fn estimate(&self, before: usize) -> WaitEstimate {
         WaitEstimate {
             before: u32::try_from(before).unwrap_or(u32::MAX),
@@ -58,12 +57,12 @@ impl RequestTimes {
         }
     }
 
-    /// Until one more than `before` turns have ended.
+    /// Returns the seconds until one more than `before` requests have ended.
     #[allow(clippy::cast_precision_loss)] // for people
     fn seconds(&self, before: usize) -> f64 {
         let at_once = f64::from(self.at_once.load(Ordering::Relaxed).max(1));
-        let turn = self.turn_us.load(Ordering::Relaxed) as f64 / 1e6;
-        turn * (before + 1) as f64 / at_once
+        let each = self.mean_us.load(Ordering::Relaxed) as f64 / 1e6;
+        each * (before + 1) as f64 / at_once
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a conversation becomes tokens: by the model's own language, or, for the scripted engine, by words.
+//! Encodes conversations: with the model's tokenizer and chat template, or by words for the scripted engine.
 
 use crate::engine::caller::request::Refusal;
 use crate::engine::session::answer::Answer;
@@ -6,24 +6,24 @@ use crate::journal;
 use crate::model::language::Prompt;
 use crate::model::{Decoder, Language, LanguageError, Manner, Message, Role};
 
-/// What a word of a script may be taken for: it has no vocabulary that says it.
+/// The assumed length of a word of a script, which has no vocabulary.
 const WORD_BYTES: usize = 256;
 
 /// Encodes conversations.
 #[derive(Debug)]
 pub enum Codec {
     Model(Language),
-    /// One token a word: the scripted engine has no vocabulary.
+    /// One token for each word, for the scripted engine.
     Words,
 }
 
 impl Codec {
-    /// The tokens of a conversation. `last` is the turn before, whose tokens are kept as a prefix where the
-    /// template allows it.
+    /// Returns the tokens of a conversation. The tokens of `last`, the previous turn, stay a prefix where the template allows
+    /// it.
     ///
     /// # Errors
-    /// `InvalidMessages` if the template refuses them, `PromptBytes` if so many bytes are too many tokens in any case,
-    /// `ContextFull` if no token could follow.
+    /// `InvalidMessages` if the template refuses them, `PromptBytes` if the text cannot fit the context, `ContextFull` if no
+    /// token could follow.
     pub fn encode(
         &self,
         messages: &[Message],
@@ -67,7 +67,7 @@ impl Codec {
         }
     }
 
-    /// The prompt of a conversation that was once these tokens; `None` unless they say the same in this model's language.
+    /// Returns the prompt of a conversation that was encoded as these tokens; `None` unless this model encodes it so too.
     #[must_use]
     pub fn recognize(
         &self,
@@ -82,8 +82,8 @@ impl Codec {
         language.recognize(tokens, rendered)
     }
 
-    /// Refuses a conversation that cannot fit whatever its tokens are: that costs nothing, and making them a great deal.
-    /// Templates leave thoughts out of past answers, so these count only once they are rendered.
+    /// Refuses a conversation that cannot fit whatever its tokens are, before it is encoded. Thoughts of past answers do not
+    /// count, because templates leave them out.
     ///
     /// # Errors
     /// `PromptBytes`.
@@ -94,7 +94,7 @@ impl Codec {
         self.admit_bytes(said.map(|message| message.content.len()).sum(), context)
     }
 
-    /// The same for so many bytes of text.
+    /// Refuses a text whose bytes cannot fit whatever its tokens are.
     ///
     /// # Errors
     /// `PromptBytes`.
@@ -113,7 +113,7 @@ impl Codec {
         Ok(())
     }
 
-    /// What turns tokens into text; `None` for the scripted engine, which has no vocabulary.
+    /// Returns a decoder of tokens; `None` for the scripted engine.
     #[must_use]
     pub fn decoder(&self) -> Option<Decoder> {
         match self {
@@ -122,7 +122,7 @@ impl Codec {
         }
     }
 
-    /// The chat template of a model that has one.
+    /// Returns the chat template of a model that has one.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         match self {
@@ -131,7 +131,7 @@ impl Codec {
         }
     }
 
-    /// An answer as it is spelled, special tokens too.
+    /// Returns the text of an answer, including special tokens.
     #[must_use]
     pub fn spelled(&self, answer: &[u32]) -> String {
         match self {
@@ -140,7 +140,7 @@ impl Codec {
         }
     }
 
-    /// The tokens between which the model thinks, and whether a prompt ends with thoughts begun.
+    /// Returns the tokens that begin and end thoughts, and whether a prompt ends within thoughts.
     #[must_use]
     pub fn thinking(&self, prompt: &[u32]) -> (Option<[u32; 2]>, bool) {
         match self {
@@ -152,7 +152,7 @@ impl Codec {
         }
     }
 
-    /// What a token adds to a text, by itself.
+    /// Returns the text of a token alone.
     #[must_use]
     pub fn text_of(&self, token: u32) -> String {
         match self {

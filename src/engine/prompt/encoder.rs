@@ -1,5 +1,6 @@
-//! How conversations become tokens of the model in force. Tokens of one model mean nothing to another, so each prompt
-//! remembers whose it is. It holds no weights and runs nothing.
+//! Encodes conversations for the active model, and lends the guides of their answers.
+//!
+//! Each prompt remembers its model, because its tokens are meaningless to another one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,44 +20,43 @@ use crate::tools::{Formats, Tools, Writing};
 #[derive(Debug)]
 pub struct Encoder {
     codec: Codec,
-    /// `None` for the scripted engine, which has no vocabulary.
+    /// `None` for the scripted engine.
     grammars: Option<Grammars>,
     context: usize,
-    /// Counts the models of this process.
+    /// The number of this model in this process, from 1.
     model: u64,
     /// The sampling that the model recommends.
     sampling: Partial,
 }
 
-/// A conversation as tokens, of use to one model.
+/// The tokens of a conversation, for one model.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     pub prompt: Prompt,
-    /// The model has said these of its tokens in this conversation.
+    /// The ranges of its tokens that earlier answers generated.
     pub(crate) said: Vec<Range<usize>>,
-    /// So many of its tokens had been run at the end of the turn before: what of them is not in the cache any more is read
-    /// again.
+    /// How many of its tokens the previous turn had run. Those that the cache has lost are prefilled again.
     pub(crate) past: usize,
     model: u64,
-    /// Where it comes from a file, or from long ago: then it has only its tokens.
-    kept: Option<Arc<Kept>>,
+    /// How the conversation was rendered, if its tokens come from a file or an old turn: their model is unknown.
+    rendered: Option<Arc<Rendering>>,
 }
 
-/// A turn that has ended, from which the next one goes on: what was asked, and what was answered.
+/// A finished turn: its prompt and its answer. The next turn continues it.
 pub(crate) type Last = Arc<(Encoded, Answer)>;
 
-/// What tokens of which no more is known were rendered from: whether they are this model's is found by doing it again.
+/// How tokens of an unknown model were rendered. Rendering again shows whether they are this model's.
 #[derive(Debug)]
-struct Kept {
-    /// So many messages of the conversation.
+struct Rendering {
+    /// The number of messages.
     messages: usize,
     thinking: Option<bool>,
     tools: Option<Arc<str>>,
 }
 
 impl Encoded {
-    /// Tokens that were kept, which may be of any model: those of the first so many messages, and which of them were said.
-    pub(crate) fn kept(
+    /// Returns tokens of any model that encode the first `messages` messages of a conversation.
+    pub(crate) fn of_unknown_model(
         (tokens, said): (Vec<u32>, Vec<Range<usize>>),
         messages: usize,
         thinking: Option<bool>,
@@ -66,8 +66,8 @@ impl Encoded {
             prompt: Prompt::of_tokens(tokens),
             said,
             past: 0,
-            model: NOBODYS,
-            kept: Some(Arc::new(Kept {
+            model: UNKNOWN,
+            rendered: Some(Arc::new(Rendering {
                 messages,
                 thinking,
                 tools,
@@ -76,21 +76,21 @@ impl Encoded {
     }
 }
 
-/// Models count from 1.
-const NOBODYS: u64 = 0;
+/// The number of an unknown model.
+const UNKNOWN: u64 = 0;
 
-/// What prompts and answers are held to.
+/// The rules for prompts and answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) grammar: guide::Limits,
-    /// Models call tools in these formats.
+    /// The formats in which models call tools.
     pub(crate) formats: Arc<Formats>,
 }
 
-/// What bounds an answer.
+/// The limits of an answer: a grammar, or a length of thoughts.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    /// `None` if only thoughts are bounded.
+    /// `None` if only thoughts are limited.
     grammar: Option<Arc<Grammar>>,
     thoughts: Thoughts,
     limits: guide::Limits,
@@ -103,22 +103,22 @@ impl Bound {
     }
 }
 
-/// What a turn has of what bounds it.
+/// The result of `Encoder::lend`.
 pub(crate) enum Lent {
-    /// Nothing, for a turn that nothing bounds.
+    /// The answer has no limits.
     Free,
     Guide(Guide),
-    /// Its grammar is not compiled any more.
+    /// The compiled grammar was evicted.
     Absent,
 }
 
-/// All that a turn needs of the model.
+/// A prompt that is ready for the model.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) prompt: Encoded,
-    /// What bounds its answer.
+    /// The limits of its answer.
     pub(crate) bound: Option<Bound>,
-    /// How it calls, if it may.
+    /// How the model writes calls, if it may call tools.
     pub(crate) writing: Option<Writing>,
 }
 
@@ -141,12 +141,12 @@ impl Encoder {
         self.model
     }
 
-    /// The sampling that the model recommends.
+    /// Returns the sampling that the model recommends.
     pub(crate) fn sampling(&self) -> Partial {
         self.sampling
     }
 
-    /// Tokens that a conversation may take.
+    /// Returns the most tokens of a conversation.
     #[must_use]
     pub fn context(&self) -> usize {
         self.context
@@ -170,7 +170,7 @@ impl Encoder {
         self.codec.admit(messages, self.context)
     }
 
-    /// The same for so many bytes of text.
+    /// Refuses a text whose bytes cannot fit whatever its tokens are.
     ///
     /// # Errors
     /// `PromptBytes`.
@@ -178,8 +178,8 @@ impl Encoder {
         self.codec.admit_bytes(bytes, self.context)
     }
 
-    /// The tokens of a conversation. `last` is the turn before, whose tokens are kept as a prefix where they are
-    /// this model's and the template allows it.
+    /// Returns the tokens of a conversation. The tokens of `last`, the previous turn, stay a prefix if they are this model's and
+    /// the template allows it.
     pub fn encode(
         &self,
         messages: &[Message],
@@ -199,31 +199,31 @@ impl Encoder {
             prompt,
             said,
             model: self.model,
-            kept: None,
+            rendered: None,
         })
     }
 
-    /// The prompt whose tokens were kept, if they say to this model what its messages say.
+    /// Returns the prompt of tokens of an unknown model, if this model encodes the messages the same way.
     fn recognized(&self, encoded: &Encoded, messages: &[Message]) -> Option<Prompt> {
-        let kept = encoded.kept.as_ref()?;
+        let kept = encoded.rendered.as_ref()?;
         let tools = kept.tools.as_deref();
         let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
         let manner = Manner {
             thinking: kept.thinking,
             tools: tools.as_ref(),
         };
-        let asked = messages.get(..kept.messages)?;
+        let asked = messages.get(..rendered.messages)?;
         self.codec.recognize(&encoded.prompt.tokens, asked, manner)
     }
 
-    /// Makes what the grammars of all answers share, which takes long with a large vocabulary.
+    /// Computes what all grammars share, which takes long with a large vocabulary.
     pub fn prepare(&self) {
         if let Some(grammars) = &self.grammars {
             grammars.prepare();
         }
     }
 
-    /// All that a turn needs: the tokens of its conversation, as `encode`, what its answer goes along with, and how it calls.
+    /// Prepares a turn: its tokens, as `encode`, the limits of its answer, and how the model writes calls.
     pub(crate) fn prepared(
         &self,
         messages: &[Message],
@@ -235,7 +235,7 @@ impl Encoder {
         self.guided(prompt, options, rules)
     }
 
-    /// The tokens of a conversation as the options want it rendered, and how the model calls.
+    /// Returns the tokens of a conversation, rendered as the options say, and how the model writes calls.
     ///
     /// # Errors
     /// As `Codec::encode`; `NotSupported` for tools that the model cannot call.
@@ -249,7 +249,7 @@ impl Encoder {
         let tools = options.tools.as_deref();
         let writing = match tools {
             Some(_) => Some(self.writing(&rules.formats)?),
-            // Past calls may have to be written for a template that cannot.
+            // The template may not be able to write past calls.
             None if messages.iter().any(|message| !message.calls.is_empty()) => {
                 self.writing(&rules.formats).ok()
             }
@@ -265,7 +265,7 @@ impl Encoder {
         Ok((self.encode(&flat, last, manner)?, writing))
     }
 
-    /// What the prompts have in common of all conversations whose last message begins like this one's.
+    /// Returns the common prefix of the prompts of all conversations whose last message begins like this one's.
     pub(crate) fn beginning(
         &self,
         messages: &[Message],
@@ -282,7 +282,7 @@ impl Encoder {
         let tokens = &mut prompt.prompt.tokens;
         let equal = tokens.iter().zip(&other.prompt.tokens);
         let equal = equal.take_while(|(a, b)| a == b).count();
-        // One at least, so that there is something to read.
+        // A prompt has at least one token.
         tokens.truncate(equal.max(1));
         prompt.past = prompt.past.min(tokens.len());
         prompt.said = before_last(prompt.said, prompt.prompt.tokens.len());
@@ -293,7 +293,7 @@ impl Encoder {
         })
     }
 
-    /// The same with what bounds the answer; its grammar is not compiled by this.
+    /// Returns a prepared turn with the limits of its answer, whose grammar is not compiled yet.
     ///
     /// # Errors
     /// `NotSupported` for a grammar without a vocabulary.
@@ -307,7 +307,7 @@ impl Encoder {
         let writing = writing.filter(|_| tools.is_some());
         let calls = tools.zip(writing.as_ref());
         let bound = self.bound(options, calls, rules.grammar)?;
-        // Who may not call says nothing that is a call, however it begins.
+        // Without permission to call, text that looks like a call is text.
         let calls = |tools: &Tools| tools.choice() != "none";
         let writing = writing.filter(|_| tools.is_some_and(calls));
         Ok(Prepared {
@@ -317,7 +317,7 @@ impl Encoder {
         })
     }
 
-    /// How the model calls tools.
+    /// Returns how the model writes calls of tools.
     ///
     /// # Errors
     /// `NotSupported` if it cannot, or no format is known for it.
@@ -343,7 +343,7 @@ impl Encoder {
         Ok(Writing::new(format.clone(), language.words()))
     }
 
-    /// Returns what bounds an answer, if anything does.
+    /// Returns the limits of an answer, if it has any.
     fn bound(
         &self,
         options: &Options,
@@ -410,7 +410,7 @@ impl Encoder {
             (Ok(()), _) => return Ok(()),
             (Err(error @ GrammarError::Wrong { .. }), Some(tools)) => {
                 let named = |(name, schema): (&str, &str)| (name.to_owned(), schema.to_owned());
-                let schemas = tools.schemas().take(LOOKED_AT).map(named).collect();
+                let schemas = tools.schemas().take(MOST_SEARCHED).map(named).collect();
                 let found = grammars.find(schemas, grammar.is_lenient(), bound.limits, wanted);
                 found.map_or(error, |(name, why)| GrammarError::Wrong {
                     option: "tools",
@@ -425,7 +425,7 @@ impl Encoder {
         Err(refusal(error))
     }
 
-    /// Lends what bounds a user's answer to `prompt`, without waiting.
+    /// Lends the guide of a user's answer to `prompt`, without waiting.
     ///
     /// # Errors
     /// `InvalidGrammar` if no process can be started.
@@ -448,14 +448,14 @@ impl Encoder {
         Ok(lent.map_or(Lent::Absent, Lent::Guide))
     }
 
-    /// Whether this model's tokens are meant.
+    /// Whether the tokens are this model's.
     pub(crate) fn is_own(&self, encoded: &Encoded) -> bool {
         encoded.model == self.model
     }
 }
 
-/// Which tokens of a prompt were said in the turn before, and in those before that: as far as they are there again. What is
-/// rendered anew, such as an answer without its thoughts, is read like any other text.
+/// Returns the ranges of a prompt that earlier answers generated, as far as the prompt has the same tokens. Text that is
+/// rendered again, such as an answer without its thoughts, is prefilled like any other.
 fn said(last @ (encoded, _): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<usize>> {
     let first = encoded.prompt.tokens.len();
     if !tokens.starts_with(&encoded.prompt.tokens) {
@@ -469,7 +469,7 @@ fn said(last @ (encoded, _): &(Encoded, Answer), tokens: &[u32]) -> Vec<Range<us
     said
 }
 
-/// How many tokens of the answer before steps have run, if a prompt has that whole turn again.
+/// Returns how many tokens of the previous answer steps have run, if the prompt contains that whole turn.
 fn said_again((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> usize {
     let after = tokens.strip_prefix(encoded.prompt.tokens.as_slice());
     let again = after.zip(answer.tokens.as_deref());
@@ -477,14 +477,14 @@ fn said_again((encoded, answer): &(Encoded, Answer), tokens: &[u32]) -> usize {
     if again { answer.said } else { 0 }
 }
 
-/// How many tokens of a prompt, from the first, the turn before had run as they are to run now.
+/// Returns how many first tokens of a prompt the previous turn had run in the same way.
 fn past(last @ (encoded, _): &(Encoded, Answer), tokens: &[u32]) -> usize {
     let pairs = encoded.prompt.tokens.iter().zip(tokens);
     let read = pairs.take_while(|(before, now)| before == now).count();
     read + said_again(last, tokens)
 }
 
-/// The same without the last of so many tokens: that one is always read, so that something is chosen after it.
+/// Removes the last token from the ranges: that token always runs, because the next one is chosen from its logits.
 fn before_last(said: Vec<Range<usize>>, tokens: usize) -> Vec<Range<usize>> {
     let most = tokens.saturating_sub(1);
     let cut = said
@@ -493,7 +493,7 @@ fn before_last(said: Vec<Range<usize>>, tokens: usize) -> Vec<Range<usize>> {
     cut.filter(|range| !range.is_empty()).collect()
 }
 
-/// A process that cannot be started is no fault of the caller's grammar.
+/// Returns the refusal for a grammar. A process that cannot be started is not the caller's fault.
 fn refusal(error: GrammarError) -> Refusal {
     match error {
         GrammarError::NoProcess { .. } => Refusal::NotReady(error.to_string()),
@@ -501,14 +501,14 @@ fn refusal(error: GrammarError) -> Refusal {
     }
 }
 
-/// Tools whose schemas are searched for the one that is wrong.
-const LOOKED_AT: usize = 256;
+/// The most tools whose schemas are searched for the invalid one.
+const MOST_SEARCHED: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A prompt that is cut within what was said, and one that ends with it, still have a token to read.
+    /// A prompt that ends within or with a generated range still has a token to prefill.
     #[test]
     fn the_last_token_of_a_prompt_is_read() {
         let said = || vec![2..5, 7..9];

@@ -1,16 +1,17 @@
-//! Conversations for a template that cannot tell all of an answer apart: thoughts, or calls of tools, become part of its
-//! content, spelled as the model does.
+//! Merges thoughts or tool calls into the content of a message, for chat templates that do not support them.
+//!
+//! They are written as the model itself writes them.
 
 use std::borrow::Cow;
 
 use crate::model::Message;
 use crate::tools::Writing;
 
-/// What templates that know of them ask a message for.
+/// The name of a message's thoughts in templates that support them.
 const REASONING: &str = "reasoning_content";
 const CALLS: &str = "tool_calls";
 
-/// The messages as this template takes them. Calls need the `writing` of the model.
+/// Returns the messages as a template supports them. Merging calls needs the `writing` of the model.
 pub(crate) fn messages<'a>(
     messages: &'a [Message],
     template: &str,

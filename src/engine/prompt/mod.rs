@@ -4,6 +4,6 @@
 
 pub(super) mod codec;
 pub(super) mod encoder;
-pub(super) mod lane;
 pub(super) mod merged_content;
 pub(super) mod overflow;
+pub(super) mod workers;

@@ -1,8 +1,7 @@
-//! Drops the oldest turns of a conversation that the context does not hold, or would not hold after an ordinary message. The
-//! messages that the conversation began with stay, as do its tools.
+//! Drops the oldest turns of a conversation that exceeds the context. The messages that it began with and its tools stay.
 //!
-//! The first of two rules looks at the past turns alone, not at the new message. So the turns that it drops are known once
-//! the turn before has ended, and the next prompt can be prefilled ahead. The second rule is for long messages.
+//! The first of two rules depends on past turns alone, so that the next prompt can be prefilled ahead. The second rule is for
+//! long new messages.
 
 use super::encoder::{Encoded, Encoder, Prepared, Rules};
 use crate::engine::caller::request::{Options, Overflow, Refusal};
@@ -13,14 +12,14 @@ use crate::model::{Message, Role};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Talk {
     pub(crate) messages: Vec<Message>,
-    /// Where each of its turns begins, and at last where what follows them does.
+    /// The index of the first message of each turn, and of the messages after the last turn.
     pub(crate) turns: Vec<usize>,
-    /// Its oldest turns that are not in it any more.
+    /// The number of its oldest turns that were dropped.
     pub(crate) dropped: u32,
 }
 
 impl Talk {
-    /// One that has no turns which could go.
+    /// Returns a conversation without turns that can be dropped.
     pub(crate) fn whole(messages: Vec<Message>) -> Self {
         Self {
             messages,
@@ -28,13 +27,13 @@ impl Talk {
         }
     }
 
-    /// What follows its turns.
+    /// Returns the messages after its turns.
     pub(crate) fn news(&self) -> &[Message] {
         let settled = self.turns.last().copied().unwrap_or(0);
         self.messages.get(settled..).unwrap_or_default()
     }
 
-    /// How many of its oldest turns could go: what a tool says never stays without its call.
+    /// Returns how many of its oldest turns can be dropped: the result of a tool never stays without its call.
     fn cuts(&self) -> Vec<usize> {
         let calls = |at: usize| {
             self.messages
@@ -57,7 +56,7 @@ impl Talk {
     }
 }
 
-/// All that a turn needs of the model, and the conversation as far as it fits.
+/// Returns a prepared turn, and the conversation without the turns that were dropped.
 pub(crate) fn fitted(
     encoder: &Encoder,
     talk: Talk,
@@ -81,10 +80,10 @@ pub(crate) fn fitted(
     Ok((talk, prepared))
 }
 
-/// The turn before, if there is one that is known.
+/// The previous turn, if it is known.
 type Before<'a> = Option<&'a (Encoded, Answer)>;
 
-/// The conversation as a turn would have it, as far as it fits, and the turn before it if that is the one which was.
+/// Returns the conversation without the turns that are dropped, and the previous turn if none is.
 pub(crate) fn shorter<'a>(
     encoder: &Encoder,
     talk: Talk,
@@ -101,8 +100,8 @@ pub(crate) fn shorter<'a>(
     Ok(shorter.map_or((talk, last), |shorter| (shorter, None)))
 }
 
-/// The conversation without the fewest of its oldest turns that leave a quarter of the context free, or else without all of
-/// them; `None` if it may stay as it is, or nothing of it can go.
+/// Drops the fewest turns that leave a quarter of the context free, or else all turns. Returns `None` if the conversation
+/// fits, or no turn can be dropped.
 fn shortened(
     encoder: &Encoder,
     talk: &Talk,
@@ -113,7 +112,7 @@ fn shortened(
     let context = encoder.context();
     let quarter = context / 4;
     let is_over = match prompt {
-        // An answer is not to end at the context's end where what is old could go instead.
+        // The answer should not end at the end of the context while old turns can be dropped.
         Ok((full, _)) => full.prompt.tokens.len() + options.max_tokens.min(quarter) > context,
         Err(refusal) => is_full(refusal),
     };
@@ -125,7 +124,7 @@ fn shortened(
     Ok(shorter.or_else(|| cuts.last().map(|all| talk.without(*all))))
 }
 
-/// Returns the conversation without the fewest of its oldest turns that leave a prompt of at most so many tokens.
+/// Drops the fewest turns that leave a prompt of at most `most` tokens.
 fn fewest(
     encoder: &Encoder,
     talk: &Talk,
@@ -155,9 +154,9 @@ fn fewest(
 /// The tokens of an ordinary message: an eighth of the context, up to this.
 const MESSAGE: usize = 512;
 
-/// Returns the tokens of the context that a turn needs beside its past: those of an ordinary message and of the answer, which
-/// counts as a quarter of the context at most; and the tokens that are free once turns have been dropped, which is an eighth
-/// of the context more than that at least. So turns are dropped once in several turns.
+/// Returns the tokens that a turn needs after its past: an ordinary message, and an answer of at most a quarter of the
+/// context. Also returns the tokens that are free after turns were dropped: at least an eighth of the context more, so that
+/// turns are dropped only once in several turns.
 fn needs(context: usize, options: &Options) -> (usize, usize) {
     let (quarter, eighth) = (context / 4, context / 8);
     let message = eighth.min(MESSAGE);
@@ -173,8 +172,8 @@ pub(crate) fn is_near(encoder: &Encoder, last: &(Encoded, Answer), options: &Opt
     asked.prompt.tokens.len() + answered + needed > encoder.context()
 }
 
-/// Drops the oldest turns where the past alone leaves too little room for an ordinary turn. The newest turn stays. Whatever
-/// the new message is, the same turns are dropped.
+/// Drops the oldest turns if the past alone leaves too little room for an ordinary turn. The newest turn stays. The result
+/// does not depend on the new message.
 fn with_room<'a>(
     encoder: &Encoder,
     talk: Talk,
@@ -197,7 +196,7 @@ fn with_room<'a>(
     past.messages.push(Message::new(Role::User, ""));
     let (needed, free) = needs(encoder.context(), options);
     let fits = |most: usize| encoder.context().saturating_sub(most);
-    // A template may leave out some of the past, such as thoughts.
+    // A template may omit parts of the past, such as thoughts.
     let prompt = encoder.prompt(&past.messages, last, options, rules);
     if prompt.is_ok_and(|(full, _)| full.prompt.tokens.len() <= fits(needed)) {
         return (talk, last);
@@ -205,7 +204,7 @@ fn with_room<'a>(
     let mut cuts = past.cuts();
     cuts.retain(|turns| *turns < starts.len());
     let shorter = fewest(encoder, &past, &cuts, fits(free), options, rules);
-    // An error of the template is for the whole prompt to meet.
+    // Encoding the whole prompt reports an error of the template.
     let turns = match shorter {
         Ok(Some(shorter)) => Some(shorter.dropped as usize),
         Ok(None) => cuts.last().copied(),
@@ -232,7 +231,7 @@ mod tests {
     use crate::engine::prompt::codec::Codec;
     use crate::sampler::{Parameters, Partial};
 
-    /// A conversation of so many turns, and the newest of them; words are its tokens.
+    /// Returns a conversation of `turns` turns, and the newest of them. Words are its tokens.
     fn talk(encoder: &Encoder, turns: usize, news: &str) -> (Talk, (Encoded, Answer)) {
         let mut messages = vec![Message::new(Role::System, "be brief")];
         let mut starts = Vec::new();
@@ -274,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Two words and nine a turn; 5 are for a message and 4 for its answer, of 40.
+    /// The context has 40 tokens, each turn nine.
     #[test]
     fn the_same_turns_are_dropped_whatever_the_next_message_is() {
         let encoder = Encoder::new(Codec::Words, 40, 1, Partial::default());
@@ -292,7 +291,7 @@ mod tests {
             assert_eq!(dropped(4, news, drops), 2);
             assert_eq!(dropped(4, news, Overflow::Error), 0);
         }
-        // The next drop is some turns away, also where an answer may take a quarter of the context.
+        // The next drop is some turns away, also if an answer may have a quarter of the context.
         for answer in [0, 4, 2000] {
             let options = Options::new(answer, Parameters::default());
             let (needed, free) = needs(4096, &options);

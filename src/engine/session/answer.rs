@@ -1,14 +1,14 @@
-//! What the model said in a turn.
+//! The answer of a turn.
 
 use crate::model::Message;
 
-/// What the model said in a turn.
+/// The answer of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub message: Message,
-    /// All its tokens, thoughts and calls too, without the end-of-turn token; `None` where the text was cut
-    /// within a token, so that the next turn must encode it anew.
+    /// All its tokens, including thoughts and calls, without the end-of-turn token; `None` if the text was cut within a token,
+    /// so that the next turn must encode it again.
     pub tokens: Option<Vec<u32>>,
-    /// How many of its tokens steps have run; one that was only chosen is read by the next turn.
+    /// How many of its tokens steps have run. The next turn prefills a token that was only chosen.
     pub said: usize,
 }

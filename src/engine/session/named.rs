@@ -1,5 +1,6 @@
-//! Sessions with a name: they belong to a user, and one connection of that user holds each at a time. Those that are kept
-//! on disk outlive all of it; what is said in them is the `session_store`'s.
+//! Named sessions: they belong to a user, and at most one connection of that user holds each.
+//!
+//! Persistent ones outlive the daemon. Their files are written by the `session_store`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,50 +19,50 @@ use crate::kv_store::{self, Place, Whose};
 use crate::model::Message;
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
 
-/// What is asked of a session with a name.
+/// A call to open a named session.
 #[derive(Clone, Debug)]
 pub struct Opening {
     pub client: Client,
     pub name: Name,
-    /// Whether it is kept on disk; `None`: as it is, or else yes.
+    /// Whether it is persistent; `None` is as it was made, and yes for a new one.
     pub persistent: Option<bool>,
-    /// Whether it is taken from whoever holds it.
+    /// Whether it is taken from another holder.
     pub take: bool,
-    /// What it begins with. Of a session that is there this is what it has begun with, or nothing.
+    /// The messages that a new session begins with. For an existing one these must be the same, or none.
     pub messages: Vec<Message>,
-    /// What its turns start from, over what was given before.
+    /// Default options of its requests, which are added to earlier ones.
     pub options: Map<String, Value>,
 }
 
-/// A session that can be opened: everything that could refuse it was asked, and nothing has changed. Until it is dropped no
-/// other call of its user opens or deletes a session.
+/// A session that can be opened: all checks have passed, and nothing has changed. Until it is dropped, no other call of its
+/// user opens or deletes a session.
 #[derive(Debug)]
 pub struct Asked {
     opening: Opening,
-    /// `None` where the session is to be made.
+    /// `None` if the session is new.
     found: Option<Pinned>,
     options: Map<String, Value>,
     handle: Handle,
     naming: OwnedMutexGuard<()>,
 }
 
-/// A session that is held from now on. Until `naming` is dropped no other call of its user opens or deletes one.
+/// An opened session. Until `naming` is dropped, no other call of its user opens or deletes one.
 #[derive(Debug)]
 pub struct Opened {
     pub id: SessionId,
     pub lease: Lease,
     pub options: Map<String, Value>,
-    /// The lease that this one has ended, and its holder.
+    /// The lease that this one ended, and its holder.
     pub before: Option<(Lease, Arc<str>)>,
     pub naming: OwnedMutexGuard<()>,
 }
 
-/// A session that stays in memory until this is dropped.
+/// Keeps a session in memory until it is dropped.
 #[derive(Debug)]
 struct Pinned {
     handle: Handle,
     id: SessionId,
-    /// Whether it was read from the disk to be opened, and goes again unless it is.
+    /// Whether it was loaded to be opened, and is closed again unless it is.
     loaded: bool,
 }
 
@@ -72,7 +73,7 @@ impl Drop for Pinned {
         let Some(named) = session.and_then(|one| one.named.as_mut()) else {
             return;
         };
-        named.asked = false;
+        named.opening = false;
         if self.loaded && named.holder.is_none() {
             drop(sessions);
             self.handle.close_session(self.id);
@@ -80,31 +81,31 @@ impl Drop for Pinned {
     }
 }
 
-/// Lets go of a session unless it is disarmed.
-struct LetGo<'a> {
+/// Releases a session unless it is disarmed.
+struct Releaser<'a> {
     handle: &'a Handle,
     lease: Lease,
     holder: &'a str,
     armed: bool,
 }
 
-impl Drop for LetGo<'_> {
+impl Drop for Releaser<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.handle.let_go(self.lease, self.holder);
+            self.handle.release_session(self.lease, self.holder);
         }
     }
 }
 
 impl Asked {
-    /// What the turns of the session would start from.
+    /// Returns the default options that the session would have.
     #[must_use]
     pub fn options(&self) -> &Map<String, Value> {
         &self.options
     }
 
-    /// Opens the session. Another connection that holds it loses it, and the end of that connection's turn is waited for. On an
-    /// error nothing has changed.
+    /// Opens the session. Another connection that holds it loses it, and this waits for the end of that connection's request. On
+    /// an error nothing has changed.
     ///
     /// # Errors
     /// `TooManySessions`, `UserSessions`, `Quota`, `Unkept`, `NotSupported`.
@@ -124,17 +125,17 @@ impl Asked {
         let id = pinned.id;
         handle.keep_options(id, &options).await?;
         let (lease, before) = handle.shared.sessions().hand_over(id, client)?;
-        let mut let_go = LetGo {
+        let mut releaser = Releaser {
             handle: &handle,
             lease,
             holder: &client.name,
             armed: true,
         };
         drop(pinned);
-        // Whatever the connection before had begun.
+        // The connection before may have a request.
         handle.idle_session(id).await;
-        let_go.armed = false;
-        drop(let_go);
+        releaser.armed = false;
+        drop(releaser);
         handle.publish_sessions();
         Ok(Opened {
             id,
@@ -146,27 +147,27 @@ impl Asked {
     }
 }
 
-/// What a user is told of one of its sessions.
+/// A session in the list of its user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     pub turns: u32,
-    /// Its file has so many.
+    /// Bytes of its file.
     pub bytes: u64,
-    /// Seconds since 1970; 0 where nobody knows.
+    /// Seconds since 1970; 0 if unknown.
     pub began: u64,
     /// When its last turn ended.
     pub used: u64,
     pub persistent: bool,
-    /// The connection that uses it.
+    /// The connection that holds it.
     pub holder: Option<Arc<str>>,
     /// Why it cannot be opened.
     pub error: Option<String>,
-    /// Files of it that something had changed, and that nobody reads.
+    /// Damaged files of it, which are not read.
     pub damaged: Vec<String>,
 }
 
 impl Listed {
-    /// Bytes of the names of its damaged files.
+    /// Returns the bytes of the names of its damaged files.
     #[must_use]
     pub fn damaged_bytes(&self) -> usize {
         self.damaged.iter().map(String::len).sum()
@@ -174,38 +175,38 @@ impl Listed {
 }
 
 impl Handle {
-    /// Where sessions are kept from now on; those that are open stay where they are.
+    /// Sets where persistent sessions are stored. Open sessions stay where they are.
     pub fn set_store(&self, store: Arc<Store>) {
         *self.shared.store() = Some(store);
     }
 
-    /// Where what was computed of those is kept from now on.
+    /// Sets where pages of persistent sessions are saved.
     pub fn set_pages(&self, pages: Arc<kv_store::Store>) {
         self.shared.set_pages(pages);
     }
 
-    /// How much of that is kept, from now on.
+    /// Sets how many pages are saved.
     pub fn keep_pages(&self, rules: kv_store::Rules) {
         if let Some(pages) = self.shared.pages() {
             pages.configure(rules);
         }
     }
 
-    /// How much of what was computed of sessions, with a name or without, is kept in the host's memory, from now on.
+    /// Sets how many pages of idle sessions, named or not, the host's memory holds.
     pub fn keep_in_host(&self, rules: kv_store::HostRules) {
         self.shared.set_host(rules);
-        // What is kept beyond that goes at once.
+        // The engine thread drops pages beyond that at once.
         self.queue.pages_moved();
     }
 
-    /// How durable turns are, and what one user may keep, from now on.
+    /// Sets how durable turns are, and the quota of a user.
     pub fn keep_sessions(&self, durability: Durability, quota: Quota) {
         if let Some(store) = &*self.shared.store() {
             store.configure(durability, quota);
         }
     }
 
-    /// Writes what makes the next start quick. Waits for the disk.
+    /// Writes the index that makes the next start fast. Waits for the disk.
     pub fn finish_sessions(&self) {
         let store = self.shared.store().clone();
         if let Some(store) = store {
@@ -213,26 +214,26 @@ impl Handle {
         }
     }
 
-    /// What it takes to have turns on the disk.
+    /// Returns figures of writing turns to the disk.
     #[must_use]
     pub fn commits(&self) -> Commits {
         let store = self.shared.store().clone();
         store.map_or_else(Commits::default, |store| store.commits())
     }
 
-    /// Opens a session of a user by its name, or makes it, as `ask_named` and `Asked::take` do.
+    /// Opens or makes a named session of a user.
     ///
     /// # Errors
-    /// As those.
+    /// As `ask_named` and `Asked::take`.
     pub async fn open_named(&self, opening: Opening) -> Result<Opened, Refusal> {
         self.ask_named(opening).await?.take().await
     }
 
-    /// Finds whether a session of a user can be opened by its name, or made. Waits for the disk.
+    /// Checks whether a named session of a user can be opened or made. Waits for the disk.
     ///
     /// # Errors
     /// `NotReady`, `SessionHeld`, `SessionDiffers`, `TooManySessions`, `UserSessions`, `PromptBytes`, `Quota`, `Unkept`, or
-    /// `NotSupported` where there is no place for sessions.
+    /// `NotSupported` if there is no store for sessions.
     pub async fn ask_named(&self, opening: Opening) -> Result<Asked, Refusal> {
         self.accepting()?;
         if let Some(encoder) = self.shared.encoder().as_ref() {
@@ -258,10 +259,10 @@ impl Handle {
         })
     }
 
-    /// A connection uses a session no more: one without a name ends, and so does the turn of any. Tells whether the session
-    /// was that connection's.
-    #[allow(clippy::must_use_candidate)] // most callers have nothing to do with it
-    pub fn let_go(&self, session: impl Into<Lease>, holder: &str) -> bool {
+    /// Releases a session of a connection: its request is cancelled, and a session without a name ends. Returns whether the
+    /// connection held it.
+    #[allow(clippy::must_use_candidate)] // most callers ignore it
+    pub fn release_session(&self, session: impl Into<Lease>, holder: &str) -> bool {
         let lease = session.into();
         let id = lease.session;
         let most = self.limits().sessions;
@@ -270,7 +271,7 @@ impl Handle {
             // Another connection has taken it.
             return false;
         }
-        let let_go = sessions.let_go + 1;
+        let released = sessions.releases + 1;
         let Some(session) = sessions.open.get_mut(&id) else {
             return true;
         };
@@ -283,22 +284,22 @@ impl Handle {
             return false;
         }
         named.holder = None;
-        named.let_go = let_go;
+        named.released = released;
         let turn = session.turn;
-        sessions.let_go = let_go;
-        let forgotten = sessions.forget_oldest(most);
+        sessions.releases = released;
+        let evicted = sessions.evict_oldest(most);
         drop(sessions);
         if let Some(ticket) = turn {
             self.cancel(ticket);
         }
-        for session in forgotten {
+        for session in evicted {
             self.queue.forget(session, true);
         }
         self.publish_sessions();
         true
     }
 
-    /// The sessions with a name of a user.
+    /// Returns the named sessions of a user.
     ///
     /// # Errors
     /// `Unkept`.
@@ -337,7 +338,7 @@ impl Handle {
         Ok(listed)
     }
 
-    /// Deletes a session that nobody holds.
+    /// Deletes a session that no connection holds.
     ///
     /// # Errors
     /// `SessionHeld`, `NoSession`, `Unkept`.
@@ -367,10 +368,10 @@ impl Handle {
         let pages = self.shared.pages();
         let pages = pages.filter(|pages| deleted || was_open || pages.keeps(&place));
         if !deleted && !was_open && pages.is_none() {
-            // Whoever tells the names of sessions that never were gives nobody anything to do.
+            // A name that never existed causes no further work.
             return Err(Refusal::NoSession(name.to_string()));
         }
-        // Without a model nothing is in memory.
+        // Without a model there is no cache.
         if self.loaded().is_ok() {
             self.queue.control(Control::Erase(place.clone()));
         }
@@ -388,7 +389,7 @@ impl Handle {
         }
     }
 
-    /// Has something else than a turn happen to a session, once that is kept. `entry` says what, if there is anything to do.
+    /// Changes a session by something else than a turn, once that is on the disk. `entry` returns the change, if there is one.
     pub(crate) async fn change(
         &self,
         lease: Lease,
@@ -402,13 +403,13 @@ impl Handle {
                 return Ok(());
             };
             let Some(kept) = session.file().cloned() else {
-                // No turn of it begins before that.
-                if let Some(keep) = session.follow(entry) {
+                // No request of the session begins before that.
+                if let Some(keep) = session.apply(entry) {
                     self.queue.rewind(id, keep);
                 }
                 return Ok(());
             };
-            // Nothing else changes it meanwhile.
+            // This prevents other changes meanwhile.
             session.turn = Some(NO_REQUEST);
             (kept, entry)
         };
@@ -418,7 +419,7 @@ impl Handle {
             let mut sessions = shared.sessions();
             let session = sessions.open.get_mut(&id);
             let session = session.filter(|_| kept.is_ok());
-            if let Some(keep) = session.and_then(|session| session.follow(entry)) {
+            if let Some(keep) = session.and_then(|session| session.apply(entry)) {
                 queue.rewind(id, keep);
             }
             sessions.end_turn(id, None);
@@ -429,24 +430,25 @@ impl Handle {
         kept.map_err(Refusal::from)
     }
 
-    /// Returns when a session does not read ahead any more.
-    pub(crate) async fn stop_warming(&self, id: SessionId) {
-        // A turn that somebody else has begun meanwhile is not this call's to cancel.
-        self.end_turns(id, |sessions| sessions.warms(id)).await;
+    /// Cancels a session's prefill ahead, and waits for its end.
+    pub(crate) async fn stop_prefill(&self, id: SessionId) {
+        // A request that began meanwhile must not be cancelled.
+        self.end_turns(id, |sessions| sessions.prefills_ahead(id))
+            .await;
     }
 
-    /// Returns when a session has no turn, and cancels one that it has.
+    /// Cancels a session's request, and waits for its end.
     async fn idle_session(&self, id: SessionId) {
         self.end_turns(id, |_| true).await;
     }
 
-    /// The same of turns that are to end.
+    /// Cancels a session's requests while `ends` is true, and waits for their end.
     async fn end_turns(&self, id: SessionId, ends: impl Fn(&Sessions) -> bool) {
         let ended = self.shared.sessions().ended.clone();
         loop {
             let end = ended.notified();
             tokio::pin!(end);
-            // From here on it is noticed.
+            // The end is noticed from here on.
             end.as_mut().enable();
             let turn = {
                 let sessions = self.shared.sessions();
@@ -461,7 +463,7 @@ impl Handle {
         }
     }
 
-    /// Finds a session in memory that may be opened, and keeps it there.
+    /// Returns a session in memory that may be opened, and keeps it there; `None` if there is none.
     fn pin(&self, opening: &Opening) -> Result<Option<Pinned>, Refusal> {
         let limits = self.limits();
         let user = opening.client.user;
@@ -472,7 +474,7 @@ impl Handle {
         };
         match sessions.holder(id) {
             Some(holder) if !opening.take => return Err(held(&opening.name, &holder)),
-            // It counts already, and goes on to.
+            // A held session counts already.
             Some(_) => {}
             None if sessions.file(id).is_none() => {}
             None => sessions.admit(user, &limits)?,
@@ -487,7 +489,7 @@ impl Handle {
             return Err(differs(&opening.name, "\"system\" or \"messages\""));
         }
         if let Some(named) = &mut session.named {
-            named.asked = true;
+            named.opening = true;
         }
         Ok(Some(Pinned {
             handle: self.clone(),
@@ -496,7 +498,7 @@ impl Handle {
         }))
     }
 
-    /// Reads a session from the disk that may be opened; `None` if there is none.
+    /// Loads a session that may be opened from the disk; `None` if there is none.
     async fn load_named(&self, opening: &Opening) -> Result<Option<Pinned>, Refusal> {
         let Some(store) = self.shared.store().clone() else {
             return Ok(None);
@@ -522,7 +524,7 @@ impl Handle {
         Ok(pinned)
     }
 
-    /// What the turns of a session would start from.
+    /// Returns the default options that a session would have.
     async fn options_of(
         &self,
         id: SessionId,
@@ -542,7 +544,7 @@ impl Handle {
         Ok(options)
     }
 
-    /// Has the turns of a session start from this, once that is kept. One that is being answered goes on.
+    /// Sets the default options of a session, once they are on the disk. Its active request continues.
     async fn keep_options(
         &self,
         id: SessionId,
@@ -557,20 +559,20 @@ impl Handle {
         }
         let (options, shared) = (options.clone(), self.shared.clone());
         let entry = Entry::Options { options };
-        let follow = move |entry| {
+        let apply = move |entry| {
             let mut sessions = shared.sessions();
             if let Some(session) = sessions.open.get_mut(&id) {
-                session.follow(entry);
+                session.apply(entry);
             }
         };
         let Some(file) = file else {
-            follow(entry);
+            apply(entry);
             return Ok(());
         };
         let (told, result) = oneshot::channel();
         file.append(entry.clone(), move |kept| {
             if kept.is_ok() {
-                follow(entry);
+                apply(entry);
             }
             let _ = told.send(kept);
         });
@@ -578,7 +580,7 @@ impl Handle {
         kept.map_err(Refusal::from)
     }
 
-    /// Makes a session, which nobody holds yet.
+    /// Makes a session without a holder.
     async fn begin_named(&self, opening: &Opening) -> Result<Pinned, Refusal> {
         let limits = self.limits();
         let (user, name) = (opening.client.user, opening.name.clone());
@@ -601,7 +603,7 @@ impl Handle {
         };
         let named = Named {
             file,
-            asked: true,
+            opening: true,
             ..named(opening)
         };
         let (client, messages) = (opening.client.clone(), opening.messages.clone());
@@ -615,24 +617,24 @@ impl Handle {
     }
 }
 
-/// What is known of a session that nobody holds, and that is kept nowhere yet.
+/// Returns the name of a session without a holder and without a file.
 fn named(opening: &Opening) -> Named {
     Named {
         name: opening.name.clone(),
         file: None,
         holder: None,
         options: opening.options.clone(),
-        let_go: 0,
-        asked: false,
+        released: 0,
+        opening: false,
     }
 }
 
-/// Bytes of options where they are kept.
+/// Returns the bytes of options in a file.
 fn written(options: &Map<String, Value>) -> usize {
     serde_json::to_vec(options).map_or(0, |text| text.len())
 }
 
-/// The ticket of what makes a session busy without being a request.
+/// The request id of a session that is busy without a request.
 const NO_REQUEST: u64 = 0;
 
 impl Session {
@@ -640,8 +642,8 @@ impl Session {
         self.named.as_ref()?.file.as_ref()
     }
 
-    /// Something else than a turn happens to it; tells how many tokens are left of it, if it takes something back.
-    fn follow(&mut self, entry: Entry) -> Option<usize> {
+    /// Applies a change that is not a turn. Returns the number of tokens that are left, if it is a rewind.
+    fn apply(&mut self, entry: Entry) -> Option<usize> {
         match entry {
             Entry::Rewound { turns } => return self.rewind(turns),
             Entry::Appended { messages } => self.append(messages),
@@ -666,7 +668,7 @@ impl Sessions {
         open.find(|(_, session)| is_it(session)).map(|(id, _)| *id)
     }
 
-    /// Where what was computed of a session is kept; `None` of one that ends with the daemon, or has ended.
+    /// Returns where the pages of a session are saved; `None` if it is not persistent, or has ended.
     pub(crate) fn place(&self, id: SessionId) -> Option<Place> {
         let session = self.open.get(&id)?;
         let named = session
@@ -679,14 +681,15 @@ impl Sessions {
         })
     }
 
-    /// Whose pages those of a session are, and which user's that is; `None` of one that has ended.
+    /// Returns the owner of a session's pages, and its user; `None` if it has ended.
     pub(crate) fn whose(&self, id: SessionId) -> Option<(Whose, u32)> {
         let user = self.open.get(&id)?.client.user;
         let named = self.place(id).map(Whose::Named);
         Some((named.unwrap_or(Whose::Open(id.0)), user))
     }
 
-    /// Whose pages a session may begin with: its own, or those of the session which it was branched from, with a name or without.
+    /// Returns the owners of the pages that a session can begin with, best first: itself, then the session that it was branched
+    /// from.
     pub(crate) fn sources(&self, id: SessionId) -> Vec<Whose> {
         let parent = self.open.get(&id).and_then(|session| session.parent);
         let open = [Some(id), parent].into_iter().flatten();
@@ -694,13 +697,13 @@ impl Sessions {
         open.chain(self.origin(id).map(Whose::Named)).collect()
     }
 
-    /// Where what was computed of a session is kept, or else of the one which it was branched from.
+    /// Returns where the pages of a session are saved, or else those of the session that it was branched from.
     pub(crate) fn origin(&self, id: SessionId) -> Option<Place> {
         let origin = || self.open.get(&id)?.origin.clone();
         self.place(id).or_else(origin)
     }
 
-    /// What the turns of a session with a name start from.
+    /// Returns the default options of a named session.
     fn options(&self, id: SessionId) -> Map<String, Value> {
         let named = self.open.get(&id).and_then(|one| one.named.as_ref());
         named.map_or_else(Map::new, |named| named.options.clone())
@@ -710,19 +713,22 @@ impl Sessions {
         self.open.get(&id)?.named.as_ref()?.holder.clone()
     }
 
-    /// Forgets sessions that only rest in memory, so that at most so many do: those first that have rested longest.
-    fn forget_oldest(&mut self, most: usize) -> Vec<SessionId> {
-        let resting = self.open.iter().filter_map(|(id, session)| {
-            let named = session.named.as_ref().filter(|named| named.rests())?;
-            session.turn.is_none().then_some((named.let_go, *id))
+    /// Evicts idle persistent sessions from memory, those released first, so that at most `most` stay.
+    fn evict_oldest(&mut self, most: usize) -> Vec<SessionId> {
+        let idle = self.open.iter().filter_map(|(id, session)| {
+            let named = session
+                .named
+                .as_ref()
+                .filter(|named| named.is_evictable())?;
+            session.turn.is_none().then_some((named.released, *id))
         });
-        let mut resting: Vec<_> = resting.collect();
-        resting.sort_unstable();
-        resting.truncate(resting.len().saturating_sub(most));
-        for (_, id) in &resting {
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_unstable();
+        idle.truncate(idle.len().saturating_sub(most));
+        for (_, id) in &idle {
             self.open.remove(id);
         }
-        resting.into_iter().map(|(_, id)| id).collect()
+        idle.into_iter().map(|(_, id)| id).collect()
     }
 }
 

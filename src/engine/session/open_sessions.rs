@@ -1,5 +1,7 @@
-//! The sessions that are open, behind a lock that those take who change them, and the engine thread where a turn ends. Whoever
-//! only wants to know how one stands reads what was shown last, and holds up nobody.
+//! The open sessions, behind a lock, and a published copy of their status.
+//!
+//! Calls that change a session take the lock, and so does the engine thread at the end of a request. Readers of a status
+//! take no lock.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -12,13 +14,13 @@ use super::sessions::{SessionId, SessionStatus, Sessions};
 #[derive(Debug, Default)]
 pub(crate) struct OpenSessions {
     sessions: Mutex<Sessions>,
-    shown: ArcSwap<HashMap<SessionId, SessionStatus>>,
+    published: ArcSwap<HashMap<SessionId, SessionStatus>>,
 }
 
-/// All of them, for one who may change them; what has changed is shown when it is dropped.
+/// The locked sessions. Dropping it publishes their status, if they were changed.
 pub(crate) struct Locked<'a> {
     sessions: MutexGuard<'a, Sessions>,
-    shown: &'a ArcSwap<HashMap<SessionId, SessionStatus>>,
+    published: &'a ArcSwap<HashMap<SessionId, SessionStatus>>,
     changed: bool,
 }
 
@@ -26,14 +28,14 @@ impl OpenSessions {
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
             sessions: self.sessions.lock().unwrap_or_else(PoisonError::into_inner),
-            shown: &self.shown,
+            published: &self.published,
             changed: false,
         }
     }
 
-    /// How a session stands; `None` once it is closed.
+    /// Returns the published status of a session; `None` once it is closed.
     pub(crate) fn status(&self, id: SessionId) -> Option<SessionStatus> {
-        self.shown.load().get(&id).copied()
+        self.published.load().get(&id).copied()
     }
 }
 
@@ -56,8 +58,8 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if self.changed {
             let all = self.sessions.open.keys();
-            let shown = all.filter_map(|id| Some((*id, self.sessions.status(*id)?)));
-            self.shown.store(Arc::new(shown.collect()));
+            let published = all.filter_map(|id| Some((*id, self.sessions.status(*id)?)));
+            self.published.store(Arc::new(published.collect()));
         }
     }
 }

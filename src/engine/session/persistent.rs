@@ -1,4 +1,4 @@
-//! A session's name, and its file where it has one.
+//! A session's name, and its file if it is persistent.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use tokio::task::spawn_blocking;
 use crate::engine::caller::request::Refusal;
 use crate::session_store::{Entry, Name, Store, StoreError, Stored};
 
-/// A name, and who holds the session.
+/// The name and the holder of a session.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: Name,
-    /// Where it is kept; `None` if it ends with the daemon.
+    /// Its file; `None` if it ends with the daemon.
     pub(crate) file: Option<SessionFile>,
-    /// The connection that uses it.
+    /// The connection that holds it.
     pub(crate) holder: Option<Arc<str>>,
-    /// What its turns start from, as its caller gave it.
+    /// The default options of its requests.
     pub(crate) options: Map<String, Value>,
-    /// Counts those that were let go, so that the first of them can be forgotten first.
-    pub(crate) let_go: u64,
+    /// The number of this release, so that the session released first is evicted first.
+    pub(crate) released: u64,
     /// Whether a call is about to open it, so that it stays in memory and counts as held.
-    pub(crate) asked: bool,
+    pub(crate) opening: bool,
 }
 
 impl Named {
-    /// Whether it is idle and persistent: it can be evicted without a loss.
-    pub(crate) fn rests(&self) -> bool {
-        self.holder.is_none() && self.file.is_some() && !self.asked
+    /// Whether it is idle and persistent, so that it can be evicted without loss.
+    pub(crate) fn is_evictable(&self) -> bool {
+        self.holder.is_none() && self.file.is_some() && !self.opening
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct SessionFile {
 }
 
 impl SessionFile {
-    /// As `Store::append`.
+    /// Appends an entry, as `Store::append`.
     pub(crate) fn append(
         &self,
         entry: Entry,
@@ -48,7 +48,7 @@ impl SessionFile {
         self.store.append(&self.stored, entry, done);
     }
 
-    /// Whether so many bytes may be added to it.
+    /// Returns an error unless `bytes` may be added to it.
     pub(crate) async fn admit(&self, bytes: usize) -> Result<(), Refusal> {
         let Self { store, stored } = self.clone();
         blocking(move || store.admit(&stored, bytes as u64)).await
@@ -72,7 +72,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Waits for the disk beside the threads that answer.
+/// Runs work that waits for the disk on a thread for that.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -1,4 +1,4 @@
-//! Conversations that the engine remembers between turns.
+//! Sessions: conversations that the engine remembers between requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,90 +21,90 @@ use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
-/// A session in the hands of one holder. It ends when the session does, or when another connection takes the session: calls
-/// with an ended lease are refused as those of a closed session.
+/// The right of one holder to a session. It ends when the session does, or when another connection takes the session. Calls
+/// with an ended lease are refused as for a closed session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     pub(crate) session: SessionId,
     number: u64,
 }
 
-/// A new lease, and the one that it ends, with its holder.
+/// A new lease, and the lease that it ended, with its holder.
 pub(crate) type HandedOver = (Lease, Option<(Lease, Arc<str>)>);
 
 impl Lease {
-    /// A lease of a session, by its random number.
+    /// Returns the lease with a random number.
     pub(crate) fn new(session: SessionId, number: u64) -> Self {
         Self { session, number }
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn session(self) -> SessionId {
         self.session
     }
 
-    /// A number of 64 random bits that no other lease has.
+    /// Returns a random number that no other lease has.
     #[must_use]
     pub fn number(self) -> u64 {
         self.number
     }
 
-    /// Whether this is the lease with that number, or stands for any of its session.
+    /// Whether this is the lease with that number, or stands for any lease.
     pub(crate) fn is(self, number: u64) -> bool {
         self.number == ANY || self.number == number
     }
 }
 
-/// No lease has this number.
+/// The number that stands for any lease.
 const ANY: u64 = 0;
 
 impl From<SessionId> for Lease {
-    /// Stands for the session, independent of its holder.
+    /// Returns a lease that stands for any lease of the session.
     fn from(session: SessionId) -> Self {
         Self::new(session, ANY)
     }
 }
 
-/// What its owner may read of a session.
+/// The status of a session, for its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatus {
     /// Finished turns: one user message and one answer each.
     pub turns: u32,
-    /// Tokens of the conversation so far.
+    /// Tokens of the conversation.
     pub context_used: u32,
     /// Whether a turn is queued or running.
     pub busy: bool,
 }
 
-/// A message of a conversation, as its owner may read it.
+/// A message of a conversation, for the owner of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub message: Message,
-    /// An answer that was cancelled, or out of time, before the model had ended it.
+    /// Whether it is an answer that was cancelled or out of time.
     pub partial: bool,
-    /// Whether its turn was dropped at the context's end: the model does not read it any more.
+    /// Whether its turn was dropped from the context.
     pub dropped: bool,
 }
 
-/// A conversation as it was at some moment.
+/// The messages of a conversation at one moment.
 pub(crate) struct History {
     messages: Arc<Vec<Message>>,
-    /// Where its partial answers are, oldest first.
+    /// The indices of its partial answers, in order.
     partial: Vec<usize>,
 }
 
-/// A turn that has ended with an answer.
+/// A finished turn with its answer.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// The conversation up to the question.
     pub(crate) messages: Vec<Message>,
-    /// Its oldest turns that are not in it any more.
+    /// The number of its oldest turns that were dropped.
     pub(crate) dropped: u32,
     pub(crate) prompt: Encoded,
     pub(crate) answer: Answer,
     pub(crate) partial: bool,
-    /// What its prompt was rendered with.
+    /// How its prompt was rendered.
     pub(crate) thinking: Option<bool>,
     pub(crate) tools: Option<String>,
 }
@@ -115,27 +115,27 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     /// The number of its holder's lease.
     lease: u64,
-    /// What it is called, if it belongs to a user rather than to a connection.
+    /// Its name, if it belongs to a user rather than to a connection.
     pub(crate) named: Option<Named>,
-    /// Where pages of the session are kept that it was branched from: they begin as its own would.
+    /// Where the pages of the session that it was branched from are saved. They share its prefix.
     pub(crate) origin: Option<Place>,
     /// The session that it was branched from, which may have ended.
     pub(crate) parent: Option<SessionId>,
-    /// Shared with branches until one of them goes on; whoever reads them all does so without holding the sessions.
+    /// Shared with branches until one of them continues, and with readers.
     messages: Arc<Vec<Message>>,
-    /// It began with so many of these.
+    /// The number of messages that it began with.
     head: usize,
-    /// So many of them go up to the end of the last turn; what comes after them was appended.
+    /// The number of messages up to the end of the last turn. Later ones were appended.
     settled: usize,
-    /// The turn that is being encoded, waits or is answered.
+    /// The request of its turn, from the call to its end.
     pub(crate) turn: Option<u64>,
-    /// Whether that only reads ahead, and makes way for whatever comes.
-    warms: bool,
-    /// Calls that have used it: each stops a prefill ahead.
+    /// Whether that request is a prefill ahead, which any other call stops.
+    prefills_ahead: bool,
+    /// The number of calls that have used it. Each stops a prefill ahead.
     uses: u64,
     /// Its turns, oldest first.
     ended: Vec<Ended>,
-    /// The tokens of these.
+    /// The tokens of its turns.
     trail: Trail,
 }
 
@@ -144,16 +144,16 @@ pub(crate) struct Session {
 struct Ended {
     /// Whether its answer is partial.
     partial: bool,
-    /// How many messages came before it.
+    /// The index of its first message.
     begins: usize,
-    /// What its prompt was rendered with.
+    /// How its prompt was rendered.
     thinking: Option<bool>,
     tools: Option<Arc<str>>,
-    /// Only the latest turns have it, which hold all text of their past; of another one the tokens are in the trail.
+    /// The turn with all its text; `None` for older turns, whose tokens are in the trail.
     last: Option<Last>,
 }
 
-/// Beside the newest turn so many others are held with more than their tokens.
+/// How many turns before the newest keep more than their tokens.
 const REMEMBERED: usize = 8;
 
 #[derive(Debug, Default)]
@@ -162,13 +162,13 @@ pub(crate) struct Sessions {
     next: u64,
     /// The numbers of leases.
     leases: Ids,
-    /// How often one with a name was let go.
-    pub(crate) let_go: u64,
-    /// A turn of any has ended.
+    /// The number of releases of named sessions.
+    pub(crate) releases: u64,
+    /// Signals the end of any turn.
     pub(crate) ended: Arc<Notify>,
 }
 
-/// What a turn of a session starts from.
+/// What a turn of a session begins with.
 pub(crate) struct Past {
     pub(crate) client: Client,
     pub(crate) talk: Talk,
@@ -176,7 +176,7 @@ pub(crate) struct Past {
 }
 
 impl Sessions {
-    /// Opens a session of a connection, which begins with these messages.
+    /// Opens a session of a connection, which begins with `messages`.
     pub(crate) fn open(
         &mut self,
         client: Client,
@@ -187,7 +187,7 @@ impl Sessions {
         Ok(self.add(Session::new(client, None, messages)))
     }
 
-    /// Whether a user may hold one more.
+    /// Returns an error unless a user may have one more session.
     pub(crate) fn admit(&self, user: u32, limits: &Limits) -> Result<(), Refusal> {
         if self.len() >= limits.sessions {
             return Err(Refusal::TooManySessions(limits.sessions));
@@ -200,7 +200,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Opens a session of a connection that has the past of another, and goes its own way.
+    /// Opens a session of a connection that begins with the past of another.
     pub(crate) fn branch(
         &mut self,
         lease: Lease,
@@ -221,7 +221,7 @@ impl Sessions {
             head: other.head,
             settled: other.settled,
             turn: None,
-            warms: false,
+            prefills_ahead: false,
             uses: 0,
             ended: other.ended.clone(),
             trail: other.trail.clone(),
@@ -242,14 +242,14 @@ impl Sessions {
         self.leases.next(is_used)
     }
 
-    /// The lease of a session's holder.
+    /// Returns the lease of a session's holder.
     pub(crate) fn lease(&self, id: SessionId) -> Option<Lease> {
         let session = self.open.get(&id)?;
         Some(Lease::new(id, session.lease))
     }
 
-    /// Gives a session with a name to a connection: any other lease of it ends. Returns the new lease, and the one before
-    /// with its holder, if there was one.
+    /// Gives a named session to a connection, which ends the lease before. Returns the new lease, and the ended one with its
+    /// holder, if there was one.
     pub(crate) fn hand_over(
         &mut self,
         id: SessionId,
@@ -266,17 +266,20 @@ impl Sessions {
         Ok((Lease::new(id, number), before))
     }
 
-    /// Those that somebody holds, or that are nowhere else.
+    /// Returns the sessions that count: those that cannot be evicted.
     fn counted(&self) -> impl Iterator<Item = &Session> {
-        let rests = |session: &&Session| session.named.as_ref().is_some_and(Named::rests);
-        self.open.values().filter(move |session| !rests(session))
+        let is_evictable =
+            |session: &&Session| session.named.as_ref().is_some_and(Named::is_evictable);
+        self.open
+            .values()
+            .filter(move |session| !is_evictable(session))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.counted().count()
     }
 
-    /// Its turn, if it has one, is to end.
+    /// Closes a session. Returns its request, which must be cancelled, if it has one.
     pub(crate) fn close(&mut self, id: SessionId) -> Result<Option<u64>, Refusal> {
         let session = self.open.remove(&id).ok_or(Refusal::SessionClosed)?;
         Ok(session.turn)
@@ -287,7 +290,7 @@ impl Sessions {
         Some(SessionStatus {
             turns: session.turns(),
             context_used: session.context_used(),
-            busy: session.turn.is_some() && !session.warms,
+            busy: session.turn.is_some() && !session.prefills_ahead,
         })
     }
 
@@ -302,7 +305,7 @@ impl Sessions {
         })
     }
 
-    /// The session is busy with this turn until `end_turn`.
+    /// Makes a session busy with a turn until `end_turn`.
     pub(crate) fn begin_turn(&mut self, lease: Lease, ticket: u64) -> Result<Past, Refusal> {
         let session = self.idle(lease)?;
         session.turn = Some(ticket);
@@ -317,16 +320,16 @@ impl Sessions {
         })
     }
 
-    /// Begins a turn that only prefills.
+    /// Begins a prefill ahead.
     pub(crate) fn begin_prefill(&mut self, lease: Lease, ticket: u64) -> Result<Past, Refusal> {
         let past = self.begin_turn(lease, ticket)?;
         if let Some(session) = self.open.get_mut(&lease.session) {
-            session.warms = true;
+            session.prefills_ahead = true;
         }
         Ok(past)
     }
 
-    /// Begins a turn that only prefills, unless the session has been used since it had been `uses` times, or has no holder.
+    /// Begins a prefill ahead, unless the session was used more than `uses` times, or has no holder.
     pub(crate) fn begin_idle_prefill(
         &mut self,
         id: SessionId,
@@ -353,53 +356,55 @@ impl Sessions {
         self.open.get(&id).map(|session| session.uses)
     }
 
-    /// Returns the turn that a session has.
+    /// Returns the request of a session's turn.
     pub(crate) fn turn(&self, id: SessionId) -> Option<u64> {
         self.open.get(&id)?.turn
     }
 
-    /// Returns the newest turn of a session that has been used so many times.
+    /// Returns the newest turn of a session, unless it was used more than `uses` times.
     pub(crate) fn last(&self, id: SessionId, uses: u64) -> Option<Last> {
         let session = self.open.get(&id)?;
         session.last().filter(|_| session.uses == uses)
     }
 
-    /// Returns the turns that only prefill.
+    /// Returns the prefills ahead.
     pub(crate) fn prefills(&self) -> Vec<u64> {
-        let prefills = self.open.values().filter(|session| session.warms);
+        let prefills = self.open.values().filter(|session| session.prefills_ahead);
         prefills.filter_map(|session| session.turn).collect()
     }
 
-    /// Whether a session has such a turn.
-    pub(crate) fn warms(&self, id: SessionId) -> bool {
-        self.open.get(&id).is_some_and(|session| session.warms)
+    /// Whether a session is prefilling ahead.
+    pub(crate) fn prefills_ahead(&self, id: SessionId) -> bool {
+        self.open
+            .get(&id)
+            .is_some_and(|session| session.prefills_ahead)
     }
 
-    /// What is to be kept of a turn of a session that is kept, and where.
+    /// Returns the entry of a turn for a session's file, and that file; `None` if it has none.
     pub(crate) fn entry(&self, id: SessionId, answered: &Answered) -> Option<(SessionFile, Entry)> {
         let session = self.open.get(&id)?;
         Some((session.file()?.clone(), session.entry(answered)))
     }
 
-    /// Ends a turn; with an answer the conversation grows by it. The session may have been closed meanwhile.
+    /// Ends a turn. With an answer, the conversation grows by the turn. The session may have been closed meanwhile.
     pub(crate) fn end_turn(&mut self, id: SessionId, answered: Option<Answered>) {
         self.ended.notify_waiters();
         let Some(session) = self.open.get_mut(&id) else {
             return;
         };
         session.turn = None;
-        session.warms = false;
+        session.prefills_ahead = false;
         if let Some(answered) = answered {
             session.grow(answered);
         }
     }
 
-    /// Where a session is kept, if it is.
+    /// Returns the file of a session, if it has one.
     pub(crate) fn file(&self, id: SessionId) -> Option<SessionFile> {
         self.open.get(&id)?.file().cloned()
     }
 
-    /// The session of a lease, if it has no turn.
+    /// Returns the session of a lease, if it is not busy.
     pub(crate) fn idle(&mut self, lease: Lease) -> Result<&mut Session, Refusal> {
         let session = self.open.get_mut(&lease.session);
         let session = session.filter(|session| lease.is(session.lease));
@@ -412,7 +417,7 @@ impl Sessions {
 }
 
 impl History {
-    /// What was said so far, the oldest first.
+    /// Returns the messages, oldest first.
     pub(crate) fn said(&self) -> Vec<Said> {
         let said = |(at, message): (usize, &Message)| Said {
             message: message.clone(),
@@ -435,14 +440,14 @@ impl Session {
             settled: messages.len(),
             messages: Arc::new(messages),
             turn: None,
-            warms: false,
+            prefills_ahead: false,
             uses: 0,
             ended: Vec::new(),
             trail: Trail::default(),
         }
     }
 
-    /// As its file tells it.
+    /// Returns a session from its file.
     pub(crate) fn resumed(client: Client, named: Named, past: Stored) -> Self {
         let mut session = Self::new(client, Some(named), past.messages);
         let mut messages = session.messages.to_vec();
@@ -461,17 +466,17 @@ impl Session {
         messages.extend(past.appended);
         session.messages = Arc::new(messages);
         session.trail = past.trail;
-        session.remember();
+        session.restore_last();
         session
     }
 
-    /// The newest turn, from which the next one goes on.
+    /// Returns the newest turn, which the next one continues.
     fn last(&self) -> Option<Last> {
         self.ended.last()?.last.clone()
     }
 
-    /// Has the newest turn at hand, of which there may be only the tokens.
-    fn remember(&mut self) {
+    /// Restores the newest turn from its tokens, if only those are left.
+    fn restore_last(&mut self) {
         let (Some(turn), Some(newest)) = (self.ended.last_mut(), self.trail.newest()) else {
             return;
         };
@@ -489,7 +494,8 @@ impl Session {
             return;
         };
         let tools = turn.tools.clone();
-        let prompt = Encoded::kept((tokens, decoded), asked.len(), turn.thinking, tools);
+        let prompt =
+            Encoded::of_unknown_model((tokens, decoded), asked.len(), turn.thinking, tools);
         let answer = Answer {
             message: message.clone(),
             tokens: newest.answer.is_some().then_some(answered),
@@ -498,7 +504,7 @@ impl Session {
         turn.last = Some(Arc::new((prompt, answer)));
     }
 
-    /// What it began with.
+    /// Returns the messages that it began with.
     pub(crate) fn beginning(&self) -> &[Message] {
         &self.messages[..self.head]
     }
@@ -507,12 +513,12 @@ impl Session {
         u32::try_from(self.ended.len()).unwrap_or(u32::MAX)
     }
 
-    /// Tokens of it so far.
+    /// Returns the tokens of the conversation.
     fn context_used(&self) -> u32 {
         u32::try_from(self.trail.length()).unwrap_or(u32::MAX)
     }
 
-    /// What is to be kept of a turn.
+    /// Returns the entry of a turn for the session's file.
     fn entry(&self, answered: &Answered) -> Entry {
         let gone = self.messages_of(answered.dropped);
         Entry::Turn(Box::new(Turn {
@@ -527,10 +533,10 @@ impl Session {
         }))
     }
 
-    /// The tokens of a turn, of which it may have some of the turn before it.
+    /// Returns the tokens of a turn, without those that it shares with the turn before it.
     fn tokens(&self, answered: &Answered) -> Tokens {
         let Encoded { prompt, said, .. } = &answered.prompt;
-        // What goes on without its oldest turns needs nothing of theirs.
+        // Without its oldest turns, the conversation shares nothing with them.
         let anew = answered.dropped > 0 && said.is_empty();
         let kept = if anew {
             0
@@ -545,13 +551,13 @@ impl Session {
         }
     }
 
-    /// Where each of its turns begins, and at last where what follows them does.
+    /// Returns the index of the first message of each turn, and of the messages after the last turn.
     fn starts(&self) -> impl Iterator<Item = usize> {
         let starts = self.ended.iter().map(|turn| turn.begins);
         starts.chain([self.settled])
     }
 
-    /// How many messages its oldest turns are.
+    /// Returns the number of messages of its oldest turns.
     fn messages_of(&self, turns: u32) -> usize {
         let mut starts = self.starts();
         let first = starts.next().unwrap_or(0);
@@ -559,7 +565,7 @@ impl Session {
         kept.map_or(0, |kept| kept - first)
     }
 
-    /// Goes on without its oldest turns. The tokens of the others are of a conversation that is no more.
+    /// Drops its oldest turns. The other turns lose their prompts, which included the dropped turns.
     fn drop_oldest(&mut self, turns: u32) {
         let gone = self.messages_of(turns);
         let turns = self.ended.len().min(turns as usize);
@@ -572,7 +578,7 @@ impl Session {
         self.settled -= gone;
     }
 
-    /// Goes on by a turn.
+    /// Adds a turn.
     fn grow(&mut self, answered: Answered) {
         let tokens = self.tokens(&answered);
         let Answered {
@@ -603,11 +609,11 @@ impl Session {
         self.messages = Arc::new(messages);
     }
 
-    /// The conversation with more said in it, of which at least the number is bounded.
+    /// Returns the conversation with more messages, unless there are more messages than tokens fit the context.
     pub(crate) fn with(&self, said: &[Message], most: usize) -> Result<Vec<Message>, Refusal> {
         let tokens = self.messages.len() + said.len();
         if tokens > most {
-            // Each is a token at least.
+            // Each message has at least one token.
             let context = most;
             return Err(Refusal::ContextFull { tokens, context });
         }
@@ -619,7 +625,7 @@ impl Session {
         Arc::make_mut(&mut self.messages).extend(messages);
     }
 
-    /// Has no more than the first so many messages.
+    /// Truncates the messages.
     fn keep(&mut self, messages: usize) {
         if let Some(own) = Arc::get_mut(&mut self.messages) {
             own.truncate(messages);
@@ -628,13 +634,13 @@ impl Session {
         }
     }
 
-    /// Whether something would be taken back to have it end with so many turns.
+    /// Whether a rewind to `turns` turns would remove something.
     pub(crate) fn goes_beyond(&self, turns: u32) -> bool {
         self.turns() > turns || self.messages.len() > self.settled
     }
 
-    /// Back to what it was after so many turns, without what was appended since; tells how many tokens are left, if it had
-    /// more turns.
+    /// Rewinds to `turns` turns, and removes messages that were appended since. Returns the number of tokens that are left, if
+    /// it had more turns.
     pub(crate) fn rewind(&mut self, turns: u32) -> Option<usize> {
         self.keep(self.settled);
         let turns = self.ended.len().min(turns as usize);
@@ -642,7 +648,7 @@ impl Session {
         self.settled = first.begins;
         self.keep(self.settled);
         self.trail.truncate(turns);
-        self.remember();
+        self.restore_last();
         Some(self.trail.length())
     }
 }

@@ -1,4 +1,4 @@
-//! Reads what was said in a session with a name, without opening it: another connection may hold it.
+//! Reads the messages of a named session without opening it, because another connection may hold it.
 
 use super::persistent::blocking;
 use super::sessions::Said;
@@ -8,13 +8,13 @@ use crate::model::Message;
 use crate::session_store::{Name, Past, PastTurn};
 
 impl Handle {
-    /// What was said in a session with a name of a user, the oldest first. Of a session that is kept on disk the turns that
-    /// were dropped at the context's end are in it, as far as its file has them.
+    /// Returns the messages of a user's named session, oldest first. Those of a persistent session include turns that were
+    /// dropped from the context, as far as its file has them.
     ///
     /// # Errors
     /// `NoSession`, `Unkept`.
     pub async fn transcript(&self, user: u32, name: &Name) -> Result<Vec<Said>, Refusal> {
-        // One reading of a user's files at a time, and none while the session is opened or deleted.
+        // Only one call at a time reads, opens or deletes a user's sessions.
         let _naming = self.shared.naming(user).lock_owned().await;
         let known = {
             let sessions = self.shared.sessions();
@@ -32,7 +32,7 @@ impl Handle {
     }
 }
 
-/// The messages of a session's file.
+/// Returns the messages of a session's file.
 fn said(past: Past) -> Vec<Said> {
     let Past {
         messages,

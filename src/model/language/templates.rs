@@ -1,8 +1,8 @@
 //! The chat templates of a model, compiled: one for conversations without tools, and perhaps one for those with tools.
 
-use crate::model::language_error::LanguageError;
 use crate::model::chat::ChatTemplate;
 use crate::model::checkpoint::ChatTemplates;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::Names;
 
 /// Compiled templates, and the description of those that the model has.

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::load::{Backend, ControlGroups, Site};
+use ganglion::load::{Backend, ControlGroups, Target};
 use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// Where a model will lie.
-    pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
+    pub(crate) fn site(&self, backend: Backend) -> Outcome<Target> {
         if !self.is_live() {
             return Ok(self.assumed(backend));
         }
@@ -106,10 +106,10 @@ impl Machine {
     }
 
     /// Where a model lies if the driver does not say.
-    pub(super) fn assumed(&self, backend: Backend) -> Site {
+    pub(super) fn assumed(&self, backend: Backend) -> Target {
         match backend {
-            Backend::Auto | Backend::Cuda if self.board.is_jetson => Site::Integrated,
-            _ => Site::Cpu,
+            Backend::Auto | Backend::Cuda if self.board.is_jetson => Target::Integrated,
+            _ => Target::Cpu,
         }
     }
 }

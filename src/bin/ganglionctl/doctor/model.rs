@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::load::{self, KvChoices, OpenModel, Site, admit};
+use ganglion::load::{self, KvChoices, OpenModel, Target, admit};
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
 use ganglion::runner::KeyReason;
@@ -126,7 +126,7 @@ impl Machine {
         &self,
         path: &Path,
         (checkpoint, config): (&Checkpoint, &Config),
-        (site, loaded): (Site, Option<u64>),
+        (site, loaded): (Target, Option<u64>),
         found: &mut Findings,
     ) {
         const CHECK: &str = "memory";

@@ -71,7 +71,7 @@ async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
         let (release, released) = mpsc::channel();
         let (engine, begin) = (engine.clone(), begin.clone());
         tokio::spawn(async move {
-            let work = move |_: &crate::engine::lane::Wanted| {
+            let work = move |_: &crate::engine::prompt::workers::Interest| {
                 let _ = begin.send(());
                 let _ = released.recv();
             };

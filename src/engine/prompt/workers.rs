@@ -1,8 +1,7 @@
-//! Threads for work that takes long and has little to do with the device: making tokens of prompts, and compiling grammars.
+//! Worker threads that encode prompts and compile grammars, which can take long.
 //!
-//! A prompt may have megabytes, and its encoding takes many times that in memory and time. Therefore a lane works for few users
-//! at once, and for each user on one thing at a time. Prompts and grammars have lanes of their own, so that neither waits for the
-//! other. What is done, and whether a request may wait here at all, is decided by `accept`.
+//! A prompt can have megabytes, and encoding needs many times its memory. So the threads work for few users at once, and on
+//! one job of each user at a time. Prompts and grammars have threads of their own, so that neither waits for the other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,40 +14,40 @@ use tokio::sync::oneshot;
 use crate::engine::caller::client::Client;
 use crate::engine::intake::fair::{Fair, Queued, Readiness};
 
-/// How a lane works.
+/// A kind of worker threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct Kind {
     /// The name of its threads.
     name: &'static str,
-    /// Things that are done at once.
+    /// The most jobs that run at once.
     at_once: usize,
-    /// The priority of the threads. With 10, a thread gets a tenth of the time of one that computes, and all that is left.
+    /// The nice value of the threads. A thread with 10 yields most of the time to threads with 0.
     nice: i32,
-    /// Whether users take turns by the time that their work took, rather than by the number of their requests.
+    /// Whether users alternate by the time of their jobs, rather than by their number.
     by_time: bool,
 }
 
-/// Tokens of prompts: a hard prompt of one user holds up no other.
-pub(crate) const PROMPTS: Manner = Manner {
+/// The threads that encode prompts. A slow prompt of one user does not delay others.
+pub(crate) const PROMPTS: Kind = Kind {
     name: "encoder",
     at_once: 2,
     nice: 10,
     by_time: false,
 };
 
-/// Grammars: the thread waits for the process that compiles.
-pub(crate) const GRAMMARS: Manner = Manner {
+/// The thread that waits for the process that compiles grammars.
+pub(crate) const GRAMMARS: Kind = Kind {
     name: "grammars",
     at_once: 1,
     nice: 0,
     by_time: true,
 };
 
-/// Whether the result of work is still wanted.
+/// Whether the result of a job is still wanted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted(Arc<AtomicBool>);
+pub(crate) struct Interest(Arc<AtomicBool>);
 
-impl Wanted {
+impl Interest {
     pub(crate) fn is_wanted(&self) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
@@ -58,13 +57,13 @@ impl Wanted {
     }
 }
 
-/// Work of one request.
+/// A job of one request.
 struct Job {
     /// The number of its request.
     ticket: u64,
     client: Client,
-    wanted: Wanted,
-    /// Reports its result itself.
+    wanted: Interest,
+    /// Runs the job, and reports its result.
     work: Box<dyn FnOnce() + Send>,
 }
 
@@ -74,23 +73,23 @@ impl Queued for Job {
     }
 }
 
-/// Work that is being done.
+/// A running job.
 struct Running {
     ticket: u64,
     client: Client,
-    wanted: Wanted,
+    wanted: Interest,
 }
 
 struct State {
     waiting: Fair<Job>,
     running: Vec<Running>,
-    /// The time that users' work has taken.
+    /// The time that each user's jobs have taken.
     charges: HashMap<u32, Charge>,
     threads: usize,
     closed: bool,
 }
 
-/// Time that is forgotten by half in each half-life.
+/// A time that decays by half in each half-life.
 #[derive(Clone, Copy)]
 struct Charge {
     time: Duration,
@@ -98,7 +97,7 @@ struct Charge {
 }
 
 const HALF_LIFE: Duration = Duration::from_secs(30);
-/// Users whose charges differ by less take turns.
+/// Users whose charges differ by less than this alternate.
 const ALIKE: Duration = Duration::from_millis(100);
 
 impl Charge {
@@ -109,8 +108,8 @@ impl Charge {
 }
 
 impl State {
-    fn take(&mut self, manner: Manner) -> Option<Job> {
-        if self.running.len() >= manner.at_once {
+    fn take(&mut self, kind: Kind) -> Option<Job> {
+        if self.running.len() >= kind.at_once {
             return None;
         }
         let (running, charges) = (&self.running, &self.charges);
@@ -123,7 +122,7 @@ impl State {
             }
         };
         let rank = |job: &Job| {
-            let charge = charges.get(&job.client.user).filter(|_| manner.by_time);
+            let charge = charges.get(&job.client.user).filter(|_| kind.by_time);
             charge.map_or(0, |charge| charge.now().as_millis() / ALIKE.as_millis())
         };
         let job = self.waiting.take(rank, may)?;
@@ -147,7 +146,7 @@ impl State {
 }
 
 struct Inner {
-    manner: Manner,
+    kind: Kind,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -164,13 +163,13 @@ impl Inner {
     }
 }
 
-/// The threads, which start with the first request and end with the lane.
-pub(crate) struct Lane(Arc<Inner>);
+/// Worker threads, which start with the first job and end with this value.
+pub(crate) struct Workers(Arc<Inner>);
 
-impl Lane {
-    pub(crate) fn new(manner: Manner) -> Self {
+impl Workers {
+    pub(crate) fn new(kind: Kind) -> Self {
         Self(Arc::new(Inner {
-            manner,
+            kind,
             state: Mutex::new(State {
                 waiting: Fair::default(),
                 running: Vec::new(),
@@ -182,30 +181,29 @@ impl Lane {
         }))
     }
 
-    /// Does `work` on one of the threads, when it is its turn; `None` if it was removed before. Dropping the future gives up the
-    /// turn and the work.
+    /// Runs `work` on one of the threads. Returns `None` if it was removed before. Dropping the future removes the work.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         ticket: u64,
         client: Client,
-        work: impl FnOnce(&Wanted) -> T + Send + 'static,
+        work: impl FnOnce(&Interest) -> T + Send + 'static,
     ) -> io::Result<Option<T>> {
         let (reply, answer) = oneshot::channel();
-        let work = move |wanted: &Wanted| drop(reply.send(work(wanted)));
+        let work = move |wanted: &Interest| drop(reply.send(work(wanted)));
         let wanted = self.submit(ticket, client, work)?;
         let _leaves = Leaves(self, ticket, wanted);
         Ok(answer.await.ok())
     }
 
-    /// Has `work` done on one of the threads, when it is its turn. It is dropped if it is removed before.
+    /// Queues `work` for one of the threads. If it is removed before, it is dropped.
     pub(crate) fn submit(
         &self,
         ticket: u64,
         client: Client,
-        work: impl FnOnce(&Wanted) + Send + 'static,
-    ) -> io::Result<Wanted> {
+        work: impl FnOnce(&Interest) + Send + 'static,
+    ) -> io::Result<Interest> {
         self.start()?;
-        let wanted = Wanted::default();
+        let wanted = Interest::default();
         let asks = wanted.clone();
         self.0.lock().waiting.push(Job {
             ticket,
@@ -217,12 +215,12 @@ impl Lane {
         Ok(wanted)
     }
 
-    /// Removes the work of a request; what is being done is not wanted any more.
+    /// Removes the jobs of a request. The result of a running job is not wanted any more.
     pub(crate) fn remove(&self, ticket: u64) {
         self.remove_if(|of, _| of == ticket);
     }
 
-    /// Removes all work of a connection.
+    /// Removes the jobs of a connection.
     pub(crate) fn remove_client(&self, name: &str) {
         self.remove_if(|_, client| &*client.name == name);
     }
@@ -238,7 +236,7 @@ impl Lane {
         loop {
             let waits = |job: &Job| is_it(job.ticket, &job.client);
             let removed = self.0.lock().waiting.remove(waits);
-            // What it holds is dropped outside the lock.
+            // The job is dropped outside the lock.
             if removed.is_none() {
                 return;
             }
@@ -248,10 +246,10 @@ impl Lane {
     /// Starts the threads, unless they run.
     pub(crate) fn start(&self) -> io::Result<()> {
         let mut state = self.0.lock();
-        while state.threads < self.0.manner.at_once {
+        while state.threads < self.0.kind.at_once {
             let inner = self.0.clone();
             thread::Builder::new()
-                .name(self.0.manner.name.into())
+                .name(self.0.kind.name.into())
                 .spawn(move || serve(&inner))?;
             state.threads += 1;
         }
@@ -259,7 +257,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Workers {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -269,12 +267,11 @@ impl Drop for Lane {
     }
 }
 
-/// Does the work of one of the threads.
+/// Runs jobs on one of the threads.
 fn serve(inner: &Inner) {
-    if inner.manner.nice > 0 {
-        // This changes the priority of this thread alone, as Linux has it. It may always be lowered; where a sandbox refuses it,
-        // the work is as right and only less modest.
-        let _ = rustix::process::nice(inner.manner.nice);
+    if inner.kind.nice > 0 {
+        // On Linux this changes this thread alone. If a sandbox refuses it, the thread only yields less.
+        let _ = rustix::process::nice(inner.kind.nice);
     }
     let mut state = inner.lock();
     while !state.closed {
@@ -283,7 +280,7 @@ fn serve(inner: &Inner) {
             work,
             ticket,
             ..
-        }) = state.take(inner.manner)
+        }) = state.take(inner.kind)
         else {
             state = inner.wait(state);
             continue;
@@ -300,8 +297,8 @@ fn serve(inner: &Inner) {
     }
 }
 
-/// Removes work whose result is not waited for any more.
-struct Leaves<'a>(&'a Lane, u64, Wanted);
+/// Removes a job when its future is dropped.
+struct Leaves<'a>(&'a Workers, u64, Interest);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
@@ -310,10 +307,10 @@ impl Drop for Leaves<'_> {
     }
 }
 
-impl std::fmt::Debug for Lane {
+impl std::fmt::Debug for Workers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane")
-            .field("name", &self.0.manner.name)
+        f.debug_struct("Workers")
+            .field("name", &self.0.kind.name)
             .field("waiting", &self.0.lock().waiting.len())
             .finish_non_exhaustive()
     }
@@ -325,15 +322,15 @@ mod tests {
 
     use super::*;
 
-    /// Many prompts of several users: never more than two at once, nor two of one user.
+    /// At most two prompts of several users run at once, and only one of each user.
     #[tokio::test(flavor = "multi_thread")]
     async fn two_at_once_and_one_for_each_user() {
-        let lane = Arc::new(Lane::new(PROMPTS));
+        let workers = Arc::new(Workers::new(PROMPTS));
         let [all, most] = [const { AtomicUsize::new(0) }; 2].map(Arc::new);
         let users: [Arc<AtomicUsize>; 3] = Default::default();
         let work = |user: usize| {
             let (all, most, theirs) = (all.clone(), most.clone(), users[user].clone());
-            move |_: &Wanted| {
+            move |_: &Interest| {
                 most.fetch_max(all.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 assert_eq!(
                     theirs.fetch_add(1, Ordering::SeqCst),
@@ -347,14 +344,14 @@ mod tests {
             }
         };
         let mine = rustix::process::getpriority_process(None).expect("there is one");
-        // Most are of one user: in the end no other user waits.
+        // Most are of one user, so that in the end no other user waits.
         let users = [0, 0, 0, 0, 1, 2_u32].into_iter().cycle();
         let tasks: Vec<_> = (0..60_u64)
             .zip(users)
             .map(|(ticket, user)| {
-                let (lane, work) = (lane.clone(), work(user as usize));
+                let (workers, work) = (workers.clone(), work(user as usize));
                 let name = ":1.1".into();
-                tokio::spawn(async move { lane.run(ticket, Client { name, user }, work).await })
+                tokio::spawn(async move { workers.run(ticket, Client { name, user }, work).await })
             })
             .collect();
         for task in tasks {
@@ -364,31 +361,35 @@ mod tests {
         assert_eq!(most.load(Ordering::SeqCst), 2);
     }
 
-    /// A user whose work took long comes after a user whose work did not, and work that is not wanted is given up.
+    /// A user whose job took long comes after a user whose job did not, and an unwanted job ends early.
     #[tokio::test(flavor = "multi_thread")]
     async fn time_is_charged_and_work_can_be_given_up() {
-        let lane = Arc::new(Lane::new(GRAMMARS));
+        let workers = Arc::new(Workers::new(GRAMMARS));
         let order = Arc::new(Mutex::new(Vec::new()));
         let client = |user| Client {
             name: ":1.1".into(),
             user,
         };
-        let until_given_up = |wanted: &Wanted| {
+        let until_given_up = |wanted: &Interest| {
             while wanted.is_wanted() {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        let first = lane.submit(1, client(1), until_given_up).expect("a thread");
+        let first = workers
+            .submit(1, client(1), until_given_up)
+            .expect("a thread");
         for (ticket, user) in [(2, 1), (3, 1), (4, 2)] {
             let order = order.clone();
-            let work = move |_: &Wanted| order.lock().unwrap().push(ticket);
-            lane.submit(ticket, client(user), work).expect("a thread");
+            let work = move |_: &Interest| order.lock().unwrap().push(ticket);
+            workers
+                .submit(ticket, client(user), work)
+                .expect("a thread");
         }
         thread::sleep(2 * ALIKE);
-        lane.remove(1);
+        workers.remove(1);
         assert!(!first.is_wanted());
-        let last = |_: &Wanted| {};
-        lane.run(5, client(3), last).await.expect("a thread");
+        let last = |_: &Interest| {};
+        workers.run(5, client(3), last).await.expect("a thread");
         while order.lock().unwrap().len() < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
