@@ -1,8 +1,10 @@
 //! Ganglion keeps one language model warm on the robot and lets every program talk to it over D-Bus.
 //!
-//! Arrows point one way: `bus -> engine -> model -> tape -> device`. The bus never names a device, the engine
-//! never names D-Bus. A token's way: `bus::manager` queues a turn, `engine::worker` prefills it,
-//! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
+//! Modules use each other in one direction: `bus -> engine -> runner -> model -> tape -> device`. The bus never names a
+//! device, and the engine never names D-Bus. `tests/architecture.rs` has the whole table.
+//!
+//! The way of a request: `bus::manager` passes it to `engine::intake`, which queues it. `engine::worker` prefills its prompt
+//! and runs steps on a `runner`. `engine::generation` turns tokens into text, and `bus::stream` writes it.
 
 pub mod bench;
 pub mod bus;
