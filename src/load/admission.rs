@@ -256,7 +256,7 @@ mod tests {
 
     /// A cache can be too large for one allocation of a GPU, although there is memory for it.
     #[test]
-    fn a_buffer_that_is_too_large_is_told_from_memory_that_is_short() {
+    fn a_too_large_buffer_differs_from_too_little_memory() {
         let budget = Budget {
             have: 1 << 30,
             reserve: 0,

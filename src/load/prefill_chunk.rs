@@ -7,7 +7,7 @@ use super::settings::Settings;
 /// The rows on a CPU. More rows would exceed its caches.
 pub(crate) const CPU: usize = 64;
 
-/// Returns the rows for a GPU with so many bytes of memory.
+/// Returns the rows for a GPU, by the bytes of its memory.
 #[cfg(feature = "cuda")]
 pub(crate) fn of_gpu(bytes: u64, integrated: bool) -> usize {
     const GIB: u64 = 1 << 30;

@@ -15,7 +15,7 @@ pub enum Target {
     Cpu,
     /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A GPU with so many free bytes of its own.
+    /// A GPU with its free bytes.
     Discrete(u64),
 }
 

@@ -73,7 +73,7 @@ impl Handle {
     /// Opens a session of a connection, which begins with `messages`.
     ///
     /// # Errors
-    /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow such messages.
+    /// `NotReady`, `TooManySessions`, `UserSessions`, or `PromptBytes` if no turn could follow these messages.
     pub fn open_session(
         &self,
         client: Client,
@@ -159,7 +159,7 @@ impl Handle {
         self.publish_sessions();
     }
 
-    /// Drops work for a caller that has gone: its prompts are not encoded any more.
+    /// Drops work for a caller that has gone: its prompts are not encoded.
     pub fn leave(&self, name: &str) {
         self.shared.encoders.remove_client(name);
         self.shared.grammars.remove_client(name);
@@ -313,7 +313,7 @@ impl Handle {
         self.stop_prefills();
     }
 
-    /// Returns why no request is accepted any more.
+    /// Returns why the engine accepts no requests.
     #[must_use]
     pub fn closed(&self) -> Refusal {
         self.shared.closed()

@@ -67,7 +67,7 @@ impl ActiveHold {
             client,
             reason,
             since: SystemTime::now(),
-            // A clock can only represent so much.
+            // Longer times exceed the range of the clock.
             until: now.checked_add(longest).unwrap_or(now + DAY),
         }
     }

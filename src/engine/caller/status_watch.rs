@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_holds_a_status_holds_up_nobody_and_misses_no_change() {
+    async fn a_held_status_delays_nothing_and_misses_no_change() {
         let sender = StatusSender::default();
         let mut reader = sender.subscribe();
         let held = reader.borrow_and_update();

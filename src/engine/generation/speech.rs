@@ -78,7 +78,7 @@ impl Speech {
             }
             Stage::Thinks if Some(token) == end => {
                 let rest = self.decoder.clone().finish();
-                let said = self.thought(&rest);
+                let said = self.think(&rest);
                 self.turn_to(Stage::Answers);
                 if let Some(apart) = self.apart {
                     (self.trims, self.left_out) = (false, apart);
@@ -87,7 +87,7 @@ impl Speech {
             }
             Stage::Thinks => {
                 let text = self.decoder.push(token);
-                self.thought(&text)
+                self.think(&text)
             }
             Stage::Answers if self.left_out > 0 => {
                 self.left_out -= 1;
@@ -99,7 +99,7 @@ impl Speech {
                     Some(listener) => listener.take(token, &mut self.decoder),
                     None => vec![Heard::Text(self.decoder.push(token))],
                 };
-                self.told(heard)
+                self.split(heard)
             }
         }
     }
@@ -108,13 +108,13 @@ impl Speech {
     pub(crate) fn finish(&mut self) -> Vec<Said> {
         let rest = std::mem::replace(&mut self.decoder, self.fresh.clone()).finish();
         if self.stage == Stage::Thinks {
-            return self.thought(&rest);
+            return self.think(&rest);
         }
         let heard = match &mut self.listener {
             Some(listener) => listener.finish(&rest),
             None => vec![Heard::Text(rest)],
         };
-        self.told(heard)
+        self.split(heard)
     }
 
     /// Returns the complete calls.
@@ -141,7 +141,7 @@ impl Speech {
         self.space.clear();
     }
 
-    fn thought(&mut self, text: &str) -> Vec<Said> {
+    fn think(&mut self, text: &str) -> Vec<Said> {
         let text = if self.trims { text.trim_start() } else { text };
         self.trims &= text.is_empty();
         let all = std::mem::take(&mut self.space) + text;
@@ -155,7 +155,7 @@ impl Speech {
         }
     }
 
-    fn told(&mut self, heard: Vec<Heard>) -> Vec<Said> {
+    fn split(&mut self, heard: Vec<Heard>) -> Vec<Said> {
         let mut said = Vec::with_capacity(heard.len());
         for heard in heard {
             match heard {

@@ -436,7 +436,7 @@ impl Generation {
         guide.map_or_else(Vec::new, |guide| guide.force(most))
     }
 
-    /// Counts a step for its next token, which moves so many bytes.
+    /// Counts a step for its next token, and the bytes that it moves.
     pub(crate) fn count_step(&mut self, bytes: u64) {
         self.decoded_bytes += bytes;
     }

@@ -258,7 +258,7 @@ mod tests {
 
     /// Coming back at once gains nothing, also for a key without a waiting entry.
     #[test]
-    fn whoever_was_served_comes_after_who_was_not() {
+    fn a_served_user_comes_after_others() {
         let mut fair = Fair::default();
         (0..3).for_each(|number| fair.push(from(1, ":1.1", number)));
         let mut users = Vec::new();
@@ -288,20 +288,20 @@ mod tests {
             let many = random.usize(0..12);
             come(&mut fair, &mut random, many);
             let waiting: Vec<u32> = fair.iter().map(|(_, number)| *number).collect();
-            let told = waiting.iter().map(|number| {
+            let positions = waiting.iter().map(|number| {
                 let seen = fair.seen(|(_, number)| *number);
                 let before = before(&seen, |other| other == number, |_| true);
                 (before.expect("it waits"), *number)
             });
-            let mut told: Vec<_> = told.collect();
-            told.sort_unstable();
+            let mut positions: Vec<_> = positions.collect();
+            positions.sort_unstable();
             let order = order(&mut fair);
-            assert!(told.into_iter().eq(order.into_iter().enumerate()));
+            assert!(positions.into_iter().eq(order.into_iter().enumerate()));
         }
     }
 
     #[test]
-    fn only_who_may_go_is_taken() {
+    fn only_ready_entries_are_taken() {
         let mut fair = Fair::default();
         [(1, 0), (2, 1), (1, 2)]
             .into_iter()

@@ -110,7 +110,7 @@ mod tests {
     use crate::model::{Message, Role};
     use crate::sampler::Parameters;
 
-    /// A caller that gives up must not make a thread that hangs look like one that rests.
+    /// A caller that gives up must not make a hanging thread look idle.
     #[tokio::test]
     async fn only_the_engine_thread_says_that_it_is_idle() {
         let (engine, receiver) = channel(Limits {
@@ -130,7 +130,7 @@ mod tests {
             name: ":1.1".into(),
             user: 1000,
         };
-        // As it was when it began to wait, and did not wake up any more.
+        // The thread hangs after it has set this.
         engine.progress().set_idle(true);
         let message = Message::new(Role::User, "hello");
         let options = Options::new(1, Parameters::default());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_is_told_as_it_was_entered() {
+    fn every_phase_is_published_as_it_was_entered() {
         for phase in Phase::ALL {
             let progress = Progress::default();
             progress.enter(phase);

@@ -215,7 +215,7 @@ impl Workers {
         Ok(wanted)
     }
 
-    /// Removes the jobs of a request. The result of a running job is not wanted any more.
+    /// Removes the jobs of a request. The result of a running job is dropped.
     pub(crate) fn remove(&self, ticket: u64) {
         self.remove_if(|of, _| of == ticket);
     }

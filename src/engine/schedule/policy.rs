@@ -461,7 +461,7 @@ mod tests {
         assert_eq!(next(&urgent, 8, false, Duration::ZERO), first);
     }
 
-    /// Returns how many of 8 rows each user has, after the users have sent so many requests of a priority, one by one.
+    /// Returns how many of 8 rows each user has, after the users have sent these numbers of requests of a priority.
     fn shared(asked: &[(u32, usize, Priority)]) -> Vec<usize> {
         let mut all = Vec::new();
         for (user, many, priority) in asked {

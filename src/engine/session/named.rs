@@ -413,7 +413,7 @@ impl Handle {
             session.turn = Some(NO_REQUEST);
             (kept, entry)
         };
-        let (told, result) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let (shared, queue) = (self.shared.clone(), self.queue.clone());
         kept.append(entry.clone(), move |kept| {
             let mut sessions = shared.sessions();
@@ -424,7 +424,7 @@ impl Handle {
             }
             sessions.end_turn(id, None);
             drop(sessions);
-            let _ = told.send(kept);
+            let _ = reply.send(kept);
         });
         let kept = result.await.unwrap_or(Err(StoreError::Ended));
         kept.map_err(Refusal::from)
@@ -569,12 +569,12 @@ impl Handle {
             apply(entry);
             return Ok(());
         };
-        let (told, result) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         file.append(entry.clone(), move |kept| {
             if kept.is_ok() {
                 apply(entry);
             }
-            let _ = told.send(kept);
+            let _ = reply.send(kept);
         });
         let kept = result.await.unwrap_or(Err(StoreError::Ended));
         kept.map_err(Refusal::from)
@@ -682,7 +682,7 @@ impl Sessions {
     }
 
     /// Returns the owner of a session's pages, and its user; `None` if it has ended.
-    pub(crate) fn whose(&self, id: SessionId) -> Option<(Whose, u32)> {
+    pub(crate) fn pages_owner(&self, id: SessionId) -> Option<(Whose, u32)> {
         let user = self.open.get(&id)?.client.user;
         let named = self.place(id).map(Whose::Named);
         Some((named.unwrap_or(Whose::Open(id.0)), user))
@@ -693,7 +693,7 @@ impl Sessions {
     pub(crate) fn sources(&self, id: SessionId) -> Vec<Whose> {
         let parent = self.open.get(&id).and_then(|session| session.parent);
         let open = [Some(id), parent].into_iter().flatten();
-        let open = open.filter_map(|id| self.whose(id)).map(|(whose, _)| whose);
+        let open = open.filter_map(|id| self.pages_owner(id)).map(|(whose, _)| whose);
         open.chain(self.origin(id).map(Whose::Named)).collect()
     }
 

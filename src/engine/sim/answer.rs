@@ -55,7 +55,7 @@ impl Scripted {
         }
     }
 
-    /// Returns the answer after so many pieces.
+    /// Returns the answer up to a number of pieces.
     pub(super) fn answer(&self, pieces: usize) -> Answer {
         let text = self.pieces[..pieces.min(self.pieces.len())].concat();
         let tokens = Prompt::from_words(text.split_whitespace()).tokens;

@@ -32,7 +32,7 @@ impl Worker<'_> {
         if !on_disk && !in_host {
             return;
         }
-        let Some((whose, user)) = self.shared.sessions().whose(session) else {
+        let Some((whose, user)) = self.shared.sessions().pages_owner(session) else {
             return;
         };
         // The session may have had another id before it was closed and opened again.

@@ -1,4 +1,4 @@
-//! What waits for an engine thread that is busy, without one.
+//! The queue of an engine thread that is busy, without such a thread.
 
 use std::sync::mpsc;
 
@@ -64,7 +64,7 @@ async fn wait_for(holds: impl Fn() -> bool) {
     }
 }
 
-/// Keeps all encoders at work for other users until what it returns is dropped.
+/// Keeps all encoders busy for other users until the result is dropped.
 async fn block(engine: &Handle) -> [mpsc::Sender<()>; 2] {
     let (begin, beginnings) = mpsc::channel();
     let blocked = [98, 99].map(|user| {
@@ -106,16 +106,16 @@ fn answer(receiver: &Receiver) {
     request(receiver).finish(FinishReason::Stop, Usage::default(), Some(answer));
 }
 
-/// What waits besides turns, in order.
+/// Returns the waiting commands that are not requests, in order.
 fn controls(engine: &Handle) -> Vec<String> {
     let waiting = engine.queue.lock();
     let controls = waiting.controls.iter();
     controls.map(|control| format!("{control:?}")).collect()
 }
 
-/// Calls that no quota counts, behind a turn that runs for long: what they leave is bounded.
+/// Calls that no quota counts leave few commands behind a long request.
 #[tokio::test]
-async fn sessions_leave_little_for_an_engine_that_is_busy() {
+async fn sessions_leave_few_commands_for_a_busy_engine() {
     let (engine, receiver) = engine();
     let _ = receiver.ready(Codec::Words, 4096);
     let open = || {
@@ -131,7 +131,7 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     let _ticket = send(&engine, runs).await;
     let running = next_request(&receiver);
 
-    // Each takes something back, and what is left of both is the least.
+    // Of two rewinds the smaller number counts.
     let used = |session| engine.session(session).expect("it is open").context_used;
     engine.rewind(talks, 1).await.unwrap();
     let first = used(talks);
@@ -147,7 +147,7 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     let waits = format!("Rewind {{ session: {talks:?}, keep: 0 }}");
     assert_eq!(controls(&engine), [waits]);
 
-    // Sessions that the engine has never seen, with and without a turn that waited.
+    // Sessions that the engine does not know, with and without a waiting request.
     for _ in 0..1000 {
         engine.close_session(open());
         let session = open();
@@ -165,9 +165,9 @@ async fn sessions_leave_little_for_an_engine_that_is_busy() {
     assert_eq!(controls(&engine), waits, "each is forgotten once");
 }
 
-/// A call that was let in while the model loaded, and goes on when that has failed and its thread has ended, reads why.
+/// A call that was accepted during the load, and continues after the load has failed, gets the reason.
 #[tokio::test]
-async fn whoever_comes_while_a_load_fails_reads_the_reason() {
+async fn a_request_during_a_failing_load_gets_the_reason() {
     let (engine, receiver) = engine();
     let why = || Refusal::NotReady("no such file: m.gguf".into());
     let place = engine.queue.place(1).expect("it loads");
@@ -201,9 +201,9 @@ async fn whoever_comes_while_a_load_fails_reads_the_reason() {
     assert_eq!(asked.err(), Some(why()));
 }
 
-/// Wherever the turn is by then, nothing of it runs on.
+/// At whatever stage the request is, it ends.
 #[tokio::test]
-async fn closing_a_session_ends_its_turn() {
+async fn closing_a_session_ends_its_request() {
     let (engine, receiver) = engine();
     let ready = receiver.ready(Codec::Words, 4096);
     let open = || {
@@ -231,7 +231,7 @@ async fn closing_a_session_ends_its_turn() {
     assert_eq!(engine.status().borrow().queue_length, 1);
     request.finish(FinishReason::Cancelled, Usage::default(), None);
 
-    // While it is being encoded: whoever sent it is told.
+    // While the prompt is encoded, the caller gets the refusal.
     let (session, [first, second]) = (open(), block(&engine).await);
     let sent = tokio::spawn({
         let engine = engine.clone();
@@ -245,7 +245,7 @@ async fn closing_a_session_ends_its_turn() {
     assert_eq!(engine.status().borrow().queue_length, 0);
 }
 
-/// What waits to be encoded takes its user's share of the queue, until it is, or nobody wants it any more.
+/// A prompt that waits to be encoded counts in its user's share of the queue until it is encoded or cancelled.
 #[tokio::test]
 async fn prompts_that_wait_to_be_encoded_are_bounded() {
     let (engine, receiver) = engine();
@@ -302,9 +302,9 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
     assert_eq!((queued, places()), (2, 0));
 }
 
-/// Twelve of one user do not go before the first of another.
+/// The first request of a user does not wait for twelve of another.
 #[tokio::test]
-async fn users_take_turns() {
+async fn users_alternate() {
     let (engine, receiver) = engine();
     let _ready = receiver.ready(Codec::Words, 4096);
     let mut tickets = Vec::new();
@@ -319,9 +319,9 @@ async fn users_take_turns() {
     engine.cancel_all();
 }
 
-/// A step may be due while somebody changes what waits; whoever asks what does, or how a session stands, waits for nobody.
+/// The engine thread does not wait for the queue's lock, and readers of the queue or of a session take none.
 #[tokio::test]
-async fn who_looks_at_the_queue_holds_up_no_step() {
+async fn readers_of_the_queue_delay_no_step() {
     let (engine, receiver) = engine();
     let _ready = receiver.ready(Codec::Words, 4096);
     let session = engine
@@ -336,7 +336,7 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
             "it would have waited"
         );
         assert_eq!(receiver.queue.held(), Held::Background);
-        // Each of these would wait for ever.
+        // Each of these must not wait for the lock.
         let holds = engine.holds();
         assert_eq!(holds[0].held, Held::Background);
         assert_eq!(holds[0].reason, "a test");
@@ -351,9 +351,9 @@ async fn who_looks_at_the_queue_holds_up_no_step() {
     );
 }
 
-/// While a prompt is read the engine thread hears of who comes, once, and of nobody who would not be next.
+/// During a prefill the engine thread notices each arrival once, if it would be next.
 #[tokio::test]
-async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
+async fn an_arrival_is_noticed_once_during_a_prefill() {
     let (engine, receiver) = engine();
     let _ready = receiver.ready(Codec::Words, 4096);
     let ask = async |user, priority| {
@@ -377,20 +377,20 @@ async fn a_turn_that_comes_is_heard_of_while_another_is_read() {
         let comes = asks(request.client.user, request.options.priority);
         preempts_slice(comes, is_read, false, Duration::ZERO)
     };
-    let heard = || receiver.queue.has_arrival(comes);
-    assert!(!heard());
+    let notices = || receiver.queue.has_arrival(comes);
+    assert!(!notices());
     let mut tickets = vec![ask(1, Priority::Normal).await];
-    assert!(!heard(), "it is the same user's");
+    assert!(!notices(), "it is the same user's");
     tickets.push(ask(2, Priority::Background).await);
-    assert!(!heard(), "it is less urgent");
+    assert!(!notices(), "it is less urgent");
     tickets.push(ask(1, Priority::Realtime).await);
-    assert!(heard() && !heard(), "it is heard of once");
+    assert!(notices() && !notices(), "it is noticed once");
     engine.cancel(tickets[2].id);
     tickets.push(ask(2, Priority::Normal).await);
-    assert!(heard() && !heard());
+    assert!(notices() && !notices());
 }
 
-/// A hold of all keeps the most urgent waiting too, whatever else is held and let go meanwhile; the end it does not hold up.
+/// A hold of all suspends the most urgent requests too, whatever other holds begin and end, but does not delay the end.
 #[tokio::test]
 async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
     let (engine, receiver) = engine();
@@ -419,9 +419,9 @@ async fn a_hold_of_all_outlasts_one_of_background_and_not_the_end() {
     drop(all);
 }
 
-/// A hold counts as one more request before those that it keeps off the device, also when they have begun.
+/// A hold counts as one more request before those that it suspends, also if they have begun.
 #[tokio::test]
-async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device() {
+async fn the_wait_estimate_includes_holds() {
     let (engine, receiver) = engine();
     let _ready = receiver.ready(Codec::Words, 4096);
     let ask = async |priority| {
@@ -436,7 +436,7 @@ async fn what_a_request_waits_for_includes_the_hold_that_keeps_it_off_the_device
     let background = ask(Priority::Background).await;
     let normal = ask(Priority::Normal).await;
     let waits = |ticket: &Ticket| {
-        let waits = engine.waits(ticket.id);
+        let waits = engine.wait_estimate(ticket.id);
         (waits.before, waits.seconds > 50.0 && waits.seconds <= 60.0)
     };
     assert_eq!(
