@@ -31,7 +31,7 @@ pub enum BusError {
     #[error("{NAME} is owned by {owner} already; stop it first, or choose another bus with --bus")]
     NameTaken { owner: String },
     #[error(
-        "the bus does not let this user own {NAME}: {0}; install config/org.ganglion.Llm1.conf and run as its user"
+        "the bus does not let this user own {NAME}: {0}; reinstall the package, and run gangliond as the user that its D-Bus policy names"
     )]
     NameRefused(zbus::Error),
 }

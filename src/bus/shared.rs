@@ -86,6 +86,8 @@ impl Shared {
     ) -> Result<Owner, Error> {
         let caller = Caller::of(header)?;
         let user = self.users.of(connection, &caller).await?;
+        // A connection that calls for the first time had no user yet when its call was handed in.
+        self.accounts.keep_pace(user).await;
         Ok(Owner::new(caller, user))
     }
 

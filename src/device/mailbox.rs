@@ -127,37 +127,38 @@ impl Command {
     /// Where a prompt's tokens begin behind its command, in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// A row takes so many words: what it says, pages and guide; a sampler; a pad.
+    /// Words of a command: its row, flags, pages and guide; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
-    const SAYS_AT: usize = size_of::<Row>() / 4;
-    const SAMPLER_AT: usize = Self::SAYS_AT + 4;
+    const FLAGS_AT: usize = size_of::<Row>() / 4;
+    const SAMPLER_AT: usize = Self::FLAGS_AT + 4;
 
     fn store(&self, words: &[AtomicU32]) {
+        // `CommandFlags` of `kernels/state.cuh`.
         const TOKEN_AND_POSITION: u32 = 1 | 2;
         const SAMPLER: u32 = 4;
         const PAGES: u32 = 8;
         const GUIDE: u32 = 16;
-        let mut says = 0;
+        let mut flags = 0;
         if self.moves {
-            says |= TOKEN_AND_POSITION;
+            flags |= TOKEN_AND_POSITION;
         }
         if let Some(sampler) = &self.sampler {
-            says |= SAMPLER;
+            flags |= SAMPLER;
             for (word, value) in words[Self::SAMPLER_AT..].iter().zip(sampler.words()) {
                 word.store(value, Ordering::Relaxed);
             }
         }
         if self.pages.1 > 0 {
-            says |= PAGES;
+            flags |= PAGES;
         }
         if self.guide.is_some() {
-            says |= GUIDE;
+            flags |= GUIDE;
         }
         let (first, pages) = self.pages;
-        let said = [says, first, pages, self.guide.unwrap_or_default()];
-        for (word, value) in words[Self::SAYS_AT..].iter().zip(said) {
+        let fields = [flags, first, pages, self.guide.unwrap_or_default()];
+        for (word, value) in words[Self::FLAGS_AT..].iter().zip(fields) {
             word.store(value, Ordering::Relaxed);
         }
         for (at, value) in self.row.words().into_iter().enumerate() {

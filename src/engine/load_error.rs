@@ -9,7 +9,7 @@ use super::runner::RunError;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::model::ModelError;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::tape::{FillError, TapeError};
 
 /// Why a model could not be loaded.

@@ -1,4 +1,4 @@
-//! How much is reported.
+//! The levels of events.
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -1,5 +1,4 @@
-//! Someone who asks for `realtime` again and again without the right to it, over a bus of its own, beside the engine that is
-//! measured.
+//! A client that requests `realtime` repeatedly without the right to it, over its own bus, next to the measured engine.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +10,7 @@ use ganglion::engine::Handle;
 use nix::unistd::geteuid;
 use tokio::task::JoinHandle;
 
-/// The engine on a bus where no group may ask for `realtime`.
+/// The engine on a bus where no group may use `realtime`.
 pub(crate) struct Unentitled {
     daemon: Child,
     address: Address,
@@ -19,10 +18,10 @@ pub(crate) struct Unentitled {
 }
 
 impl Unentitled {
-    /// `None`, and told why, where everyone has the right or there is no bus to be had.
+    /// Returns `None` and prints why if every user has the right or no bus can start.
     pub(crate) async fn new(engine: &Handle) -> Option<Self> {
         if geteuid().is_root() {
-            println!("NOT RUN: who asks for realtime without the right: root has it");
+            println!("SKIPPED: clients without the right to realtime: root has the right");
             return None;
         }
         let daemon = Command::new("dbus-daemon")
@@ -31,7 +30,7 @@ impl Unentitled {
             .spawn();
         let Ok(mut daemon) = daemon else {
             println!(
-                "NOT RUN: who asks for realtime without the right: dbus-daemon is not installed"
+                "SKIPPED: clients without the right to realtime: dbus-daemon is not installed"
             );
             return None;
         };
@@ -51,7 +50,7 @@ impl Unentitled {
         })
     }
 
-    /// Asks, one time after another, until it is aborted.
+    /// Sends requests in sequence until it is aborted.
     pub(crate) fn asks(&self) -> JoinHandle<()> {
         tokio::spawn(ask(self.address.clone()))
     }

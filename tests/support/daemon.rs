@@ -11,14 +11,14 @@ use zbus::{Connection, OwnedObjectPath};
 
 use super::private_bus::PrivateBus;
 
-/// A daemon within the test, and the bus that it serves.
+/// An in-process daemon and its bus.
 pub(crate) struct Daemon {
     pub(crate) bus: PrivateBus,
     pub(crate) engine: Handle,
     served: Bus,
 }
 
-/// What tests need, with as much for one user as for all.
+/// Limits for tests, where one user may use everything.
 pub(crate) const LIMITS: Limits = Limits {
     requests: 256,
     queue: 8,
@@ -36,11 +36,11 @@ pub(crate) const LIMITS: Limits = Limits {
     },
 };
 
-/// Waiting longer means that it never comes; nothing depends on how much shorter it is.
-pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
+/// A longer wait means that the awaited event never happens. No test depends on the exact value.
+pub(crate) const EVENTUALLY: Duration = Duration::from_secs(180);
 
 impl Daemon {
-    /// Follows `script`, with a queue of 8.
+    /// Starts it with `script` and a queue of 8.
     pub(crate) async fn start(script: &str) -> Self {
         Self::with(script, 8, BusConfig::default()).await
     }
@@ -67,12 +67,12 @@ impl Daemon {
         }
     }
 
-    /// Puts another configuration in force.
+    /// Applies another configuration.
     pub(crate) fn configure(&self, config: BusConfig) {
         self.served.configure(config);
     }
 
-    /// A new client.
+    /// Connects a new client.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.bus).await
     }
@@ -85,7 +85,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A connection that uses the daemon.
+/// A client connection to the daemon.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
     pub(crate) manager: ManagerProxy<'static>,
@@ -121,14 +121,14 @@ impl Client {
     }
 }
 
-/// Awaits what must come.
+/// Awaits a future that must complete.
 pub(crate) async fn eventually<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(EVENTUALLY, future)
         .await
         .expect("it comes")
 }
 
-/// Awaits until `check` holds.
+/// Polls until `check` returns true.
 pub(crate) async fn until(mut check: impl AsyncFnMut() -> bool) {
     eventually(async {
         while !check().await {

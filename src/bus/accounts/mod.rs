@@ -7,6 +7,7 @@
 
 mod books;
 mod limits;
+mod pace;
 mod passed;
 mod room;
 
@@ -21,6 +22,7 @@ use crate::journal;
 use books::{Account, Begun, Books};
 pub(in crate::bus) use limits::Load;
 use limits::{CALLS, LITTLE, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNREAD, UNTOLD, WORK};
+use pace::Pace;
 use passed::Passed;
 pub(in crate::bus) use passed::Undelivered;
 pub(in crate::bus) use room::Taking;
@@ -59,6 +61,7 @@ pub(in crate::bus) enum Admission {
 #[derive(Debug)]
 pub(in crate::bus) struct Accounts {
     books: Mutex<Books>,
+    pace: Mutex<Pace>,
     /// Something was taken.
     freed: Notify,
     /// A call has ended.
@@ -100,6 +103,7 @@ impl Accounts {
         let (newcomers, whose) = mpsc::unbounded_channel();
         let accounts = Self {
             books: Mutex::default(),
+            pace: Mutex::default(),
             freed: Notify::new(),
             ended: Notify::new(),
             uncertain,
@@ -297,6 +301,30 @@ impl Accounts {
         let books = self.books();
         let account = books.accounts.get(name);
         account.is_some_and(|account| account.calls.contains_key(&serial))
+    }
+
+    /// The answer to a call is an error: further calls of its user wait if too many have failed.
+    pub(in crate::bus) fn failed(&self, name: &str, serial: u32) {
+        let books = self.books();
+        let Some(account) = books.accounts.get(name) else {
+            return;
+        };
+        let bytes = account.calls.get(&serial).map_or(0, |begun| begun.bytes);
+        if let Some(user) = account.user {
+            self.pace.lock().failed(user, bytes, Instant::now());
+        }
+    }
+
+    /// Returns the time until which calls of a user wait because too many have failed.
+    pub(in crate::bus) fn waits_until(&self, user: u32, now: Instant) -> Option<Instant> {
+        self.pace.lock().waits_until(user, now)
+    }
+
+    /// Waits if too many calls of a user have failed.
+    pub(in crate::bus) async fn keep_pace(&self, user: u32) {
+        while let Some(until) = self.waits_until(user, Instant::now()) {
+            tokio::time::sleep_until(until).await;
+        }
     }
 
     /// So much of what a connection was sent has been written.

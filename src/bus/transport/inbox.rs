@@ -3,6 +3,7 @@
 //! Calls are handed in a few at a time, so that the next one of another user waits for few. One that takes its time, for
 //! there is an answer to be made or room to be waited for, holds up nobody: it is young no more, and does not count.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,11 +121,20 @@ impl Inbox {
             return Taken::One(Incoming::Told(told));
         }
         let State { calls, young, .. } = &mut *state;
+        // The earliest time at which a user whose calls failed may go on.
+        let paced = Cell::new(None::<Instant>);
         while young.front().is_some_and(|young| young.until <= now) {
             young.pop_front();
         }
         while young.len() < ALL {
             let waiting = calls.pop(|whose, name| {
+                if let Whose::User(user) = whose
+                    && let Some(until) = self.accounts.waits_until(user, now)
+                {
+                    let earliest = paced.get().map_or(until, |paced| until.min(paced));
+                    paced.set(Some(earliest));
+                    return false;
+                }
                 let of = |is: &dyn Fn(&Young) -> bool| young.iter().filter(|one| is(one)).count();
                 of(&|one| one.whose == whose) < OF_USER
                     && of(&|one| *one.name == *name) < OF_CONNECTION
@@ -146,8 +156,9 @@ impl Inbox {
                 }
             }
         }
-        match young.front() {
-            Some(oldest) if !calls.is_empty() => Taken::Until(oldest.until),
+        let oldest = young.front().map(|oldest| oldest.until);
+        match oldest.into_iter().chain(paced.get()).min() {
+            Some(until) if !calls.is_empty() => Taken::Until(until),
             _ => Taken::Nothing,
         }
     }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
+use zbus::message::Type;
 use zbus::names::BusName;
 
 use super::inbox::Inbox;
@@ -62,6 +63,9 @@ impl Writer {
                 };
                 let own = header.primary().serial_num().get();
                 self.accounts.pass(own, call);
+            }
+            if message.message_type() == Type::Error {
+                self.accounts.failed(to, serial.get());
             }
             let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
