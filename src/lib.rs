@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod bus;
 pub mod check;
+pub mod choice;
 pub mod config;
 pub mod confined;
 pub mod cpu;
@@ -19,6 +20,7 @@ pub mod engine;
 pub mod executor;
 pub mod fault;
 pub mod files;
+pub mod front;
 pub mod graph;
 pub mod guide;
 pub mod journal;

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 use ganglion::check::{Case, Report, self_test, worlds};
+use ganglion::kv::{KvType, KvTypes};
 use ganglion::quant::Format;
-use ganglion::tape::{KvType, KvTypes, Op};
+use ganglion::tape::Op;
 
 use self::faulty::{Fault, Faulty, faults};
 

@@ -6,7 +6,8 @@ use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::engine::score::{Comparison, Reference, compare, score};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{Ending, KvType};
+use ganglion::kv::KvType;
+use ganglion::tape::Ending;
 
 use crate::support::needs;
 

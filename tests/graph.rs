@@ -12,7 +12,8 @@ use std::path::Path;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::model::Checkpoint;
-use ganglion::tape::{Ending, GraphOptions};
+use ganglion::graph::GraphOptions;
+use ganglion::tape::Ending;
 
 const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];
 

@@ -6,7 +6,7 @@ use ganglion::engine::runner::{Backend, KvChoice, KvChoices, KvMemory, Runner, S
 use ganglion::engine::{KEY_BOUND, KeyReason};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{KvType, KvTypes};
+use ganglion::kv::{KvType, KvTypes};
 
 use crate::support::tiny_gguf;
 

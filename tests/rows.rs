@@ -4,11 +4,10 @@
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::graph::Mode;
-use ganglion::kv::{Owner, Reuse};
+use ganglion::graph::{GraphOptions, Mode};
+use ganglion::kv::{KvType, KvTypes, Owner, Reuse};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
-use ganglion::tape::{GraphOptions, KvType, KvTypes};
 
 use crate::support::{joining, preempted, restored};
 

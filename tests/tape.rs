@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{
-    Buffer, DType, Ending, ExecuteError, GraphOptions, Input, KvInfo, KvType, Op, StepBytes, Tape,
-    WeightId, WeightInfo,
-};
+use ganglion::executor::ExecuteError;
+use ganglion::kv::KvType;
+use ganglion::quant::DType;
+use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
 
 fn tiny() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3")
@@ -37,7 +37,7 @@ fn forward() -> Forward {
         heads: shape.kv_heads,
         head_dim: shape.head_dim,
         context: 64,
-        entries: 1,
+        slots: 1,
         pages: 1,
         chunk: 1,
         types: KvType::F16.into(),
@@ -72,14 +72,14 @@ fn a_tape_with_one_mistake_is_refused() {
             |tape| {
                 tape.ops.remove(0);
             },
-            "before anything wrote it",
+            "before it is written",
         ),
         (
             "an operation twice removed",
             |tape| {
                 tape.ops.remove(2);
             },
-            "before anything wrote it",
+            "before it is written",
         ),
         (
             "no choice",
@@ -117,7 +117,7 @@ fn a_tape_with_one_mistake_is_refused() {
         (
             "heads that no block of the cache divides",
             |tape| (tape.kv.types, tape.kv.head_dim) = (KvType::Q8_0.into(), 24),
-            "no multiple of 16",
+            "not a multiple of 16",
         ),
     ];
     for (what, break_it, reason) in wrong {

@@ -13,9 +13,9 @@ use ganglion::engine::{
     Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
 use ganglion::guide::Grammar;
-use ganglion::kv::Reuse;
+use ganglion::kv::{KvType, Reuse};
 use ganglion::sampler::Parameters;
-use ganglion::tape::{GraphOptions, KvType};
+use ganglion::graph::GraphOptions;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::steps::{Spans, Workload, median, timed_steps};
 use crate::engine::runner::{KindTime, OpCost, RunError, Runner};
-use crate::tape::Timed;
+use crate::executor::Timed;
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::engine::runner::{RunError, Runner};
+use crate::executor::{Span, Timed};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::Parameters;
-use crate::tape::{Span, Timed};
 
 /// The most steps with timestamps at their operations.
 const MEASURED: usize = 50;

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use toml::Value;
 
 use super::Config;
 use super::document::{Document, Typed};
 use super::error::Fault;
+use crate::choice::Choice;
 use crate::sampler::Parameters;
 
 /// Larger sizes are typing errors, because no board could hold them.
@@ -231,24 +231,21 @@ fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f32>) -> Result
     })
 }
 
-fn choice<T: ValueEnum>(key: Key, value: &mut T) -> Result<(), Fault> {
-    let variants = T::value_variants().iter();
-    let words: Vec<_> = variants
-        .filter_map(T::to_possible_value)
-        .map(|word| format!("{:?}", word.get_name()))
+fn choice<T: Choice>(key: Key, value: &mut T) -> Result<(), Fault> {
+    let words: Vec<_> = T::ALL
+        .iter()
+        .map(|value| format!("{:?}", value.name()))
         .collect();
     let allowed = format!("one of {}", words.join(", "));
-    key.put(value, allowed, |typed| {
-        T::from_str(typed.as_str()?, false).ok()
-    })
+    key.put(value, allowed, |typed| T::named(typed.as_str()?))
 }
 
 /// Checks a choice that may be unset.
-fn choice_or_unset<T: ValueEnum>(key: Key, value: &mut Option<T>) -> Result<(), Fault> {
+fn choice_or_unset<T: Choice>(key: Key, value: &mut Option<T>) -> Result<(), Fault> {
     if key.typed.is_none() {
         return Ok(());
     }
-    let mut chosen = T::value_variants()[0].clone();
+    let mut chosen = T::ALL[0];
     choice(key, &mut chosen)?;
     *value = Some(chosen);
     Ok(())

@@ -1,7 +1,7 @@
-//! The products of a step's row: a launch for matrices of one form and width.
+//! The products of a step: one launch for matrices of one storage form and width.
 //!
-//! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
-//! that changes no bit.
+//! Other forms, which some files mix within a layer, have their own launch. Each output is summed separately, so that
+//! does not change the bits.
 
 use super::narrow;
 use super::queue::LaunchQueue;
@@ -13,7 +13,7 @@ use crate::quant::Storage;
 /// Threads of a team.
 const THREADS: u32 = 256;
 
-/// Runs of neighbours of one form; what there is none of has no rows.
+/// The ranges of neighbours with one storage form. A missing matrix has no rows.
 pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     let mut first = 0;
     std::iter::from_fn(move || {
@@ -25,7 +25,7 @@ pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range
     })
 }
 
-/// Takes those of a run out of three of a kind, the first of the run first.
+/// Selects the elements of a run, starting at index 0.
 pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
     std::array::from_fn(|index| {
         let at = run.start + index;
@@ -34,7 +34,7 @@ pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize
 }
 
 impl Work<'_> {
-    /// Launches one for each run of weights of one form, or one for two where a kernel has both; `args` says of what and where to.
+    /// Launches a product for each run of weights with one storage form, or one for two forms if a kernel has both.
     pub(super) fn product(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         let matrices = [args.weight0, args.weight1, args.weight2];
         let mut runs = runs(&matrices).map(|run| {
@@ -65,7 +65,8 @@ impl Work<'_> {
             .try_for_each(|run| self.alike(queue, run))
     }
 
-    /// Two of different forms at once, if a kernel has both and both have room. Blocks are shared by what they have to read.
+    /// Launches one product for two storage forms, if a kernel has both and both fit shared memory. Blocks are divided
+    /// by the bytes that they read.
     fn mixed(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -83,7 +84,7 @@ impl Work<'_> {
         let Some(fit) = Fit::of_both(problems, kernels.several.shared()) else {
             return Ok(false);
         };
-        // Each has one at least.
+        // Each form has at least one block.
         let blocks = (self.multiprocessors * narrow(fit.blocks())).max(2);
         let [read, others_read] = problems.map(|of| of.tiles as usize * of.storage.layout().unit());
         let share = narrow((blocks as usize * read).div_ceil(read + others_read));
@@ -123,7 +124,7 @@ impl Work<'_> {
         }
     }
 
-    /// silu of gate times up.
+    /// Launches `silu(gate) * up`.
     pub(super) fn gated(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         if args.weight0.format == args.weight1.format {
             let epilogue = Epilogue::Gated;
@@ -147,7 +148,7 @@ impl Work<'_> {
         self.alike(queue, multiplied)
     }
 
-    /// Rows that do not fit shared memory together go one half after the other.
+    /// Launches a product of one storage form. Rows that do not fit shared memory together are split in halves.
     fn alike(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         let storage = Storage::of_code(args.weight0.format);
         let missing = || Error::NoKernel {
@@ -158,7 +159,7 @@ impl Work<'_> {
         let problem = self.problem(storage, args);
         let fit = Fit::of(problem, kernels.several.shared());
         let kernel = kernels.of(fit);
-        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
+        // Neighbouring blocks are on different multiprocessors, so that those with one more tile are spread evenly.
         let blocks = problem
             .tiles
             .min(problem.multiprocessors * narrow(fit.blocks()));
@@ -177,7 +178,7 @@ impl Work<'_> {
     }
 }
 
-/// `rows` rows of a step, from one of them on.
+/// The arguments for `rows` rows of a step from `first` on.
 fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
     let skip = |address: u64, columns: u32, bytes: u64| {
         if address == 0 {

@@ -1,4 +1,4 @@
-//! The kernels that were compiled into this binary, and the ones that suit a device.
+//! The compiled kernels in this binary, and the selection of those for a device.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
@@ -11,7 +11,7 @@ use super::kernel::{Family, Kernel};
 use super::module::Module;
 use super::{Context, Error, Parameters, Result};
 
-/// One source of kernels, compiled; its images are deflated (zlib). There are none for sm_90 in a binary that is for no such device.
+/// One compiled source of kernels. The images are deflated (zlib). A binary may have no images for sm_90.
 struct Image {
     name: &'static str,
     kernels: &'static [&'static str],
@@ -20,9 +20,19 @@ struct Image {
     ptx_87: &'static [u8],
 }
 
+impl Image {
+    fn of(&self, kind: Kind) -> &'static [u8] {
+        match kind {
+            Kind::Sm87 => self.sm_87,
+            Kind::Sm90 => self.sm_90,
+            Kind::Ptx87 => self.ptx_87,
+        }
+    }
+}
+
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
-/// `ptx` takes the PTX, which is the Orin's code path, on every device that can.
+/// The value `ptx` selects the PTX, which is the Orin's code path, on every device that supports it.
 const CHOICE: &str = "GANGLION_CUDA_IMAGE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +43,21 @@ enum Kind {
 }
 
 impl Kind {
-    /// `has_90`: whether the binary has images for sm_90; where it has none, the PTX serves such a device.
-    fn of((major, minor): (i32, i32), choice: Option<&str>, has_90: bool) -> Result<Self> {
+    const ALL: [Self; 3] = [Self::Sm87, Self::Sm90, Self::Ptx87];
+
+    /// Chooses among the kinds that were built. The PTX serves a device without a cubin of its own.
+    fn of((major, minor): (i32, i32), choice: Option<&str>, built: &[Self]) -> Result<Self> {
+        let has = |kind| built.contains(&kind);
         match ((major, minor), choice) {
             (_, Some(value)) if !["ptx", "cubin"].contains(&value) => {
                 let value = value.into();
                 Err(Error::ImageChoice { value })
             }
-            ((8, 7), None | Some("cubin")) => Ok(Self::Sm87),
-            ((9, 0), None | Some("cubin")) if has_90 => Ok(Self::Sm90),
-            (capability, None | Some("ptx")) if capability >= (8, 7) => Ok(Self::Ptx87),
+            ((8, 7), None | Some("cubin")) if has(Self::Sm87) => Ok(Self::Sm87),
+            ((9, 0), None | Some("cubin")) if has(Self::Sm90) => Ok(Self::Sm90),
+            (capability, None | Some("ptx")) if capability >= (8, 7) && has(Self::Ptx87) => {
+                Ok(Self::Ptx87)
+            }
             _ => Err(Error::NoImage { major, minor }),
         }
     }
@@ -56,7 +71,7 @@ impl Kind {
     }
 }
 
-/// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
+/// All kernels for one device. A module is loaded when its first kernel is needed.
 #[derive(Debug)]
 pub struct Modules {
     kind: Kind,
@@ -65,18 +80,19 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Finds what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
+    /// Selects images for the device, or by `GANGLION_CUDA_IMAGE`.
     ///
     /// # Errors
-    /// If no image suits the device, or if there are none at all.
+    /// If no image fits the device, or if there are none.
     pub fn load(context: &Rc<Context>) -> Result<Self> {
         if IMAGES.is_empty() {
             return Err(Error::NoKernels);
         }
         let choice = std::env::var_os(CHOICE).map(|value| value.to_string_lossy().into_owned());
-        let has_90 = IMAGES.iter().all(|image| !image.sm_90.is_empty());
+        let is_built = |kind: &Kind| IMAGES.iter().all(|image| !image.of(*kind).is_empty());
+        let built: Vec<_> = Kind::ALL.into_iter().filter(is_built).collect();
         Ok(Self {
-            kind: Kind::of(context.properties().capability, choice.as_deref(), has_90)?,
+            kind: Kind::of(context.properties().capability, choice.as_deref(), &built)?,
             context: Rc::clone(context),
             loaded: IMAGES.iter().map(|_| OnceCell::new()).collect(),
         })
@@ -87,11 +103,7 @@ impl Modules {
             return Ok(module);
         }
         let image = &IMAGES[at];
-        let bytes = match self.kind {
-            Kind::Sm87 => image.sm_87,
-            Kind::Sm90 => image.sm_90,
-            Kind::Ptx87 => image.ptx_87,
-        };
+        let bytes = image.of(self.kind);
         tracing::debug!(
             image = image.name,
             kind = self.kind.name(),
@@ -103,28 +115,29 @@ impl Modules {
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
-    /// A hash of all images: what other kernels compute may differ in its last bits.
+    /// A hash of all images. Other kernels may compute other last bits.
     #[must_use]
     pub const fn hash() -> u64 {
         IMAGES_HASH
     }
 
-    /// Whether the driver compiles them anew at each start.
+    /// Whether the driver compiles the images at each start.
     #[must_use]
     pub fn is_ptx(&self) -> bool {
         self.kind == Kind::Ptx87
     }
 
-    /// Which of the images was loaded, for people.
+    /// The name of the loaded image, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// The kernel of that name, which takes an `A`, allowed `shared` bytes of dynamic shared memory.
+    /// Looks up a kernel with a parameter `A`, and allows it `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// If there is none, if the driver refuses it, if it takes anything else, or if it exceeds an Orin's limits.
+    /// If there is no such kernel, if its parameter has another size, if it exceeds the limits of an Orin, or if the
+    /// driver refuses it.
     pub fn kernel<A: Parameters>(
         &self,
         name: &str,
@@ -135,7 +148,8 @@ impl Modules {
             kernel: name.into(),
         };
         let symbol = CString::new(name).map_err(|_| missing())?;
-        // Asked of the one that has it: a tool that watches the driver takes a wrong question for an error.
+        // Only the module with the kernel is searched, because tools that watch the driver report a failed search as an
+        // error.
         let has = |image: &Image| image.kernels.contains(&name);
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
         let module = self.module(at)?;
@@ -155,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_suits_its_device() {
+    fn an_image_is_selected_for_each_device() {
         for (capability, choice, kind) in [
             ((8, 7), None, Some(Kind::Sm87)),
             ((9, 0), None, Some(Kind::Sm90)),
@@ -170,25 +184,28 @@ mod tests {
             ((9, 0), Some("sass"), None),
         ] {
             assert_eq!(
-                Kind::of(capability, choice, true).ok(),
+                Kind::of(capability, choice, &Kind::ALL).ok(),
                 kind,
                 "{capability:?} {choice:?}"
             );
         }
-        let without = |choice| Kind::of((9, 0), choice, false).ok();
-        assert_eq!(without(None), Some(Kind::Ptx87));
-        assert_eq!(without(Some("cubin")), None);
+        let orin = |choice| Kind::of((9, 0), choice, &[Kind::Sm87, Kind::Ptx87]).ok();
+        assert_eq!(orin(None), Some(Kind::Ptx87));
+        assert_eq!(orin(Some("cubin")), None);
+        assert_eq!(Kind::of((8, 7), None, &[Kind::Sm90]).ok(), None);
     }
 
     #[test]
-    fn every_image_is_what_its_name_says_and_its_kernels_take_one_parameter() {
-        // Nothing is compiled where there is no compiler; the build says so.
+    fn images_match_their_names_and_kernels_have_one_parameter() {
+        // A build without a compiler has no images, and reports that.
         for image in IMAGES {
             let made = |cubin: &&[u8]| !cubin.is_empty();
-            assert!(made(&image.sm_87), "{}", image.name);
             for cubin in [image.sm_87, image.sm_90].into_iter().filter(made) {
                 let cubin = inflate(cubin).expect(image.name);
                 assert!(cubin.starts_with(b"\x7fELF"), "{}", image.name);
+            }
+            if image.ptx_87.is_empty() {
+                continue;
             }
             let ptx = inflate(image.ptx_87).expect(image.name);
             let ptx = std::str::from_utf8(&ptx).expect("PTX is text");

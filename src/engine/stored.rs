@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::load_error::LoadError;
+use crate::executor::Source;
 use crate::model::checkpoint::ReadBuffer;
 use crate::model::{Checkpoint, Tensor};
-use crate::tape::Source;
 
 /// Where weights are stored, in the order of their ids.
 pub(super) struct Stored<'a> {

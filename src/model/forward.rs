@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Shape, Weights};
+use crate::quant::DType;
 use crate::tape::{
-    Buffer, BufferInfo, DType, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
+    Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
 };
 
 /// The inputs that all tapes of a model share.

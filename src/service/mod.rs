@@ -33,6 +33,7 @@ pub use source::{Source, settings};
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State, Status};
+use crate::front::{self, Front};
 use crate::guide;
 use crate::journal::{self, Journal};
 use panics::Panics;
@@ -72,7 +73,8 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
     // The name comes before everything that can take long or fail: D-Bus activation times out after 25 seconds.
-    let bus = bus::serve(&parts.bus, engine.clone()).await?;
+    let front = Front::new(engine.clone());
+    let bus = bus::serve(&parts.bus, front.clone()).await?;
     let reloads = bus.take_reloads();
     journal::started(env!("CARGO_PKG_VERSION"), &parts.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
@@ -82,6 +84,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
             inbox.fail(&error.to_string());
             // Reload calls are refused from here on.
             drop(reloads);
+            front.configure(front::Config::default());
             bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
             stop::deliver_failure(bus).await;
@@ -91,6 +94,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     let stall = config.watchdog.stall;
     let mut reloader = Reloader {
         origin: parts.origin,
+        front,
         journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
@@ -180,10 +184,17 @@ fn limits(config: &Config) -> engine::Limits {
     }
 }
 
-/// Returns the part of the configuration that the bus needs.
+/// Returns the settings of the bus alone.
 fn bus_config(config: &Config) -> BusConfig {
     BusConfig {
         stream_stall: config.stream.stall,
+        ..BusConfig::default()
+    }
+}
+
+/// Returns the limits and defaults of requests for all front ends.
+fn front_config(config: &Config) -> front::Config {
+    front::Config {
         max_tokens: config.sampling.max_tokens,
         max_tokens_limit: config.limits.max_tokens,
         sampling: config.sampling.set(),
@@ -193,7 +204,7 @@ fn bus_config(config: &Config) -> BusConfig {
         tools_bytes: config.limits.grammar_bytes,
         hold_longest: config.hold.longest,
         realtime_group: config.limits.realtime_group.clone(),
-        ..BusConfig::default()
+        ..front::Config::default()
     }
 }
 

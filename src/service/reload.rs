@@ -9,16 +9,18 @@ use tokio::sync::mpsc;
 
 use super::source::{self, Source};
 use super::watchdog::Watchdog;
-use super::{Origin, bus_config, extension, limits, sessions};
+use super::{Origin, bus_config, extension, front_config, limits, sessions};
 use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};
+use crate::front::Front;
 use crate::journal::{self, Journal};
 
 /// The active configuration, and its source.
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub(super) origin: Origin,
+    pub(super) front: Front,
     pub(super) journal: Journal,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) config: Config,
@@ -44,6 +46,7 @@ impl Reloader {
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         engine.keep_pages(sessions::page_rules(&config));
         engine.keep_in_host(sessions::host_rules(&config));
+        self.front.configure(front_config(&config));
         bus.configure(bus_config(&config));
         self.config = config;
     }

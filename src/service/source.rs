@@ -10,9 +10,8 @@ use crate::config::{self, Config};
 use crate::engine::runner::{self, KvMemory};
 use crate::engine::sim::{self, Script};
 use crate::engine::{Inbox, worker};
-use crate::graph::Budget;
+use crate::graph::{Budget, GraphOptions};
 use crate::journal;
-use crate::tape::GraphOptions;
 
 /// The source of tokens.
 #[derive(Debug)]

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::entry::Entry;
 use super::error::StoreError;
 use super::log::Log;
+use crate::choice::Choice;
 use crate::journal;
 
 /// What survives once a caller has received the end of its answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// The turn is on the disk before the caller receives its end, so it survives a power cut.
@@ -26,6 +26,17 @@ pub enum Durability {
     /// The turn is with the operating system and reaches the disk about a second later. It survives the end of the
     /// daemon.
     Relaxed,
+}
+
+impl Choice for Durability {
+    const ALL: &'static [Self] = &[Self::Turn, Self::Relaxed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Relaxed => "relaxed",
+        }
+    }
 }
 
 /// The longest time that a relaxed turn waits for its sync.

@@ -12,7 +12,7 @@ use ganglion::engine::PROBE;
 use ganglion::engine::runner::{Backend, KvChoice, KvChoices, Runner, Settings};
 use ganglion::engine::score::{Reference, compare, score};
 use ganglion::model::{Checkpoint, Language};
-use ganglion::tape::{KvType, KvTypes};
+use ganglion::kv::{KvType, KvTypes};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use ganglion::bus::proxy::ManagerProxy;
 use ganglion::bus::{Address, Bus, BusConfig, Error, serve};
 use ganglion::engine::Handle;
+use ganglion::front::{self, Front};
 use nix::unistd::geteuid;
 use tokio::task::JoinHandle;
 
@@ -40,7 +41,9 @@ impl Unentitled {
             .read_line(&mut address)
             .expect("it prints its address");
         let address = Address::Other(address.trim().to_owned());
-        let served = serve(&address, engine.clone()).await;
+        let front = Front::new(engine.clone());
+        front.configure(front::Config::default());
+        let served = serve(&address, front).await;
         let served = served.expect("the name is free");
         served.configure(BusConfig::default());
         Some(Self {

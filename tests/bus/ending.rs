@@ -6,11 +6,12 @@ use futures_util::StreamExt;
 use ganglion::bus::proxy::RequestProxy;
 use ganglion::bus::{BusConfig, NAME, PATH};
 use ganglion::engine::FinishReason;
+use ganglion::front::Config;
 use zbus::fdo::PropertiesProxy;
 use zbus::{Message, Variant};
 
 use super::{ask, fields};
-use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::daemon::{Client, Daemon, Settings, eventually, until};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::signals::Signals;
@@ -111,13 +112,22 @@ async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
     until(async || !tree(&watcher).await.contains("<node name=\"session\"")).await;
 }
 
+fn settings(stream_stall: Duration, max_tokens_limit: usize) -> Settings {
+    Settings {
+        bus: BusConfig {
+            stream_stall,
+            ..BusConfig::default()
+        },
+        front: Config {
+            max_tokens_limit,
+            ..Config::default()
+        },
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_never_reads_is_cancelled_and_slows_no_other() {
-    let config = BusConfig {
-        stream_stall: Duration::from_millis(400),
-        max_tokens_limit: 20_000,
-        ..BusConfig::default()
-    };
+    let config = settings(Duration::from_millis(400), 20_000);
     let daemon = Daemon::with("tokens=20000,context=40000,delay=1ms", 8, config).await;
     let (sleeper, other) = (daemon.client().await, daemon.client().await);
     let long = fields([("max_tokens", 20_000u32.into())]);
@@ -141,11 +151,7 @@ async fn a_reader_that_never_reads_is_cancelled_and_slows_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unread_answer_holds_up_no_other() {
-    let config = BusConfig {
-        stream_stall: Duration::from_secs(3600),
-        max_tokens_limit: 100_000,
-        ..BusConfig::default()
-    };
+    let config = settings(Duration::from_secs(3600), 100_000);
     let daemon = Daemon::with("tokens=100000,context=200000", 8, config).await;
     let (sleeper, other) = (daemon.client().await, daemon.client().await);
     let long = fields([("max_tokens", 100_000u32.into())]);

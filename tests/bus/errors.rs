@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
 use ganglion::bus::{BusConfig, Error, METHOD_ERRORS, serve};
 use ganglion::engine::{Codec, Command, Control, EngineError, Limits, UserLimits, channel};
+use ganglion::front::{self, Front};
 use zbus::DBusError as _;
 
 use super::{ask, fields};
@@ -317,7 +318,9 @@ async fn failed_by_the_engine(seen: &mut Seen) {
     // An engine whose driver fails, and a daemon that answers no reload.
     let bus = PrivateBus::start();
     let (engine, inbox) = channel(LIMITS);
-    let served = serve(&bus.address(), engine.clone())
+    let front = Front::new(engine.clone());
+    front.configure(front::Config::default());
+    let served = serve(&bus.address(), front)
         .await
         .expect("the name is free");
     served.configure(BusConfig::default());

@@ -6,6 +6,7 @@ use ganglion::bus::proxy::{DiagnosticsProxy, Info, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{Handle, State, channel, worker};
+use ganglion::front::{self, Front};
 use ganglion::graph::Mode;
 use ganglion::journal::EVENTS;
 use zbus::Variant;
@@ -50,7 +51,9 @@ impl Daemon {
         )
         .unwrap();
         let (engine, inbox) = channel(LIMITS);
-        let served = serve(&bus.address(), engine.clone()).await.unwrap();
+        let front = Front::new(engine.clone());
+        front.configure(front::Config::default());
+        let served = serve(&bus.address(), front).await.unwrap();
         served.configure(BusConfig::default());
         let journal = Journal::default();
         let (first, captured) = (settings(&folder, mode, 2, 0), journal.clone());

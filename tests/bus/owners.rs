@@ -120,7 +120,7 @@ async fn an_object_of_another_connection_looks_unknown() {
         for [name, text] in theirs {
             assert_eq!(name, unknown);
             assert!(
-                text.starts_with("PATH is no object of this connection"),
+                text.starts_with("PATH is not an object of this connection"),
                 "{text}"
             );
         }

@@ -1,7 +1,8 @@
 //! Priorities, deadlines and holds of requests, and the information for waiting callers.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, Info};
-use ganglion::bus::{BusConfig, Error, Frame};
+use ganglion::bus::{Error, Frame};
+use ganglion::front::Config;
 use ganglion::telemetry::FinishReason;
 use nix::unistd::{Group, getegid, geteuid};
 use zbus::Variant;
@@ -17,9 +18,9 @@ const ENDLESS: &str = "tokens=4000,delay=2ms";
 /// A daemon that allows this process `realtime`.
 async fn start(script: &str) -> Daemon {
     let group = Group::from_gid(getegid()).expect("groups are known");
-    let config = BusConfig {
+    let config = Config {
         realtime_group: group.map(|group| group.name),
-        ..BusConfig::default()
+        ..Config::default()
     };
     Daemon::with(script, 8, config).await
 }
@@ -250,9 +251,9 @@ async fn no_request_runs_while_all_are_held() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_ends_after_its_time() {
-    let config = BusConfig {
+    let config = Config {
         hold_longest: std::time::Duration::from_millis(100),
-        ..BusConfig::default()
+        ..Config::default()
     };
     let daemon = Daemon::with("", 8, config).await;
     let client = daemon.client().await;

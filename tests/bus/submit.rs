@@ -6,6 +6,7 @@ use std::time::Duration;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields};
 use ganglion::bus::{BusConfig, Error, serve};
 use ganglion::engine::{Codec, Command, Control, channel};
+use ganglion::front::{self, Front};
 use tokio::time::timeout;
 use zbus::OwnedObjectPath;
 
@@ -193,7 +194,9 @@ async fn a_submitted_request_is_cancelled_by_its_caller_and_its_text_ends_with_i
 async fn a_file_that_cannot_be_passed_is_an_error_too() {
     let bus = PrivateBus::start();
     let (engine, inbox) = channel(LIMITS);
-    let served = serve(&bus.address(), engine.clone()).await;
+    let front = Front::new(engine.clone());
+    front.configure(front::Config::default());
+    let served = serve(&bus.address(), front).await;
     let served = served.expect("the name is free");
     served.configure(BusConfig::default());
     let thread = std::thread::spawn(move || {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use ganglion::bus::proxy::{Fields, SessionProxy};
-use ganglion::bus::{BusConfig, Error, PATH};
+use ganglion::bus::{Error, PATH};
 use ganglion::engine::FinishReason;
 use ganglion::files::Disk;
+use ganglion::front::Config;
 use ganglion::session_store::{Durability, Quota, Store};
 use zbus::{DBusError as _, Variant, fdo};
 
@@ -59,44 +60,44 @@ async fn a_refused_take_changes_nothing() {
         ("max_tokens", 40u32.into()),
     ]);
     let session = open(&holder, begin).await.unwrap();
-    let lower = BusConfig {
+    let lower = Config {
         max_tokens_limit: 39,
-        ..BusConfig::default()
+        ..Config::default()
     };
     let long = "x".repeat(1 << 15);
     let tool = format!(
         r#"[{{"type":"function","function":{{"name":"a","description":"{long}{long}","parameters":{{"type":"object"}}}}}}]"#
     );
-    let refusals: [(&str, Fields<'static>, BusConfig); 8] = [
+    let refusals: [(&str, Fields<'static>, Config); 8] = [
         (
             "InvalidOption",
             taking([("persistent", false.into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         (
             "InvalidOption",
             taking([("system", "be long".into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         (
             "InvalidOption",
             taking([("no_such_option", 1u32.into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         (
             "InvalidOption",
             taking([("max_tokens", 1_000_000u32.into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         (
             "NotSupported",
             taking([("tools", TOOLS.into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         (
             "InvalidMessages",
             taking([("system", " ".repeat(2 << 20).into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
         // The session's earlier options exceed the present limit.
         ("InvalidOption", taking([]), lower),
@@ -104,7 +105,7 @@ async fn a_refused_take_changes_nothing() {
         (
             "NotSupported",
             taking([("tools", tool.into())]),
-            BusConfig::default(),
+            Config::default(),
         ),
     ];
     for (error, options, config) in refusals {
@@ -117,7 +118,7 @@ async fn a_refused_take_changes_nothing() {
         daemon.configure(config);
         let shown = format!("{:?}", options.keys());
         let refused = open(&thief, options).await.expect_err("it is refused");
-        daemon.configure(BusConfig::default());
+        daemon.configure(Config::default());
         let name = refused.name().to_string();
         assert!(name.ends_with(error), "{shown}: {refused}");
         let deleted = thief.manager.delete_session("talk").await;

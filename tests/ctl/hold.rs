@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganglion::bus::BusConfig;
+use ganglion::front::Config;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use serde_json::Value;
@@ -69,9 +69,9 @@ async fn a_hold_ends_with_its_command_and_has_its_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_ends_before_its_command_is_reported() {
-    let config = BusConfig {
+    let config = Config {
         hold_longest: Duration::from_millis(200),
-        ..BusConfig::default()
+        ..Config::default()
     };
     let daemon = Daemon::with("", 8, config).await;
     let bus = daemon.bus.text();

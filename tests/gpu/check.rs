@@ -28,7 +28,8 @@ mod tiny_gguf;
 use std::process::ExitCode;
 
 use ganglion::engine::runner::Backend;
-use ganglion::tape::{DType, KvType, KvTypes};
+use ganglion::kv::{KvType, KvTypes};
+use ganglion::quant::DType;
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts

@@ -14,9 +14,8 @@ use std::rc::Rc;
 
 use ganglion::device::Context;
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::model::Checkpoint;
-use ganglion::tape::GraphOptions;
 
 const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
 

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
 use ganglion::engine::score::{self, Case, Reference};
-use ganglion::kv::Owner;
+use ganglion::kv::{KvType, Owner};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{DType, KvType};
+use ganglion::quant::DType;
 
 /// Positions of a conversation, and the number of them in a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::kv::Owner;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{Ending, GraphOptions, STEP_ROWS};
+use ganglion::tape::{Ending, STEP_ROWS};
 
 use super::Types;
 

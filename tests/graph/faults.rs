@@ -2,8 +2,7 @@
 
 use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{Mode, State};
-use ganglion::tape::GraphOptions;
+use ganglion::graph::{GraphOptions, Mode, State};
 
 use super::{SIZES, TINY, runner, runner_with};
 use crate::support::refusals::{TOKENS, refuse_each_call, refuse_each_launch, turn};

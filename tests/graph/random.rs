@@ -6,10 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{Budget, Mode, State};
+use ganglion::graph::{Budget, GraphOptions, Mode, State};
 use ganglion::kv::{Change, Owner};
 use ganglion::sampler::Parameters;
-use ganglion::tape::GraphOptions;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;

@@ -100,7 +100,7 @@ fn a_temporary_failure_never_falls_back_to_the_cpu() {
         (
             "FAKE_RETAIN",
             "2",
-            "cuDevicePrimaryCtxRetain finds no memory left",
+            "cuDevicePrimaryCtxRetain found no free memory",
         ),
         (
             "FAKE_FREE",
@@ -186,7 +186,7 @@ fn on_a_gpu_the_largest_context_that_a_refusal_names_is_the_largest_that_is_admi
     if !needs::kernels() {
         return;
     }
-    const ADMITTED: &str = "cuStreamCreate fails: CUDA_ERROR_FAKE_777";
+    const ADMITTED: &str = "CUDA call cuStreamCreate failed: CUDA_ERROR_FAKE_777; see journalctl -k";
     let load = |free: usize, context, memory| {
         let free = free.to_string();
         let arguments = [

@@ -6,6 +6,7 @@ use ganglion::bus::proxy::{ManagerProxy, RequestProxy, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::sim::{self, Script};
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel};
+use ganglion::front::{self, Front};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
@@ -15,7 +16,33 @@ use super::private_bus::PrivateBus;
 pub(crate) struct Daemon {
     pub(crate) bus: PrivateBus,
     pub(crate) engine: Handle,
+    front: Front,
     served: Bus,
+}
+
+/// Settings of the bus, and of all front ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) bus: BusConfig,
+    pub(crate) front: front::Config,
+}
+
+impl From<BusConfig> for Settings {
+    fn from(bus: BusConfig) -> Self {
+        Self {
+            bus,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<front::Config> for Settings {
+    fn from(front: front::Config) -> Self {
+        Self {
+            front,
+            ..Self::default()
+        }
+    }
 }
 
 /// Limits for tests, where one user may use everything.
@@ -45,14 +72,17 @@ impl Daemon {
         Self::with(script, 8, BusConfig::default()).await
     }
 
-    pub(crate) async fn with(script: &str, queue: usize, config: BusConfig) -> Self {
+    pub(crate) async fn with(script: &str, queue: usize, settings: impl Into<Settings>) -> Self {
         let bus = PrivateBus::start();
         let script: Script = script.parse().expect("the script is valid");
         let (engine, inbox) = channel(Limits { queue, ..LIMITS });
-        let served = serve(&bus.address(), engine.clone())
+        let front = Front::new(engine.clone());
+        let served = serve(&bus.address(), front.clone())
             .await
             .expect("the name is free");
-        served.configure(config);
+        let settings = settings.into();
+        front.configure(settings.front);
+        served.configure(settings.bus);
         let loads = !script.load.is_zero() || script.load_error.is_some();
         std::thread::spawn(move || sim::run(&inbox, &script));
         if !loads {
@@ -63,13 +93,16 @@ impl Daemon {
         Self {
             bus,
             engine,
+            front,
             served,
         }
     }
 
     /// Applies another configuration.
-    pub(crate) fn configure(&self, config: BusConfig) {
-        self.served.configure(config);
+    pub(crate) fn configure(&self, settings: impl Into<Settings>) {
+        let settings = settings.into();
+        self.front.configure(settings.front);
+        self.served.configure(settings.bus);
     }
 
     /// Connects a new client.

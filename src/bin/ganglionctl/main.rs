@@ -7,6 +7,7 @@ mod ask;
 mod bench;
 mod chat;
 mod checksum;
+mod choice;
 mod client;
 mod completions;
 mod doctor;

@@ -10,6 +10,7 @@ use ganglion::engine::runner::{
 };
 use ganglion::model::{Checkpoint, Defect, ModelError};
 
+use crate::choice::choice;
 use crate::failure::{Failure, Outcome, bail, failure};
 
 /// The model to run, and the settings.
@@ -19,17 +20,17 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "M")]
     pub(crate) model: PathBuf,
     /// The backend; auto takes the best one that this machine has
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = choice::<Backend>(), default_value = "auto")]
     backend: Backend,
     /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16. Without a measurement,
     /// auto is q8_0 for V alone
-    #[arg(long, value_enum, default_value = "f16")]
+    #[arg(long, value_parser = choice::<KvChoice>(), default_value = "f16")]
     kv: KvChoice,
     /// The type of K alone, instead of --kv
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<KvChoice>())]
     kv_k: Option<KvChoice>,
     /// The type of V alone, instead of --kv
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<KvChoice>())]
     kv_v: Option<KvChoice>,
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -38,10 +39,10 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
     /// The type of activations in matrix products of the CUDA backend
-    #[arg(long, value_enum, default_value = "f16")]
+    #[arg(long, value_parser = choice::<Activations>(), default_value = "f16")]
     activations: Activations,
     /// The memory for weights and cache of the CUDA backend
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = choice::<Placement>(), default_value = "auto")]
     memory: Placement,
     /// MiB that loading leaves to the rest of the system
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(..=1 << 20))]

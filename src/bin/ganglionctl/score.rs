@@ -7,8 +7,9 @@ use clap::{Args, Parser};
 use ganglion::engine::runner::Runner;
 use ganglion::engine::score::{Case, Comparison, Reference, compare, score};
 use ganglion::graph::Mode;
-use ganglion::tape::{KvType, KvTypes};
+use ganglion::kv::{KvType, KvTypes};
 
+use crate::choice::choice;
 use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::offline::{Setup, not_loaded};
 use crate::output;
@@ -22,7 +23,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
     /// Parts of the work that are recorded and replayed
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = choice::<Mode>(), default_value = Mode::default().name())]
     mode: Mode,
     /// Greedy tokens after each case [default: 0, or with --compare as many as FILE has]
     #[arg(long, value_name = "N")]

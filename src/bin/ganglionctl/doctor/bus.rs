@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
 use ganglion::engine::KEY_BOUND;
-use ganglion::tape::KvType;
+use ganglion::kv::KvType;
 use serde_json::{Map, Value};
 use zbus::Connection;
 

@@ -7,10 +7,10 @@ use std::path::Path;
 use ganglion::config::Config;
 use ganglion::engine::runner::KvChoices;
 use ganglion::engine::{KeyReason, KvSelection, OpenModel, Site, admit};
+use ganglion::kv::KvType;
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
 use ganglion::service;
-use ganglion::tape::KvType;
 
 use super::unit::reveal;
 use super::{Findings, Machine, Tree};
