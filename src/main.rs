@@ -9,13 +9,21 @@ use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::service::{self, Arguments, Failure, Origin, World};
+use tikv_jemalloc_ctl::{Access as _, AsName as _};
 use tikv_jemallocator::Jemalloc;
 
-/// Gives back what a model, or a prompt of a megabyte, has left, within seconds and from a thread of its own. After 40
-/// reloads of a model of 98 MB, 139 MiB are resident, as before them; with glibc's allocator 696, and 170 with two arenas
-/// and a fixed threshold for mmap, which only the environment could set. How soon is in `.cargo/config.toml`.
+/// Returns memory that a reload or a long prompt has freed to the system within seconds, on a thread of its own.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// The milliseconds after which jemalloc returns freed pages, in arenas to come and in the main thread's. The default is ten
+/// seconds: repeated reloads would need room for three models instead of two.
+const DECAY: [(&str, isize); 4] = [
+    ("arenas.dirty_decay_ms\0", 1000),
+    ("arenas.muzzy_decay_ms\0", 0),
+    ("arena.0.dirty_decay_ms\0", 1000),
+    ("arena.0.muzzy_decay_ms\0", 0),
+];
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
@@ -23,13 +31,17 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
+    for (name, milliseconds) in DECAY {
+        let set = name.name().write(milliseconds);
+        set.expect("jemalloc has this setting");
+    }
     if let Some(code) = confined::run_if_asked(&[chat::TASK, guide::TASK]) {
         return code;
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(asked) => {
-            // Help and version are no errors; if nobody can read them, nothing helps.
+            // Help and version are not errors. A failure to print them has no remedy.
             let _ = asked.print();
             return if asked.use_stderr() {
                 ExitCode::from(WRONG_ARGUMENTS)
