@@ -1,4 +1,4 @@
-//! gangliond: arguments, then the configuration, then the service.
+//! gangliond: reads the arguments and starts the service.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,12 @@ use ganglion::confined;
 use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
-use ganglion::service::{self, Arguments, Failure, Origin, World};
+use ganglion::service::{self, Arguments, Failure, Origin, Parts};
 use tikv_jemalloc_ctl::{Access as _, AsName as _};
 use tikv_jemallocator::Jemalloc;
 
-/// Returns memory that a reload or a long prompt has freed to the system within seconds, on a thread of its own.
+/// The allocator. Unlike glibc's, it returns the memory of a replaced model or a large prompt to the system within
+/// seconds.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -81,7 +82,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         println!("{}: ok", origin.file().display());
         return Ok(());
     }
-    service::start(World {
+    service::start(Parts {
         bus: arguments.bus,
         origin,
         journal,

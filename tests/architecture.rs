@@ -12,19 +12,30 @@ const ARROWS: &[(&str, &[&str])] = &[
         "bus",
         &[
             "engine",
-            "guide::Grammar",
-            "guide::Limits",
+            "front",
             "journal",
-            "sampler::MOST_SCORED",
-            "sampler::Parameters",
             "sampler::Partial",
             "telemetry",
             "tools",
         ],
     ),
     (
+        "front",
+        &[
+            "engine",
+            "guide::Grammar",
+            "guide::Limits",
+            "journal",
+            "sampler::MOST_SCORED",
+            "sampler::Parameters",
+            "sampler::Partial",
+            "tools",
+        ],
+    ),
+    (
         "engine",
         &[
+            "choice",
             "cpu",
             "cuda",
             "executor",
@@ -36,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "kv_store",
             "meminfo",
             "model",
+            "quant",
             "sampler",
             "session_store",
             "tape",
@@ -45,7 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "session_store",
-        &["files", "journal", "model::Message", "model::Role"],
+        &["choice", "files", "journal", "model::Message", "model::Role"],
     ),
     (
         "kv_store",
@@ -54,9 +66,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bench",
         &[
-            "device", "engine", "graph", "kv", "meminfo", "model", "sampler", "tape",
+            "device", "engine", "executor", "graph", "kv", "meminfo", "model", "quant", "sampler",
+            "tape",
         ],
     ),
+    ("choice", &[]),
     ("files", &[]),
     ("tools", &["model::Call", "model::language"]),
     ("model", &["confined", "quant", "tape"]),
@@ -64,22 +78,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "cpu", "cuda", "executor", "graph", "quant", "sampler", "tape",
+            "cpu", "cuda", "executor", "graph", "kv", "quant", "sampler", "tape",
         ],
     ),
     (
         "cpu",
-        &["executor", "fault", "graph", "quant", "sampler", "tape"],
+        &[
+            "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
+        ],
     ),
     (
         "cuda",
         &[
-            "device", "executor", "fault", "graph", "quant", "sampler", "tape",
+            "device", "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
         ],
     ),
-    ("executor", &["fault", "graph", "sampler", "tape"]),
-    ("tape", &["device", "fault", "graph", "kv::PAGE", "quant"]),
-    ("graph", &["device", "kv"]),
+    (
+        "executor",
+        &["device", "fault", "graph", "quant", "sampler", "tape"],
+    ),
+    ("tape", &["kv", "quant"]),
+    ("graph", &["choice", "device", "kv"]),
     ("device", &["fault", "nodes"]),
     ("nodes", &[]),
     ("meminfo", &[]),
@@ -95,13 +114,14 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler::Promised",
         ],
     ),
-    ("kv", &[]),
+    ("kv", &["choice", "quant"]),
     ("sampler", &[]),
     ("telemetry", &[]),
-    ("journal", &["telemetry"]),
+    ("journal", &["choice", "telemetry"]),
     (
         "config",
         &[
+            "choice",
             "engine::runner",
             "graph::Mode",
             "guide::Limits",

@@ -1,53 +1,53 @@
-//! A case: what runs, from what position, on which inputs.
+//! A case: operations, rows, positions and inputs.
 
 use crate::sampler::{Mask, Parameters};
 use crate::tape::{Buffer, Input, Op, Tape};
 
-/// One operation on random inputs, or two that a GPU makes one kernel of.
+/// One operation on random inputs, or two that are one kernel on a GPU.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
     pub tape: Tape,
-    /// The entry of the cache that its first row is in.
-    pub(super) entry: usize,
-    /// Its first row stands there.
+    /// The slot of the first row.
+    pub(super) slot: usize,
+    /// The position of the first row.
     pub position: usize,
-    /// Entry and position of a step's other rows.
+    /// Slot and position of the other rows of a step.
     pub(super) others: Vec<(usize, usize)>,
-    /// The tokens of its first rows; the others only fill it up, and what becomes of them does not matter.
+    /// The tokens of the first rows. The other rows are padding, whose results do not matter.
     pub(super) tokens: Vec<u32>,
     pub(super) parameters: Parameters,
-    /// What may be chosen, each time.
+    /// The mask of each choice.
     pub(super) mask: Option<Mask>,
-    /// What was there before, for the sampler.
+    /// Earlier tokens, for the sampler.
     pub(super) history: Vec<u32>,
     pub(super) logits: Logits,
-    /// How often it runs, each time from the same buffers, in the state that the last left.
+    /// The number of runs. Each starts from the same buffers, in the state after the last run.
     pub(super) runs: usize,
     pub(super) seed: u64,
 }
 
-/// How the logits lie that a token is chosen from.
+/// The distribution of the logits that a token is chosen from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Logits {
     #[default]
     Normal,
-    /// A few stand out, and the rest cannot be drawn: no sum of rounded weights decides.
+    /// A few logits are high, and the rest cannot be drawn. No sum of rounded weights decides.
     Peaked,
-    /// Several share the greatest.
+    /// Several logits share the maximum.
     Tied,
-    /// One is not finite.
+    /// One logit is not finite.
     With(f32),
 }
 
 impl Case {
-    /// The last: what the others prepare, and whose outputs are compared.
+    /// The last operation, whose outputs are compared. The others prepare its inputs.
     #[must_use]
     pub fn op(&self) -> &Op {
         &self.tape.ops[self.tape.ops.len() - 1]
     }
 
-    /// Buffers that it reads before it has written them.
+    /// The buffers that are read before they are written.
     pub(super) fn reads(&self) -> Vec<Buffer> {
         let (mut reads, mut written) = (Vec::new(), Vec::new());
         for (read, wrote) in self.tape.ops.iter().map(Op::buffers) {
@@ -57,32 +57,32 @@ impl Case {
         reads
     }
 
-    /// Buffers that it may write.
+    /// The buffers that may be written.
     pub(super) fn writes(&self) -> Vec<Buffer> {
         let ops = self.tape.ops.iter();
         ops.flat_map(|op| op.buffers().1).collect()
     }
 
-    /// What it stores in the cache, if it does.
+    /// The operation that stores in the cache, if there is one.
     pub(super) fn stores(&self) -> Option<&Op> {
         let mut ops = self.tape.ops.iter();
         ops.find(|op| matches!(op, Op::RopeStore { .. }))
     }
 
-    /// Region and position of each of its real rows.
+    /// Slot and position of each row that is not padding.
     pub(super) fn rows(&self) -> Vec<(usize, usize)> {
         let runs = self.runs().into_iter();
-        runs.flat_map(|(entry, positions)| positions.map(move |at| (entry, at)))
+        runs.flat_map(|(slot, positions)| positions.map(move |at| (slot, at)))
             .collect()
     }
 
-    /// Region and position of each row of a step; of a prompt its first.
+    /// Slot and position of each row of a step, or of a prompt's first row.
     pub(super) fn places(&self) -> Vec<(usize, usize)> {
-        let first = std::iter::once((self.entry, self.position));
+        let first = std::iter::once((self.slot, self.position));
         first.chain(self.others.iter().copied()).collect()
     }
 
-    /// The positions of its rows, by entry.
+    /// The positions of the rows, by slot.
     pub(super) fn runs(&self) -> Vec<(usize, std::ops::Range<usize>)> {
         let rows = if self.tape.input == Input::Step {
             1
@@ -90,15 +90,15 @@ impl Case {
             self.tokens.len()
         };
         let places = self.places().into_iter();
-        places.map(|(entry, at)| (entry, at..at + rows)).collect()
+        places.map(|(slot, at)| (slot, at..at + rows)).collect()
     }
 
-    /// Gives a buffer its own number of rows.
+    /// Sets the number of rows of a buffer.
     pub(super) fn set_rows(&mut self, Buffer(buffer): Buffer, rows: usize) {
         self.tape.buffers[buffer].rows = rows;
     }
 
-    /// Has its last `rows` only fill it up.
+    /// Makes the last `rows` padding.
     pub(super) fn pad(&mut self, rows: usize) {
         if rows > 0 {
             self.tokens.truncate(self.tape.rows - rows);

@@ -1,14 +1,14 @@
-//! The bound: |delta| <= 4 ulp of the output's type + 1e-4 x rms of the reference's row.
+//! The bound of differences: |delta| <= 4 ulp of the output's type + 1e-4 x rms of the reference's row.
 
-use crate::tape::DType;
+use crate::quant::DType;
 
 const ULPS: f64 = 4.0;
 const OF_RMS: f64 = 1e-4;
 
-/// Where values are farthest from the reference.
+/// The greatest difference from the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Worst {
-    /// |delta| in units of the bound; infinite where either is not a number.
+    /// |delta| in units of the bound; infinite if either value is not a number.
     pub ratio: f64,
     pub row: usize,
     pub column: usize,
@@ -49,14 +49,14 @@ fn root_mean_square(values: &[f32]) -> f64 {
     (squares / values.len().max(1) as f64).sqrt()
 }
 
-/// The distance between neighbours of a type, at `value`.
+/// The distance between neighbours of a type at `value`.
 pub(super) fn ulp(dtype: DType, value: f32) -> f64 {
     let (least, digits) = match dtype {
         DType::F32 => (-126, 23),
         DType::F16 => (-14, 10),
         DType::BF16 => (-126, 7),
     };
-    // The exponent of an f32's bits; a subnormal's is below all of `least`.
+    // The exponent of an f32; that of a subnormal is below any of `least`.
     let exponent = (value.to_bits() >> 23 & 0xff).cast_signed() - 127;
     2.0_f64.powi(exponent.max(least) - digits)
 }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::float_cmp)] // powers of two are exact
-    fn an_ulp_is_the_distance_to_the_next_number() {
+    fn ulp_is_the_distance_to_the_next_number() {
         for value in [1.0_f32, 1.99, -3.0, 1e-3, 6e-5, 3e-6, 0.0, 60000.0] {
             let f16 = half::f16::from_f32(value.abs());
             let next = half::f16::from_bits(f16.to_bits() + 1);

@@ -1,8 +1,8 @@
-//! Values dealt by turns, so that each appears beside several of other decks.
+//! Values that are dealt in turn, so that each is combined with several values of other decks.
 
 use crate::quant::random::Random;
 
-/// Deals each value once before it deals any again, so that each appears beside several of other decks.
+/// Deals each value once before it deals any again.
 #[derive(Clone, Debug)]
 pub(super) struct Deck<T> {
     values: Vec<T>,

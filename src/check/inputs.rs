@@ -1,4 +1,4 @@
-//! The random values of a case, rounded as both executors hold them.
+//! The random inputs of a case, rounded to the types of both executors.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,18 +6,19 @@ use std::ops::Range;
 use super::case::{Case, Logits};
 use super::compare::ulp;
 use super::world::World;
+use crate::quant::DType;
 use crate::quant::random::Random;
-use crate::tape::{Buffer, DType, Op, WeightId};
+use crate::tape::{Buffer, Op, WeightId};
 
-/// Positions before a window that may be read with it, and count for nothing; what is further back is not touched.
+/// Positions before a window that may be read with it, but do not count. Earlier positions are not read.
 const BESIDE_A_WINDOW: usize = 128;
 
-/// What a case starts from.
+/// The inputs of a case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inputs {
-    /// Whatever is not here holds nothing that is a number.
+    /// Buffers that are not listed contain NaN.
     pub(super) buffers: Vec<(Buffer, Vec<f32>)>,
-    /// K and V of all heads, (head, position, head_dim), by entry; not numbers beyond what the case may read.
+    /// K and V of all heads, (head, position, head_dim), by slot. Positions that the case may not read are NaN.
     pub(super) cache: [HashMap<usize, Vec<f32>>; 2],
 }
 
@@ -42,9 +43,9 @@ impl World {
         };
         let cache = [(); 2].map(|()| {
             let runs = case.runs().into_iter();
-            runs.map(|(entry, positions)| {
+            runs.map(|(slot, positions)| {
                 let values = self.cache(readable(positions), &mut random);
-                (entry, values)
+                (slot, values)
             })
             .collect()
         });
@@ -75,17 +76,17 @@ impl World {
             _ => {}
         }
         info.dtype.round(&mut values);
-        // Rows that only fill up may hold anything.
+        // Padding rows may contain anything.
         let padding = values.get_mut(case.tokens.len() * info.columns..);
         padding.unwrap_or_default().fill(f32::NAN);
         values
     }
 
-    /// Moves a row away from where its norm, rounded, would hang on the last bit of a sum: that one
-    /// element could then differ by a whole ulp, and is no error.
+    /// Scales a row so that its rounded norm does not depend on the last bit of a sum. Otherwise an element could
+    /// correctly differ by a whole ulp.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // the norm is computed in f64
     fn settle(&self, row: &mut [f32], norm: WeightId, epsilon: f32, activation: DType) {
-        /// More than sums in f32 are apart, in any order.
+        /// More than the differences between f32 sums in any order.
         const MARGIN: f64 = 4e-6;
         let weights = self.vector(norm);
         for _ in 0..8 {
@@ -122,7 +123,7 @@ impl World {
     }
 }
 
-/// The tokens that stand out of peaked logits.
+/// The tokens with high logits in `Peaked`.
 pub(super) fn peaks(seed: u64, vocabulary: usize) -> Vec<u32> {
     let mut random = Random::new(!seed);
     let mut peaks = Vec::new();

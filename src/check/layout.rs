@@ -1,11 +1,11 @@
-//! Values in a buffer's memory, as an executor lays them out.
+//! Values in the memory layout of an executor's buffer.
 
 use super::{decode, encode};
 use crate::executor::Layout;
 use crate::tape::BufferInfo;
 
 impl Layout {
-    /// Puts rows of `columns` values into a buffer's memory.
+    /// Writes rows of `columns` values to a buffer's memory.
     pub(super) fn put(self, values: &[f32], columns: usize, memory: &mut [u8]) {
         let row_bytes = self.stride * self.dtype.bytes();
         for (values, memory) in values.chunks(columns).zip(memory.chunks_mut(row_bytes)) {
@@ -15,7 +15,7 @@ impl Layout {
         }
     }
 
-    /// The elements in a buffer's memory.
+    /// Reads the elements from a buffer's memory.
     pub(super) fn take(self, info: &BufferInfo, memory: &[u8]) -> Vec<f32> {
         let size = self.dtype.bytes();
         memory
@@ -25,7 +25,7 @@ impl Layout {
             .collect()
     }
 
-    /// Bytes of elements that a row of a buffer's memory begins with.
+    /// Bytes of the elements of a row, without padding.
     pub(super) fn own(self, info: &BufferInfo, row: usize) -> usize {
         if row < info.rows {
             info.columns * self.dtype.bytes()

@@ -1,9 +1,12 @@
-//! Holds each operation of an executor against the CPU executor, on random inputs.
+//! Compares each operation of an executor with the CPU executor, on random inputs.
 //!
-//! Both start from the same memory, where all that is not an input holds 0xFF, which is a NaN in every
-//! type: what is not written, or is read from beyond, shows. Afterwards all but the outputs must be as it
-//! was. A tape of one operation reads what nothing wrote, so only its shapes are checked. It says nothing
-//! of speed. Whether the reference is right say the golden references, and of attention plain loops.
+//! Both executors start from the same memory, where everything except the inputs is 0xFF, a NaN in every type.
+//! Unwritten outputs and reads out of bounds therefore show. Afterwards everything except the outputs must be
+//! unchanged. Only the shapes of the tapes are checked, because a single operation reads buffers that no operation
+//! wrote.
+//!
+//! This module does not measure speed. The reference itself is checked by the golden tests, and for attention by plain
+//! loops (`oracle`).
 
 mod case;
 mod compare;
@@ -24,11 +27,12 @@ pub use report::Report;
 pub use world::{World, WorldError};
 
 use self::inputs::Inputs;
-use crate::executor::{Inspect, Layout};
+use crate::executor::{ExecuteError, Layout, Probe, StepState};
+use crate::quant::DType;
 use crate::sampler::Scored;
-use crate::tape::{Buffer, DType, ExecuteError, Op, StepState, TapeError};
+use crate::tape::{Buffer, Op, TapeError};
 
-/// Why nothing could be compared.
+/// Why a comparison was impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     #[error("{case}: {error}")]
@@ -41,36 +45,36 @@ pub enum DiffError {
     },
 }
 
-/// What a case leaves on one executor.
+/// The memory and results of a case on one executor.
 struct Left {
-    /// What each run ended with.
+    /// The result of each run.
     ends: Vec<Result<Vec<StepState>, ExecuteError>>,
     /// The most probable tokens of each row of each run.
     scored: Vec<Vec<Scored>>,
     layouts: Vec<Layout>,
-    /// The bytes of each buffer, with what follows it: before the last run, and after it.
+    /// The bytes of each buffer and its guard, before and after the last run.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
-    /// K and V of each entry.
+    /// K and V of each slot.
     cache_before: Vec<[Vec<u8>; 2]>,
     cache_after: Vec<[Vec<u8>; 2]>,
 }
 
-/// Bytes after a buffer that are watched.
+/// Bytes after a buffer that must not change.
 const GUARD: usize = 64 << 10;
-/// Rows of each buffer that are there and belong to no case.
+/// Allocated rows of each buffer that no case uses.
 const SPARE_ROWS: usize = 16;
 const POISON: u8 = 0xff;
 
 impl World {
-    /// Runs its cases on both executors, which were made for it.
+    /// Runs the cases on two executors that were made for this world.
     ///
     /// # Errors
-    /// If a case's shapes do not fit, or an executor fails otherwise than by its operation's result.
+    /// If the shapes of a case do not fit, or an executor fails in another way than by the result of its operation.
     pub fn diff(
         &self,
-        reference: &mut dyn Inspect,
-        subject: &mut dyn Inspect,
+        reference: &mut dyn Probe,
+        subject: &mut dyn Probe,
         report: &mut Report,
     ) -> Result<(), DiffError> {
         self.cases
@@ -78,12 +82,12 @@ impl World {
             .try_for_each(|case| self.diff_case(case, reference, subject, report))
     }
 
-    /// Runs one of its cases on both.
+    /// Runs one case on both executors.
     pub fn diff_case(
         &self,
         case: &Case,
-        reference: &mut dyn Inspect,
-        subject: &mut dyn Inspect,
+        reference: &mut dyn Probe,
+        subject: &mut dyn Probe,
         report: &mut Report,
     ) -> Result<(), DiffError> {
         case.tape
@@ -106,7 +110,7 @@ impl World {
             .map_err(|error| left("subject", error))?;
         let (ratio, mut failure) = self.compare(case, &inputs, [&reference, &subject]);
         if let Some(outside) = self.outside(case, &reference) {
-            failure = Some(format!("the reference itself: {outside}"));
+            failure = Some(format!("the reference: {outside}"));
         }
         report.add(case.op().name(), &case.name, ratio, failure);
         Ok(())
@@ -116,7 +120,7 @@ impl World {
         &self,
         case: &Case,
         inputs: &Inputs,
-        subject: &mut dyn Inspect,
+        subject: &mut dyn Probe,
     ) -> Result<Left, ExecuteError> {
         let tape = &case.tape;
         let mut roomy = tape.clone();
@@ -144,50 +148,50 @@ impl World {
                 image
             })
             .collect();
-        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.entries)
-            .map(|entry| {
+        let cache_before: Vec<[Vec<u8>; 2]> = (0..self.kv.slots)
+            .map(|slot| {
                 [0, 1].map(|side| {
-                    // Others are not to be read.
-                    let held = inputs.cache[side].get(&entry);
+                    // Other positions must not be read.
+                    let held = inputs.cache[side].get(&slot);
                     let stride = self.kv.types.sides()[side].bytes(self.kv.head_dim);
                     let bytes = self.kv.context * self.kv.heads * stride;
                     held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values, side))
                 })
             })
             .collect();
-        for (entry, cache) in cache_before.iter().enumerate() {
-            subject.write_cache(entry, cache)?;
+        for (slot, cache) in cache_before.iter().enumerate() {
+            subject.write_cache(slot, cache)?;
         }
         subject.poison_scratch()?;
-        // The first of them last: it is the one that a prompt is of.
+        // The first row comes last, because a prompt runs in the active slot.
         for (place, token) in case.places().into_iter().zip(&case.tokens).rev() {
             subject
                 .executor()
                 .begin(place, case.parameters, &case.history)?;
-            subject.executor().post(*token);
+            subject.executor().set_token(*token);
         }
-        let entries: Vec<usize> = case.places().iter().map(|(entry, _)| *entry).collect();
+        let slots: Vec<usize> = case.places().iter().map(|(slot, _)| *slot).collect();
         let (mut ends, mut scored) = (Vec::new(), Vec::new());
         for _ in 0..case.runs {
             for (buffer, image) in buffers.iter().zip(&before) {
                 subject.write_buffer(*buffer, image)?;
             }
-            for entry in &entries {
-                subject.executor().guide(*entry, case.mask.as_ref())?;
+            for slot in &slots {
+                subject.executor().guide(*slot, case.mask.as_ref())?;
             }
-            let end = subject.run_part(tape, &case.tokens, &entries);
+            let end = subject.run_part(tape, &case.tokens, &slots);
             let ran = subject.executor();
-            let states = || entries.iter().map(|at| ran.state_of(*at)).collect();
+            let states = || slots.iter().map(|at| ran.state_of(*at)).collect();
             ends.push(end.map(|()| states()));
-            scored.extend(entries.iter().map(|at| ran.scored(*at).to_vec()));
+            scored.extend(slots.iter().map(|at| ran.scored(*at).to_vec()));
         }
         let after = buffers
             .iter()
             .zip(&before)
             .map(|(buffer, image)| subject.read_buffer(*buffer, image.len()))
             .collect::<Result<_, _>>()?;
-        let cache_after = (0..self.kv.entries)
-            .map(|entry| subject.read_cache(entry))
+        let cache_after = (0..self.kv.slots)
+            .map(|slot| subject.read_cache(slot))
             .collect::<Result<_, _>>()?;
         Ok(Left {
             ends,
@@ -200,7 +204,7 @@ impl World {
         })
     }
 
-    /// The worst |delta| in units of the bound, and what is wrong.
+    /// The greatest |delta| in units of the bound, and the reason of a failure.
     fn compare(
         &self,
         case: &Case,
@@ -228,7 +232,7 @@ impl World {
         let mut hold = |what: &str, worst: Worst| {
             if worst.ratio > 1.0 {
                 let state = if worst.value.is_nan() {
-                    ", not a number: not written, or read from beyond its inputs"
+                    ", not a number: not written, or computed from other memory than its inputs"
                 } else {
                     ""
                 };
@@ -263,7 +267,7 @@ impl World {
         (ratio, failure)
     }
 
-    /// What a case has changed besides its outputs.
+    /// A change outside of the outputs of a case.
     fn outside(&self, case: &Case, left: &Left) -> Option<String> {
         let written = case.writes();
         for (index, info) in case.tape.buffers.iter().enumerate() {
@@ -275,7 +279,7 @@ impl World {
                 .chunks(row_bytes)
                 .zip(after.chunks(row_bytes))
                 .enumerate();
-            // Behind what is its own.
+            // The elements of the row are followed by padding.
             let changed = rows.find_map(|(row, (before, after))| {
                 let own = if output { layout.own(info, row) } else { 0 };
                 let (before, after) = (before.get(own..)?, after.get(own..)?);
@@ -299,18 +303,17 @@ impl World {
         }
         let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.head_dim));
         let stores = case.stores().is_some();
-        for (entry, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate()
-        {
+        for (slot, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate() {
             for (stride, (before, after)) in strides.into_iter().zip(before.iter().zip(after)) {
                 let pairs = before.chunks(stride).zip(after.chunks(stride));
                 for (index, (before, after)) in pairs.enumerate() {
                     let position = index % self.kv.context;
                     let within = |(of, positions): &(usize, std::ops::Range<usize>)| {
-                        *of == entry && positions.contains(&position)
+                        *of == slot && positions.contains(&position)
                     };
                     if !(stores && case.runs().iter().any(within)) && before != after {
                         return Some(format!(
-                            "changed the cache at position {position} of entry {entry}"
+                            "changed the cache at position {position} of slot {slot}"
                         ));
                     }
                 }
@@ -320,12 +323,13 @@ impl World {
     }
 }
 
-/// In what the most probable tokens differ, in whatever order equals come; their probabilities are f32, summed otherwise.
+/// The difference between two lists of most probable tokens. Tokens of equal probability may be in any order, and
+/// probabilities differ like f32 sums.
 fn apart(reference: &[Scored], subject: &[Scored]) -> Option<String> {
     const BOUND: f32 = 1e-4;
     let sorted = |scored: &[Scored]| {
         let mut sorted = scored.to_vec();
-        // The first is the chosen one.
+        // The first is the chosen token.
         if let Some((_, rest)) = sorted.split_first_mut() {
             rest.sort_unstable_by_key(|scored| scored.token);
         }
@@ -339,7 +343,7 @@ fn apart(reference: &[Scored], subject: &[Scored]) -> Option<String> {
     (!same).then(|| format!("the most probable tokens are {theirs:?}, not {ours:?}"))
 }
 
-/// As a buffer of that type holds them.
+/// Encodes values in a type.
 fn encode(dtype: DType, values: &[f32]) -> Vec<u8> {
     use half::{bf16, f16};
     let bytes = |values: &[f32], each: fn(f32) -> [u8; 2]| {

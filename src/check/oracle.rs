@@ -1,5 +1,4 @@
-//! Plain loops in f64, to be read beside the papers: how queries and keys turn, and how they meet; and the reference held
-//! against them.
+//! Plain loops in f64 for rotation and attention, to compare with the papers. They check the reference.
 
 use super::case::Case;
 use super::compare::worst;
@@ -7,19 +6,19 @@ use super::inputs::Inputs;
 use super::report::Report;
 use super::world::World;
 use super::{DiffError, decode};
-use crate::executor::Inspect;
+use crate::executor::Probe;
 use crate::tape::{Op, Rotation};
 
 impl World {
-    /// Holds what an executor turns, stores and attends to in a case against plain loops, which tells whether the reference
-    /// itself is right. Of other operations, and of a prompt that takes loops long, it says nothing.
+    /// Compares the rotation, the cache and the attention of a case with plain loops. Other operations, and prompts
+    /// that would take too long, are not compared.
     pub fn diff_loops(
         &self,
         case: &Case,
-        subject: &mut dyn Inspect,
+        subject: &mut dyn Probe,
         report: &mut Report,
     ) -> Result<(), DiffError> {
-        /// Products of queries and keys.
+        /// The most products of queries and keys.
         const MOST: usize = 4_000_000;
         let out = match case.op() {
             Op::RopeStore { rotated, .. } => *rotated,
@@ -52,7 +51,8 @@ impl World {
             let exact: Vec<f32> = exact.iter().map(|value| *value as f32).collect();
             let worst = worst(&exact, ours, columns, dtype);
             if worst.ratio > 1.0 {
-                failure.get_or_insert_with(|| format!("{what} is not what loops say: {worst:?}"));
+                failure
+                    .get_or_insert_with(|| format!("{what} differs from plain loops: {worst:?}"));
             }
             ratio = ratio.max(worst.ratio);
         };
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// What a case makes of its q, k or v (0, 1, 2) on the way to the cache, (row, head, head_dim).
+    /// q, k or v (0, 1, 2) of a case after its rotation, (row, head, head_dim).
     pub(super) fn turned(&self, case: &Case, inputs: &Inputs, which: usize) -> Vec<f64> {
         let Some(Op::RopeStore {
             inputs: buffers,
@@ -112,7 +112,7 @@ impl World {
         turned
     }
 
-    /// Rotates by the angles that executors have, which are computed in f32.
+    /// Rotates by the angles of the executors, which are computed in f32.
     fn rotate(&self, head: &mut [f64], rotation: Rotation, position: usize) {
         let (first, second) = head[..rotation.dims].split_at_mut(rotation.dims / 2);
         let angles = self.angles[rotation.table].at(position);
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// What a case attends to, (row, query head, head_dim).
+    /// The result of attention, (row, query head, head_dim).
     #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
     pub(super) fn attended(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
         let Op::Attend { q, attention, .. } = *case.op() else {
@@ -139,10 +139,10 @@ impl World {
         } else {
             inputs.buffers[0].1.clone()
         };
-        // (head, position, head_dim) of an entry, as attention reads it.
+        // K or V of a slot as attention reads it, (head, position, head_dim).
         let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
-        let held = |side: usize, row: usize, entry: usize, position: usize| {
-            let mut values = inputs.cache[side][&entry].clone();
+        let held = |side: usize, row: usize, slot: usize, position: usize| {
+            let mut values = inputs.cache[side][&slot].clone();
             for head in (0..kv.heads).filter(|_| stored) {
                 let from = (row * kv.heads + head) * head_dim;
                 let to = (head * kv.context + position) * head_dim;
@@ -163,8 +163,8 @@ impl World {
         };
         let sinks = attention.sinks.map(|sinks| self.vector(sinks));
         let mut attended = Vec::new();
-        for (row, (entry, position)) in case.rows().into_iter().enumerate() {
-            let [k, v] = [0, 1].map(|side| held(side, row, entry, position));
+        for (row, (slot, position)) in case.rows().into_iter().enumerate() {
+            let [k, v] = [0, 1].map(|side| held(side, row, slot, position));
             for head in 0..group * kv.heads {
                 let at = |position: usize| {
                     let from = (head / group * kv.context + position) * head_dim;

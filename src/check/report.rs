@@ -1,8 +1,8 @@
-//! What a comparison has found, as a table: a line for each operation, its worst case, and what failed.
+//! The result of a comparison as a table: each operation's worst case, and the failures.
 
 use std::fmt;
 
-/// The worst of each operation, and every failure.
+/// The worst case of each operation, and all failures.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     lines: Vec<Line>,
@@ -19,7 +19,7 @@ struct Line {
 }
 
 impl Report {
-    /// One case of `op`: its worst |delta| in units of the bound, and why it failed, if it did.
+    /// Adds a case of `op`: its greatest |delta| in units of the bound, and the reason if it failed.
     pub(super) fn add(
         &mut self,
         op: &'static str,
@@ -54,7 +54,7 @@ impl Report {
         self.lines.iter().map(|line| line.cases).sum()
     }
 
-    /// Each failing case, and why it failed.
+    /// The failed cases, with reasons.
     #[must_use]
     pub fn failures(&self) -> &[String] {
         &self.failures

@@ -1,7 +1,7 @@
-//! `gangliond --self-test`: each operation on what this machine computes with, held against the CPU on one thread.
+//! `gangliond --self-test`: compares each operation on this machine's device with the CPU on one thread.
 //!
-//! It takes random inputs, so it needs no model, no configuration and no bus. Of speed it says nothing, nor whether a
-//! model's answers make sense.
+//! It uses random inputs, so it needs no model, configuration or bus. It does not measure speed, and does not judge a
+//! model's answers.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -9,11 +9,11 @@ use std::num::NonZeroUsize;
 use crate::check::{Report, World, worlds};
 #[cfg(feature = "cuda")]
 use crate::cuda::{Device, Error};
-use crate::executor::Inspect;
+use crate::executor::Probe;
 
-/// Runs one of so many cases, writes a table for each of them to `out`, and tells whether all of it is right.
+/// Runs one of every `every` cases, writes a table for each device to `out`, and returns whether all cases passed.
 pub fn run(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
-    let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Inspect>);
+    let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Probe>);
     let cpu = held(every, out, "CPU, all its threads", all_threads)?;
     Ok(gpu(every, out)? && cpu)
 }
@@ -26,7 +26,7 @@ fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
             writeln!(out, "GPU: none ({error})")?;
             return Ok(true);
         }
-        // One that is there and cannot be used passes nothing.
+        // A device that cannot be used is a failure.
         Err(error) => {
             writeln!(out, "GPU:\nFAILED {error}")?;
             return Ok(false);
@@ -39,7 +39,7 @@ fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
 
 #[cfg(not(feature = "cuda"))]
 fn gpu(_: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
-    writeln!(out, "GPU: not looked for, as this was built without CUDA")?;
+    writeln!(out, "GPU: not tested, because this was built without CUDA")?;
     Ok(true)
 }
 
@@ -47,7 +47,7 @@ fn held(
     every: NonZeroUsize,
     out: &mut impl Write,
     name: &str,
-    subject: impl Fn(&World) -> Result<Box<dyn Inspect>, Box<dyn std::error::Error>>,
+    subject: impl Fn(&World) -> Result<Box<dyn Probe>, Box<dyn std::error::Error>>,
 ) -> io::Result<bool> {
     let mut report = Report::default();
     let mut number = 0;

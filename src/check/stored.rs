@@ -1,7 +1,7 @@
-//! What an operation has stored in the cache.
+//! Compares the values that an operation has stored in the cache.
 //!
-//! Numbers are held against the reference's. Quants are held against the exact values: where one lies between two quants,
-//! the last bit of a rotation decides which it is, and either is right.
+//! Numbers are compared with the reference. Quants are compared with the exact values: for a value between two quants,
+//! the last bit of a rotation decides, and both are right.
 
 use half::f16;
 
@@ -11,13 +11,13 @@ use super::inputs::Inputs;
 use super::world::World;
 use super::{Left, decode};
 
-/// How far a quant may be beyond half a step from its value: more than norm and rotation in f32 are apart, in any order.
+/// How far a value may be beyond half a step from its quant: more than f32 norms and rotations differ, in any order.
 const NOISE: f64 = 1e-3;
-/// How far a scale may be off, in ulps.
+/// The most that a scale may differ, in ulps.
 const SCALE_ULPS: f64 = 1.0;
 
 impl World {
-    /// As the cache holds heads of values of K (0) or V (1), (head, position).
+    /// Encodes heads of values of K (0) or V (1), (head, position), as the cache does.
     pub(super) fn cached(&self, values: &[f32], side: usize) -> Vec<u8> {
         let (head_dim, element) = (self.kv.head_dim, self.kv.types.sides()[side]);
         let mut bytes = vec![0; values.len() / head_dim * element.bytes(head_dim)];
@@ -28,7 +28,7 @@ impl World {
         bytes
     }
 
-    /// Where K or V, as a case has stored it, is farthest from what it should be.
+    /// The greatest difference of stored K or V from the correct values.
     pub(super) fn worst_stored(
         &self,
         case: &Case,
@@ -48,7 +48,7 @@ impl World {
         let rows = theirs.chunks_exact(bytes).zip(ours.chunks_exact(bytes));
         for (row, ((theirs, ours), exact)) in rows.zip(exact.chunks_exact(head_dim)).enumerate() {
             let mut found = worst_quant(theirs, exact);
-            // V comes as it is: nothing is left open.
+            // V is not computed, so it must be equal.
             if side == 1 && theirs != ours {
                 found.ratio = f64::INFINITY;
             }
@@ -59,12 +59,12 @@ impl World {
         worst
     }
 
-    /// The positions that a case has stored, (conversation, head, position).
+    /// The stored positions of a case, (slot, head, position).
     pub(super) fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
         let bytes = self.kv.types.sides()[side].bytes(self.kv.head_dim);
         let mut stored = Vec::new();
-        for (entry, positions) in case.runs() {
-            let values = &left.cache_after[entry][side];
+        for (slot, positions) in case.runs() {
+            let values = &left.cache_after[slot][side];
             for head in values.chunks_exact(self.kv.context * bytes) {
                 stored.extend(&head[positions.start * bytes..positions.end * bytes]);
             }
@@ -72,7 +72,7 @@ impl World {
         stored
     }
 
-    /// The values that belong there, (conversation, head, position).
+    /// The correct values, (slot, head, position).
     pub(super) fn exact(&self, case: &Case, inputs: &Inputs, side: usize) -> Vec<f64> {
         let (heads, head_dim) = (self.kv.heads, self.kv.head_dim);
         let values = self.turned(case, inputs, 1 + side);
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// The worst of a head's quants and scales.
+/// The greatest difference of a head's quants and scales.
 #[allow(clippy::cast_possible_truncation)] // shown to people, or about to be rounded further
 fn worst_quant(bytes: &[u8], exact: &[f64]) -> Worst {
     let mut worst = Worst::default();

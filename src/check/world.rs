@@ -1,4 +1,4 @@
-//! What one executor is made of: weights and a cache, and the cases that run on them.
+//! A world: the weights and the cache of an executor, and the cases that run on them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use super::case::{Case, Logits};
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
-use crate::graph::Mode;
-use crate::quant::Format;
+use crate::executor::{FillError, Source};
+use crate::graph::{GraphOptions, Mode};
 use crate::quant::random::{self, Random};
+use crate::quant::{DType, Format};
 use crate::sampler::Parameters;
 use crate::tape::{
-    Angles, BufferInfo, DType, Ending, FillError, GraphOptions, Input, KvInfo, Op, Rotation,
-    Source, Tape, WeightId, WeightInfo,
+    Angles, BufferInfo, Ending, Input, KvInfo, Op, Rotation, Tape, WeightId, WeightInfo,
 };
 
-/// Entries of each cache.
-pub(super) const ENTRIES: usize = 2;
+/// Slots of each cache.
+pub(super) const SLOTS: usize = 2;
 /// The most rows of any case.
 pub(super) const ROWS: usize = 129;
 
-/// Why there is no executor of a world.
+/// Why an executor for a world cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
     #[error(transparent)]
@@ -37,17 +37,17 @@ pub enum WorldError {
 #[derive(Clone, Debug)]
 pub struct World {
     pub kv: KvInfo,
-    /// Its cases have this one, once it has been split by it.
+    /// The activation type of all cases, after `split`.
     activation: DType,
     pub(super) angles: [Angles; 2],
     infos: Arc<[WeightInfo]>,
-    /// As a file stores them.
+    /// The stored bytes of each weight.
     bytes: Vec<Vec<u8>>,
     pub cases: Vec<Case>,
 }
 
 impl World {
-    /// Its cases of each type of activations, apart: an executor runs those of one.
+    /// Splits the cases by their type of activations, because an executor has one type.
     pub(super) fn split(self) -> impl Iterator<Item = Self> {
         let parts = [DType::F16, DType::BF16].map(|activation| {
             let mut world = self.clone();
@@ -60,7 +60,7 @@ impl World {
         parts.into_iter().filter(|world| !world.cases.is_empty())
     }
 
-    /// The reference.
+    /// Creates the reference.
     pub fn cpu(&self, threads: usize) -> Result<Cpu, WorldError> {
         Ok(Cpu::new(
             cpu::load(&self.infos, self, &mut |_| ())?,
@@ -71,7 +71,7 @@ impl World {
         )?)
     }
 
-    /// What is held against it.
+    /// Creates the executor under test.
     #[cfg(feature = "cuda")]
     pub fn cuda(&self, device: cuda::Device) -> Result<Cuda, WorldError> {
         let rows = self.cases.iter().map(|case| case.tape.rows);
@@ -129,7 +129,7 @@ fn eager() -> GraphOptions {
     }
 }
 
-/// A world while its cases are written.
+/// A world under construction.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) random: Random,
@@ -139,7 +139,7 @@ pub(super) struct Builder {
     cases: Vec<Case>,
 }
 
-/// What the tapes of a case have in common.
+/// The common properties of the tapes of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) rows: usize,
@@ -159,7 +159,7 @@ impl Run {
 }
 
 impl Builder {
-    /// Makes one with a table of `vocabulary` rows as its first weight, as every model has one.
+    /// Creates a world whose first weight is a table of `vocabulary` rows, as in every model.
     pub(super) fn new(seed: u64, kv: KvInfo, table: (Format, usize, usize)) -> Self {
         let mut builder = Self {
             random: Random::new(seed),
@@ -199,7 +199,7 @@ impl Builder {
         WeightId(self.infos.len() - 1)
     }
 
-    /// Adds a case at position 0, whose buffers are (name, columns, whether they are activations).
+    /// Adds a case at position 0 with one operation; `buffers` are (name, columns, whether they are activations).
     pub(super) fn case(
         &mut self,
         name: &str,
@@ -210,7 +210,7 @@ impl Builder {
         self.case_of(name, run, buffers, vec![op])
     }
 
-    /// The same of several operations, each of which may read what those before it wrote.
+    /// Adds a case with several operations, each of which may read the outputs of earlier ones.
     pub(super) fn case_of(
         &mut self,
         name: &str,
@@ -253,7 +253,7 @@ impl Builder {
         self.cases.push(Case {
             name,
             tape,
-            entry: 0,
+            slot: 0,
             position: 0,
             others: match run.input {
                 Input::Step => (1..run.rows).map(|row| (row, 0)).collect(),
@@ -277,7 +277,7 @@ impl Builder {
         for case in &mut cases {
             case.tape.weights = infos.clone();
         }
-        // The second of a part of a head alone.
+        // The second table rotates only a part of a head.
         let head_dim = self.kv.head_dim;
         let angles = [(head_dim, 10_000.0, 1.0), (part(head_dim), 500_000.0, 1.25)];
         #[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^24
@@ -298,12 +298,12 @@ impl Builder {
     }
 }
 
-/// How much of a head the second table turns: what no width of vectors divides, where there is room.
+/// The number of elements that the second table rotates: not a multiple of a vector's width, if possible.
 const fn part(head_dim: usize) -> usize {
     head_dim / 4 + 2
 }
 
-/// How the cases of a world are rotated: by either table, or not.
+/// The rotations of the cases of a world: by either table, or none.
 pub(super) fn rotations(head_dim: usize) -> [Rotation; 3] {
     let whole = Rotation::whole(head_dim);
     let parted = Rotation {

@@ -1,49 +1,47 @@
-//! A step that was launched before the tokens of the one before it were taken, as a GPU has them: it has run, its cache is
-//! written, and the host does not know of it yet.
+//! Steps that are launched ahead, as on a GPU: a step has run and written the cache, and its tokens have not been taken.
 //!
-//! A CPU gains nothing by it. It is here so that what has to be right about such steps is seen where there is no GPU.
+//! A CPU is not faster that way. The tests of this order of events need no GPU.
 
 use super::Cpu;
 use super::core::{Conversation, Guide};
-use crate::executor::Behind;
-use crate::tape::ExecuteError;
+use crate::executor::{Behind, ExecuteError};
 
-/// Where entries stand.
-pub(super) type Standing = Vec<(usize, Conversation)>;
+/// The state of several slots.
+pub(super) type Snapshot = Vec<(usize, Conversation)>;
 
-/// What a step has made of its conversations.
+/// The result of a step whose tokens have not been taken.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    after: Standing,
+    after: Snapshot,
     ran: Result<(), ExecuteError>,
 }
 
 impl Ahead {
-    /// Whether it is of these entries, maybe among others.
-    pub(super) fn serves(&self, entries: &[usize]) -> bool {
-        entries.iter().all(|entry| self.is_of(*entry))
+    /// Whether the step has a row for each of these slots. It may have others.
+    pub(super) fn serves(&self, slots: &[usize]) -> bool {
+        slots.iter().all(|slot| self.has(*slot))
     }
 
-    fn is_of(&self, entry: usize) -> bool {
-        self.after.iter().any(|(of, _)| *of == entry)
+    fn has(&self, slot: usize) -> bool {
+        self.after.iter().any(|(of, _)| *of == slot)
     }
 
-    /// Its tokens are taken; others than these entries stay where they were.
+    /// Takes the tokens of these slots. Other slots of the step stay unchanged.
     pub(super) fn take(
         self,
         conversations: &mut [Conversation],
-        entries: &[usize],
+        slots: &[usize],
     ) -> Result<(), ExecuteError> {
-        for (entry, after) in self.after {
-            if !entries.contains(&entry) {
+        for (slot, after) in self.after {
+            if !slots.contains(&slot) {
                 continue;
             }
-            let conversation = &mut conversations[entry];
-            // A mask that has come since is of the token that it could not choose.
+            let conversation = &mut conversations[slot];
+            // A mask that arrived since then is for the token that the step could not choose.
             let guide = std::mem::take(&mut conversation.guide);
-            let waits = after.waits;
+            let awaits_mask = after.awaits_mask;
             *conversation = after;
-            if waits {
+            if awaits_mask {
                 conversation.guide = guide;
             }
         }
@@ -52,7 +50,7 @@ impl Ahead {
 }
 
 impl Cpu {
-    /// Steps are launched ahead from now on.
+    /// Sets whether steps are launched ahead.
     #[must_use]
     pub fn launching_ahead(self, launches_ahead: bool) -> Self {
         Self {
@@ -61,44 +59,43 @@ impl Cpu {
         }
     }
 
-    /// What an entry stands at is another than a step has begun with that is ahead.
-    pub(super) fn forget_ahead_of(&mut self, entry: usize) {
-        self.ahead.take_if(|ahead| ahead.is_of(entry));
-        self.left_step.take_if(|step| step.entries.contains(&entry));
+    /// Discards the step that is ahead or preempted if it has a row for a slot, whose state has changed.
+    pub(super) fn discard_ahead_of(&mut self, slot: usize) {
+        self.ahead.take_if(|ahead| ahead.has(slot));
+        self.preempted_step
+            .take_if(|step| step.slots.contains(&slot));
     }
 
-    /// What bounds an entry's next choice; a step that is ahead began without it.
-    pub(super) fn bind(&mut self, entry: usize, guide: Guide) {
+    /// Sets the mask of a slot's next token. A step that is ahead began with the previous one.
+    pub(super) fn bind(&mut self, slot: usize, guide: Guide) {
         let is_free = |guide: &Guide| matches!(guide, Guide::Free);
-        if is_free(&self.core.conversations[entry].guide) != is_free(&guide) {
-            self.forget_ahead_of(entry);
+        if is_free(&self.core.conversations[slot].guide) != is_free(&guide) {
+            self.discard_ahead_of(slot);
         }
-        self.core.conversations[entry].guide = guide;
+        self.core.conversations[slot].guide = guide;
     }
 
-    /// Where entries stand.
-    pub(super) fn standing(&self, entries: &[usize]) -> Standing {
+    pub(super) fn snapshot(&self, slots: &[usize]) -> Snapshot {
         let conversations = &self.core.conversations;
-        let of = |entry: &usize| (*entry, conversations[*entry].clone());
-        entries.iter().map(of).collect()
+        let of = |slot: &usize| (*slot, conversations[*slot].clone());
+        slots.iter().map(of).collect()
     }
 
-    /// Entries stand there again.
-    pub(super) fn stand(&mut self, standing: Standing) {
-        for (entry, conversation) in standing {
-            self.core.conversations[entry] = conversation;
+    pub(super) fn restore(&mut self, snapshot: Snapshot) {
+        for (slot, conversation) in snapshot {
+            self.core.conversations[slot] = conversation;
         }
     }
 
-    /// Runs a step whose tokens are taken later. One that does not fit is not launched.
+    /// Runs a step whose tokens are taken later, unless it exceeds the context.
     ///
     /// # Errors
-    /// If it is refused, which is known at once.
+    /// If the step is refused.
     pub(super) fn launch_behind(
         &mut self,
         Behind {
             tape,
-            entries,
+            slots,
             preempts,
             ..
         }: Behind<'_>,
@@ -106,15 +103,15 @@ impl Cpu {
         if preempts.is_some_and(|preempts| preempts()) {
             return Ok(());
         }
-        let fits = |entry: &usize| self.fits(*entry, 1, tape.rows).is_ok();
-        if !entries.iter().all(fits) {
+        let fits = |slot: &usize| self.fits(*slot, 1, tape.rows).is_ok();
+        if !slots.iter().all(fits) {
             return Ok(());
         }
-        let (before, active) = (self.standing(entries), self.core.entry);
-        let ran = self.run_rows(tape, entries, &[], None).map(drop);
-        let after = self.standing(entries);
-        self.stand(before);
-        self.core.entry = active;
+        let (before, active) = (self.snapshot(slots), self.core.slot);
+        let ran = self.run_rows(tape, slots, &[], None).map(drop);
+        let after = self.snapshot(slots);
+        self.restore(before);
+        self.core.slot = active;
         if is_refused(&ran) {
             return ran;
         }
@@ -123,7 +120,7 @@ impl Cpu {
     }
 }
 
-/// Whether nothing came of a step: logits that are not finite are of one row.
+/// Whether a step has no result at all. Logits that are not finite concern a single row.
 pub(super) fn is_refused(ran: &Result<(), ExecuteError>) -> bool {
     let failed = ran.as_ref().err();
     failed.is_some_and(|error| !matches!(error, ExecuteError::NonFinite { .. }))

@@ -1,8 +1,9 @@
-//! Scaled dot-product attention over the cache: for all query heads that share a head of the cache, of several rows, one
-//! tile of positions after the other, with a running softmax (FlashAttention: Dao et al. 2022).
+//! Scaled dot-product attention over the cache, with a running softmax over tiles of positions (FlashAttention: Dao et
+//! al. 2022).
 //!
-//! Tiles begin at multiples of their length, whatever the chunk, and a query never meets a position that it does not see:
-//! so the bits of a row do not depend on the rows beside it.
+//! All query heads that share a head of the cache, of several rows, are computed together. Tiles begin at multiples of
+//! their length, and a query never meets a position that it does not see. The bits of a row therefore do not depend on
+//! the chunk or on other rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,11 +15,13 @@ use super::dots::Dots;
 use super::prefetch::prefetch;
 use super::softmax::{Softmax, TILE, Weighted};
 use super::threads::each;
-use crate::tape::{Attention, DType, KvInfo, KvType};
+use crate::kv::KvType;
+use crate::quant::DType;
+use crate::tape::{Attention, KvInfo};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
-/// Positions of a step that a thread takes at a time.
+/// Positions that a thread computes at a time in a step.
 const SPLIT: usize = 4 * TILE;
 
 /// The query heads of one run.
@@ -26,30 +29,30 @@ const SPLIT: usize = 4 * TILE;
 pub(super) struct Heads<'a> {
     /// `heads * head_dim`
     pub(super) columns: usize,
-    /// The first row stands there.
+    /// The position of the first row.
     pub(super) position: usize,
-    /// What is read of a cache of quants is rounded to.
+    /// The type that decoded values of a quantized cache are rounded to.
     pub(super) activation: DType,
     pub(super) attention: Attention,
     /// (query heads)
     pub(super) sinks: Option<&'a [f32]>,
 }
 
-/// Bytes that a thread takes while it attends, with `columns` in a row of q.
+/// Bytes that a thread needs for attention, with `columns` in a row of q.
 pub(super) fn thread_bytes(kv: KvInfo, columns: usize) -> usize {
     Scratch::bytes(ROWS * columns / kv.heads / kv.head_dim, kv.head_dim)
 }
 
-/// Numbers that a step's attention leaves before it merges them, with `columns` in a row of q: of each query head and split its
-/// maximum, its sum and its output.
+/// The length of a step's partial results, with `columns` in a row of q: a maximum, a sum and an output for each query
+/// head and split.
 pub(super) fn partials(kv: KvInfo, columns: usize) -> usize {
     kv.context.div_ceil(SPLIT) * (columns / kv.head_dim) * (kv.head_dim + 2)
 }
 
-/// `out = softmax(scale q K^T) V` of a prompt's rows, of a conversation's entry and a layer; q and out are (rows, columns).
+/// Computes `out = softmax(scale q K^T) V` for a prompt's rows in a slot and layer; q and out are (rows, columns).
 pub(super) fn attend(
     cache: &Cache,
-    (entry, layer): (usize, usize),
+    (slot, layer): (usize, usize),
     heads: Heads<'_>,
     q: &[f32],
     out: &mut [f32],
@@ -65,10 +68,10 @@ pub(super) fn attend(
         sinks,
         ..
     } = heads;
-    // The query heads that share a head of the cache have so many rows and columns.
+    // The rows, and the columns of the query heads that share a head of the cache.
     let (rows, width) = (q.len() / columns, columns / shared);
     let arch = pulp::Arch::new();
-    // Enough blocks for every thread.
+    // The number of blocks is large enough for all threads.
     let block = rows.div_ceil(2 * rayon::current_num_threads()).min(ROWS);
     each(
         q.chunks(block * columns)
@@ -81,7 +84,7 @@ pub(super) fn attend(
             for head in 0..shared {
                 arch.dispatch(Queries {
                     cache,
-                    place: (entry, layer, head),
+                    place: (slot, layer, head),
                     heads,
                     position,
                     tiles: 0..tiles,
@@ -102,11 +105,13 @@ pub(super) fn attend(
     );
 }
 
-/// The same of a step's row. Its positions come in splits, so that few heads keep all threads busy (Flash-Decoding: Dao et
-/// al. 2023), which are merged in their order; `partials` is room for that.
+/// Computes attention for one row of a step.
+///
+/// Positions are divided into splits, so that few heads keep all threads busy (Flash-Decoding: Dao et al. 2023). Splits
+/// are merged in order; `partials` has room for them.
 pub(super) fn attend_step(
     cache: &Cache,
-    (entry, layer): (usize, usize),
+    (slot, layer): (usize, usize),
     heads: Heads<'_>,
     q: &[f32],
     partials: &mut [f32],
@@ -132,7 +137,7 @@ pub(super) fn attend_step(
                 scratch.reserve(group, head_dim);
                 arch.dispatch(Queries {
                     cache,
-                    place: (entry, layer, head),
+                    place: (slot, layer, head),
                     heads,
                     position,
                     tiles: split * (SPLIT / TILE)..(split + 1) * (SPLIT / TILE),
@@ -158,7 +163,7 @@ pub(super) fn attend_step(
     });
 }
 
-/// What the splits of all heads have left becomes a row of output.
+/// Merges the results of the splits of all heads into a row of output.
 struct Merge<'a> {
     head_dim: usize,
     /// Query heads that share a head of the cache.
@@ -203,11 +208,11 @@ impl NullaryFnOnce for Merge<'_> {
 }
 
 thread_local! {
-    /// What a step needs: taken anew it would take as long as a short conversation.
+    /// Scratch memory of steps. Allocating it for each step would take as long as a short conversation.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new(0, 0));
 }
 
-/// What a thread computes in.
+/// Scratch memory of a thread.
 struct Scratch {
     /// (queries, head_dim)
     q: Vec<f32>,
@@ -231,7 +236,7 @@ impl Scratch {
         }
     }
 
-    /// Makes room for so many.
+    /// Allocates memory for a number of queries.
     fn reserve(&mut self, queries: usize, head_dim: usize) {
         if self.softmax.len() < queries || self.q.len() < queries * head_dim {
             *self = Self::new(queries, head_dim);
@@ -248,17 +253,17 @@ impl Scratch {
     }
 }
 
-/// The query heads of some rows that share a head of the cache, with some of its positions.
+/// The query heads of some rows that share a head of the cache, and the positions that they meet.
 struct Queries<'a> {
     cache: &'a Cache,
-    /// Entry, layer and head of the cache.
+    /// Slot, layer and head of the cache.
     place: (usize, usize, usize),
     heads: Heads<'a>,
-    /// The first row stands there.
+    /// The position of the first row.
     position: usize,
-    /// The tiles of positions that are its.
+    /// The tiles of positions to compute.
     tiles: Range<usize>,
-    /// Rows, of which the `shared` columns are theirs.
+    /// Rows of q, of which `shared` are the columns of these heads.
     q: &'a [f32],
     shared: Range<usize>,
     scratch: &'a mut Scratch,
@@ -294,11 +299,11 @@ impl WithSimd for Queries<'_> {
             to.copy_from_slice(&q[shared.clone()]);
         }
         let end = position + rows;
-        // No row sees what is before those of the first.
+        // The first row sees the earliest positions.
         let first = range.start.max(attention.seen_from(position) / TILE);
         for index in first..range.end.min(end.div_ceil(TILE)) {
             let [k, v] = cache.tile(place, index, end);
-            // On its way while this one is multiplied; that of another run often comes next.
+            // The next tile is prefetched during this multiplication. The next tile of another run often follows.
             if (index + 1) * TILE < end {
                 cache
                     .tile(place, index + 1, end)
@@ -318,7 +323,7 @@ impl WithSimd for Queries<'_> {
             let sums = scratch.sums.chunks_exact_mut(head_dim);
             let softmax = scratch.softmax[..queries].iter_mut();
             for (query, ((scores, sums), softmax)) in scores.zip(sums).zip(softmax).enumerate() {
-                // A row sees itself and what came before it.
+                // A row sees itself and all earlier positions.
                 let position = position + query / group;
                 let within = |at: usize| at.saturating_sub(index * TILE).min(TILE);
                 let seen = within(attention.seen_from(position))..within(position + 1);
@@ -336,7 +341,7 @@ impl WithSimd for Queries<'_> {
     }
 }
 
-/// Positions of the cache as numbers; where a tile has fewer, the others are zeros.
+/// Decodes positions of the cache; missing positions of a tile are zero.
 #[inline(always)]
 fn decode((element, head_dim): (KvType, usize), activation: DType, bytes: &[u8], tile: &mut [f32]) {
     let tile = &mut tile[..TILE * head_dim];

@@ -1,47 +1,45 @@
-//! The key-value cache in host memory: pages, and which of them each conversation has.
+//! The key-value cache in host memory: pages, and the page table of each slot.
 
 use std::ops::Range;
 
 use super::softmax::TILE;
-use crate::tape::{KvInfo, PAGE};
+use crate::kv::PAGE;
+use crate::tape::KvInfo;
 
-// A tile of positions lies in one page.
+// All positions of a tile are in one page.
 const _: () = assert!(PAGE.is_multiple_of(TILE));
 
-/// Pages of (layer, K or V, head, position) as `KvType` encodes a head: the positions of a head lie side by side, because
+/// Pages of (layer, K or V, head, position). `KvType` encodes each head. The positions of a head are adjacent, because
 /// attention reads them in that order.
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) info: KvInfo,
-    /// The pages of each, one after the other; empty where they were given back.
+    /// The pages of each chunk; empty if the chunk is released.
     chunks: Vec<Vec<u8>>,
-    /// Each conversation has the pages of its positions here, in their order.
+    /// The pages of each slot, in the order of positions.
     tables: Vec<Vec<usize>>,
 }
 
 impl Cache {
-    /// Each conversation has pages of its own, as far as they go.
+    /// Creates a cache in which each slot has its own pages, as far as there are enough.
     pub(super) fn new(info: KvInfo) -> Self {
         let each = info.pages_each();
-        let table = |entry: usize| entry * each..((entry + 1) * each).min(info.pages);
+        let table = |slot: usize| slot * each..((slot + 1) * each).min(info.pages);
         Self {
             info,
             chunks: (0..info.chunks()).map(|chunk| zeros(info, chunk)).collect(),
-            tables: (0..info.entries)
-                .map(|entry| table(entry).collect())
-                .collect(),
+            tables: (0..info.slots).map(|slot| table(slot).collect()).collect(),
         }
     }
 
-    /// From now on the positions of a conversation lie in these pages.
-    pub(super) fn seat(&mut self, entry: usize, pages: &[usize]) {
-        let table = &mut self.tables[entry];
+    pub(super) fn set_pages(&mut self, slot: usize, pages: &[usize]) {
+        let table = &mut self.tables[slot];
         table.clear();
         table.extend_from_slice(pages);
     }
 
-    /// Frees the memory of chunks. A table that leads there ends before.
-    pub(super) fn give_back(&mut self, chunks: &[usize]) {
+    /// Frees the memory of chunks, and cuts each table before its first page there.
+    pub(super) fn release(&mut self, chunks: &[usize]) {
         for table in &mut self.tables {
             let gone = |page: &usize| chunks.contains(&(page / self.info.chunk));
             table.truncate(table.iter().position(gone).unwrap_or(table.len()));
@@ -67,9 +65,9 @@ impl Cache {
         &mut self.chunks[page / self.info.chunk][page % self.info.chunk * bytes..][..bytes]
     }
 
-    /// Positions that a conversation has pages for.
-    pub(super) fn capacity(&self, entry: usize) -> usize {
-        (self.tables[entry].len() * PAGE).min(self.info.context)
+    /// The number of positions for which a slot has pages.
+    pub(super) fn capacity(&self, slot: usize) -> usize {
+        (self.tables[slot].len() * PAGE).min(self.info.context)
     }
 
     pub(super) fn copy_page(&mut self, from: usize, to: usize) {
@@ -77,7 +75,7 @@ impl Cache {
         self.page_mut(to).copy_from_slice(&bytes);
     }
 
-    /// What a page holds of its first positions; zeros for the others.
+    /// Copies the first positions of a page; the others are zero.
     pub(super) fn read_page(&self, page: usize, positions: usize, out: &mut [u8]) {
         out.copy_from_slice(self.page(page));
         let mut rest = out;
@@ -101,24 +99,25 @@ impl Cache {
         self.info.types.sides()[side].bytes(self.info.head_dim)
     }
 
-    /// Where K (0) or V (1) of some positions of a head lie, which are in one page: a page, and where in it.
+    /// The page that holds K (0) or V (1) of some positions of a head, and their bytes in it. All positions are in one
+    /// page.
     fn place(
         &self,
-        (entry, layer, head): (usize, usize, usize),
+        (slot, layer, head): (usize, usize, usize),
         side: usize,
         positions: Range<usize>,
     ) -> (usize, Range<usize>) {
-        let page = self.tables[entry][positions.start / PAGE];
+        let page = self.tables[slot][positions.start / PAGE];
         let stride = self.stride(side);
         let begin = self.info.sides_of(layer)[side];
         let at = begin + (head * PAGE + positions.start % PAGE) * stride;
         (page, at..at + positions.len() * stride)
     }
 
-    /// Stores rows of k and v, each (heads * head_dim), of a conversation from `position` on.
+    /// Stores rows of k and v, each (heads * head_dim), from `position` on.
     pub(super) fn store(
         &mut self,
-        (entry, layer): (usize, usize),
+        (slot, layer): (usize, usize),
         position: usize,
         k: &[f32],
         v: &[f32],
@@ -132,14 +131,14 @@ impl Cache {
         for (side, (rows, element)) in [k, v].into_iter().zip(types.sides()).enumerate() {
             for (at, values) in (position..).zip(rows.chunks_exact(heads * head_dim)) {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
-                    let (page, place) = self.place((entry, layer, head), side, at..at + 1);
+                    let (page, place) = self.place((slot, layer, head), side, at..at + 1);
                     element.encode(values, &mut self.page_mut(page)[place]);
                 }
             }
         }
     }
 
-    /// K and V of a tile of positions of a head, to be decoded by its type; of the last tile as many as come before `end`.
+    /// K and V of a tile of positions of a head, encoded. The last tile ends at `end`.
     pub(super) fn tile(&self, head: (usize, usize, usize), index: usize, end: usize) -> [&[u8]; 2] {
         let positions = index * TILE..end.min((index + 1) * TILE);
         [0, 1].map(|side| {
@@ -148,23 +147,22 @@ impl Cache {
         })
     }
 
-    /// K and V of a layer of a conversation, each (head, position).
-    pub(super) fn read(&self, entry: usize, layer: usize) -> [Vec<u8>; 2] {
+    /// K and V of a layer in a slot, each (head, position).
+    pub(super) fn read(&self, slot: usize, layer: usize) -> [Vec<u8>; 2] {
         [0, 1].map(|side| {
             let mut bytes = Vec::new();
-            // Piece by piece: byte by byte it took two thirds of what `check/` took for its cases.
-            for (page, place) in self.places((entry, layer), side) {
+            for (page, place) in self.places((slot, layer), side) {
                 bytes.extend_from_slice(&self.page(page)[place]);
             }
             bytes
         })
     }
 
-    /// Puts them there.
-    pub(super) fn write(&mut self, entry: usize, layer: usize, sides: &[Vec<u8>; 2]) {
+    /// Writes K and V of a layer in a slot, each (head, position).
+    pub(super) fn write(&mut self, slot: usize, layer: usize, sides: &[Vec<u8>; 2]) {
         for (side, bytes) in sides.iter().enumerate() {
             let mut bytes = bytes.as_slice();
-            for (page, place) in self.places((entry, layer), side).collect::<Vec<_>>() {
+            for (page, place) in self.places((slot, layer), side).collect::<Vec<_>>() {
                 let (own, others) = bytes.split_at(place.len());
                 self.page_mut(page)[place].copy_from_slice(own);
                 bytes = others;
@@ -172,10 +170,10 @@ impl Cache {
         }
     }
 
-    /// Where all positions of a conversation lie, head by head and page by page.
+    /// The pages and byte ranges of all positions in a slot, by head and page.
     fn places(
         &self,
-        (entry, layer): (usize, usize),
+        (slot, layer): (usize, usize),
         side: usize,
     ) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
         let context = self.info.context;
@@ -184,13 +182,13 @@ impl Cache {
             let starts = (0..context).step_by(PAGE);
             starts.map(move |start| {
                 let positions = start..(start + PAGE).min(context);
-                self.place((entry, layer, head), side, positions)
+                self.place((slot, layer, head), side, positions)
             })
         })
     }
 }
 
-/// The bytes of a chunk. The system gives them when they are first written.
+/// The bytes of a chunk. The system allocates them on first write.
 fn zeros(info: KvInfo, chunk: usize) -> Vec<u8> {
     vec![0; info.pages_of(chunk).len() * info.page_bytes()]
 }

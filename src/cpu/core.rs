@@ -1,8 +1,8 @@
-//! The loops themselves: one match over operations, on buffers of host memory.
+//! The loops of the operations: one match, on buffers of host memory.
 //!
-//! Written to be read beside the papers and to be right; weights are never expanded in memory, and a row's
-//! bits do not depend on how many rows run, nor on the number of threads. Steps and prompts are two families, as on a GPU: the
-//! last bits of one need not be those of the other.
+//! The code is written to be correct and to be compared with the papers. Weights are never expanded in memory. The bits
+//! of a row do not depend on the number of rows or threads. Steps and prompts have two families of loops, as on a GPU,
+//! whose last bits may differ.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,11 +14,9 @@ use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
-use crate::executor::PLACES;
+use crate::executor::{ExecuteError, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
-use crate::tape::{
-    Angles, Buffer, ExecuteError, Input, KvInfo, Op, Projection, StepState, Tape, WeightId,
-};
+use crate::tape::{Angles, Buffer, Input, KvInfo, Op, Projection, Tape, WeightId};
 
 /// Weights, cache and activations, and the threads that compute on them.
 #[derive(Debug)]
@@ -27,63 +25,63 @@ pub(super) struct Core {
     angles: Vec<Angles>,
     pub(super) cache: Cache,
     pub(super) buffers: Buffers,
-    /// The conversation in each entry of the cache.
+    /// The conversation in each slot of the cache.
     pub(super) conversations: Vec<Conversation>,
-    /// The rows of a prompt; those of a tape beyond them are padding.
+    /// The tokens of a prompt. Further rows of a tape are padding.
     pub(super) prompt: Vec<u32>,
-    /// The entry of the cache that the turn runs in.
-    pub(super) entry: usize,
-    /// The conversations of a step's rows; those of a tape beyond them are padding.
+    /// The active slot.
+    pub(super) slot: usize,
+    /// The slots of a step's rows. Further rows of a tape are padding.
     pub(super) rows: Vec<usize>,
-    /// The tokens of rows that are not the first of their conversation.
+    /// The tokens of rows that are not the first of their slot.
     pub(super) forced: Vec<u32>,
     runs: Vec<Run>,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
-    /// Where operations leave their timestamps, if anyone asks.
+    /// The timestamps of operations, if they are measured.
     pub(super) timestamps: Option<Timestamps>,
     threads: Threads,
 }
 
-/// Where generation of a conversation stands, and how its tokens are chosen.
+/// The state of a conversation, and how its tokens are chosen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversation {
     pub(super) state: StepState,
     pub(super) sampler: Sampler,
     pub(super) guide: Guide,
     /// Whether the last step found no mask.
-    pub(super) waits: bool,
+    pub(super) awaits_mask: bool,
     /// The probabilities of the last choice.
     pub(super) scored: Vec<Scored>,
 }
 
-/// How long a step waits for a mask. A mask takes a fraction of a step, unless its grammar is made to take long.
+/// How long a step waits for a mask. Most masks take a fraction of a step, but a grammar can be made slow.
 const MASK: Duration = Duration::from_millis(2);
 
-/// What bounds a conversation's next choice.
+/// The tokens that a conversation may choose next.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Guide {
     #[default]
     Free,
-    /// A mask is to come before anything is chosen.
-    Waits,
+    /// A mask has to arrive before a token is chosen.
+    Awaited,
     Allows(Mask),
-    /// The mask is being made.
+    /// The mask is still being computed.
     Later(Promise),
 }
 
-/// Allocated by `prepare`, never moved by `run`.
+/// Memory that `prepare` allocates and `run` never moves.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// One for each buffer, long enough for every prepared tape.
+    /// The values of each buffer, long enough for every prepared tape.
     pub(super) activations: Vec<Vec<f32>>,
-    /// Residual streams of prompts that were left, and of a step.
-    pub(super) left: [Vec<f32>; PLACES],
-    /// (rows, hidden): the normed rows of the operation at hand
+    /// The residual streams of preempted prompts and of a preempted step.
+    pub(super) saved: [Vec<f32>; PLACES],
+    /// (rows, hidden): the normed rows of the current operation
     pub(super) normed: Vec<f32>,
     /// (outputs, rows): a product before it is transposed into its buffer
     pub(super) product: Vec<f32>,
-    /// What the splits of a step's attention make, before they are merged.
+    /// The results of the splits of a step's attention, before they are merged.
     pub(super) partials: Vec<f32>,
 }
 
@@ -99,9 +97,9 @@ impl Core {
             angles,
             cache: Cache::new(kv),
             buffers: Buffers::default(),
-            conversations: vec![Conversation::default(); kv.entries],
+            conversations: vec![Conversation::default(); kv.slots],
             prompt: Vec::new(),
-            entry: 0,
+            slot: 0,
             rows: vec![0],
             forced: Vec::new(),
             runs: Vec::new(),
@@ -111,18 +109,18 @@ impl Core {
         })
     }
 
-    /// Replaces the cache by an empty one, and gives the memory of activations back.
+    /// Replaces the cache by an empty one, and frees the memory of activations.
     pub(super) fn replace_cache(&mut self, kv: KvInfo) {
         self.cache = Cache::new(kv);
         self.buffers = Buffers::default();
-        self.conversations = vec![Conversation::default(); kv.entries];
-        self.entry = 0;
+        self.conversations = vec![Conversation::default(); kv.slots];
+        self.slot = 0;
         self.rows = vec![0];
         self.prompt.clear();
         self.forced.clear();
     }
 
-    /// Makes room for a tape: after this, running it moves nothing.
+    /// Allocates buffers for a tape, so that no run of it moves memory.
     pub(super) fn prepare(&mut self, tape: &Tape) {
         let lengths = Lengths::of(&[tape]);
         let buffers = &mut self.buffers;
@@ -133,50 +131,49 @@ impl Core {
         for (buffer, length) in buffers.activations.iter_mut().zip(lengths.activations) {
             grow(buffer, length);
         }
-        for left in &mut buffers.left {
-            grow(left, lengths.left);
+        for saved in &mut buffers.saved {
+            grow(saved, lengths.saved);
         }
         grow(&mut buffers.normed, lengths.normed);
         grow(&mut buffers.product, lengths.product);
         grow(&mut buffers.partials, lengths.partials);
     }
 
-    /// Bytes of activations.
     pub(super) fn activation_bytes(&self) -> usize {
         let Buffers {
             activations,
-            left,
+            saved,
             normed,
             product,
             partials,
         } = &self.buffers;
         let others = normed.len() + product.len() + partials.len();
-        4 * (activations.iter().chain(left).map(Vec::len).sum::<usize>() + others)
+        4 * (activations.iter().chain(saved).map(Vec::len).sum::<usize>() + others)
     }
 
-    /// Keeps what a prompt or a step needs that is left after a layer.
-    pub(super) fn leave(&mut self, tape: &Tape, place: usize) {
+    /// Saves the residual stream of a preempted prompt or step.
+    pub(super) fn save_residual(&mut self, tape: &Tape, place: usize) {
         let Buffers {
-            activations, left, ..
+            activations, saved, ..
         } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
             let length = tape.rows * tape.buffer(x).columns;
-            left[place][..length].copy_from_slice(&activations[x.0][..length]);
+            saved[place][..length].copy_from_slice(&activations[x.0][..length]);
         }
     }
 
-    /// Goes on with what was kept.
-    pub(super) fn resume(&mut self, tape: &Tape, place: usize) {
+    /// Restores the residual stream of a preempted prompt or step.
+    pub(super) fn restore_residual(&mut self, tape: &Tape, place: usize) {
         let Buffers {
-            activations, left, ..
+            activations, saved, ..
         } = &mut self.buffers;
         if let Some(x) = tape.residual_stream() {
             let length = tape.rows * tape.buffer(x).columns;
-            activations[x.0][..length].copy_from_slice(&left[place][..length]);
+            activations[x.0][..length].copy_from_slice(&saved[place][..length]);
         }
     }
 
-    /// The row of logits that a tape of `Ending::Logits` left.
+    /// One row of the logits of a tape that ends with `Ending::Logits`.
     pub(super) fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
         let head = tape.ops.iter().find_map(|op| match op {
             Op::Head { logits, .. } => Some(logits),
@@ -189,22 +186,22 @@ impl Core {
         &self.buffers.activations[logits.0][row * columns..][..columns]
     }
 
-    /// Where the buffers of a tape lie, in their order.
+    /// The addresses of the buffers, in order.
     pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
         let activations = self.buffers.activations.iter();
         activations.map(|buffer| buffer.as_ptr().expose_provenance() as u64)
     }
 
-    /// Runs operations of a prepared tape in an entry.
+    /// Runs operations of a prepared tape in a slot.
     pub(super) fn run(
         &mut self,
         tape: &Tape,
         operations: Range<usize>,
-        entry: usize,
+        slot: usize,
     ) -> Result<(), ExecuteError> {
         let threads = self.threads.clone();
         let mut runs = std::mem::take(&mut self.runs);
-        self.fill(&mut runs, tape, entry);
+        self.fill(&mut runs, tape, slot);
         let ran = threads.run(|| {
             operations.into_iter().try_for_each(|index| {
                 let begun = self.timestamps.as_ref().map(Timestamps::now);
@@ -219,25 +216,25 @@ impl Core {
         ran
     }
 
-    /// All real rows of a prompt are one run, and each row of a step is.
-    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, entry: usize) {
-        let run = |entry: usize, rows: Range<usize>| Run {
-            entry,
-            state: self.conversations[entry].state,
+    /// Lists the runs of a tape: all rows of a prompt are one run, and each row of a step is one.
+    fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, slot: usize) {
+        let run = |slot: usize, rows: Range<usize>| Run {
+            slot,
+            state: self.conversations[slot].state,
             rows,
             given: false,
             advances: true,
         };
         runs.clear();
         match tape.input {
-            Input::Prompt => runs.push(run(entry, 0..self.prompt.len())),
-            Input::Step if tape.rows == 1 => runs.push(run(entry, 0..1)),
+            Input::Prompt => runs.push(run(slot, 0..self.prompt.len())),
+            Input::Step if tape.rows == 1 => runs.push(run(slot, 0..1)),
             Input::Step => {
                 let mut forced = self.forced.iter();
-                for (row, entry) in self.rows.iter().enumerate() {
+                for (row, slot) in self.rows.iter().enumerate() {
                     let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
-                    let back = before.iter().filter(|other| *other == entry).count();
-                    let mut run = run(*entry, row..row + 1);
+                    let back = before.iter().filter(|other| *other == slot).count();
+                    let mut run = run(*slot, row..row + 1);
                     run.state.position += back;
                     if back > 0
                         && let Some(token) = forced.next()
@@ -245,14 +242,14 @@ impl Core {
                         run.state.token = *token;
                         run.given = true;
                     }
-                    run.advances = !after.contains(entry);
+                    run.advances = !after.contains(slot);
                     runs.push(run);
                 }
             }
         }
     }
 
-    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
+    #[allow(clippy::too_many_lines)] // one arm an operation: in the order of op.rs
     fn execute(&mut self, tape: &Tape, op: &Op, runs: &[Run]) -> Result<(), ExecuteError> {
         let Self {
             weights,
@@ -268,7 +265,7 @@ impl Core {
             prompt,
             ..
         } = self;
-        // Rows that only fill a tape up are computed where that does no harm, and never stored.
+        // Padding rows are computed where that does no harm, and never stored.
         let (rows, real) = (
             tape.rows,
             runs.iter().map(|run| run.rows.len()).sum::<usize>(),
@@ -338,7 +335,7 @@ impl Core {
                     of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
                     of_k.rotate(k, narrow, run.state.position);
                     let v = &activations[v.0][run.of(narrow)];
-                    cache.store((run.entry, layer), run.state.position, k, v);
+                    cache.store((run.slot, layer), run.state.position, k, v);
                 }
                 tape.buffer(rotated).dtype.round(&mut out[..len(q)]);
                 activations[rotated.0] = out;
@@ -361,7 +358,7 @@ impl Core {
                         attention,
                         sinks,
                     };
-                    let (place, rows) = ((run.entry, layer), run.of(shape.columns));
+                    let (place, rows) = ((run.slot, layer), run.of(shape.columns));
                     let (q, out) = (&activations[q.0][rows.clone()], &mut attended[rows]);
                     match family {
                         Family::Step => {
@@ -417,7 +414,7 @@ impl Core {
             } => {
                 let (last, hidden) = (tape.buffer(logits).rows, tape.buffer(x).columns);
                 let normed = &mut normed[..last * hidden];
-                // A prompt has them for its last real rows; a step for all, whoever they are of.
+                // A prompt has logits for its last real rows, and a step for all rows.
                 let real = if tape.input == Input::Step {
                     rows
                 } else {
@@ -441,9 +438,9 @@ impl Core {
                 let logits = activations[logits.0].chunks_exact(tape.buffer(logits).columns);
                 let mut failed = None;
                 for (run, logits) in runs.iter().zip(logits) {
-                    let conversation = &mut self.conversations[run.entry];
+                    let conversation = &mut self.conversations[run.slot];
                     if run.given {
-                        conversation.sampler.give(run.state.token);
+                        conversation.sampler.accept(run.state.token);
                     }
                     if !run.advances {
                         continue;
@@ -451,18 +448,18 @@ impl Core {
                     let position = run.state.position + run.rows.len();
                     let mask = match &conversation.guide {
                         Guide::Free => None,
-                        Guide::Waits => Some(None),
+                        Guide::Awaited => Some(None),
                         Guide::Allows(mask) => Some(Some(mask)),
                         Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
                     };
-                    conversation.waits = mask == Some(None);
-                    if conversation.waits {
-                        // As on a GPU it does not go on.
+                    conversation.awaits_mask = mask == Some(None);
+                    if conversation.awaits_mask {
+                        // The conversation stays unchanged, as on a GPU.
                         continue;
                     }
                     let mask = mask.flatten();
                     let Some(token) = conversation.sampler.sample(logits, mask) else {
-                        // The others go on.
+                        // Other conversations still get their tokens.
                         let position = position - 1;
                         failed.get_or_insert(ExecuteError::NonFinite { position });
                         continue;
@@ -470,11 +467,11 @@ impl Core {
                     conversation.state = StepState { token, position };
                     self.chosen += 1;
                     if !matches!(conversation.guide, Guide::Free) {
-                        conversation.guide = Guide::Waits;
+                        conversation.guide = Guide::Awaited;
                     }
                     if let Some(most) = conversation.sampler.parameters().logprobs {
                         let scored = &mut conversation.scored;
-                        Scored::tell(logits, token, most.into(), scored);
+                        Scored::rank(logits, token, most.into(), scored);
                     }
                 }
                 return failed.map_or(Ok(()), Err);
@@ -484,21 +481,21 @@ impl Core {
     }
 }
 
-/// Rows of one conversation, from a position on.
+/// Consecutive rows of one conversation.
 #[derive(Debug)]
 struct Run {
-    entry: usize,
-    /// As it began.
+    slot: usize,
+    /// The state before the first row.
     state: StepState,
     rows: Range<usize>,
-    /// Whether its token was given, rather than chosen.
+    /// Whether the token is forced rather than chosen.
     given: bool,
-    /// Whether the conversation goes on from here.
+    /// Whether this is the last run of its conversation.
     advances: bool,
 }
 
 impl Run {
-    /// Its elements of rows of `columns`.
+    /// The elements of these rows in a buffer with `columns`.
     fn of(&self, columns: usize) -> Range<usize> {
         self.rows.start * columns..self.rows.end * columns
     }

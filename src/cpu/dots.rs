@@ -1,8 +1,7 @@
-//! Dot products: of every row of one matrix with every row of another, a tile of them at a time, and of stored rows with
-//! one row.
+//! Dot products between all rows of two matrices, in tiles, and between stored rows and one row.
 //!
-//! Each product has sixteen partial sums, element `i` in sum `i % 16`, which are added in pairs at the end; products are
-//! fused with their additions. So the bits of one depend neither on the tile that it is in, nor on the width of the
+//! Each product has sixteen partial sums: element `i` belongs to sum `i % 16`. They are added in pairs at the end, and
+//! products are fused with their additions. The bits therefore depend neither on the tile nor on the width of the
 //! machine's vectors. A machine without fused multiply-add computes the same, slowly.
 
 use pulp::{Simd, WithSimd};
@@ -25,8 +24,8 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many products at once as there are registers for: 32 with AVX-512, 16 with AVX2, 32 with NEON; of one row as
-        // many as hide how long a sum waits for itself.
+        // The number of products at a time is the number of vector registers: 32 with AVX-512, 16 with AVX2, 32 with
+        // NEON. One row has as many as hide the latency of an addition.
         match S::F32_LANES {
             16 => self.tiled::<S, 1, 4, 4, 8>(simd),
             8 => self.tiled::<S, 2, 2, 3, 4>(simd),
@@ -37,8 +36,8 @@ impl WithSimd for Dots<'_> {
 }
 
 impl Dots<'_> {
-    /// Sums in tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors; of what is left of the left in tiles
-    /// of one row and `C`.
+    /// Sums tiles of `A` rows of the left and `B` of the right, each sum in `V` vectors. The remaining rows of the left
+    /// have tiles of one row and `C`.
     #[inline(always)]
     fn tiled<S: Simd, const V: usize, const A: usize, const B: usize, const C: usize>(
         self,
@@ -93,8 +92,8 @@ fn band<S: Simd, const V: usize, const A: usize, const B: usize>(
     }
 }
 
-/// `out[a] = weight[first + a] . input`, of a weight without groups: its numbers are multiplied as they are widened, and never lie
-/// in memory.
+/// Computes `out[a] = weight[first + a] . input` for a weight without groups. Its numbers are multiplied as they are
+/// widened, and never stored.
 pub(super) struct StoredDots<'a> {
     pub(super) weight: &'a Matrix,
     pub(super) first: usize,
@@ -183,7 +182,7 @@ fn tile<S: Simd, const V: usize, const A: usize, const B: usize>(
             }
         }
     }
-    // What follows works on a copy in memory: otherwise the compiler keeps the sums there all the while.
+    // The sums are copied to memory here, because the compiler would otherwise keep them there during the loop.
     let mut parts = [[[0.0; SUMS]; B]; A];
     for (parts, sums) in parts.iter_mut().zip(&sums) {
         for (parts, sums) in parts.iter_mut().zip(sums) {
@@ -215,7 +214,7 @@ fn vectors<S: Simd, const V: usize>(row: &[f32], whole: usize) -> &[[S::f32s; V]
     &S::as_simd_f32s(row).0.as_chunks().0[..whole]
 }
 
-/// Added in pairs, each with the one that is half of all behind it, until one is left.
+/// Adds the elements in pairs, each to the one half a length further, until one is left.
 #[inline(always)]
 pub(super) fn sixteen_in_pairs(parts: &[f32; SUMS]) -> f32 {
     eight_in_pairs(&halve(parts))
@@ -227,7 +226,7 @@ pub(super) fn eight_in_pairs(parts: &[f32; SUMS / 2]) -> f32 {
     left + right
 }
 
-/// Not in place: what is never in memory stays in vectors.
+/// Returns a new array, because values that are never in memory stay in vector registers.
 #[inline(always)]
 fn halve<const ALL: usize, const HALF: usize>(parts: &[f32; ALL]) -> [f32; HALF] {
     std::array::from_fn(

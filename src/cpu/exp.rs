@@ -1,20 +1,20 @@
-//! The exponential function, as a loop over many can have it: without a branch, a table or a call.
+//! The exponential function for vectorized loops: without a branch, a table or a call.
 
-/// Beyond these it overflows, or is less than the least normal number.
+/// Below this the result is less than the least normal number, and above `MOST` it overflows.
 const LEAST: f32 = -87.0;
 const GREATEST: f32 = 88.0;
-/// 1.5 times 2^23: what is added to it is rounded to a whole number.
+/// 1.5 times 2^23: adding it rounds a number to an integer.
 const ROUNDER: f32 = 12_582_912.0;
-/// ln 2, in a part of few bits, whose products with small whole numbers are exact, and the rest.
+/// ln 2 as a part with few bits, whose products with small integers are exact, and the rest.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// e to the power of x, within 2 units of the last place; of x beyond -87 or 88, that of the limit; NaN of NaN.
+/// e to the power of x, within 2 units of the last place. x is limited to -87 and 88; the result of NaN is NaN.
 ///
-/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by its series to the seventh power.
+/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r is its series to the seventh power.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    // Not `clamp` nor `max`: of NaN and a number, these may take the number.
+    // `clamp` and `max` are not used: for NaN and a number, they may return the number.
     let x = if x < LEAST { LEAST } else { x };
     let x = if x > GREATEST { GREATEST } else { x };
     let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUNDER);
@@ -24,7 +24,7 @@ pub(super) fn exp(x: f32) -> f32 {
     for factorial in [720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
         series = r.mul_add(series, 1.0 / factorial);
     }
-    // The whole number is in the low bits; the exponent of 2^n has a bias of 127.
+    // The low bits hold the integer; the exponent of 2^n has a bias of 127.
     let power = rounded.to_bits().wrapping_add(127) << 23;
     series * f32::from_bits(power)
 }
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::cast_precision_loss)] // steps are below 2^24
-    fn it_is_within_two_units_of_the_last_place() {
+    fn exp_is_within_two_units_of_the_last_place() {
         for step in -870_000..=880_000 {
             let x = step as f32 / 1e4;
             let exact = f64::from(x).exp();

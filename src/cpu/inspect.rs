@@ -1,81 +1,70 @@
-//! Buffers and cache as bytes, for a comparison of executors; a forward pass has no use for it.
+//! Logits, times and launches of the CPU executor.
+
+use std::time::Instant;
 
 use super::Cpu;
-use crate::executor::{Executor, Inspect, Layout};
-use crate::tape::{Buffer, DType, Ending, ExecuteError, Input, Tape};
+use super::timestamps::Timestamps;
+use crate::executor::{ExecuteError, Inspect, Span, Steps as _, Timed};
+use crate::tape::Tape;
 
 impl Inspect for Cpu {
-    fn executor(&mut self) -> &mut dyn Executor {
-        self
+    fn activation_bytes(&self) -> u64 {
+        self.core.activation_bytes() as u64
     }
 
-    fn run_part(
-        &mut self,
-        tape: &Tape,
-        tokens: &[u32],
-        entries: &[usize],
-    ) -> Result<(), ExecuteError> {
-        match (tape.input, tape.ending) {
-            (Input::Prompt, _) => return self.run(tape, tokens),
-            (Input::Step, Ending::Token) => {
-                return self.step_rows(tape, entries, &[], None, None).map(drop);
-            }
-            (Input::Step, _) => {}
+    fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
+        self.core.logits(tape, row)
+    }
+
+    fn all_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        if let Some(logits) = &self.previous_logits {
+            return Ok(logits.clone());
         }
-        // A step that chooses no token is no step of generation: its operations run as they are.
-        for entry in entries {
-            self.fits(*entry, 1, tape.rows)?;
+        let rows = (0..tape.scored_rows()).flat_map(|row| self.core.logits(tape, row));
+        Ok(rows.copied().collect())
+    }
+
+    fn keeps_logits(&self) -> bool {
+        true
+    }
+
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        if self.is_ahead() {
+            return self.step(tape, false).map(|()| None);
         }
+        self.fits(self.core.slot, 1, tape.rows)?;
         self.core.rows.clear();
-        self.core.forced.clear();
-        self.core.rows.extend_from_slice(entries);
-        self.core.run(tape, 0..tape.ops.len(), entries[0])?;
-        for entry in entries {
-            self.core.conversations[*entry].state.position += 1;
-        }
+        self.core.rows.push(self.core.slot);
+        let before = self
+            .core
+            .timestamps
+            .replace(Timestamps::new(tape.ops.len()));
+        let begun = Instant::now();
+        let (mut step, graph, _) = self.split(tape);
+        let ran = graph.step_eagerly(&mut step);
+        let spans = self.take_spans();
+        self.core.timestamps = before;
+        self.base.times.waited = begun.elapsed();
+        ran.and(spans).map(Some)
+    }
+
+    fn measure(&mut self, step: &Tape, _: Timed) -> Result<(), ExecuteError> {
+        self.core.timestamps = Some(Timestamps::new(step.ops.len()));
         Ok(())
     }
 
-    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
-        Layout {
-            dtype: DType::F32,
-            stride: tape.buffer(buffer).columns,
-        }
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
+        let timestamps = self.core.timestamps.as_mut();
+        Ok(timestamps.map(Timestamps::take).unwrap_or_default())
     }
 
-    fn buffer_bytes(&self, buffer: Buffer) -> usize {
-        4 * self.core.buffers.activations[buffer.0].len()
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
+        let ops = tape.ops.iter();
+        ops.map(|op| (op.name(), op.name().into())).collect()
     }
 
-    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
-        let values = self.core.buffers.activations[buffer.0].iter_mut();
-        for (value, bytes) in values.zip(bytes.as_chunks().0) {
-            *value = f32::from_le_bytes(*bytes);
-        }
-        Ok(())
-    }
-
-    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError> {
-        let values = &self.core.buffers.activations[buffer.0][..bytes / 4];
-        let mut image = vec![0; values.len() * 4];
-        for (to, value) in image.as_chunks_mut().0.iter_mut().zip(values) {
-            *to = value.to_le_bytes();
-        }
-        Ok(image)
-    }
-
-    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
-        self.core.cache.write(entry, 0, bytes);
-        Ok(())
-    }
-
-    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
-        Ok(self.core.cache.read(entry, 0))
-    }
-
-    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
-        self.core.buffers.normed.fill(f32::NAN);
-        self.core.buffers.product.fill(f32::NAN);
-        Ok(())
+    fn graph_dot(&self) -> Result<String, ExecuteError> {
+        let recorded = self.base.graph.execs().enumerate();
+        Ok(recorded.map(|(index, living)| living.dot(index)).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Weights read into host memory, in one piece of it.
+//! Reads the weights of a model into one piece of host memory.
 
 use std::mem;
 use std::ops::Range;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 use memmap2::{Advice, MmapMut};
 
 use super::weight::{Matrix, Weight};
-use crate::tape::{FillError, PIECE_BYTES, Source, WeightInfo, in_flight, pieces_at_once};
+use crate::executor::{FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
+use crate::tape::WeightInfo;
 
 /// Matrices begin at multiples of a cache line.
 const ALIGNMENT: usize = 64;
 
-/// Rows of a weight, and where they are read to.
+/// Rows of a weight, and their destination.
 struct Piece<'m> {
     weight: usize,
     rows: Range<usize>,
@@ -24,7 +25,7 @@ enum To<'m> {
     Vector(&'m mut [f32]),
 }
 
-/// Allocates and reads all weights; `read` hears of the bytes of each piece.
+/// Allocates and reads all weights. `read` is called with the bytes of each piece.
 pub fn load<S: Source>(
     infos: &[WeightInfo],
     source: &S,
@@ -78,7 +79,6 @@ pub fn load<S: Source>(
             Ok::<_, S::Error>(())
         },
     )?;
-    // Nothing changes them any more.
     let map = map.make_read_only();
     let map = Arc::new(map.map_err(|error| FillError::Memory { bytes, error })?);
     let mut start = 0;
@@ -93,12 +93,12 @@ pub fn load<S: Source>(
     Ok(weights.collect())
 }
 
-/// Pages of the system's own, large ones where it has them: of small ones it takes longer to get them than to read what
-/// is to lie there.
+/// Allocates memory in large pages if the system has them: allocating small pages takes longer than reading the
+/// weights.
 fn memory(bytes: usize) -> Result<MmapMut, FillError> {
     let map = MmapMut::map_anon(bytes.max(1));
     let map = map.map_err(|error| FillError::Memory { bytes, error })?;
-    // Only advice.
+    // This is advice only.
     let _ = map.advise(Advice::HugePage);
     Ok(map)
 }

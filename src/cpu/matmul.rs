@@ -1,10 +1,11 @@
 //! Products of quantized matrices with rows of activations.
 //!
-//! A step's rows are multiplied with the integers of the weights' blocks: see `groups`. Of a prompt, one row is multiplied with weights as
-//! they are decoded; for more, a few weight rows at a time are decoded into a buffer that stays in the nearest cache, and
-//! multiplied with every input row. Products are (outputs, rows), so that threads write to places of their own; they are
-//! transposed as they are merged. The bits of a product depend neither on the number of rows, nor on the threads, nor on the
-//! machine: see `dots`.
+//! The rows of a step are multiplied with the integers of the weights' blocks (`groups`). One row of a prompt is
+//! multiplied with weights as they are decoded. For more rows, a few weight rows are decoded into a buffer that fits
+//! the nearest cache, and multiplied with every input row.
+//!
+//! Products are (outputs, rows), so that each thread writes its own memory, and are transposed as they are merged. The
+//! bits of a product depend neither on the number of rows, nor on the threads, nor on the machine (`dots`).
 
 use std::cell::RefCell;
 
@@ -16,28 +17,29 @@ use super::exp::exp;
 use super::groups;
 use super::threads::{each, piece};
 
-/// Outputs that a thread takes at a time.
+/// Outputs that a thread computes at a time.
 const BLOCK: usize = 16;
-/// Weight rows that are decoded at a time: as many as the widest tile of products has.
+/// Weight rows that are decoded at a time: the rows of the widest tile of products.
 const DECODED: usize = 4;
-/// Rows of a product that a thread transposes at a time: as many floats as a cache line has.
+/// Rows of a product that a thread transposes at a time: the floats of a cache line.
 const TRANSPOSED: usize = 16;
 
 thread_local! {
-    /// Decoded weight rows; as long as the longest ones so far.
+    /// Decoded weight rows, as long as the longest so far.
     static BUFFER: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    /// A step's rows, of the thread that runs its operations.
+    /// The integers of a step's rows, on the thread that runs its operations.
     static INTEGERS: RefCell<groups::Inputs> = RefCell::default();
 }
 
-/// Which bits a row has, as on a GPU: a step's is multiplied with the integers of blocks (`groups`), a prompt's with values.
+/// The family of loops that computes a row: a step multiplies with the integers of blocks (`groups`), a prompt with
+/// values. Their last bits differ, as on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Step,
     Prompt,
 }
 
-/// `product = weight input^T` of each weight, one after the other: input is (rows, columns), a product (outputs, rows).
+/// Computes `product = weight input^T` for each weight: input is (rows, columns), a product (outputs, rows).
 pub(super) fn multiply(
     family: Family,
     weights: &[&Matrix],
@@ -69,7 +71,8 @@ pub(super) fn multiply(
     });
 }
 
-/// `product = silu(gate input^T) * (up input^T)`, shapes as in `multiply`; `gates` is room for as much as the product.
+/// Computes `product = silu(gate input^T) * (up input^T)` with shapes as in `multiply`; `gates` has the length of the
+/// product.
 pub(super) fn gate_up(
     family: Family,
     gate: &Matrix,
@@ -99,11 +102,11 @@ pub(super) fn gate_up(
 struct Input<'a> {
     values: &'a [f32],
     rows: usize,
-    /// The same as integers, for weights that have groups, in a step.
+    /// The input as integers, for weights that have groups, in a step.
     integers: Option<&'a groups::Inputs>,
 }
 
-/// Makes ready what weights of a family are multiplied with.
+/// Prepares the input for the weights of a family.
 fn with_input(
     family: Family,
     weights: &[&Matrix],
@@ -130,7 +133,7 @@ fn with_input(
 }
 
 impl Input<'_> {
-    /// A thread's share of a product, from an output on.
+    /// Multiplies a thread's share of a product, from an output on.
     fn multiply(self, weight: &Matrix, first: usize, out: &mut [f32]) {
         let Self {
             values,
@@ -191,14 +194,13 @@ pub(super) fn transpose(
     );
 }
 
-/// A few outputs for all rows: a type of its own, because only what is inlined into `with_simd` is
-/// compiled for the vector instructions of the machine at hand.
+/// A few outputs for all rows. This is a type because only code that is inlined into `with_simd` is compiled for the
+/// machine's vector instructions.
 struct Outputs<'a> {
     weight: &'a Matrix,
-    /// The first of its outputs.
     first: usize,
     input: &'a [f32],
-    /// It holds as many decoded weight rows as there are outputs.
+    /// Room for as many decoded weight rows as there are outputs.
     buffer: &'a mut [f32],
     out: &'a mut [f32],
 }

@@ -1,22 +1,22 @@
-//! How long the buffers of tapes are, and what a model takes in host memory.
+//! The lengths of buffers, and the host memory that a model needs.
 
 use super::attention;
-use crate::executor::PLACES;
-use crate::tape::{Buffer, MemoryEstimate, Op, Tape, WeightInfo};
+use crate::executor::{MemoryEstimate, PLACES};
+use crate::tape::{Buffer, Op, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub(super) activations: Vec<usize>,
-    /// One of those for what is left.
-    pub(super) left: usize,
+    /// The length of a saved residual stream.
+    pub(super) saved: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
     pub(super) partials: usize,
 }
 
 impl Lengths {
-    /// What serves each of these tapes.
+    /// The lengths that are enough for each of these tapes.
     pub(super) fn of(tapes: &[&Tape]) -> Self {
         let mut lengths = Self::default();
         for tape in tapes {
@@ -30,7 +30,7 @@ impl Lengths {
             let residual = tape
                 .residual_stream()
                 .map_or(0, |Buffer(x)| lengths.activations[x]);
-            lengths.left = lengths.left.max(residual);
+            lengths.saved = lengths.saved.max(residual);
             let length = |buffers: Vec<Buffer>| -> usize {
                 let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
                 buffers.map(|info| info.rows * info.columns).sum()
@@ -48,12 +48,12 @@ impl Lengths {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let activations = self.activations.iter().sum::<usize>() + PLACES * self.left;
+        let activations = self.activations.iter().sum::<usize>() + PLACES * self.saved;
         4 * (activations + self.normed + self.product + self.partials)
     }
 }
 
-/// What `Cpu` takes of memory to run these tapes on so many threads; 0 is one for each core.
+/// The memory that `Cpu` needs to run these tapes on a number of threads; 0 is one thread for each core.
 #[must_use]
 pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
     let Some(tape) = tapes.first() else {
@@ -81,7 +81,7 @@ fn queried(tape: &Tape) -> usize {
     tape.ops.iter().find_map(columns).unwrap_or_default()
 }
 
-/// A matrix lies there as in its file, a vector as f32.
+/// Bytes of a weight in memory: a matrix as in its file, a vector as f32.
 fn bytes(weight: &WeightInfo) -> u64 {
     let WeightInfo {
         rows,

@@ -5,8 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::dots::dot;
 use super::threads::{each, piece};
 
-/// `out = x / sqrt(mean(x^2) + epsilon) * weight`, row by row, of as many rows as there are of `out`; a row is as long as
-/// `weight`.
+/// Computes `out = x / sqrt(mean(x^2) + epsilon) * weight` for each row of `out`. A row is as long as `weight`.
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let columns = weight.len();
     let arch = pulp::Arch::new();
@@ -19,7 +18,7 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32])
     });
 }
 
-/// The same of one row, in place.
+/// Norms one row in place.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) weight: &'a [f32],

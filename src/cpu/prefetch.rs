@@ -1,9 +1,9 @@
-//! Memory that is asked for before it is read: what begins somewhere else again and again waits for each beginning otherwise.
+//! Prefetching: memory is requested before it is read, because scattered reads would each wait for it.
 
-/// Bytes that memory brings at a time, on all machines that this is for.
+/// Bytes of a cache line, on all supported machines.
 const LINE: usize = 64;
 
-/// Has memory bring bytes that will be read. It waits for nothing and changes nothing.
+/// Requests bytes that will be read. It does not wait and changes nothing.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE) {

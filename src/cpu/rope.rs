@@ -15,7 +15,7 @@ pub(super) struct Rope<'a> {
 }
 
 impl<'a> Rope<'a> {
-    /// Those of q and of k, whose heads have a dimension, perhaps norms, and the epsilon of those.
+    /// The rotations of q and of k. `heads` are the head dimension, optional norms, and the epsilon of the norms.
     pub(super) fn of(
         rotation: Rotation,
         tables: &'a [Angles],
@@ -31,9 +31,10 @@ impl<'a> Rope<'a> {
         })
     }
 
-    /// Rotates each head of each row in place, from a position on; a row has `columns` elements. Of a head the first
-    /// elements turn, twice as many as there are angles: element `i` pairs with the one that is as many further as there
-    /// are angles.
+    /// Rotates each head of each row in place, from a position on; a row has `columns` elements.
+    ///
+    /// The first elements of a head rotate, twice as many as there are angles. Element `i` pairs with element `i +
+    /// angles`.
     pub(super) fn rotate(self, rows: &mut [f32], columns: usize, position: usize) {
         let pairs = self.angles.map_or(0, |angles| angles.frequencies.len());
         let arch = pulp::Arch::new();

@@ -1,4 +1,4 @@
-//! The running softmax of one query, and the sums that it weighs (Milakov and Gimelshein 2018).
+//! The running softmax of one query, and its weighted sums (Milakov and Gimelshein 2018).
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use pulp::{Simd, WithSimd};
 use super::exp::exp;
 use crate::tape::Attention;
 
-/// Positions whose scores come at a time.
+/// Positions whose scores are computed at a time.
 pub(super) const TILE: usize = 32;
-/// Partial sums of the weights, and of the columns that are summed at once.
+/// Partial sums of the weights, and columns that are summed at a time.
 const LANES: usize = 16;
 
-/// How far it has come.
+/// The greatest score and the sum of weights so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Softmax {
     greatest: f32,
@@ -30,8 +30,8 @@ impl Default for Softmax {
 }
 
 impl Softmax {
-    /// Scores become weights, zero for those not seen; what was summed before is weighed anew if one of them is the
-    /// greatest so far.
+    /// Turns scores into weights, which are zero for positions that are not seen. If one is the greatest so far,
+    /// earlier sums are scaled.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
@@ -52,7 +52,7 @@ impl Softmax {
         scores[seen.end..].fill(f32::NEG_INFINITY);
         let greatest = greater(self.greatest, fold(scores, greater));
         if greatest > self.greatest {
-            // Nothing has no weight.
+            // An empty sum has no weight.
             let less = if self.sum > 0.0 {
                 exp(self.greatest - greatest)
             } else {
@@ -65,13 +65,13 @@ impl Softmax {
         for score in scores.iter_mut() {
             *score = exp(*score - greatest);
         }
-        // Nor is the weight a number if nothing was seen so far.
+        // Without any position so far, the weight is not a number.
         scores[..seen.start].fill(0.0);
         scores[seen.end..].fill(0.0);
         self.sum += fold(scores, |a, b| a + b);
     }
 
-    /// `out = sums / (the sum of all weights)`, that of a sink's logit among them.
+    /// Computes `out = sums / (the sum of all weights)`, including the weight of a sink.
     #[inline(always)]
     pub(super) fn share(self, sink: Option<f32>, sums: &[f32], out: &mut [f32]) {
         let all = self.sum + sink.map_or(0.0, |sink| (sink - self.greatest).exp());
@@ -80,7 +80,7 @@ impl Softmax {
         }
     }
 
-    /// As two numbers.
+    /// The greatest score and the sum.
     pub(super) fn parts(self) -> [f32; 2] {
         [self.greatest, self.sum]
     }
@@ -89,12 +89,12 @@ impl Softmax {
         Self { greatest, sum }
     }
 
-    /// Takes in what another has summed, its parts behind its sums.
+    /// Adds the result of another split, whose two numbers follow its sums.
     #[inline(always)]
     pub(super) fn merge(&mut self, sums: &mut [f32], other: &[f32]) {
         let (others, parts) = other.split_at(sums.len());
         let greatest = greater(self.greatest, parts[0]);
-        // Nothing has no weight.
+        // An empty sum has no weight.
         let weight = |of: f32, sum: f32| if sum > 0.0 { exp(of - greatest) } else { 0.0 };
         let (here, there) = (weight(self.greatest, self.sum), weight(parts[0], parts[1]));
         self.sum = self.sum.mul_add(here, parts[1] * there);
@@ -110,7 +110,7 @@ fn greater(a: f32, b: f32) -> f32 {
     if b > a { b } else { a }
 }
 
-/// All of them, in pairs: an order that vectors have.
+/// Adds all lanes in pairs, an order that vector instructions support.
 #[inline(always)]
 fn fold(values: &[f32; TILE], of: impl Fn(f32, f32) -> f32) -> f32 {
     let mut parts = *values;
@@ -137,7 +137,7 @@ impl WithSimd for Weighted<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many queries at once as there are registers for their sums.
+        // The number of queries at a time is the number of registers for their sums.
         match S::F32_LANES {
             16 => self.grouped::<S, 1, 8>(simd),
             8 => self.grouped::<S, 2, 4>(simd),
@@ -161,7 +161,7 @@ impl Weighted<'_> {
             let sums = &mut sums[query * head_dim..][..Q * head_dim];
             add::<S, V, Q>(simd, &weights[query..][..Q], values, head_dim, sums);
         }
-        // A sum waits for itself, so the others of a few go on beside it: as many as powers of two have.
+        // Powers of two of the remaining queries are computed together, which hides the latency of additions.
         let (mut weights, mut sums) = (&weights[whole..], &mut sums[whole * head_dim..]);
         for queries in [4, 2, 1] {
             if weights.len() < queries {

@@ -1,14 +1,15 @@
-//! A tape as the decode graph sees it: run, "recorded", replayed.
+//! A tape in the form that the decode graph expects: it can be run, recorded and replayed.
 //!
-//! A recording is the list of operations with the entry and the addresses that they had then, and a replay runs
-//! that, as a GPU would: so the life cycle of the decode graph is tested without one.
+//! A recording is the list of operations with their slot and addresses, and a replay runs with these, as on a GPU. The
+//! life cycle of the decode graph can therefore be tested without one.
 
 use std::ops::Range;
 
 use super::core::Core;
+use crate::executor::ExecuteError;
 use crate::fault::{Call, Faults, How};
 use crate::graph::{Renewal, Stepper, Trace};
-use crate::tape::{ExecuteError, Input, Op, Tape};
+use crate::tape::{Input, Op, Tape};
 
 /// One run of a tape.
 #[derive(Debug)]
@@ -18,25 +19,25 @@ pub(super) struct CpuStep<'a> {
     pub(super) layout: u64,
     pub(super) faults: &'a Faults,
     pub(super) part_bytes: u64,
-    /// Tokens chosen before it.
+    /// Tokens chosen before this run.
     pub(super) chosen: u64,
     /// Whether operations are being recorded.
     pub(super) capturing: bool,
 }
 
-/// The entry that a run depends on. Rows of several conversations each find their own, as on a GPU.
-pub(super) fn entry(core: &Core, tape: &Tape) -> usize {
+/// The slot that a recording depends on. Rows of several slots find their own, as on a GPU.
+pub(super) fn slot(core: &Core, tape: &Tape) -> usize {
     if tape.input == Input::Step && tape.rows > 1 {
         0
     } else {
-        core.entry
+        core.slot
     }
 }
 
-/// An executable graph: what it was recorded as, and what it does.
+/// An executable graph and its template.
 #[derive(Debug)]
 pub(super) struct Living {
-    /// `None` while it is unknown, as after a refusal.
+    /// `None` if it is unknown, for example after a refusal.
     template: Option<Recorded>,
     exec: Recorded,
 }
@@ -47,16 +48,16 @@ impl Living {
     }
 }
 
-/// Operations with all that they were recorded against.
+/// Operations with the slot and the addresses of their recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
     operations: Range<usize>,
-    entry: usize,
+    slot: usize,
     addresses: Vec<u64>,
 }
 
 impl Recorded {
-    /// As a chain of operations, by their places in the tape.
+    /// Writes a chain of operations, numbered as in the tape, in DOT.
     fn dot(&self, index: usize) -> String {
         let chain: Vec<String> = self.operations.clone().map(|op| op.to_string()).collect();
         format!("digraph segment_{index} {{ {} }}\n", chain.join(" -> "))
@@ -64,7 +65,7 @@ impl Recorded {
 }
 
 impl CpuStep<'_> {
-    /// Makes a call, or fails as a test has asked for.
+    /// Makes a call, or fails as a test has requested.
     fn attempt<T>(
         &mut self,
         call: Call,
@@ -75,7 +76,7 @@ impl CpuStep<'_> {
             Some(How::Before) => Err(refused(false)),
             Some(How::Lost) => Err(refused(true)),
             Some(How::After) => make(self).and(Err(refused(false))),
-            // Nothing runs here that could be waited for; but a capture does not survive it.
+            // There is nothing to wait for, but a capture fails on it.
             Some(How::Synchronize) if self.capturing => Err(refused(false)),
             None | Some(How::Synchronize) => make(self),
         }
@@ -92,23 +93,23 @@ impl CpuStep<'_> {
         self.attempt(Call::EndCapture, |_| Ok(()))
     }
 
-    /// What recording these operations now gives.
+    /// The result of recording these operations.
     fn recorded(&self, operations: Range<usize>) -> Recorded {
         Recorded {
             operations,
-            entry: entry(self.core, self.tape),
+            slot: slot(self.core, self.tape),
             addresses: self.core.addresses().collect(),
         }
     }
 
-    /// Makes a call for each operation that is not as it was in a template, of which nothing may be known.
+    /// Makes a call for each operation that differs from the template, or for all if the template is unknown.
     fn rewrite(&mut self, was: Option<&Recorded>, is: &Recorded) -> Result<(), ExecuteError> {
         let same = was.is_some_and(|was| was.addresses == is.addresses);
-        let same_entry = was.is_some_and(|was| was.entry == is.entry);
+        let same_slot = was.is_some_and(|was| was.slot == is.slot);
         for index in is.operations.clone() {
             let op = &self.tape.ops[index];
             let of_the_cache = matches!(op, Op::RopeStore { .. } | Op::Attend { .. });
-            if !same || (of_the_cache && !same_entry) {
+            if !same || (of_the_cache && !same_slot) {
                 self.attempt(Call::SetKernel, |_| Ok(()))?;
             }
         }
@@ -146,7 +147,7 @@ impl Stepper for CpuStep<'_> {
         for (info, address) in self.tape.buffers.iter().zip(self.core.addresses()) {
             trace.place(info.name, address);
         }
-        trace.place("kv", entry(self.core, self.tape) as u64);
+        trace.place("kv", slot(self.core, self.tape) as u64);
         for op in &self.tape.ops {
             trace.launch(op.name(), [self.tape.rows as u64]);
         }
@@ -154,10 +155,10 @@ impl Stepper for CpuStep<'_> {
     }
 
     fn eager(&mut self, operations: Range<usize>) -> Result<(), ExecuteError> {
-        let entry = self.core.entry;
+        let slot = self.core.slot;
         operations.into_iter().try_for_each(|index| {
             self.attempt(Call::Launch, |step| {
-                step.core.run(step.tape, index..index + 1, entry)
+                step.core.run(step.tape, index..index + 1, slot)
             })
         })
     }
@@ -211,12 +212,11 @@ impl Stepper for CpuStep<'_> {
     fn launch(&mut self, living: &mut Living) -> Result<(), ExecuteError> {
         let exec = &living.exec;
         self.attempt(Call::GraphLaunch, |step| {
-            // A GPU would compute on what was there before.
+            // A GPU would use the old addresses.
             if !step.core.addresses().eq(exec.addresses.iter().copied()) {
                 return Err(ExecuteError::Stale);
             }
-            step.core
-                .run(step.tape, exec.operations.clone(), exec.entry)
+            step.core.run(step.tape, exec.operations.clone(), exec.slot)
         })
     }
 

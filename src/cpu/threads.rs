@@ -1,9 +1,9 @@
-//! The threads that compute. While a tape runs they look for work rather than sleep: an operation of a step takes a few
-//! microseconds, and to wake a thread that sleeps takes longer. Nobody waits for a thread that has taken nothing, so one that
-//! the system gives to somebody else meanwhile keeps nobody up.
+//! The threads of the CPU executor. While a tape runs they look for work instead of sleeping: an operation of a step
+//! takes a few microseconds, and waking a thread takes longer.
 //!
-//! Only the thread that runs a tape waits for others. A thread that waits may be given the looking to do, and looks until the
-//! tape is over: were it waited for itself, that would be for ever. So what is handed out waits for nothing: see `each`.
+//! The thread that runs a tape waits only for threads that have taken work, so a thread that the system has suspended
+//! delays nothing. A waiting thread may itself be given the search for work, which ends with the tape; waiting for that
+//! would never end. Therefore work given to `each` must not wait.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::Yield;
 
-/// Pieces of an operation for each thread: one that is slow leaves some of its own to the others.
+/// Pieces of an operation for each thread. Other threads take some pieces of a slow thread.
 const PIECES: usize = 4;
-/// How often a thread looks in vain before it lets others of the system run.
+/// Failed searches for work after which a thread yields to the system.
 const LOOKS: u32 = 200;
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// So many; 0: one for each core.
+    /// Starts a number of threads; 0 is one for each core.
     pub(super) fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
@@ -33,13 +33,14 @@ impl Threads {
         })
     }
 
-    /// Runs what calls `each` on them.
+    /// Runs a function that calls `each` on the threads.
     pub(super) fn run<R: Send>(&self, run: impl FnOnce() -> R + Send) -> R {
         self.pool.install(|| {
             let over = Over(Arc::default());
             let (me, is_over) = (rayon::current_thread_index(), over.0.clone());
             if self.pool.current_num_threads() > 1 {
-                // Each thread has its own: whoever waits for something here takes none of the others'.
+                // Each thread has its own search: a thread that waits for something here takes no other thread's
+                // search.
                 rayon::spawn_broadcast(move |thread| {
                     if Some(thread.index()) != me {
                         look_for_work(&is_over);
@@ -51,7 +52,7 @@ impl Threads {
     }
 }
 
-/// Ends the looking, whatever happens.
+/// Ends the search for work, also after a panic.
 struct Over(Arc<AtomicBool>);
 
 impl Drop for Over {
@@ -74,14 +75,16 @@ fn look_for_work(is_over: &AtomicBool) {
     }
 }
 
-/// How long pieces are, multiples of `unit`, that so much is to be divided into.
+/// The length of pieces, a multiple of `unit`, for dividing `length`.
 pub(super) fn piece(length: usize, unit: usize) -> usize {
     let pieces = PIECES * rayon::current_num_threads();
     length.div_ceil(unit).div_ceil(pieces).max(1) * unit
 }
 
-/// Runs on each item, on whatever thread is free. A thread that helps takes one item after the other as long as there are some;
-/// rayon's own iterators divide what they have and wait for the halves.
+/// Runs work on each item, on any free thread.
+///
+/// A thread takes one item after another while there are any. rayon's own iterators split their items and wait for the
+/// halves.
 pub(super) fn each<T: Send>(
     items: impl ExactSizeIterator<Item = T> + Send,
     run: impl Fn(T) + Sync + Send,
@@ -95,7 +98,7 @@ pub(super) fn each<T: Send>(
     let items = Mutex::new(items);
     let work = || {
         loop {
-            // The guard goes before the work begins.
+            // The lock is released before the work begins.
             let item = items.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(item) = item else { break };
             run(item);
@@ -115,9 +118,9 @@ mod tests {
 
     use super::*;
 
-    /// Who looks for work while it is waited for looks for ever.
+    /// A thread that searches for work must not be waited for: it searches until the tape ends.
     #[test]
-    fn nobody_waits_for_one_who_looks_for_work() {
+    fn a_thread_that_searches_for_work_is_never_waited_for() {
         let threads = Threads::new(4).expect("four threads");
         let count = AtomicUsize::new(0);
         for _ in 0..2000 {

@@ -1,14 +1,15 @@
-//! When each operation of a run began and ended, by the host's clock: here the thread that runs a tape waits for each.
+//! The begin and end of each operation of a run by the host's clock. The thread that runs a tape waits for each
+//! operation.
 
 use std::time::Instant;
 
-use crate::tape::Span;
+use crate::executor::Span;
 
-/// The times of a tape of so many operations.
+/// The times of the operations of a tape.
 #[derive(Clone, Debug)]
 pub(super) struct Timestamps {
     since: Instant,
-    /// Nanoseconds since then; `None` if it has not run.
+    /// In nanoseconds since `begun`; `None` for an operation that has not run.
     spans: Vec<Option<Span>>,
 }
 
@@ -20,12 +21,12 @@ impl Timestamps {
         }
     }
 
-    /// Nanoseconds.
+    /// Nanoseconds since the start.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// An operation that began then has ended. One that there is no room for is of another tape.
+    /// Notes the end of an operation. An operation without an element belongs to another tape.
     pub(super) fn ended(&mut self, operation: usize, begun: u64) {
         let now = self.now();
         if let Some(span) = self.spans.get_mut(operation) {
@@ -33,7 +34,7 @@ impl Timestamps {
         }
     }
 
-    /// The times since the last call.
+    /// Returns the times since the last call.
     pub(super) fn take(&mut self) -> Vec<Option<Span>> {
         let unset = vec![None; self.spans.len()];
         std::mem::replace(&mut self.spans, unset)

@@ -1,4 +1,4 @@
-//! Weights in host memory, as their file stores them.
+//! Weights in host memory, in the format of their file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use memmap2::Mmap;
 
 use crate::quant::Format;
 
-/// One weight.
 #[derive(Debug)]
 pub enum Weight {
     /// A norm or a bias.
@@ -20,14 +19,14 @@ pub enum Weight {
 pub struct Matrix {
     format: Format,
     columns: usize,
-    /// What holds it beside others, and where.
+    /// The memory that holds this weight and others, and the range of this one.
     map: Arc<Mmap>,
     bytes: Range<usize>,
 }
 
 impl Weight {
     /// # Panics
-    /// If it is a matrix: `Tape::check` has proved that it is not.
+    /// If it is a matrix. `Tape::check` excludes that.
     pub(super) fn vector(&self) -> &[f32] {
         match self {
             Self::Vector(values) => values,
@@ -36,7 +35,7 @@ impl Weight {
     }
 
     /// # Panics
-    /// If it is a vector: `Tape::check` has proved that it is not.
+    /// If it is a vector. `Tape::check` excludes that.
     pub(super) fn matrix(&self) -> &Matrix {
         match self {
             Self::Matrix(matrix) => matrix,
@@ -75,24 +74,24 @@ impl Matrix {
         self.format.dequantize(self.row(row), out);
     }
 
-    /// Hands on a row's values as [`Format::numbers`] does.
+    /// Calls `take` with a row's values, as [`Format::numbers`] does.
     #[inline(always)]
     pub(super) fn numbers(&self, row: usize, sink: impl FnMut(&[f32])) {
         self.format.numbers(self.row(row), sink);
     }
 
-    /// Whether its values are integers of groups, with scales.
+    /// Whether the format stores integers in groups, with scales.
     pub(super) fn has_groups(&self) -> bool {
         self.format.block_len() > 1
     }
 
-    /// Hands on the groups of a row as [`Format::groups`] does.
+    /// Calls `take` with the groups of a row, as [`Format::groups`] does.
     #[inline(always)]
     pub(super) fn groups(&self, row: usize, sink: impl FnMut(&[i8], f32, f32)) {
         self.format.groups(self.row(row), sink);
     }
 
-    /// As its format stores it.
+    /// The stored bytes.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[u8] {
         let stride = self.format.row_bytes(self.columns);

@@ -1,4 +1,4 @@
-//! Attention and what comes before it: of a prompt two launches, of a step one.
+//! Launches attention and the rotation before it: two kernels for a prompt, one for a step.
 
 use super::memory::stride;
 use super::narrow;
@@ -11,7 +11,7 @@ use crate::tape::{Buffer, Input, Op, Rotation, Tape, WeightId};
 
 const WARPS: u32 = 8;
 
-/// What a step's attention does on the way: q, k and v as they left their product.
+/// The inputs of a step's rotation, which its attention kernel includes: q, k and v as their product left them.
 pub(super) struct Raw {
     inputs: [Buffer; 3],
     norms: Option<[WeightId; 2]>,
@@ -19,32 +19,29 @@ pub(super) struct Raw {
     rotation: Rotation,
 }
 
-/// What attention of a step takes on, where it follows the rotation of what it attends to: both are one kernel then.
+/// The rotation that the attention kernel of operation `index` includes, if the tape fuses both.
 pub(super) fn raw(tape: &Tape, index: usize) -> Option<Raw> {
     let before = index.checked_sub(1)?;
-    match (&tape.ops[before], &tape.ops[index]) {
-        (
-            &Op::RopeStore {
-                layer,
-                inputs,
-                norms,
-                epsilon,
-                rotation,
-                rotated,
-            },
-            &Op::Attend { layer: of, q, .. },
-        ) if tape.input == Input::Step && layer == of && rotated == q => Some(Raw {
-            inputs,
-            norms,
-            epsilon,
-            rotation,
-        }),
-        _ => None,
-    }
+    let &Op::RopeStore {
+        inputs,
+        norms,
+        epsilon,
+        rotation,
+        ..
+    } = &tape.ops[before]
+    else {
+        return None;
+    };
+    tape.is_fused_with_next(before).then_some(Raw {
+        inputs,
+        norms,
+        epsilon,
+        rotation,
+    })
 }
 
 impl Work<'_> {
-    /// Rotated q, and k and v into the cache.
+    /// Launches the rotation of q and k, and the storing of k and v.
     pub(super) fn rope_store(
         &self,
         tape: &Tape,
@@ -89,7 +86,7 @@ impl Work<'_> {
         queue.launch(&self.kernels.cache.rope_store, geometry, &args)
     }
 
-    /// Attention, of a step with what `raw` says on the way.
+    /// Launches attention. In a step, `raw` is the rotation that the kernel includes.
     pub(super) fn attend(
         &self,
         tape: &Tape,
@@ -132,7 +129,7 @@ impl Work<'_> {
         if !step && let Some(attends) = &kernels.prompt_attend {
             let rows = tape.rows * args.group as usize;
             let tiles = attends.select(kv, rows, self.multiprocessors);
-            // Bits do not depend on who takes which splits.
+            // The distribution of splits over blocks does not change the bits.
             let splits = attends.splits(kv, rows, self.multiprocessors);
             let geometry = Geometry {
                 grid: [
@@ -165,11 +162,12 @@ impl Work<'_> {
         let heads = cache.heads as usize;
         let selected = kernels.step_attend.select(heads, step);
         let groups = kv.heads * (args.group as usize).div_ceil(selected.group);
-        // A prompt has enough rows to keep the device busy without splitting them.
+        // A prompt has enough rows to keep the device busy without splits.
         if step {
             args.splits = narrow(splits(groups));
         }
-        // Blocks of a row go from split to split: all of them fit the device at once. Bits do not depend on who takes which.
+        // Blocks of a row take one split after another, so all of them have to be resident at the same time. The
+        // distribution does not change the bits.
         let places = selected.blocks * self.multiprocessors as usize;
         let blocks = (places / groups / tape.rows).clamp(1, args.splits as usize);
         let blocks = if step { narrow(blocks) } else { 1 };
@@ -181,7 +179,7 @@ impl Work<'_> {
         queue.launch(selected.kernel, geometry, &args)
     }
 
-    /// A layer's cache, met by queries of so many columns.
+    /// A layer's cache for queries with `columns`.
     fn cache(&self, places: Places, layer: usize, columns: u32) -> Cache {
         let [k, v] = self.pages.within(layer);
         let head_dim = narrow(self.kv.head_dim);
@@ -196,14 +194,14 @@ impl Work<'_> {
         }
     }
 
-    /// Where the table is that a rotation reads.
+    /// The address of the table of a rotation.
     fn angles(&self, rotation: Rotation) -> u64 {
         let at = self.addresses;
         at.angles + rotation.table as u64 * at.angles_pitch
     }
 }
 
-/// The cache as the kernels know it that rotate on the way.
+/// The cache for kernels that include a rotation.
 fn rotated_by(rotation: Rotation, cache: Cache) -> Cache {
     let scale = rotation.query_scale;
     Cache {

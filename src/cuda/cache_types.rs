@@ -1,9 +1,10 @@
-//! What the types of a cache mean for kernels: their names, and whether tensor cores multiply what is read.
+//! The types of a cache in kernels: their names, and whether tensor cores multiply the values.
 
-use crate::tape::{DType, KvType, KvTypes};
+use crate::kv::{KvType, KvTypes};
+use crate::quant::DType;
 
-/// How kernels are named by the types of activations and cache: by the activations' and the cache's; by what quants become; or by
-/// the activations', K's and V's.
+/// The part of kernel names for the types of activations and cache: that of both; or the type that quants become; or
+/// the types of activations, K and V.
 pub(super) fn names(activation: DType, types: KvTypes) -> String {
     let name = activation.name();
     let of = |element: KvType| element.number().map_or("q8", DType::name);
@@ -14,7 +15,8 @@ pub(super) fn names(activation: DType, types: KvTypes) -> String {
     }
 }
 
-/// Whether tensor cores multiply what is read of a cache: quants, which become activations, and numbers of the activations' type.
+/// Whether tensor cores multiply the values of a cache: quants, which become activations, and numbers of the
+/// activations' type.
 pub(super) fn multiplies(activation: DType, types: KvTypes) -> bool {
     let mut numbers = types.sides().into_iter().filter_map(KvType::number);
     numbers.all(|number| number == activation)

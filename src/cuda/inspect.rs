@@ -1,135 +1,99 @@
-//! Buffers and cache as bytes, for a comparison of executors; a forward pass has no use for it.
+//! Logits, times and launches of the CUDA executor.
 
-use super::memory::{self, Buffers};
-use super::{Cuda, Error};
-use crate::executor::{Executor, Inspect, Layout};
-use crate::graph::Stepper as _;
-use crate::tape::{Buffer, BufferInfo, DType, Ending, ExecuteError, Input, Op, Tape, WeightId};
+use std::time::Duration;
+
+use super::queue::LaunchQueue;
+use super::timestamps::Timestamps;
+use super::{Cuda, Launched};
+use crate::executor::{ExecuteError, Inspect, Span, Steps as _, Timed};
+use crate::graph::Graph;
+use crate::tape::Tape;
 
 impl Inspect for Cuda {
-    fn executor(&mut self) -> &mut dyn Executor {
-        self
+    fn multiprocessors(&self) -> Option<(u32, u32)> {
+        let properties = self.context.properties();
+        Some((properties.multiprocessors, properties.all_multiprocessors))
     }
 
-    fn run_part(
-        &mut self,
-        tape: &Tape,
-        tokens: &[u32],
-        entries: &[usize],
-    ) -> Result<(), ExecuteError> {
-        let tape = &with_beginning(tape);
-        self.prepare(tape)?;
-        // What runs but once finds its masks there.
-        for entry in entries {
-            self.settle_mask(*entry)?;
+    fn activation_bytes(&self) -> u64 {
+        self.buffers.bytes() + self.scratch.arena.bytes()
+    }
+
+    fn logits(&self, _: &Tape, row: usize) -> &[f32] {
+        self.logits
+            .get(row * self.vocabulary..)
+            .and_then(|rest| rest.get(..self.vocabulary))
+            .unwrap_or(&[])
+    }
+
+    fn all_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError> {
+        let mut logits = vec![0.0; tape.scored_rows() * self.vocabulary];
+        self.buffers
+            .read_logits(tape, &mut logits, &mut self.stream)?;
+        Ok(logits)
+    }
+
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError> {
+        if self.is_ahead() {
+            self.step(tape, false)?;
+            return Ok(None);
         }
-        match (tape.input, tape.ending) {
-            (Input::Prompt, _) => self.run(tape, tokens),
-            (Input::Step, Ending::Token) => {
-                self.step_rows(tape, entries, &[], None, None).map(drop)
-            }
-            (Input::Step, _) => self.run_operations(tape, entries),
-        }
+        let slot = self.slot;
+        self.fits(slot, 1)?;
+        self.started = None;
+        let timestamps = self.single_step_addresses(tape)?;
+        let idle = self.idle_since.take();
+        self.base.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
+        self.command(tape, &[slot], &[]);
+        let (mut step, graph, _) = self.split(tape);
+        step.timestamps = Some(timestamps);
+        let ran = graph.step_eagerly(&mut step);
+        let ran = ran.inspect_err(|_| self.lose(&[slot]))?;
+        self.mark(0).inspect_err(|_| self.lose(&[slot]))?;
+        self.pending.push_back(Launched::new(ran, &[slot]));
+        self.take_tokens(1, &[], &[slot])?;
+        let Some(timestamps) = &mut self.single_step_timestamps else {
+            return Ok(None);
+        };
+        let spans = timestamps.read(&mut self.stream)?;
+        timestamps.clear(&mut self.stream)?;
+        Ok(Some(spans))
     }
 
-    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
-        Layout {
-            dtype: tape.buffer(buffer).dtype,
-            stride: memory::stride(tape, buffer),
-        }
-    }
-
-    fn buffer_bytes(&self, Buffer(buffer): Buffer) -> usize {
-        let held = self.buffers.held.get(buffer);
-        held.map_or(0, |(_, region, _)| region.bytes())
-    }
-
-    fn write_buffer(&mut self, Buffer(buffer): Buffer, bytes: &[u8]) -> Result<(), ExecuteError> {
-        let held = self.buffers.held.get_mut(buffer);
-        let (arena, region, _) = held.ok_or(Error::Bounds { bytes: bytes.len() })?;
-        Ok(arena.write(*region, bytes, &mut self.stream)?)
-    }
-
-    fn read_buffer(
-        &mut self,
-        Buffer(buffer): Buffer,
-        bytes: usize,
-    ) -> Result<Vec<u8>, ExecuteError> {
-        let held = self.buffers.held.get(buffer);
-        let (arena, region, _) = held.ok_or(Error::Bounds { bytes })?;
-        let mut out = vec![0; bytes];
-        arena.read(*region, &mut out, &mut self.stream)?;
-        Ok(out)
-    }
-
-    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
-        Ok(self.pages.write(entry, bytes, &mut self.stream)?)
-    }
-
-    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
-        Ok(self.pages.read(entry, &mut self.stream)?)
-    }
-
-    /// They are bytes that are a NaN in every type.
-    fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
-        let Buffers {
-            normed,
-            sums,
-            gates,
-            partials,
-            ..
-        } = &mut self.buffers;
-        for (arena, region, _) in normed.iter_mut().chain(sums).chain(gates).chain(partials) {
-            arena.set(*region, 0xff, &mut self.stream)?;
-        }
-        Ok(())
-    }
-}
-
-impl Cuda {
-    /// Gives each conversation other pages, in no order.
-    pub(crate) fn scatter_pages(
-        &mut self,
-        random: impl FnMut(usize) -> usize,
-    ) -> Result<(), Error> {
-        self.pages.scatter(random);
-        self.give_tables()
-    }
-
-    /// Runs a step that chooses no token, which is no step of generation: its operations, as they are.
-    fn run_operations(&mut self, tape: &Tape, entries: &[usize]) -> Result<(), ExecuteError> {
+    fn measure(&mut self, step: &Tape, timed: Timed) -> Result<(), ExecuteError> {
         self.drain()?;
-        for entry in entries {
-            self.fits(*entry, 1)?;
-        }
-        self.command(tape, entries, &[]);
-        // Attention may look for its rows while what stands between it and them in a step still runs; here nothing does.
-        let begins = usize::from(matches!(tape.ops[0], Op::Embed { .. }));
-        self.split(tape).0.eager(0..begins)?;
-        self.stream.synchronize()?;
-        self.split(tape).0.eager(begins..tape.ops.len())?;
-        self.stream.synchronize()?;
-        for entry in entries {
-            self.conversations[*entry].state.position += 1;
-            self.conversations[*entry].moved();
-        }
+        let mut timestamps = Timestamps::new(&self.context, step.ops.len(), timed)?;
+        timestamps.clear(&mut self.stream)?;
+        self.timestamps = Some(timestamps);
+        // Recordings made so far lack the addresses of the timestamps.
+        self.base.moves += 1;
         Ok(())
     }
-}
 
-/// The tape with what comes first in every run: it tells the device of its rows.
-fn with_beginning(tape: &Tape) -> Tape {
-    let mut whole = tape.clone();
-    if !matches!(tape.ops[0], Op::Embed { .. }) {
-        let table = WeightId(0);
-        whole.buffers.push(BufferInfo {
-            name: "embedded",
-            rows: tape.rows,
-            columns: tape.weight(table).columns,
-            dtype: DType::F32,
-        });
-        let x = Buffer(tape.buffers.len());
-        whole.ops.insert(0, Op::Embed { table, x });
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError> {
+        self.drain()?;
+        let Some(timestamps) = &mut self.timestamps else {
+            return Ok(Vec::new());
+        };
+        let spans = timestamps.read(&mut self.stream)?;
+        timestamps.clear(&mut self.stream)?;
+        Ok(spans)
     }
-    whole
+
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)> {
+        let mut names = Vec::new();
+        let step = self.split(tape).0;
+        // Naming launches nothing, so it cannot be refused.
+        let _ = step.work.run(
+            tape,
+            0..tape.ops.len(),
+            &mut LaunchQueue::naming(&mut names),
+        );
+        names
+    }
+
+    fn graph_dot(&self) -> Result<String, ExecuteError> {
+        let segments: Result<String, _> = self.base.graph.execs().map(Graph::dot).collect();
+        Ok(segments?)
+    }
 }

@@ -1,4 +1,4 @@
-//! The kernels by what they do, and which of a family suits the types and shapes at hand.
+//! The kernels by their purpose, and the selection of those for the types and shapes of a model.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::device::{
     ALL_SHARED, EmbedArgs, Error, Family, Kernel, MixedStepArgs, Modules, NormArgs, PromptArgs,
     RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
-use crate::quant::{Format, Storage};
-use crate::tape::{DType, KvInfo};
+use crate::quant::{DType, Format, Storage};
+use crate::tape::KvInfo;
 
-/// The widest row that a step's product takes: rows of f32 leave less room.
+/// The widest row of a step's product. Rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
     match format {
         Format::F32 => 16 << 10,
@@ -22,7 +22,7 @@ pub(super) const fn widest_row(format: Format) -> usize {
     }
 }
 
-/// Forms that files mix within a layer, and whose products one kernel has: `kernels/step/mixed.cu`.
+/// Pairs of storage forms within a layer that one kernel multiplies: `kernels/step/mixed.cu`.
 const MIXED: [(Format, Format); 2] = [(Format::Q4_K, Format::Q6_K), (Format::Q5_K, Format::Q6_K)];
 
 /// All kernels that a model's tapes may need, for one device, one type of activations and one cache.
@@ -35,7 +35,7 @@ pub(super) struct Kernels {
     pub(super) cache: CacheKernels,
     step: HashMap<Storage, StepKernels>,
     mixed: HashMap<(Storage, Storage), MixedKernels>,
-    /// Each form of weights has some, by shape.
+    /// The kernels of each storage form, by shape.
     prompt: HashMap<Storage, Vec<Option<Kernel<PromptArgs>>>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Kernels {
 pub(super) struct CacheKernels {
     pub(super) rope_store: Kernel<RopeStoreArgs>,
     pub(super) step_attend: StepAttend,
-    /// They run on the tensor cores, which multiply two of a type. `None` for other caches and uncommon heads.
+    /// Kernels for tensor cores, which multiply two values of one type; `None` for other caches and uncommon heads.
     pub(super) prompt_attend: Option<PromptAttend>,
 }
 
@@ -68,12 +68,12 @@ impl CacheKernels {
     }
 }
 
-/// Products of a step, for weights of one form.
+/// Products of a step with weights of one storage form.
 #[derive(Debug)]
 pub(super) struct StepKernels {
     one: Kernel<StepArgs>,
     pub(super) several: Kernel<StepArgs>,
-    /// This one takes several rows whose columns have no room together.
+    /// Multiplies rows whose columns do not fit shared memory together.
     phased: Kernel<StepArgs>,
 }
 
@@ -87,7 +87,7 @@ impl StepKernels {
     }
 }
 
-/// Products of a step, for weights of two forms.
+/// Products of a step with weights of two storage forms.
 #[derive(Debug)]
 pub(super) struct MixedKernels {
     one: Kernel<MixedStepArgs>,
@@ -176,17 +176,17 @@ impl Kernels {
         })
     }
 
-    /// Products of a step.
+    /// The products of a step.
     pub(super) fn step(&self, of: Storage) -> Option<&StepKernels> {
         self.step.get(&of)
     }
 
-    /// Products of a step with weights of two forms, if one kernel has both.
+    /// The products of a step with weights of two storage forms, if one kernel has both.
     pub(super) fn mixed(&self, first: Storage, second: Storage) -> Option<&MixedKernels> {
         self.mixed.get(&(first, second))
     }
 
-    /// Products of a prompt in a shape that suits the weights.
+    /// The product of a prompt in a shape.
     pub(super) fn prompt(&self, of: Storage, shape: usize) -> Option<&Kernel<PromptArgs>> {
         self.prompt.get(&of)?.get(shape)?.as_ref()
     }

@@ -1,21 +1,20 @@
-//! This leads from operations to launches: one match, in the order of `op.rs`.
+//! Converts operations to launches: one match, in the order of `op.rs`.
 
 use std::ops::Range;
 
 use super::attend::{Raw, raw};
 use super::memory::{Part, stride};
 use super::narrow;
-use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
-use crate::device::{Command, EmbedArgs, Error, Geometry, Row, SampleArgs, StepArgs};
+use crate::device::{Command, EmbedArgs, Epilogue, Error, Geometry, Row, SampleArgs, StepArgs};
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 
 /// `sample.cu`
 const SAMPLE_THREADS: u32 = 1024;
 
-/// Rows of a prompt whose products leave room on every multiprocessor for the blocks of what comes next.
+/// Rows of a prompt whose products leave room on every multiprocessor for the blocks of the next kernels.
 const FEW: usize = 32;
 
 impl Work<'_> {
@@ -30,8 +29,8 @@ impl Work<'_> {
         queue.set_early(tape.input == Input::Prompt && tape.rows <= FEW);
         (start..end).try_for_each(|index| {
             queue.begin(index, tape.ops[index].name());
-            // What is one kernel is launched by the second of both.
-            if index + 1 < end && raw(tape, index + 1).is_some() {
+            // The second of two fused operations launches their kernel.
+            if index + 1 < end && tape.is_fused_with_next(index) {
                 return Ok(());
             }
             let raw = raw(tape, index).filter(|_| index > start);
@@ -39,7 +38,7 @@ impl Work<'_> {
         })
     }
 
-    #[allow(clippy::too_many_lines)] // one arm an operation: it reads beside op.rs
+    #[allow(clippy::too_many_lines)] // one arm an operation: in the order of op.rs
     fn launch(
         &self,
         tape: &Tape,
@@ -55,7 +54,7 @@ impl Work<'_> {
         let rows = narrow(tape.rows);
         let step = tape.input == Input::Step;
         let places = self.places_of(step);
-        // How many rows of a prompt are real.
+        // The address of the number of rows of a prompt that are not padding.
         let count = if step { 0 } else { at.prompt + Row::COUNT_AT };
         let columns = |buffer: Buffer| narrow(tape.buffer(buffer).columns);
         match tape.ops[index] {
@@ -124,7 +123,7 @@ impl Work<'_> {
                     input: self.buffer(input),
                     stamp: queue.stamp(),
                     stride: narrow(stride(tape, input)),
-                    outcome: Outcome::Added as u32,
+                    epilogue: Epilogue::Added,
                     rows,
                     ..StepArgs::default()
                 };
@@ -168,7 +167,7 @@ impl Work<'_> {
             } => {
                 let scored = tape.buffer(logits).rows;
                 let (logits, out_stride) = (self.buffer(logits), columns(logits));
-                // A row of a prompt has one family's bits, also where it is the only one.
+                // A row of a prompt has the bits of the prompt's kernels, even if it is the only one.
                 if !step && (scored > 1 || tape.ending == Ending::Logits) {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
@@ -178,7 +177,7 @@ impl Work<'_> {
                     }
                     return Ok(());
                 }
-                // A prompt's is the last real row, which the device knows.
+                // A prompt has logits for its last row that is not padding, which the device knows.
                 let normed = self.of_normed(tape, (x, norm, epsilon), queue);
                 for Part { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
@@ -215,7 +214,7 @@ impl Work<'_> {
         }
     }
 
-    /// A product with a norm's rows, which it norms on the way.
+    /// Arguments of a product whose input rows the kernel norms.
     fn of_normed(
         &self,
         tape: &Tape,
@@ -230,7 +229,7 @@ impl Work<'_> {
             hidden,
             stride: hidden.next_multiple_of(64),
             epsilon,
-            // A prompt's is the last one.
+            // A prompt has only its last row.
             rows: if tape.input == Input::Step {
                 narrow(tape.rows)
             } else {
@@ -240,7 +239,7 @@ impl Work<'_> {
         }
     }
 
-    /// What launches a prompt's products.
+    /// The launches of a prompt's products.
     fn prompt<'p>(&'p self, tape: &'p Tape) -> Prompt<'p> {
         Prompt { work: self, tape }
     }

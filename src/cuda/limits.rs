@@ -1,17 +1,17 @@
-//! What the kernels cannot do, said before a model is loaded rather than by a launch that fails.
+//! The limits of the kernels, which are checked before a model is loaded.
 
 use super::kernels::widest_row;
 use super::memory;
 use crate::quant::padded;
 use crate::tape::{Buffer, Op, Tape, WeightId};
 
-/// `rope.cuh`: 4 pairs for each of 32 lanes.
+/// The widest head in `rope.cuh`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
 
-/// `splits.rs`: so many query heads of one of the cache are told apart where their blocks arrive.
+/// The most query heads of a KV head whose blocks `splits.rs` can count separately.
 const MOST_GROUP: usize = 256;
 
-/// A model that only another backend can run.
+/// Why a model needs another backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuited {
     #[error(
@@ -36,7 +36,7 @@ pub enum Unsuited {
 /// Checks that the kernels can run a tape.
 ///
 /// # Errors
-/// What is too large for them, and how large it may be.
+/// The first limit that the tape exceeds.
 pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     within("heads", tape.kv.head_dim, WIDEST_HEAD)?;
     if !tape.kv.head_dim.is_multiple_of(16 / 2) {
@@ -76,7 +76,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     Ok(())
 }
 
-/// A step keeps its row in shared memory.
+/// Checks a normed row, which a step keeps in shared memory.
 fn normed(tape: &Tape, x: Buffer, weight: WeightId) -> Result<(), Unsuited> {
     let columns = padded(tape.buffer(x).columns);
     within(
@@ -93,7 +93,7 @@ fn within(what: &'static str, value: usize, most: usize) -> Result<(), Unsuited>
     Err(Unsuited::Size { what, value, most })
 }
 
-/// Only embeddings and heads are launched in parts.
+/// Checks that a matrix fits one chunk: only embeddings and heads are launched in parts.
 fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
     let info = tape.weight(weight);
     if info.rows <= memory::part_rows(info, tape.activation) {
@@ -107,8 +107,9 @@ fn whole(tape: &Tape, weight: WeightId) -> Result<(), Unsuited> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::Format;
-    use crate::tape::{BufferInfo, DType, Ending, Input, KvInfo, KvType, WeightInfo};
+    use crate::kv::KvType;
+    use crate::quant::{DType, Format};
+    use crate::tape::{BufferInfo, Ending, Input, KvInfo, WeightInfo};
 
     fn projection(rows: usize, head_dim: usize) -> Tape {
         let columns = 8192;
@@ -129,7 +130,7 @@ mod tests {
             heads: 1,
             head_dim,
             context: 1,
-            entries: 1,
+            slots: 1,
             pages: 1,
             chunk: 1,
             types: KvType::F16.into(),
@@ -151,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launch_could_not_do_is_refused_and_what_it_can_is_not() {
+    fn exactly_the_tapes_that_exceed_a_limit_are_refused() {
         assert_eq!(suits(&projection(16384, 256)), Ok(()));
         let text = |tape: &Tape| suits(tape).expect_err("it is too large").to_string();
         assert!(text(&projection(16384, 258)).contains("heads of at most 256"));
-        // One tile more than 512 MiB: only its first part would be multiplied.
+        // One tile more than 512 MiB: a launch would only multiply the first part.
         assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
         let mut wide = projection(16384, 256);
         wide.buffers[0].columns = 16384;

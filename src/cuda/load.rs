@@ -1,7 +1,7 @@
-//! Weights read into device memory: each piece is read and put into tiles by one thread, while others read theirs.
+//! Reads weights into device memory. Each thread reads a piece and converts it to tiles.
 //!
-//! Threads write unified memory in place, before it is attached to the stream, and what the device has for itself through
-//! pinned memory. Only the thread whose context it is has the device do anything.
+//! Threads write unified memory in place, before it is attached to the stream, and the device's own memory through
+//! pinned memory. Only the thread of the context makes calls to the device.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,22 +9,21 @@ use std::rc::Rc;
 use super::memory::{Part, Regions, Weight, plan, storage};
 use super::narrow;
 use crate::device::{Arena, Context, Error, Idle, MemoryKind, Region, Staging, Stream, Tiles};
-use crate::quant::{TILE_ROWS, padded};
-use crate::tape::{
-    DType, FLIGHT_BYTES, PIECE_BYTES, Source, WeightInfo, in_flight, pieces_at_once,
-};
+use crate::executor::{FLIGHT_BYTES, PIECE_BYTES, Source, in_flight, pieces_at_once};
+use crate::quant::{DType, TILE_ROWS, padded};
+use crate::tape::WeightInfo;
 
-/// Rows of a weight, and where they will lie.
+/// Rows of a weight, and their destination.
 #[derive(Clone, Debug)]
 struct Piece {
     weight: usize,
     rows: Range<usize>,
     region: Region,
-    /// Bytes of the region.
+    /// The bytes in the region.
     at: Range<usize>,
 }
 
-/// Allocates and fills all weights; `read` hears of the bytes of each piece.
+/// Allocates and reads all weights. `read` is called with the bytes of each piece.
 pub(super) fn load<S: Source>(
     context: &Rc<Context>,
     memory: MemoryKind,
@@ -104,7 +103,7 @@ where
     Ok((arena, weights?))
 }
 
-/// What kernels know of a weight.
+/// The description of a weight for kernels.
 fn weight(
     arena: &Arena,
     info: &WeightInfo,
@@ -134,7 +133,7 @@ fn weight(
     parts.map(Weight::Matrix)
 }
 
-/// Whole tiles, in the order of the plan.
+/// Splits the weights into whole tiles, in the order of the plan.
 fn pieces(infos: &[WeightInfo], activation: DType, planned: Vec<Regions>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (weight, (info, regions)) in infos.iter().zip(planned).enumerate() {
@@ -160,7 +159,7 @@ fn pieces(infos: &[WeightInfo], activation: DType, planned: Vec<Regions>) -> Vec
     pieces
 }
 
-/// Each piece with its bytes of unified memory.
+/// Pairs each piece with its bytes of unified memory.
 fn in_place<'a>(
     arena: &'a mut Arena,
     pieces: Vec<Piece>,

@@ -1,4 +1,4 @@
-//! Where weights and buffers lie on the device.
+//! The memory of weights and buffers on the device.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::device::{
     Arena, CHUNK_BYTES, Context, Error, MemoryKind, Plan, Region, Rows, Stream, Tiles,
 };
 use crate::executor::PLACES;
-use crate::quant::{Storage, TILE_ROWS, padded};
-use crate::tape::{Buffer, BufferInfo, DType, Input, Op, Tape, WeightInfo};
+use crate::quant::{DType, Storage, TILE_ROWS, padded};
+use crate::tape::{Buffer, BufferInfo, Input, Op, Tape, WeightInfo};
 
-/// Which memory to use; `None` is unified on an integrated device and the device's own on others.
+/// The memory to use; `None` is unified memory on an integrated device, and the device's own on others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     pub weights: Option<MemoryKind>,
@@ -41,7 +41,7 @@ const fn natural(integrated: bool) -> MemoryKind {
 /// One weight on the device.
 #[derive(Debug)]
 pub(super) enum Weight {
-    /// f32
+    /// f32 values.
     Vector(u64),
     /// Parts of at most a chunk each, by rows.
     Matrix(Vec<Part>),
@@ -73,7 +73,7 @@ impl Weight {
 /// The regions of a weight, each with its rows.
 pub(super) type Regions = Vec<(Range<usize>, Region)>;
 
-/// Where all weights will lie.
+/// Plans the memory of all weights.
 pub(super) fn plan(infos: &[WeightInfo], activation: DType) -> Result<(Plan, Vec<Regions>), Error> {
     let mut plan = Plan::new();
     let planned: Result<_, _> = infos
@@ -101,41 +101,41 @@ fn regions(plan: &mut Plan, info: &WeightInfo, activation: DType) -> Result<Regi
         .collect()
 }
 
-/// Rows of a matrix that fit a chunk.
+/// The rows of a matrix that fit a chunk.
 pub(super) fn part_rows(info: &WeightInfo, activation: DType) -> usize {
     let tile_bytes = storage(info, activation).tile_bytes(info.columns);
     (CHUNK_BYTES / tile_bytes * TILE_ROWS).max(TILE_ROWS)
 }
 
-/// The form in which a matrix lies on the device.
+/// The storage form of a matrix on the device.
 pub(super) const fn storage(info: &WeightInfo, activation: DType) -> Storage {
     Storage::of(info.format, matches!(activation, DType::F16))
 }
 
-/// The forms that matrices lie in, each once.
+/// The storage forms of all matrices, without duplicates.
 pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> {
     let matrices = infos.iter().filter(|info| info.rows > 1);
     let storages: HashSet<_> = matrices.map(|info| storage(info, activation)).collect();
     storages.into_iter().collect()
 }
 
-/// Activations, one arena a buffer, long enough for every prepared tape.
+/// Activations, in one arena for each buffer, long enough for every prepared tape.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
-    /// Prompts that were left keep their rows here, and a step, in the arena of the residual stream.
-    pub(super) left: Vec<Region>,
+    /// The saved rows of preempted prompts and of a preempted step, in the arena of the residual stream.
+    pub(super) saved: Vec<Region>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
     /// Sums of a prompt's inputs, over 32 columns each: f32.
     pub(super) sums: Option<(Arena, Region, u64)>,
-    /// f32 (rows, intermediate): of gates whose weights have another form than what multiplies them.
+    /// f32 (rows, intermediate): gates, if their weights have another storage form than those of up.
     pub(super) gates: Option<(Arena, Region, u64)>,
-    /// What attention has before its merge.
+    /// The results of attention before they are merged.
     pub(super) partials: Option<(Arena, Region, u64)>,
 }
 
-/// Bytes of what `Buffers` holds for a tape.
+/// Bytes of each part of `Buffers` for a tape.
 #[derive(Debug)]
 pub(super) struct Needs {
     pub(super) buffers: Vec<usize>,
@@ -172,7 +172,7 @@ impl Needs {
         let prompt = tape.input == Input::Prompt;
         Self {
             buffers: tape.buffers.iter().enumerate().map(bytes).collect(),
-            // A step's rows are normed on the way.
+            // The kernels of a step norm their rows themselves.
             normed: if prompt { tape.rows * normed * 2 } else { 0 },
             sums: if prompt {
                 // `sums.cuh`
@@ -192,7 +192,7 @@ impl Needs {
 }
 
 impl Buffers {
-    /// Makes room for a tape; whether anything moved.
+    /// Allocates buffers for a tape. Returns whether an address changed.
     pub(super) fn grow(
         &mut self,
         context: &Rc<Context>,
@@ -208,9 +208,9 @@ impl Buffers {
                 .is_none_or(|(_, region, _)| region.bytes() < bytes)
             {
                 let copies = copies(tape, Buffer(index));
-                let (buffer, left) = allocate_copies(context, bytes, copies, stream)?;
+                let (buffer, saved) = allocate_copies(context, bytes, copies, stream)?;
                 if copies > 0 {
-                    self.left = left;
+                    self.saved = saved;
                 }
                 match self.held.get_mut(index) {
                     Some(held) => *held = buffer,
@@ -270,7 +270,7 @@ impl Buffers {
             .sum()
     }
 
-    /// Queues that the residual stream of a tape's rows is kept in a place, or comes back from there.
+    /// Queues saving the residual stream of a tape's rows in a place, or restoring it from there.
     pub(super) fn copy_residual(
         &mut self,
         tape: &Tape,
@@ -280,7 +280,7 @@ impl Buffers {
         let buffer = tape
             .residual_stream()
             .and_then(|x| Some((x, self.held.get_mut(x.0)?)));
-        let (Some((x, (arena, residual, _))), Some(left)) = (buffer, self.left.get(place)) else {
+        let (Some((x, (arena, residual, _))), Some(saved)) = (buffer, self.saved.get(place)) else {
             return Ok(());
         };
         let bytes = 4 * tape.buffer(x).columns;
@@ -290,14 +290,14 @@ impl Buffers {
             count: tape.rows,
         };
         let (from, to) = if back {
-            (*left, *residual)
+            (*saved, *residual)
         } else {
-            (*residual, *left)
+            (*residual, *saved)
         };
         arena.copy(from, to, rows, stream)
     }
 
-    /// Copies the logits that a tape has left.
+    /// Copies the logits of the last run of a tape.
     pub(super) fn read_logits(
         &self,
         tape: &Tape,
@@ -323,7 +323,7 @@ impl Buffers {
     }
 }
 
-/// Elements from one row of a buffer to the next: what feeds a matrix product is padded to whole units.
+/// Elements from one row of a buffer to the next. The inputs of matrix products are padded to whole units.
 pub(super) fn stride(tape: &Tape, buffer: Buffer) -> usize {
     let info = tape.buffer(buffer);
     if info.dtype == DType::F32 {
@@ -333,7 +333,7 @@ pub(super) fn stride(tape: &Tape, buffer: Buffer) -> usize {
     }
 }
 
-/// How many more there are of a buffer, for prompts that are left, and a step: what they need is the residual stream.
+/// The number of copies of a buffer for preempted prompts and a preempted step, which need the residual stream.
 pub(super) fn copies(tape: &Tape, buffer: Buffer) -> usize {
     if tape.residual_stream() == Some(buffer) {
         PLACES
@@ -342,21 +342,21 @@ pub(super) fn copies(tape: &Tape, buffer: Buffer) -> usize {
     }
 }
 
-/// A plan of so many bytes, and of copies as long.
+/// Plans a region and copies of the same length.
 pub(super) fn plan_copies(bytes: usize, copies: usize) -> Result<(Plan, Vec<Region>), Error> {
     let mut plan = Plan::new();
     let regions: Result<_, _> = (0..=copies).map(|_| plan.add(bytes)).collect();
     Ok((plan, regions?))
 }
 
-/// An arena, what lies at its start, and where.
+/// An arena, its first region, and the address of that.
 type Allocated = (Arena, Region, u64);
 
 fn allocate(context: &Rc<Context>, bytes: usize, stream: &mut Stream) -> Result<Allocated, Error> {
     Ok(allocate_copies(context, bytes, 0, stream)?.0)
 }
 
-/// Zeroed: padding must read as zero, and nothing writes it.
+/// Allocates and zeroes memory: padding must be zero, and no kernel writes it.
 fn allocate_copies(
     context: &Rc<Context>,
     bytes: usize,
@@ -364,10 +364,10 @@ fn allocate_copies(
     stream: &mut Stream,
 ) -> Result<(Allocated, Vec<Region>), Error> {
     let (plan, mut regions) = plan_copies(bytes, copies)?;
-    let left = regions.split_off(1);
+    let saved = regions.split_off(1);
     let region = regions[0];
     let mut arena = Arena::new(context, MemoryKind::Device, &plan)?;
     arena.set(region, 0, stream)?;
     let address = arena.address(region)?;
-    Ok(((arena, region, address), left))
+    Ok(((arena, region, address), saved))
 }

@@ -1,16 +1,17 @@
-//! What a model takes of a GPU's memory, from the plans that it is allocated by.
+//! The memory of a GPU that a model needs, from the plans of its allocations.
 
 use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::{Scratch, Tables};
 use crate::device::Error;
-use crate::tape::{Buffer, FLIGHT_BYTES, MemoryEstimate, Tape};
+use crate::executor::{FLIGHT_BYTES, MemoryEstimate};
+use crate::tape::{Buffer, Tape};
 
-/// What `Cuda` takes to run these tapes, prompts of at most `rows` rows. `integrated` counts what the CPU's side
-/// takes meanwhile, for there it is the same memory.
+/// The memory that `Cuda` needs to run these tapes, with prompts of at most `rows` rows. `integrated` includes the
+/// CPU's buffers for loading, which use the same memory there.
 ///
 /// # Errors
-/// If a part of the cache or of the activations would be larger than any allocation may be.
+/// If a part of the cache or of the activations exceeds the largest allocation.
 pub fn memory_estimate(
     tapes: &[&Tape],
     rows: usize,
@@ -25,9 +26,9 @@ pub fn memory_estimate(
         Scratch::plan(tape.kv, Tables::of_tape(tape), (tape.vocabulary(), rows))?;
     let (mut activations, mut passing) = (scratch.bytes() + buffers(tapes)?, 0);
     if integrated {
-        // The table of angles is made before it is copied, and the buffers come after it.
+        // The table of angles exists twice until it is copied, and the buffers are allocated after that.
         activations = activations.max(scratch.bytes() + regions.angles.bytes() as u64);
-        // Weights pass through buffers as they are stored and through others as they will lie, before the cache comes.
+        // Weights pass through buffers in stored form and in device form, before the cache is allocated.
         passing = 2 * FLIGHT_BYTES as u64;
     }
     Ok(MemoryEstimate {
@@ -37,7 +38,7 @@ pub fn memory_estimate(
     })
 }
 
-/// Each is an allocation of its own, long enough for every tape.
+/// Each buffer is an allocation, long enough for every tape.
 fn buffers(tapes: &[&Tape]) -> Result<u64, Error> {
     let mut longest: Vec<(usize, usize)> = Vec::new();
     for tape in tapes {

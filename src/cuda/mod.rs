@@ -1,7 +1,7 @@
-//! The CUDA executor: each operation of a step is one launch, and a step is one graph. Prompts have kernels of their own.
+//! The CUDA executor. An operation of a step is one launch, and a step is one graph; prompts have other kernels.
 //!
-//! It knows tapes, kernels and memory: not what a model is, nor where its weights come from. An address
-//! never changes once it has been launched with, so what was recorded stays good.
+//! It knows tapes, kernels and device memory. It knows no model and reads no files.
+//! Addresses that a launch has used never change, so that recordings stay valid.
 
 mod attend;
 mod cache_types;
@@ -16,8 +16,10 @@ mod memory;
 mod memory_estimate;
 mod opened;
 mod pace;
+mod page_access;
 mod pages;
 mod parts;
+mod probe;
 mod product;
 mod prompt;
 mod prompt_attend;
@@ -57,61 +59,60 @@ use self::work::Work;
 pub use crate::device::Error;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 pub use crate::device::{MemoryKind, is_jetson};
-use crate::executor::{Preempted, Rows};
-use crate::graph::{Buckets, DecodeGraph, Graph, Key, Ran};
-use crate::tape::{
-    Angles, DType, Ending, GraphOptions, KvInfo, Source, StepTimes, Tape, WeightInfo,
-};
+use crate::executor::{Base, Rows, Source};
+use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
+use crate::quant::DType;
+use crate::tape::{Angles, Ending, KvInfo, Tape, WeightInfo};
 
-// A tape has as many rows as a mailbox takes.
+// A mailbox has room for the rows of any tape.
 const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
 
 /// How to run on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub places: Places,
-    /// The most rows of a prompt that run at once.
+    /// The most rows of a prompt in one run.
     pub rows: usize,
     /// The type of activations of every tape that will run.
     pub activation: DType,
     pub graph: GraphOptions,
-    /// How long to spin for a token before the thread sleeps.
+    /// How long the thread spins for a token before it sleeps.
     pub spin: Duration,
 }
 
-/// Steps that may be launched before the first one's token has been taken.
+/// Steps that may be in flight: launched, and their tokens not taken.
 const AHEAD: usize = 2;
 
-/// Halves of a prompt's layers that are queued, where it may be left between two: one runs, and the next is launched meanwhile.
-/// Whoever comes waits for what is queued.
+/// Half layers of a preemptible prompt that are queued: one runs while the next is launched. An arriving request waits for
+/// the queued ones.
 const HALVES_AHEAD: usize = 2;
 
-/// Halves of a prompt's layers that are queued behind steps, while the tokens of these are taken.
+/// Half layers of a prompt that are queued after steps in flight, while the tokens of these are taken.
 const HALVES_BEHIND: usize = 2;
 
-/// A step whose tokens have not been taken. It is made for every token, so it lies in place.
+/// A step whose tokens have not been taken. It is created for every token, so it needs no allocation.
 #[derive(Clone, Copy, Debug)]
 struct Launched {
     ran: Ran,
-    /// The conversation of each of its rows.
+    /// The slot of each row.
     rows: [usize; STEP_ROWS],
     count: usize,
-    /// Its first operation that was not launched, and how many it has.
+    /// The first operation that was not launched, and the number of operations.
     next: usize,
     end: usize,
 }
 
 impl Launched {
-    /// All of it was launched.
-    fn new(ran: Ran, entries: &[usize]) -> Self {
-        Self::of(ran, entries, 0..0)
+    /// A step that was launched as a whole.
+    fn new(ran: Ran, slots: &[usize]) -> Self {
+        Self::of(ran, slots, 0..0)
     }
 
-    fn of(ran: Ran, entries: &[usize], left: Range<usize>) -> Self {
+    fn of(ran: Ran, slots: &[usize], rest: Range<usize>) -> Self {
         let mut rows = [0; STEP_ROWS];
-        let count = entries.len().min(STEP_ROWS);
-        rows[..count].copy_from_slice(&entries[..count]);
-        let Range { start: next, end } = left;
+        let count = slots.len().min(STEP_ROWS);
+        rows[..count].copy_from_slice(&slots[..count]);
+        let Range { start: next, end } = rest;
         Self {
             ran,
             rows,
@@ -121,7 +122,7 @@ impl Launched {
         }
     }
 
-    fn entries(&self) -> &[usize] {
+    fn slots(&self) -> &[usize] {
         &self.rows[..self.count]
     }
 }
@@ -129,38 +130,33 @@ impl Launched {
 /// A model's weights, cache and activations on a device, and the graph of its step.
 #[derive(Debug)]
 pub struct Cuda {
-    // Dropped in this order: what can still run before what it runs on.
-    graph: DecodeGraph<Graph>,
-    prompts: Buckets<Graph>,
-    /// Steps launched whose tokens have not been taken, oldest first.
+    // Fields drop in this order: recordings before the memory that they use.
+    base: Base<Graph>,
+    /// The steps in flight, oldest first.
     pending: VecDeque<Launched>,
-    /// The step that was left between two of its parts; then nothing is pending.
-    left: Option<Launched>,
-    /// The end of step n, as far as it was launched, is marked in place n % AHEAD.
+    /// The step that was preempted between two of its parts; then no step is pending.
+    preempted_step: Option<Launched>,
+    /// The end of the launched parts of step n is the event n % AHEAD.
     ends: [Event; AHEAD],
-    /// The ends of halves of a prompt's layers, in turn.
+    /// The ends of half layers of a prompt, alternating.
     halves: [Event; HALVES_AHEAD],
-    /// Prompts that were left between two halves.
-    preempted: Preempted,
-    /// The prompt that was begun behind steps whose tokens were not taken then, and its first operation that was not launched.
+    /// The prompt that was launched in part after steps in flight, and its first operation that was not launched.
     started: Option<(Rows, usize)>,
     kernels: Kernels,
     weights: Vec<Weight>,
     buffers: Buffers,
     pages: Pages,
-    /// There is one for each entry.
+    /// The conversation of each slot.
     conversations: Vec<Conversation>,
-    /// Their masks that are still being made.
+    /// Masks that are still being computed.
     late: Late,
-    /// The one whose turn runs.
-    entry: usize,
+    /// The active slot.
+    slot: usize,
     listed: Listed,
-    /// How often an address has changed.
-    moves: u64,
     scratch: Scratch,
     timestamps: Option<Timestamps>,
-    /// Steps that are timed in passing leave theirs here.
-    in_passing: Option<Timestamps>,
+    /// The timestamps of `time_step`.
+    single_step_timestamps: Option<Timestamps>,
     weight_arena: Arena,
     stream: Stream,
     context: Rc<Context>,
@@ -168,19 +164,18 @@ pub struct Cuda {
     options: Options,
     kv: KvInfo,
     vocabulary: usize,
-    /// Steps and prompts that have ended with a token since the start, wanted or not.
+    /// Steps and prompts that have ended with a token since the start, including discarded ones.
     sequence: u32,
-    times: StepTimes,
     pace: Pace,
-    /// When the last token was taken while nothing more was queued.
+    /// When the last token was taken, if the device is idle since then.
     idle_since: Option<Instant>,
-    /// The rows of logits of the last run that ended with them.
+    /// The logits of the last run that ended with them.
     logits: Vec<f32>,
 }
 
 impl Cuda {
-    /// Allocates everything but the buffers on a device, and fills the weights from `source`; `read` hears of the bytes of
-    /// each piece.
+    /// Allocates all memory except the buffers, and reads the weights from `source`. `read` is called with the bytes of each
+    /// piece.
     pub fn new<S: Source>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],
@@ -207,28 +202,24 @@ impl Cuda {
         let vocabulary = infos.first().map_or(0, |table| table.rows);
         let widths = (vocabulary, options.rows);
         let scratch = Scratch::new(&context, angles, kv, widths, &mut stream)?;
-        let graph = &options.graph;
         let mut cuda = Self {
-            graph: DecodeGraph::new(graph.mode, graph.verify_addresses),
-            prompts: Buckets::new(graph.capture_sizes.clone(), graph.budget),
+            base: Base::new(&options.graph),
             pending: VecDeque::with_capacity(AHEAD),
-            left: None,
+            preempted_step: None,
             ends: [Event::new(&context)?, Event::new(&context)?],
             halves: [Event::new(&context)?, Event::new(&context)?],
-            preempted: Preempted::default(),
             started: None,
             kernels,
             weights,
             buffers: Buffers::default(),
             pages,
-            conversations: vec![Conversation::default(); kv.entries],
+            conversations: vec![Conversation::default(); kv.slots],
             late: Late::default(),
-            entry: 0,
+            slot: 0,
             listed: Listed::default(),
-            moves: 0,
             scratch,
             timestamps: None,
-            in_passing: None,
+            single_step_timestamps: None,
             weight_arena,
             stream,
             image: modules.kind(),
@@ -237,17 +228,16 @@ impl Cuda {
             kv,
             vocabulary,
             sequence: 0,
-            times: StepTimes::default(),
             pace: Pace::default(),
             idle_since: None,
             logits: Vec::new(),
         };
-        cuda.give_tables()?;
+        cuda.send_tables()?;
         Ok(cuda)
     }
 
-    /// Has the device know the pages of all conversations, before any of them begins.
-    fn give_tables(&mut self) -> Result<(), Error> {
+    /// Sends the page tables of all conversations, before any of them begins.
+    fn send_tables(&mut self) -> Result<(), Error> {
         let addresses = self.pages.addresses()?;
         for (index, address) in addresses.iter().enumerate() {
             self.scratch.tables.set(index, *address);
@@ -257,16 +247,15 @@ impl Cuda {
         self.scratch.arena.write(tables, &bytes, &mut self.stream)
     }
 
-    /// The device and the image that runs on it, for people.
+    /// The names of the device and of the image that runs on it.
     #[must_use]
     pub fn describe(&self) -> String {
         let properties = self.context.properties();
         format!("{}, {}", properties.name, self.image)
     }
 
-    /// Gives unified weights over to the stream when they are first needed: a discrete device begins to move them
-    /// then.
-    fn give_weights(&mut self) -> Result<(), Error> {
+    /// Attaches unified weights to the stream on first use. A discrete device starts to move them then.
+    fn attach_weights(&mut self) -> Result<(), Error> {
         self.weight_arena.attach(&mut self.stream)
     }
 
@@ -274,13 +263,13 @@ impl Cuda {
         Key {
             rows: tape.rows,
             token: tape.ending == Ending::Token,
-            // It is found on the device.
-            entry: 0,
-            moves: self.moves,
+            // The device finds the slot in the command.
+            slot: 0,
+            moves: self.base.moves,
         }
     }
 
-    /// A tape, ready to be launched, beside the graphs that may do it.
+    /// Returns a tape that is ready to be launched, and the graphs that can replay it.
     fn split<'a>(
         &'a mut self,
         tape: &'a Tape,
@@ -302,13 +291,13 @@ impl Cuda {
             },
             stream: &mut self.stream,
             tape,
-            layout: self.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
+            layout: self.base.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
             timestamps: self.timestamps.as_ref().map(Timestamps::addresses),
             part_bytes: self.options.graph.part_bytes,
             mailbox: &self.scratch.tokens,
             sequence: self.sequence.wrapping_add(ahead + 1),
         };
-        (step, &mut self.graph, &mut self.prompts)
+        (step, &mut self.base.graph, &mut self.base.prompts)
     }
 }
 

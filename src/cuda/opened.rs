@@ -1,10 +1,10 @@
-//! A device that has been opened and that this build has kernels for, before anything lies on it.
+//! An opened device for which this build has kernels, before anything is allocated on it.
 
 use std::rc::Rc;
 
 use crate::device::{Context, Error, Modules, Properties};
 
-/// What there is to know before a model is loaded. It cannot be cloned: what is loaded with it may go to another thread.
+/// The context and the kernels. It cannot be cloned, because an executor that uses it may move to another thread.
 #[derive(Debug)]
 pub struct Device {
     pub(super) context: Rc<Context>,
@@ -12,19 +12,19 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the first device and loads the kernels. With `emulate_tegra` a discrete one refuses what an Orin
-    /// would not allow.
+    /// Opens the first device and loads the kernels. With `emulate_tegra` a discrete device refuses what an Orin would
+    /// not allow.
     ///
     /// # Errors
-    /// If there is none, this process may not use it, or this build has no kernels for it.
+    /// If there is no device, this process may not use it, or this build has no kernels for it.
     pub fn open(emulate_tegra: bool) -> Result<Self, Error> {
         Self::open_part(emulate_tegra, None)
     }
 
-    /// The same of so many multiprocessors, or a few more; `None` is all of them.
+    /// Opens a partition with this many multiprocessors or a few more; `None` opens the whole device.
     ///
     /// # Errors
-    /// As `open`; if the driver has no such part.
+    /// As `open`, or if the driver has no such partition.
     pub fn open_part(emulate_tegra: bool, multiprocessors: Option<u32>) -> Result<Self, Error> {
         let context = Context::open_part(emulate_tegra, multiprocessors)?;
         let modules = Modules::load(&context)?;
@@ -36,25 +36,25 @@ impl Device {
         self.context.properties()
     }
 
-    /// Which of this build's kernels suit it, for people.
+    /// The name of the kernel images for the device, for people.
     #[must_use]
     pub fn kernels(&self) -> &'static str {
         self.modules.kind()
     }
 
-    /// Whether these have to be compiled at each start, where a build could have had them ready.
+    /// Whether the driver compiles the kernels at each start, although a build could have included them.
     #[must_use]
     pub fn lacks_kernels_of_its_own(&self) -> bool {
         self.modules.is_ptx() && self.context.properties().capability != (8, 7)
     }
 
-    /// Whether it shares its memory with the CPU.
+    /// Whether the device shares its memory with the CPU.
     #[must_use]
     pub fn is_integrated(&self) -> bool {
         self.context.properties().integrated
     }
 
-    /// Bytes that are free of a discrete device's memory.
+    /// Free bytes of a discrete device's memory.
     pub fn free_memory(&self) -> Result<u64, Error> {
         self.context.free_memory()
     }

@@ -1,32 +1,33 @@
-//! The cache: pages of `PAGE` positions, each with K and V of all layers, and which of them each conversation has.
+//! The cache on a device: pages of `PAGE` positions, each with K and V of all layers, and the page table of each slot.
 //!
-//! Kernels find a page by its conversation's table, so nothing that is recorded depends on where pages lie, nor on which of
-//! them have memory.
+//! Kernels find a page in the slot's table, so recordings do not depend on the addresses of pages or on which of them
+//! have memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, Rows, Stream};
-use crate::tape::{KvInfo, KvType, PAGE};
+use crate::kv::{KvType, PAGE};
+use crate::tape::KvInfo;
 
-/// Pages that are on their way at once, to the host or from there: one is copied while another is taken.
-const ON_THE_WAY: usize = 2;
+/// Pages in flight to or from the host: one is copied while another is taken.
+const IN_FLIGHT: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Pages {
     arena: Arena,
     kv: KvInfo,
-    /// All pages, then nobody's: what a table has beyond a conversation's own, so that a step which was launched ahead of an
-    /// answer's end writes to no other's.
+    /// The regions of all pages, then that of a spare page. Tables continue with the spare page after a slot's own
+    /// pages, so that a step beyond the end of an answer writes to no other slot.
     held: Vec<Region>,
-    /// Each conversation's table is whole, by place in `held`.
+    /// Each slot's table, filled up with the spare page; elements are indices of `held`.
     tables: Vec<Vec<usize>>,
-    /// How many of them are its own.
+    /// The number of each slot's own pages.
     own: Vec<usize>,
-    /// Pages on their way to the host, or from there.
-    passing: Ring,
-    /// So many positions are wanted of each that goes to the host.
+    /// Pages in flight to or from the host.
+    in_flight: Ring,
+    /// The number of positions to copy of each page in flight to the host.
     wanted: VecDeque<usize>,
 }
 
@@ -35,7 +36,7 @@ impl Pages {
         let mut plan = Plan::new();
         let mut regions = Vec::with_capacity(kv.pages + 1);
         for page in 0..=kv.pages {
-            // Nobody's page is in no chunk that may be given back.
+            // The spare page is not in a chunk that can be released.
             if page.is_multiple_of(kv.chunk) || page == kv.pages {
                 plan.end_chunk();
             }
@@ -53,35 +54,33 @@ impl Pages {
         let (plan, held) = Self::plan(kv)?;
         let mut arena = Arena::new(context, memory, &plan)?;
         arena.attach(stream)?;
-        // Written once, so that memory which is only promised is there before anyone relies on it.
+        // Memory is written once, so that the driver cannot fail to provide it later.
         for page in &held {
             arena.set(*page, 0, stream)?;
         }
         stream.synchronize()?;
-        // Each conversation has pages of its own, as far as they go.
-        let (each, nobodys) = (kv.pages_each(), kv.pages);
-        let pages = |entry: usize| (entry * each..(entry + 1) * each).map(|page| page.min(nobodys));
-        let own = |entry: usize| nobodys.saturating_sub(entry * each).min(each);
+        // Each slot starts with its own pages, as far as there are enough.
+        let (each, spare) = (kv.pages_each(), kv.pages);
+        let pages = |slot: usize| (slot * each..(slot + 1) * each).map(|page| page.min(spare));
+        let own = |slot: usize| spare.saturating_sub(slot * each).min(each);
         Ok(Self {
             arena,
             kv,
             held,
-            tables: (0..kv.entries)
-                .map(|entry| pages(entry).collect())
-                .collect(),
-            own: (0..kv.entries).map(own).collect(),
-            passing: Ring::new(context, kv.page_bytes(), ON_THE_WAY)?,
-            wanted: VecDeque::with_capacity(ON_THE_WAY),
+            tables: (0..kv.slots).map(|slot| pages(slot).collect()).collect(),
+            own: (0..kv.slots).map(own).collect(),
+            in_flight: Ring::new(context, kv.page_bytes(), IN_FLIGHT)?,
+            wanted: VecDeque::with_capacity(IN_FLIGHT),
         })
     }
 
-    /// Gives a conversation these pages and no others; returns which places of its table have changed.
-    pub(super) fn seat(&mut self, entry: usize, pages: &[usize]) -> Range<usize> {
-        let nobodys = self.kv.pages;
-        self.own[entry] = pages.len();
-        let wanted = pages.iter().copied().chain(std::iter::repeat(nobodys));
+    /// Sets the pages of a slot. Returns the elements of its table that have changed.
+    pub(super) fn set_pages(&mut self, slot: usize, pages: &[usize]) -> Range<usize> {
+        let spare = self.kv.pages;
+        self.own[slot] = pages.len();
+        let wanted = pages.iter().copied().chain(std::iter::repeat(spare));
         let mut changed: Option<Range<usize>> = None;
-        for (index, (page, wanted)) in self.tables[entry].iter_mut().zip(wanted).enumerate() {
+        for (index, (page, wanted)) in self.tables[slot].iter_mut().zip(wanted).enumerate() {
             if std::mem::replace(page, wanted) != wanted {
                 let first = changed.map_or(index, |range| range.start);
                 changed = Some(first..index + 1);
@@ -90,27 +89,27 @@ impl Pages {
         changed.unwrap_or(0..0)
     }
 
-    /// The pages of a conversation's own that come before the first of these chunks.
-    pub(super) fn before(&self, entry: usize, chunks: &[usize]) -> Vec<usize> {
-        let own = self.tables[entry].iter().take(self.own[entry]);
+    /// The pages of a slot before its first page in these chunks.
+    pub(super) fn before(&self, slot: usize, chunks: &[usize]) -> Vec<usize> {
+        let own = self.tables[slot].iter().take(self.own[slot]);
         let stays = |page: &&usize| !chunks.contains(&(**page / self.kv.chunk));
         own.take_while(stays).copied().collect()
     }
 
-    /// Frees the memory of chunks, where no table leads any more. The stream has been synchronized.
-    pub(super) fn give_back(&mut self, chunks: &[usize], stream: &mut Stream) -> Result<(), Error> {
+    /// Releases the memory of chunks that no table uses. The stream has been synchronized.
+    pub(super) fn release(&mut self, chunks: &[usize], stream: &mut Stream) -> Result<(), Error> {
         let idle = stream.idle()?;
         for page in chunks.iter().flat_map(|chunk| self.kv.pages_of(*chunk)) {
-            self.arena.give_back(self.held[page], &idle)?;
+            self.arena.release(self.held[page], &idle)?;
         }
         Ok(())
     }
 
-    /// Allocates a chunk that was given back.
+    /// Allocates a released chunk.
     pub(super) fn allocate(&mut self, chunk: usize, stream: &mut Stream) -> Result<(), Error> {
         for page in self.kv.pages_of(chunk) {
             self.arena.allocate(self.held[page], stream)?;
-            // Memory that is only promised is there before anyone relies on it.
+            // Memory is written once, so that the driver cannot fail to provide it later.
             self.arena.set(self.held[page], 0, stream)?;
         }
         Ok(())
@@ -121,17 +120,17 @@ impl Pages {
         self.kv.pages_each()
     }
 
-    /// Positions that a conversation has pages for.
-    pub(super) fn capacity(&self, entry: usize) -> usize {
-        (self.own[entry] * PAGE).min(self.kv.context)
+    /// The number of positions for which a slot has pages.
+    pub(super) fn capacity(&self, slot: usize) -> usize {
+        (self.own[slot] * PAGE).min(self.kv.context)
     }
 
-    /// Where a place of a conversation's table leads.
-    pub(super) fn address(&self, entry: usize, index: usize) -> Result<u64, Error> {
-        self.arena.address(self.held[self.tables[entry][index]])
+    /// The address in an element of a slot's table.
+    pub(super) fn address(&self, slot: usize, index: usize) -> Result<u64, Error> {
+        self.arena.address(self.held[self.tables[slot][index]])
     }
 
-    /// The addresses of all tables, one after the other.
+    /// The addresses of all tables, one after another.
     pub(super) fn addresses(&self) -> Result<Vec<u64>, Error> {
         let pages = self.tables.iter().flatten();
         pages
@@ -139,13 +138,13 @@ impl Pages {
             .collect()
     }
 
-    /// Where a layer's K and V lie within a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`, blocks) if they are
-    /// quants. Whatever the type, they begin at a multiple of 16.
+    /// The offsets of a layer's K and V in a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`,
+    /// blocks) for quants. They are multiples of 16 for all types.
     pub(super) fn within(&self, layer: usize) -> [u64; 2] {
         self.kv.sides_of(layer).map(|begin| begin as u64)
     }
 
-    /// Queues that what a page holds is copied to another.
+    /// Queues a copy from one page to another.
     pub(super) fn copy(
         &mut self,
         from: usize,
@@ -162,21 +161,22 @@ impl Pages {
         self.arena.copy(from, to, whole, stream)
     }
 
-    /// Queues that a page's first positions are read, after all that the stream holds; false where too many are on their way.
+    /// Queues a copy of a page's first positions to the host. Returns false if too many are in flight.
     pub(super) fn send(
         &mut self,
         page: usize,
         positions: usize,
         stream: &mut Stream,
     ) -> Result<bool, Error> {
-        let sent = self.passing.read(&self.arena, self.held[page], stream)?;
+        let sent = self.in_flight.read(&self.arena, self.held[page], stream)?;
         self.wanted.extend(sent.then_some(positions));
         Ok(sent)
     }
 
-    /// The oldest of these, once it is there; zeros for other positions, which may still hold what was another's.
+    /// Returns the oldest page in flight if its copy has ended. Other positions become zero, because they may contain
+    /// another conversation.
     pub(super) fn take_sent(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        let Some(mut page) = self.passing.take()? else {
+        let Some(mut page) = self.in_flight.take()? else {
             return Ok(None);
         };
         let positions = self.wanted.pop_front().unwrap_or(0);
@@ -200,13 +200,13 @@ impl Pages {
         Ok(Some(page))
     }
 
-    /// Those that are on their way to the host are nobody's.
-    pub(super) fn forget_sent(&mut self) {
-        self.passing.forget();
+    /// Discards the pages in flight to the host.
+    pub(super) fn discard_sent(&mut self) {
+        self.in_flight.discard();
         self.wanted.clear();
     }
 
-    /// Queues that a page is to hold what was taken of one, after all that the stream holds; false where too many are on their way.
+    /// Queues a copy of a page from the host. Returns false if too many are in flight.
     pub(super) fn write_page(
         &mut self,
         page: usize,
@@ -216,13 +216,13 @@ impl Pages {
         let Self {
             arena,
             held,
-            passing,
+            in_flight,
             ..
         } = self;
-        passing.write(arena, held[page], bytes, stream)
+        in_flight.write(arena, held[page], bytes, stream)
     }
 
-    /// Gives each conversation other pages, in no order.
+    /// Gives each slot other pages, in random order.
     pub(super) fn scatter(&mut self, mut random: impl FnMut(usize) -> usize) {
         let mut order: Vec<usize> = (0..self.kv.pages).collect();
         for last in (1..order.len()).rev() {
@@ -233,15 +233,15 @@ impl Pages {
         }
     }
 
-    /// K and V of the first layer of a conversation, each (head, position) as `KvType` encodes a head, from or into pages.
+    /// K and V of the first layer in a slot, each (head, position), to and from pages.
     pub(super) fn write(
         &mut self,
-        entry: usize,
+        slot: usize,
         sides: &[Vec<u8>; 2],
         stream: &mut Stream,
     ) -> Result<(), Error> {
         let mut bytes = vec![0xff; self.kv.page_bytes()];
-        for index in 0..self.tables[entry].len() {
+        for index in 0..self.tables[slot].len() {
             for (side, values) in sides.iter().enumerate() {
                 let begin = self.kv.sides_of(0)[side];
                 let element = self.kv.types.sides()[side];
@@ -250,13 +250,13 @@ impl Pages {
                     side[within..within + length].copy_from_slice(&values[whole..whole + length]);
                 });
             }
-            let page = self.held[self.tables[entry][index]];
+            let page = self.held[self.tables[slot][index]];
             self.arena.write(page, &bytes, stream)?;
         }
         Ok(())
     }
 
-    pub(super) fn read(&self, entry: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
+    pub(super) fn read(&self, slot: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
         let KvInfo {
             heads,
             head_dim,
@@ -267,8 +267,8 @@ impl Pages {
         let whole = |element: KvType| vec![0; context * heads * element.bytes(head_dim)];
         let mut sides = types.sides().map(whole);
         let mut bytes = vec![0; self.kv.page_bytes()];
-        for index in 0..self.tables[entry].len() {
-            let page = self.held[self.tables[entry][index]];
+        for index in 0..self.tables[slot].len() {
+            let page = self.held[self.tables[slot][index]];
             self.arena.read(page, &mut bytes, stream)?;
             for (side, values) in sides.iter_mut().enumerate() {
                 let element = types.sides()[side];
@@ -281,8 +281,8 @@ impl Pages {
         Ok(sides)
     }
 
-    /// Of values and scales of each head and position, where they begin in a side of a page and in the whole, and how many
-    /// bytes they are.
+    /// For the values and the scales of each head and position: their offset in a side of a page and in the whole, and
+    /// their bytes.
     fn runs(&self, (index, element): (usize, KvType), mut each: impl FnMut(usize, usize, usize)) {
         let KvInfo {
             heads,

@@ -1,34 +1,19 @@
-//! The products of a step's row: a launch for matrices of one form and width.
+//! The products of a step: one launch for matrices of one storage form and width.
 //!
-//! What differs in form, as some files mix them within a layer, is launched apart: each output is summed by itself, so
-//! that changes no bit.
+//! Other forms, which some files mix within a layer, have their own launch. Each output is summed separately, so that
+//! does not change the bits.
 
 use super::narrow;
 use super::queue::LaunchQueue;
 use super::step_shared::{self, Fit};
 use super::work::Work;
-use crate::device::{Error, Geometry, MixedStepArgs, StepArgs, Tiles};
+use crate::device::{Epilogue, Error, Geometry, MixedStepArgs, StepArgs, Tiles};
 use crate::quant::Storage;
 
 /// Threads of a team.
 const THREADS: u32 = 256;
 
-/// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Outcome {
-    Stored = 0,
-    /// It is added to what is there.
-    Added = 1,
-    /// silu of the first times the second.
-    Gated = 2,
-    /// silu of it, in f32.
-    Silu = 3,
-    /// Times what `Silu` has left.
-    Multiplied = 4,
-}
-
-/// Runs of neighbours of one form; what there is none of has no rows.
+/// The ranges of neighbours with one storage form. A missing matrix has no rows.
 pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     let mut first = 0;
     std::iter::from_fn(move || {
@@ -40,7 +25,7 @@ pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range
     })
 }
 
-/// Takes those of a run out of three of a kind, the first of the run first.
+/// Selects the elements of a run, starting at index 0.
 pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize>) -> [T; 3] {
     std::array::from_fn(|index| {
         let at = run.start + index;
@@ -49,7 +34,7 @@ pub(super) fn of_run<T: Copy + Default>(all: [T; 3], run: &std::ops::Range<usize
 }
 
 impl Work<'_> {
-    /// Launches one for each run of weights of one form, or one for two where a kernel has both; `args` says of what and where to.
+    /// Launches a product for each run of weights with one storage form, or one for two forms if a kernel has both.
     pub(super) fn product(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         let matrices = [args.weight0, args.weight1, args.weight2];
         let mut runs = runs(&matrices).map(|run| {
@@ -80,7 +65,8 @@ impl Work<'_> {
             .try_for_each(|run| self.alike(queue, run))
     }
 
-    /// Two of different forms at once, if a kernel has both and both have room. Blocks are shared by what they have to read.
+    /// Launches one product for two storage forms, if a kernel has both and both fit shared memory. Blocks are divided
+    /// by the bytes that they read.
     fn mixed(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -98,7 +84,7 @@ impl Work<'_> {
         let Some(fit) = Fit::of_both(problems, kernels.several.shared()) else {
             return Ok(false);
         };
-        // Each has one at least.
+        // Each form has at least one block.
         let blocks = (self.multiprocessors * narrow(fit.blocks())).max(2);
         let [read, others_read] = problems.map(|of| of.tiles as usize * of.storage.layout().unit());
         let share = narrow((blocks as usize * read).div_ceil(read + others_read));
@@ -123,7 +109,7 @@ impl Work<'_> {
 
     fn problem(&self, storage: Storage, args: StepArgs) -> step_shared::Problem {
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
-        let gated = args.outcome == Outcome::Gated as u32;
+        let gated = args.epilogue == Epilogue::Gated;
         step_shared::Problem {
             storage,
             rows: args.rows,
@@ -138,17 +124,17 @@ impl Work<'_> {
         }
     }
 
-    /// silu of gate times up.
+    /// Launches `silu(gate) * up`.
     pub(super) fn gated(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         if args.weight0.format == args.weight1.format {
-            let outcome = Outcome::Gated as u32;
-            return self.alike(queue, StepArgs { outcome, ..args });
+            let epilogue = Epilogue::Gated;
+            return self.alike(queue, StepArgs { epilogue, ..args });
         }
         let gates = self.buffers.gates();
         let silu = StepArgs {
             weight1: Tiles::default(),
             out0: gates,
-            outcome: Outcome::Silu as u32,
+            epilogue: Epilogue::Silu,
             ..args
         };
         self.alike(queue, silu)?;
@@ -156,13 +142,13 @@ impl Work<'_> {
             weight0: args.weight1,
             weight1: Tiles::default(),
             out1: gates,
-            outcome: Outcome::Multiplied as u32,
+            epilogue: Epilogue::Multiplied,
             ..args
         };
         self.alike(queue, multiplied)
     }
 
-    /// Rows that do not fit shared memory together go one half after the other.
+    /// Launches a product of one storage form. Rows that do not fit shared memory together are split in halves.
     fn alike(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         let storage = Storage::of_code(args.weight0.format);
         let missing = || Error::NoKernel {
@@ -173,7 +159,7 @@ impl Work<'_> {
         let problem = self.problem(storage, args);
         let fit = Fit::of(problem, kernels.several.shared());
         let kernel = kernels.of(fit);
-        // Neighbours lie on different multiprocessors: where some blocks have a tile more, no multiprocessor has two more.
+        // Neighbouring blocks are on different multiprocessors, so that those with one more tile are spread evenly.
         let blocks = problem
             .tiles
             .min(problem.multiprocessors * narrow(fit.blocks()));
@@ -192,7 +178,7 @@ impl Work<'_> {
     }
 }
 
-/// `rows` rows of a step, from one of them on.
+/// The arguments for `rows` rows of a step from `first` on.
 fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
     let skip = |address: u64, columns: u32, bytes: u64| {
         if address == 0 {
@@ -208,16 +194,13 @@ fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
             weight.rows
         }
     };
-    let rounded = |outcome: Outcome| args.outcome == outcome as u32;
-    let bytes = if rounded(Outcome::Gated) || rounded(Outcome::Multiplied) {
-        2
-    } else {
-        4
-    };
+    let multiplied = args.epilogue == Epilogue::Multiplied;
+    let rounded = multiplied || args.epilogue == Epilogue::Gated;
+    let bytes = if rounded { 2 } else { 4 };
     StepArgs {
         out0: skip(args.out0, wide(args.weight0), bytes),
         // They are the gates of `Multiplied`, which lie as the outputs do.
-        out1: if rounded(Outcome::Multiplied) {
+        out1: if multiplied {
             skip(args.out1, wide(args.weight0), 4)
         } else {
             skip(args.out1, wide(args.weight1), 4)

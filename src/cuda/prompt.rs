@@ -1,28 +1,28 @@
-//! The products of a prompt: norms and sums before them, then a launch for matrices of one form and width.
+//! The products of a prompt: norms and sums, then a launch for matrices of one storage form and width.
 //!
-//! A launch takes up to three matrices. What differs in form, as some files mix them within a layer, is launched apart:
-//! each output is summed by itself, so that changes no bit.
+//! A launch takes up to three matrices. Other forms, which some files mix within a layer, have their own launch. Each
+//! output is summed separately, so that does not change the bits.
 
 use super::memory::stride;
 use super::narrow;
-use super::product::{Outcome, of_run, runs};
+use super::product::{of_run, runs};
 use super::queue::LaunchQueue;
 use super::shapes::{self, SHAPES};
 use super::work::Work;
-use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
+use crate::device::{Epilogue, Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
 use crate::tape::{Buffer, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
 const THREADS: u32 = 256;
-/// Launches for one tape.
+/// The launches of one tape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prompt<'a> {
     pub(super) work: &'a Work<'a>,
     pub(super) tape: &'a Tape,
 }
 
-/// Rows that are ready to be multiplied.
+/// Rows that are prepared for products.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
     address: u64,
@@ -30,7 +30,7 @@ pub(super) struct Inputs {
 }
 
 impl Prompt<'_> {
-    /// The normed rows of x, and their sums.
+    /// Launches the norm of the rows of x, and their sums.
     pub(super) fn norm(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -57,7 +57,7 @@ impl Prompt<'_> {
         })
     }
 
-    /// A buffer's rows, with their sums if the weight they are to meet needs them.
+    /// The rows of a buffer, with their sums if the weight needs them.
     pub(super) fn summed(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -83,7 +83,7 @@ impl Prompt<'_> {
         Ok(inputs)
     }
 
-    /// `out[i] = weight[i] input + bias[i]`
+    /// Launches `out[i] = weight[i] input + bias[i]`.
     pub(super) fn linear(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -106,7 +106,7 @@ impl Prompt<'_> {
                 out0,
                 out1,
                 out2,
-                outcome: Outcome::Stored as u32,
+                epilogue: Epilogue::Stored,
                 ..PromptArgs::default()
             };
             self.launch(queue, input, args)?;
@@ -114,7 +114,7 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// `x += weight input`
+    /// Launches `x += weight input`.
     pub(super) fn project(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -125,13 +125,14 @@ impl Prompt<'_> {
         let args = PromptArgs {
             weight0: weight,
             out0: x,
-            outcome: Outcome::Added as u32,
+            epilogue: Epilogue::Added,
             ..PromptArgs::default()
         };
         self.launch(queue, input, args)
     }
 
-    /// `out = silu(gate input) * (up input)`, rounded; elements from one row of out to the next.
+    /// Launches `out = silu(gate input) * (up input)`, rounded; `out_stride` is the number of elements from one row to
+    /// the next.
     pub(super) fn gate_up(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -144,17 +145,17 @@ impl Prompt<'_> {
             weight1: up,
             out0,
             out_stride,
-            outcome: Outcome::Gated as u32,
+            epilogue: Epilogue::Gated,
             ..PromptArgs::default()
         };
         if gate.format == up.format {
             return self.launch(queue, input, args);
         }
-        // One form of weights a launch: silu waits in f32 for what it is multiplied by.
+        // Each storage form has its own launch, and silu is kept in f32 until the second one.
         let silu = PromptArgs {
             weight1: Tiles::default(),
             out0: self.work.buffers.gates(),
-            outcome: Outcome::Silu as u32,
+            epilogue: Epilogue::Silu,
             ..args
         };
         self.launch(queue, input, silu)?;
@@ -162,13 +163,13 @@ impl Prompt<'_> {
             weight0: up,
             weight1: Tiles::default(),
             out1: self.work.buffers.gates(),
-            outcome: Outcome::Multiplied as u32,
+            epilogue: Epilogue::Multiplied,
             ..args
         };
         self.launch(queue, input, multiplied)
     }
 
-    /// Part of the logits of all rows.
+    /// Launches a part of the logits of all rows.
     pub(super) fn head(
         &self,
         queue: &mut LaunchQueue<'_>,
@@ -180,7 +181,7 @@ impl Prompt<'_> {
             weight0: weight,
             out0,
             out_stride,
-            outcome: Outcome::Stored as u32,
+            epilogue: Epilogue::Stored,
             ..PromptArgs::default()
         };
         self.launch(queue, input, args)
@@ -208,7 +209,7 @@ impl Prompt<'_> {
         };
         let storage = Storage::of_code(args.weight0.format).ok_or_else(missing)?;
         let multiprocessors = self.work.multiprocessors.max(1);
-        let gates = args.outcome == Outcome::Gated as u32;
+        let gates = args.epilogue == Epilogue::Gated;
         let quickest = shapes::quickest((storage, gates), (args.rows, tiles), multiprocessors);
         let (index, way) = quickest.ok_or_else(missing)?;
         let kernel = self.work.kernels.prompt(storage, index);
@@ -230,7 +231,7 @@ impl Prompt<'_> {
         narrow(self.tape.rows)
     }
 
-    /// Where the number of real rows is.
+    /// The address of the number of rows that are not padding.
     fn count(&self) -> u64 {
         self.work.addresses.prompt + Row::COUNT_AT
     }

@@ -1,18 +1,20 @@
-//! Which kernel of `kernels/prompt/attend.cuh` attends for a prompt's rows, and what it leaves of splits. What it launches with is for
-//! `attend`.
+//! Selects the kernel of `kernels/prompt/attend.cuh` for a prompt's rows, and the memory for its splits. `attend`
+//! launches it.
 
 use super::step_attend::HEAD_DIMS;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
-use crate::tape::{KvInfo, KvType};
+use crate::kv::KvType;
+use crate::tape::KvInfo;
 
 pub(super) const THREADS: u32 = 128;
-/// Positions that are summed by themselves, before `LONG_SPLIT` and from there on.
+/// Positions in a split, before `LONG_SPLIT` and after it.
 const SHORT_SPLIT: usize = 512;
 const LONG_SPLIT: usize = 4096;
-/// Blocks that may have a split each. More keep a device busy without that, and take more memory.
+/// The number of blocks up to which each split has its own block. More blocks keep a device busy without that, and
+/// would need more memory.
 const APART: usize = 512;
 
-/// A kernel, how many query rows a block of it takes, and its shared memory in bytes.
+/// A kernel, the query rows of its blocks, and its shared memory in bytes.
 #[derive(Debug)]
 pub(super) struct Tiles {
     pub(super) kernel: Kernel<AttendArgs>,
@@ -20,17 +22,17 @@ pub(super) struct Tiles {
     pub(super) shared: usize,
 }
 
-/// What a prompt's rows attend by; all kernels give the same bits.
+/// The attention kernels of prompts, which compute the same bits.
 #[derive(Debug)]
 pub(super) struct PromptAttend {
     many: Tiles,
-    /// These are for rows that leave most of a device without a block: smaller tiles, whose keys and values are asked for a
-    /// tile ahead. `None` for wide heads.
+    /// Smaller tiles with prefetched keys and values, for few rows that would leave most of a device idle. `None` for
+    /// wide heads.
     few: Option<Tiles>,
 }
 
 impl PromptAttend {
-    /// `types` as kernels are named by the types of activations and cache.
+    /// `types` is the part of kernel names for the types of activations and cache.
     pub(super) fn load(modules: &Modules, kv: KvInfo, types: &str) -> Result<Option<Self>, Error> {
         let head_dim = kv.head_dim;
         if !HEAD_DIMS.contains(&head_dim) {
@@ -52,17 +54,17 @@ impl PromptAttend {
         }))
     }
 
-    /// Selects the tiles for so many query rows of a KV head, counted over tokens and the heads that share it.
+    /// Selects tiles for a number of query rows of a KV head, counted over tokens and the heads that share it.
     pub(super) fn select(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> &Tiles {
         let blocks = rows.div_ceil(FEW_ROWS) * kv.heads;
         let few = self.few.as_ref();
-        // On an H100 all of them are there at once. An Orin has room for one of f16 and 128 columns on a multiprocessor, and takes
-        // another after it.
+        // On an H100 all blocks are resident at the same time. An Orin has room for one block of f16 and 128 columns on
+        // a multiprocessor, and takes two turns.
         few.filter(|_| blocks <= 2 * multiprocessors as usize)
             .unwrap_or(&self.many)
     }
 
-    /// How many splits of so many query rows of a KV head have blocks of their own: all, if a device had room for more blocks.
+    /// The number of splits with their own blocks: all, if a device can have more blocks.
     pub(super) fn splits(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> usize {
         let blocks = rows.div_ceil(self.many.rows) * kv.heads;
         if blocks < multiprocessors as usize {
@@ -73,16 +75,16 @@ impl PromptAttend {
     }
 }
 
-/// Query rows of a block where rows are few.
+/// Query rows of a block, if there are few rows.
 const FEW_ROWS: usize = 64;
 
-/// Query rows of a block where rows are many.
+/// Query rows of a block, if there are many rows.
 const fn most_rows(head_dim: usize) -> usize {
     if head_dim > 128 { 64 } else { 128 }
 }
 
-/// Bytes of shared memory: queries, keys and values, their rows apart by a bank; and keys or values as they arrive, if they
-/// are quants. What is asked for ahead arrives elsewhere.
+/// Bytes of shared memory: queries, keys and values, with rows shifted by a bank, and quants as they arrive. Prefetched
+/// data needs its own memory.
 fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
     let KvInfo {
         head_dim, types, ..
@@ -93,7 +95,7 @@ fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
         if element == KvType::Q8_0 {
             let quants = keys * element.bytes(head_dim);
             places += 1;
-            // Unless they are asked for ahead, values arrive where keys have.
+            // Without prefetching, values arrive in the memory of the keys.
             arriving = if ahead { arriving + quants } else { quants };
         } else {
             places += if ahead { 2 } else { 1 };
@@ -102,7 +104,7 @@ fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
     (rows + places * keys) * (2 * head_dim + 16) + arriving
 }
 
-/// Splits of the longest conversation.
+/// The splits of the longest conversation.
 fn splits(kv: KvInfo) -> usize {
     if kv.head_dim > 128 {
         1
@@ -112,15 +114,17 @@ fn splits(kv: KvInfo) -> usize {
     }
 }
 
-/// How many splits there is memory for to have blocks of their own.
+/// The number of splits for which there is memory to have their own blocks.
 fn apart(kv: KvInfo, rows: usize) -> usize {
     let (blocks, splits) = (rows.div_ceil(most_rows(kv.head_dim)) * kv.heads, splits(kv));
     if blocks * splits <= APART { splits } else { 1 }
 }
 
-/// Bytes that blocks leave of splits before they are merged, of so many query rows of a KV head or of any fewer: of each a maximum,
-/// a sum and an output. Only few rows have splits of their own, and so may leave more than many do; no prompt is to find that
-/// there is too little for it, for what moves then makes all that was recorded invalid.
+/// Bytes of the splits' results before they are merged, for at most this many query rows of a KV head: a maximum, a sum
+/// and an output each.
+///
+/// Only few rows have splits of their own, so fewer rows may need more memory than many. No prompt may need more than
+/// was allocated, because moving a buffer would invalidate all recordings.
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize) -> usize {
     if splits(kv) == 1 {
         return 0;
@@ -135,9 +139,9 @@ pub(super) fn partial_bytes(kv: KvInfo, rows: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// What is allocated for the most rows of a prompt, at the start, serves all others.
+    /// The memory allocated for the most rows is enough for any number.
     #[test]
-    fn no_prompt_of_fewer_rows_leaves_more() {
+    fn fewer_rows_never_need_more_partials() {
         for (heads, context, element) in [
             (8, 21_000, KvType::F16),
             (8, 2048, KvType::Q8_0),
@@ -149,7 +153,7 @@ mod tests {
                 heads,
                 head_dim: 128,
                 context,
-                entries: 1,
+                slots: 1,
                 pages: 1,
                 chunk: 1,
                 types: element.into(),

@@ -1,18 +1,18 @@
-//! Where launches go: onto the stream, into a recording, or into a trace or a list of what would be launched.
+//! The destination of launches: the stream, a recording, a trace, or a list of names.
 
 use super::timestamps::TimestampAddresses;
 use crate::device::{Error, Geometry, Kernel, Parameters, Stream, Template};
 use crate::graph::Trace;
 
-/// Takes launches in their order.
+/// Receives launches in order.
 #[derive(Debug)]
 pub(super) struct LaunchQueue<'q> {
     to: To<'q>,
     operation: &'static str,
-    /// Operations leave their timestamps there, if anyone asks.
+    /// The timestamps of operations, if they are measured.
     timestamps: Option<TimestampAddresses>,
     stamp: u64,
-    /// Launches may begin while those before them end.
+    /// Whether a launch may start while the one before it ends.
     early: bool,
 }
 
@@ -26,7 +26,7 @@ enum To<'q> {
 }
 
 impl<'q> LaunchQueue<'q> {
-    /// Launches.
+    /// Runs launches.
     pub(super) fn launching(
         stream: &'q mut Stream,
         timestamps: Option<TimestampAddresses>,
@@ -34,17 +34,17 @@ impl<'q> LaunchQueue<'q> {
         Self::to(To::Stream(stream), timestamps)
     }
 
-    /// Launches nothing.
+    /// Adds launches to a trace without running them.
     pub(super) fn tracing(trace: &'q mut Trace) -> Self {
         Self::to(To::Trace(trace), None)
     }
 
-    /// Launches nothing either: writes down the operation and the kernel of each launch.
+    /// Lists the operation and the kernel of each launch without running it.
     pub(super) fn naming(names: &'q mut Vec<(&'static str, String)>) -> Self {
         Self::to(To::Names(names), None)
     }
 
-    /// Has launches recorded by a stream that is being captured, and written down.
+    /// Records launches on a stream during a capture, and adds them to a trace.
     pub(super) fn recording(
         stream: &'q mut Stream,
         timestamps: Option<TimestampAddresses>,
@@ -53,7 +53,7 @@ impl<'q> LaunchQueue<'q> {
         Self::to(To::Recording(stream, trace), timestamps)
     }
 
-    /// Sets those launches of a template that are not as they `were`, and writes down what all of them are then.
+    /// Changes those launches of a template that differ from the old trace, and adds all launches to the new one.
     pub(super) fn rewriting(
         template: &'q mut Template,
         timestamps: Option<TimestampAddresses>,
@@ -73,18 +73,18 @@ impl<'q> LaunchQueue<'q> {
         }
     }
 
-    /// Whether all of the next launches may begin while those before them end.
+    /// Sets whether the next launches may start while the ones before them end.
     pub(super) fn set_early(&mut self, early: bool) {
         self.early = early;
     }
 
-    /// The operation that the next launches belong to.
+    /// Sets the operation of the next launches.
     pub(super) fn begin(&mut self, index: usize, operation: &'static str) {
         self.operation = operation;
         self.stamp = self.timestamps.map_or(0, |timestamps| timestamps.of(index));
     }
 
-    /// Where the operation's launches leave their timestamps; 0 for nowhere.
+    /// The address for the operation's timestamps; 0 if there are none.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -132,16 +132,16 @@ impl<'q> LaunchQueue<'q> {
                 return unsafe { template.set(index, kernel, geometry, args) };
             }
         };
-        // SAFETY: every address is of an arena that `Cuda` owns and drops after its graphs and its stream's work;
-        // shapes and bounds are those of a checked tape, and regions were planned for its rows.
+        // SAFETY: every address is in an arena that `Cuda` owns and drops after its graphs and its stream's work.
+        // Shapes and bounds are those of a checked tape, and regions were planned for its rows.
         unsafe { kernel.launch(stream, (geometry, self.early), args) }
     }
 }
 
-/// Parameters as numbers; their structs are of whole 4-byte words.
+/// The parameters as numbers; their structs consist of 4-byte words.
 fn words<A: Parameters>(args: &A) -> impl Iterator<Item = u64> + '_ {
     let from = std::ptr::from_ref(args).cast::<u32>();
-    // SAFETY: `Parameters` promises a struct of 4- and 8-byte numbers without padding, and it is borrowed here.
+    // SAFETY: `Parameters` requires a struct of 4- and 8-byte numbers without padding, and it is borrowed here.
     let words = unsafe { std::slice::from_raw_parts(from, size_of::<A>() / 4) };
     words.iter().copied().map(u64::from)
 }

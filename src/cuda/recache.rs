@@ -1,5 +1,4 @@
-//! Another cache for an executor whose cache holds nothing that anyone needs: a model is measured before the types of its cache
-//! are selected.
+//! Replaces the cache of an executor: a model is measured before the types of its cache are selected.
 
 use super::kernels::CacheKernels;
 use super::late::Late;
@@ -9,23 +8,18 @@ use super::scratch::Scratch;
 use super::state::{Conversation, Listed};
 use super::{Cuda, Error};
 use crate::device::Modules;
-use crate::executor::Preempted;
-use crate::graph::{Buckets, DecodeGraph};
 use crate::tape::{Angles, KvInfo};
 
 impl Cuda {
     /// Replaces the cache and all other memory except the weights. Recordings are dropped.
     ///
     /// # Errors
-    /// If the device lacks memory, or has failed. The executor is of no use then.
+    /// If the device lacks memory, or has failed. The executor cannot be used then.
     pub fn replace_cache(&mut self, kv: KvInfo, angles: &[Angles]) -> Result<(), Error> {
         self.stream.synchronize()?;
-        let graph = &self.options.graph;
-        self.graph = DecodeGraph::new(graph.mode, graph.verify_addresses);
-        self.prompts = Buckets::new(graph.capture_sizes.clone(), graph.budget);
+        self.base.renew(&self.options.graph);
         self.pending.clear();
-        (self.left, self.started) = (None, None);
-        self.preempted = Preempted::default();
+        (self.preempted_step, self.started) = (None, None);
         self.buffers = Buffers::default();
         let modules = Modules::load(&self.context)?;
         self.kernels.cache = CacheKernels::load(&modules, self.options.activation, kv)?;
@@ -33,13 +27,12 @@ impl Cuda {
         self.pages = Pages::new(&self.context, memory, kv, &mut self.stream)?;
         let widths = (self.vocabulary, self.options.rows);
         self.scratch = Scratch::new(&self.context, angles, kv, widths, &mut self.stream)?;
-        self.conversations = vec![Conversation::default(); kv.entries];
+        self.conversations = vec![Conversation::default(); kv.slots];
         self.late = Late::default();
         self.listed = Listed::default();
         self.logits = Vec::new();
-        (self.entry, self.sequence, self.idle_since) = (0, 0, None);
-        self.moves += 1;
+        (self.slot, self.sequence, self.idle_since) = (0, 0, None);
         self.kv = kv;
-        self.give_tables()
+        self.send_tables()
     }
 }

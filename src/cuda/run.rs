@@ -1,97 +1,96 @@
-//! How runs are launched: what a device is told of their rows, how many wait for their tokens, and how these are taken.
+//! Launches steps and prompts, sends their commands, and takes their tokens.
 
 use std::time::Instant;
 
 use super::timestamps::{TimestampAddresses, Timestamps};
 use super::{AHEAD, Cuda, Error, HALVES_AHEAD, HALVES_BEHIND, Launched, narrow, state};
-use crate::executor::{Behind, Pass, Preempts, Rows};
+use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, Rows, Timed};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
-use crate::tape::{Ending, ExecuteError, Tape, Timed};
+use crate::tape::{Ending, Tape};
 
 impl Cuda {
-    /// Nobody wants the tokens of steps that were launched ahead, or left; whatever is launched next runs after them. One that is
-    /// not whole has no token.
-    pub(super) fn forget_launched(&mut self) {
+    /// Discards the tokens of steps in flight and of the preempted step. Later launches run after them. A step that was launched
+    /// in part only has no token.
+    pub(super) fn discard_in_flight(&mut self) {
         if self.is_partial() {
-            // It may not have read its commands, which lie where those of another are going to. If that fails, so does whatever is
-            // launched next.
+            // The next command may overwrite one that has not been read. An error here shows at the next launch, too.
             let _ = self.stream.synchronize();
         }
         let whole = self.pending.iter().filter(|step| step.is_whole()).count();
         self.sequence = self.sequence.wrapping_add(narrow(whole));
-        for step in self.pending.drain(..).chain(self.left.take()) {
-            for entry in step.entries() {
-                self.conversations[*entry].moved();
+        for step in self.pending.drain(..).chain(self.preempted_step.take()) {
+            for slot in step.slots() {
+                self.conversations[*slot].moved();
             }
         }
     }
 
-    /// The same of an entry: it is to begin from elsewhere than steps of it that were launched ahead did.
-    pub(super) fn forget_launched_of(&mut self, entry: usize) {
-        if self.is_launched(entry) {
-            self.forget_launched();
+    /// Discards steps in flight if one has a row for a slot, whose state has changed.
+    pub(super) fn discard_in_flight_of(&mut self, slot: usize) {
+        if self.is_launched(slot) {
+            self.discard_in_flight();
         }
     }
 
-    /// Whether a step was launched of an entry whose token has not been taken.
-    pub(super) fn is_launched(&self, entry: usize) -> bool {
-        let mut steps = self.pending.iter().chain(&self.left);
-        steps.any(|step| step.entries().contains(&entry))
+    /// Whether a step in flight, or the preempted one, has a row for a slot.
+    pub(super) fn is_launched(&self, slot: usize) -> bool {
+        let mut steps = self.pending.iter().chain(&self.preempted_step);
+        steps.any(|step| step.slots().contains(&slot))
     }
 
-    /// Waits for steps that were launched ahead.
+    /// Waits for steps in flight, and discards their tokens.
     pub(super) fn drain(&mut self) -> Result<(), Error> {
         if self.ahead().is_some() {
             self.stream.synchronize()?;
-            self.forget_launched();
+            self.discard_in_flight();
         }
         Ok(())
     }
 
-    /// Has the rows of the next step be those of `entries`.
-    pub(super) fn command(&mut self, tape: &Tape, entries: &[usize], forced: &[u32]) {
+    /// Sends the commands by which the rows of the next step are those of `slots`.
+    pub(super) fn command(&mut self, tape: &Tape, slots: &[usize], forced: &[u32]) {
         let ahead = narrow(self.pending.len());
         let sequence = self.sequence.wrapping_add(ahead + 1);
         let steps = &mut self.scratch.steps;
         self.listed.commands(
-            (entries, forced, tape.rows),
+            (slots, forced, tape.rows),
             sequence,
             &mut self.conversations,
             |row, command| steps.post(row, command),
         );
     }
 
-    /// Launches a step of these entries behind those that are ahead, or the first part of one that is `cut`.
+    /// Launches a step of these slots after those in flight. With `cut`, only its first part is launched.
     pub(super) fn launch(
         &mut self,
         tape: &Tape,
-        entries: &[usize],
+        slots: &[usize],
         forced: &[u32],
         cut: bool,
     ) -> Result<(), Error> {
         if self.pending.is_empty() {
             self.pace.begins(Instant::now());
         }
-        // It overwrites what a prompt has left in the buffers.
+        // The step overwrites the buffers of a started prompt.
         self.started = None;
-        self.command(tape, entries, forced);
+        self.command(tape, slots, forced);
         let (mut step, graph, _) = self.split(tape);
         let begun = graph.begin(&mut step, cut);
-        let (ran, left) = begun.inspect_err(|_| self.lose(entries))?;
+        let (ran, rest) = begun.inspect_err(|_| self.lose(slots))?;
         let at = self.pending.len();
-        self.mark(at).inspect_err(|_| self.lose(entries))?;
-        self.pending.push_back(Launched::of(ran, entries, left));
+        self.mark(at).inspect_err(|_| self.lose(slots))?;
+        self.pending.push_back(Launched::of(ran, slots, rest));
         Ok(())
     }
 
-    /// Launches a step behind the one that runs, shortly before that ends, unless something preempts it by then: as much of it as
-    /// runs until the host comes back with the tokens of the one before.
+    /// Launches a step shortly before the running one ends, unless `preempts` returns true by then. Parts are launched that run
+    /// until the host has taken the tokens of the running step.
     pub(super) fn launch_behind(
         &mut self,
         Behind {
             tape,
-            entries,
+            slots,
             cut,
             preempts,
         }: Behind<'_>,
@@ -104,7 +103,7 @@ impl Cuda {
             }
         }
         let at = self.pending.len();
-        self.launch(tape, entries, &[], cut)?;
+        self.launch(tape, slots, &[], cut)?;
         while let Some(step) = self.pending.get(at).filter(|step| !step.is_whole())
             && !self.pace.lasts(step.count, step.fraction())
         {
@@ -116,14 +115,14 @@ impl Cuda {
         Ok(())
     }
 
-    /// Waits until something is to be launched behind what runs, and sends masks meanwhile; `None`: at once.
+    /// Waits until the next launch is due, and sends masks meanwhile. `None` is due at once.
     pub(super) fn wait_until(&mut self, due: Option<Instant>) -> Result<(), Error> {
         if let Some(due) = due {
             let begun = Instant::now();
             self.send_late(Some(due))?;
-            // A thread that sleeps comes a little late.
-            let left = due.saturating_duration_since(Instant::now());
-            std::thread::sleep(left.saturating_sub(self.options.spin));
+            // A sleeping thread wakes a little late.
+            let remaining = due.saturating_duration_since(Instant::now());
+            std::thread::sleep(remaining.saturating_sub(self.options.spin));
             while Instant::now() < due {
                 std::hint::spin_loop();
             }
@@ -132,81 +131,82 @@ impl Cuda {
         Ok(())
     }
 
-    /// A launch has failed. What came before it may have run to its end all the same, and left a token that nobody takes:
-    /// its number is not used again, and what the device knows of its rows is not known any more.
-    pub(super) fn lose(&mut self, entries: &[usize]) {
-        // If that fails, so does whatever is launched next.
+    /// Recovers after a failed launch. Earlier work may have finished and written a token: its number is not used again, and
+    /// the next commands assume that the device knows nothing about these rows.
+    pub(super) fn lose(&mut self, slots: &[usize]) {
+        // An error here shows at the next launch, too.
         let _ = self.stream.synchronize();
-        self.forget_launched();
+        self.discard_in_flight();
         self.started = None;
         let next = self.sequence.wrapping_add(1);
         if self.scratch.tokens.peek(next, 0).is_some() {
             self.sequence = next;
         }
-        self.listed.forget();
+        self.listed.clear();
         let each = self.pages.each();
-        for entry in entries {
-            self.conversations[*entry].moved();
-            // What said so may not have been read.
-            self.conversations[*entry].seated(0..each);
+        for slot in slots {
+            self.conversations[*slot].moved();
+            // The command with the page table's changes may not have been read.
+            self.conversations[*slot].pages_changed(0..each);
         }
     }
 
-    /// Whether a prompt is recorded, and so runs as a whole.
+    /// Whether a prompt is recorded, and so cannot be preempted.
     pub(super) fn is_recorded(&self, tape: &Tape) -> bool {
-        tape.ending != Ending::Logits && self.prompts.serve(self.graph.life(), tape.rows)
+        tape.ending != Ending::Logits && self.base.prompts.serve(self.base.graph.life(), tape.rows)
     }
 
     fn rows(&self, tape: &Tape, tokens: &[u32]) -> Rows {
         Rows {
-            entry: self.entry,
-            position: self.conversations[self.entry].state.position,
+            slot: self.slot,
+            position: self.conversations[self.slot].state.position,
             tokens: tokens.to_vec(),
             ending: tape.ending,
         }
     }
 
-    /// Whether these rows were begun, and nothing has run since.
+    /// Whether the last launch started these rows.
     pub(super) fn has_started(&self, tape: &Tape, tokens: &[u32]) -> bool {
         let begun = self.started.as_ref();
         begun.is_some_and(|(begun, _)| *begun == self.rows(tape, tokens))
     }
 
-    /// Sends what the device is to know of a prompt that runs in the entry whose turn it is.
+    /// Sends the command and the tokens of a prompt in the active slot.
     pub(super) fn send_prompt(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {
-        let (entry, rows) = (self.entry, tokens.len());
-        self.fits(entry, rows)?;
+        let (slot, rows) = (self.slot, tokens.len());
+        self.fits(slot, rows)?;
         let vocabulary = self.vocabulary;
         if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             return Err(ExecuteError::Token { token, vocabulary });
         }
         if tape.ending == Ending::Token {
-            // A prompt cannot be repeated as a step is: its mask is there before it begins.
-            self.settle_mask(entry)?;
+            // Unlike a step, a prompt cannot be repeated, so it starts after its mask has arrived.
+            self.settle_mask(slot)?;
         }
         let ahead = narrow(self.pending.len());
         let sequence = self.sequence.wrapping_add(ahead + 1);
-        let command = self.conversations[entry].prompt(entry, rows, sequence);
+        let command = self.conversations[slot].prompt(slot, rows, sequence);
         let scratch = &mut self.scratch;
         let to = (&mut scratch.arena, scratch.prompt);
         let sent = scratch.prompts.send(&command, tokens, to, &mut self.stream);
-        // Its command says once what has changed.
-        Ok(sent.inspect_err(|_| self.lose(&[entry]))?)
+        // The command contains changes that no later command repeats.
+        Ok(sent.inspect_err(|_| self.lose(&[slot]))?)
     }
 
-    /// Where a prompt goes on: what was left of it is where its layers find it. Its command has been sent, and is obeyed again
-    /// with its embeddings: another's has been where it was.
+    /// Restores the residual stream of a preempted prompt, and returns its first operation that has not run.
+    ///
+    /// The embeddings run again, because they apply the prompt's command, and another command has replaced it meanwhile.
     fn resume(&mut self, tape: &Tape, rows: &Rows) -> Result<usize, Error> {
-        let Some((place, left)) = self.preempted.take(rows) else {
+        let Some((place, next)) = self.base.preempted.take(rows) else {
             return Ok(0);
         };
         self.split(tape).0.eager(0..1)?;
         self.buffers
             .copy_residual(tape, (place, true), &mut self.stream)?;
-        Ok(left)
+        Ok(next)
     }
 
-    /// Launches as much of a prompt's layers as may be queued behind steps, from where it was left on.
+    /// Launches the layers of a prompt that may be queued after steps in flight.
     pub(super) fn begin_layers(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), Error> {
         let rows = self.rows(tape, tokens);
         let from = self.resume(tape, &rows)?;
@@ -217,12 +217,12 @@ impl Cuda {
         Ok(())
     }
 
-    /// Launches a prompt's layers from where it stands on. Where it may be left, little of it is queued at once.
+    /// Launches the remaining layers of a prompt. If it can be preempted, few of them are queued at the same time.
     pub(super) fn eager_until(
         &mut self,
         tape: &Tape,
         tokens: &[u32],
-        mut preempts: Preempts<'_>,
+        mut preempts: PreemptPrompt<'_>,
     ) -> Result<Pass, Error> {
         let rows = self.rows(tape, tokens);
         let begun = self.started.take().filter(|(begun, _)| *begun == rows);
@@ -241,12 +241,12 @@ impl Cuda {
             if half + 1 >= HALVES_AHEAD {
                 self.halves[(half + 1) % HALVES_AHEAD].synchronize()?;
             }
-            if let Some(place) = self.preempted.place()
+            if let Some(place) = self.base.preempted.place()
                 && preempts.as_mut().is_some_and(|preempts| preempts())
             {
                 self.buffers
                     .copy_residual(tape, (place, false), &mut self.stream)?;
-                self.preempted.keep(place, rows, next);
+                self.base.preempted.keep(place, rows, next);
                 return Ok(Pass::Preempted);
             }
         }
@@ -254,7 +254,7 @@ impl Cuda {
         Ok(Pass::Ended)
     }
 
-    /// Marks the end of what was launched of the step that is, or comes to be, at this place of those that are pending.
+    /// Records an event after the launched parts of the step at index `at` of the pending ones.
     pub(super) fn mark(&mut self, at: usize) -> Result<(), Error> {
         let place = self.place(at);
         self.ends[place].record(&mut self.stream)
@@ -264,9 +264,9 @@ impl Cuda {
         (self.sequence as usize + at) % AHEAD
     }
 
-    pub(super) fn fits(&self, entry: usize, rows: usize) -> Result<(), ExecuteError> {
-        let position = self.conversations[entry].state.position;
-        let context = self.pages.capacity(entry);
+    pub(super) fn fits(&self, slot: usize, rows: usize) -> Result<(), ExecuteError> {
+        let position = self.conversations[slot].state.position;
+        let context = self.pages.capacity(slot);
         if rows > 0 && position + rows <= context {
             return Ok(());
         }
@@ -277,8 +277,9 @@ impl Cuda {
         })
     }
 
-    /// Waits for the oldest step that was launched, of `rows` rows of each conversation; rows of one that comes again end
-    /// with `forced` tokens, but for its last. Those that are not `wanted` stay where they stood.
+    /// Waits for the oldest step in flight and takes its tokens, which advance each slot by `rows` positions.
+    ///
+    /// If a slot has several rows, all but the last take `forced` tokens. Slots that are not `wanted` stay unchanged.
     pub(super) fn take_tokens(
         &mut self,
         rows: usize,
@@ -288,53 +289,53 @@ impl Cuda {
         let Some(launched) = self.pending.front().copied() else {
             return Ok(());
         };
-        let entries = launched.entries();
+        let slots = launched.slots();
         let end = &self.ends[self.place(0)];
-        let spin = self.times.spin(self.options.spin);
+        let spin = self.base.times.spin(self.options.spin);
         let begun = Instant::now();
         let next = self.sequence.wrapping_add(1);
         let block = || end.synchronize();
-        let tokens = self.scratch.tokens.wait(next, entries.len(), spin, block);
-        // They will never come, nor will those of the step behind it: whoever asks again is not to wait for them.
-        let tokens = tokens.inspect_err(|_| self.lose(entries))?;
+        let tokens = self.scratch.tokens.wait(next, slots.len(), spin, block);
+        // Neither these tokens nor those of the next step will arrive.
+        let tokens = tokens.inspect_err(|_| self.lose(slots))?;
         let now = Instant::now();
-        self.times.waited = now - begun + std::mem::take(&mut self.pace.waited);
-        self.pace.ended(entries.len(), now);
+        self.base.times.waited = now - begun + std::mem::take(&mut self.pace.waited);
+        self.pace.ended(slots.len(), now);
         self.sequence = next;
         if launched.ran == Ran::Replayed {
-            self.graph.life_mut().arrived();
+            self.base.graph.life_mut().completed();
         }
         let mut failed = None;
         let mut forced = forced.iter();
-        for (row, (entry, token)) in entries.iter().zip(tokens).enumerate() {
-            let conversation = &mut self.conversations[*entry];
-            conversation.waits = false;
-            if !wanted.contains(entry) {
+        for (row, (slot, token)) in slots.iter().zip(tokens).enumerate() {
+            let conversation = &mut self.conversations[*slot];
+            conversation.awaits_mask = false;
+            if !wanted.contains(slot) {
                 conversation.moved();
                 continue;
             }
             let position = conversation.state.position + rows;
-            if entries[row + 1..].contains(entry) {
+            if slots[row + 1..].contains(slot) {
                 let given = forced.next().copied().unwrap_or_default();
-                conversation.goes_on(given, position);
+                conversation.advance(given, position);
                 continue;
             }
             match token {
-                // The device has left it as it was.
-                state::NOT_READY => conversation.waits = true,
+                // The device has not changed the conversation.
+                state::NOT_READY => conversation.awaits_mask = true,
                 state::NOT_FINITE => {
                     conversation.moved();
                     let position = position - 1;
                     failed.get_or_insert(ExecuteError::NonFinite { position });
                 }
                 _ => {
-                    conversation.goes_on(token, position);
+                    conversation.advance(token, position);
                     conversation.masked();
                     if conversation.is_scored() {
-                        let told = self.scratch.scores.of(next, row);
-                        let told = told.map(|(token, logprob)| Scored { token, logprob });
+                        let scores = self.scratch.scores.of(next, row);
+                        let scored = scores.map(|(token, logprob)| Scored { token, logprob });
                         conversation.scored.clear();
-                        conversation.scored.extend(told);
+                        conversation.scored.extend(scored);
                         if let Some((_, best)) = conversation.scored.split_first_mut() {
                             best.sort_unstable_by(Scored::order);
                         }
@@ -347,17 +348,20 @@ impl Cuda {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Where a step that is timed in passing leaves its timestamps: memory that is taken when somebody first asks, and that no graph knows of.
-    pub(super) fn addresses_in_passing(
+    /// The memory for the timestamps of `time_step`, allocated on first use. No recording contains its address.
+    pub(super) fn single_step_addresses(
         &mut self,
         tape: &Tape,
     ) -> Result<TimestampAddresses, Error> {
-        if self.in_passing.is_none() {
+        if self.single_step_timestamps.is_none() {
             let mut timestamps = Timestamps::new(&self.context, tape.ops.len(), Timed::Operations)?;
             timestamps.clear(&mut self.stream)?;
-            self.in_passing = Some(timestamps);
+            self.single_step_timestamps = Some(timestamps);
         }
-        let timestamps = self.in_passing.as_ref().map(Timestamps::addresses);
+        let timestamps = self
+            .single_step_timestamps
+            .as_ref()
+            .map(Timestamps::addresses);
         timestamps.ok_or(Error::Bounds { bytes: 0 })
     }
 }

@@ -1,4 +1,4 @@
-//! What kernels share besides weights and buffers; all allocated once.
+//! Memory that kernels share besides weights and buffers, allocated once.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::device::{
 use crate::sampler::Mask;
 use crate::tape::{Angles, KvInfo, Op, Tape};
 
-/// What lies in device memory besides weights and cache, and the mailboxes in pinned memory.
+/// Device memory besides weights and cache, and the mailboxes in pinned memory.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) arena: Arena,
@@ -20,21 +20,21 @@ pub(super) struct Scratch {
     pub(super) prompts: PromptMailbox,
     pub(super) tokens: TokenMailbox,
     pub(super) tables: PageTables,
-    /// (conversations, pages)
+    /// (slots, pages)
     pub(super) device_tables: Region,
     pub(super) prompt: Region,
-    /// Masks on their way, and (conversations, words) where they come to.
+    /// The masks in pinned memory, and their destination (slots, words).
     pub(super) masks: (Masks, Region),
     pub(super) scores: Scores,
 }
 
-/// Where each thing lies.
+/// The regions of scratch memory.
 #[derive(Debug)]
 pub(super) struct Regions {
     conversations: Region,
     tables: Region,
     rows: Region,
-    /// A command, whose row is the prompt's, and tokens.
+    /// The command and the tokens of a prompt.
     prompt: Region,
     sequence: Region,
     pub(super) angles: Region,
@@ -44,18 +44,13 @@ pub(super) struct Regions {
 }
 
 impl Scratch {
-    /// Sends the mask of an entry's token `number` to where kernels look for it.
-    pub(super) fn send_mask(
-        &mut self,
-        entry: usize,
-        number: u32,
-        mask: &Mask,
-    ) -> Result<(), Error> {
+    /// Sends the mask of a slot's token `number` to device memory.
+    pub(super) fn send_mask(&mut self, slot: usize, number: u32, mask: &Mask) -> Result<(), Error> {
         let (masks, to) = &mut self.masks;
-        masks.send(entry, (number, mask.words()), (&mut self.arena, *to))
+        masks.send(slot, (number, mask.words()), (&mut self.arena, *to))
     }
 
-    /// Plans it for so many tokens of a vocabulary, and rows of a prompt.
+    /// Plans the memory for a vocabulary and the rows of a prompt.
     pub(super) fn plan(
         kv: KvInfo,
         tables: Tables,
@@ -63,15 +58,15 @@ impl Scratch {
     ) -> Result<(Plan, Regions), Error> {
         let mut plan = Plan::new();
         let regions = Regions {
-            conversations: plan.add(kv.entries * SamplerState::CONVERSATION_BYTES)?,
-            tables: plan.add(8 * kv.entries * kv.pages_each())?,
+            conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
+            tables: plan.add(8 * kv.slots * kv.pages_each())?,
             rows: plan.add(STEP_ROWS * Row::BYTES)?,
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
             angles: plan.add(tables.count * tables.pitch(kv))?,
             arrivals: plan.add(4 * splits::most_arrivals(kv))?,
             best: plan.add(8 * SAMPLE_BLOCKS as usize * STEP_ROWS)?,
-            masks: plan.add(4 * Masks::words(vocabulary) * kv.entries)?,
+            masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
         };
         Ok((plan, regions))
     }
@@ -111,8 +106,8 @@ impl Scratch {
         let steps = StepMailbox::new(context)?;
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
-        let page_tables = PageTables::new(context, kv.entries * kv.pages_each())?;
-        let masks = Masks::new(context, kv.entries, vocabulary)?;
+        let page_tables = PageTables::new(context, kv.slots * kv.pages_each())?;
+        let masks = Masks::new(context, kv.slots, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
         let addresses = Addresses {
@@ -147,16 +142,16 @@ impl Scratch {
     }
 }
 
-/// Tables of angles, each (position, pairs) of (cos, sin), and as far apart as the widest takes.
+/// The tables of angles, each (position, pairs) of (cos, sin), at equal distances.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tables {
     count: usize,
-    /// The widest has so many.
+    /// The pairs of the widest table.
     pairs: usize,
 }
 
 impl Tables {
-    /// Tables of so many pairs each.
+    /// Tables with these numbers of pairs.
     pub(super) fn of(pairs: impl Iterator<Item = usize>) -> Self {
         pairs.fold(Self::default(), |Self { count, pairs }, of| Self {
             count: count + 1,
@@ -164,7 +159,7 @@ impl Tables {
         })
     }
 
-    /// The angles that a tape's layers turn by.
+    /// The tables that a tape's layers use.
     pub(super) fn of_tape(tape: &Tape) -> Self {
         let turning = tape.ops.iter().filter_map(|op| match op {
             Op::RopeStore { rotation, .. } if rotation.dims > 0 => Some(rotation),
@@ -176,7 +171,7 @@ impl Tables {
         })
     }
 
-    /// Bytes from one to the next: kernels read two pairs at once.
+    /// Bytes from one table to the next. Kernels read two pairs at a time.
     fn pitch(self, kv: KvInfo) -> usize {
         (8 * kv.context * self.pairs).next_multiple_of(16)
     }

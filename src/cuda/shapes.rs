@@ -1,35 +1,36 @@
-//! Which shape of tile a prompt's product takes: the other side of `kernels/prompt/shapes.cuh`.
+//! The tile shapes of a prompt's product, which `kernels/prompt/shapes.cuh` defines, and the selection of one.
 //!
-//! Bits do not depend on the choice, so it may depend on the device. Large tiles read their inputs least often; of
-//! a small problem they leave most of the device idle.
+//! The choice does not change the bits, so it may depend on the device. Large tiles read their inputs least often, but
+//! leave most of the device idle for a small problem.
 
 use crate::quant::Storage;
 
-/// A tile of a block, and what one costs.
+/// The tile of a block, and its cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) name: &'static str,
     pub(super) tokens: u32,
-    /// A block has so many tiles of 16 weight rows.
+    /// The number of tiles of 16 weight rows in a block.
     pub(super) tiles: u32,
     pub(super) threads: u32,
     stages: u32,
-    /// Of a warp: its rows of weights, and units of 64 columns that it multiplies at once.
+    /// For each warp: its rows of weights, and the units of 64 columns that it multiplies at a time.
     rows: u32,
     units: u32,
-    /// Whether it multiplies gate and up at once.
+    /// Whether it multiplies gate and up together.
     gates: bool,
-    /// The shape beside it in one kernel, with as many threads.
-    beside: Option<usize>,
+    /// The partner: the other shape in the same kernel, with as many threads.
+    partner: Option<usize>,
     plain: Cost,
-    /// `None`: it has no kernels for blocks.
+    /// `None` if there are no kernels for formats with blocks.
     blocks: Option<Cost>,
 }
 
-/// Time of 64 columns of one tile where a multiprocessor has many, and where it has but one; measured on an H100 with
-/// f16 and with Q4_0, in microseconds. Only their ratios matter. What one alone takes is of earlier kernels, made less as
-/// tiles among many became less, but for 128x128; 64x80 and 32x64 are a little dearer than their largest problems say, as
-/// they serve small ones.
+/// The time for 64 columns of one tile if a multiprocessor has many tiles, and if it has one, measured on an H100 with
+/// f16 and with Q4_0 in microseconds.
+///
+/// Only the ratios matter. Except for 128x128, `alone` was measured with earlier kernels and scaled as `among`. 64x80
+/// and 32x64 have a surcharge on their largest problems, because they are for small ones.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     among_many: f32,
@@ -58,7 +59,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 32,
         units: 1,
         gates: true,
-        beside: Some(3),
+        partner: Some(3),
         plain: Cost::of(0.345, 0.446),
         blocks: Some(Cost::of(0.43, 0.636)),
     },
@@ -71,7 +72,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 32,
         units: 1,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.22, 0.274),
         blocks: Some(Cost::of(0.272, 0.397)),
     },
@@ -84,7 +85,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 80,
         units: 1,
         gates: false,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.305, 0.37),
         blocks: None,
     },
@@ -97,7 +98,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 16,
         units: 2,
         gates: true,
-        beside: Some(0),
+        partner: Some(0),
         plain: Cost::of(0.159, 0.175),
         blocks: Some(Cost::of(0.148, 0.17)),
     },
@@ -110,7 +111,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 16,
         units: 2,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.068, 0.143),
         blocks: Some(Cost::of(0.051, 0.128)),
     },
@@ -123,24 +124,26 @@ pub(super) const SHAPES: [Shape; 6] = [
         rows: 64,
         units: 1,
         gates: true,
-        beside: None,
+        partner: None,
         plain: Cost::of(0.6, 0.68),
         blocks: None,
     },
 ];
 
 impl Shape {
-    /// Whether there is a kernel of it: weights of four bytes leave no room for the largest.
+    /// Whether there is a kernel: weights of four bytes leave no room for the largest shape.
     pub(super) fn suits(&self, storage: Storage) -> bool {
         self.costs(storage).is_some() && (storage.layout().quants <= 2048 || self.tiles < 5)
     }
 
-    /// Its kernel's name ends so. Of those of two shapes it has both.
+    /// The end of its kernel's name. A kernel with two shapes has both in its name.
     pub(super) fn kernel(&self, storage: Storage) -> String {
-        let beside = self.beside.map(|index| &SHAPES[index]);
-        match beside.filter(|beside| beside.suits(storage)) {
-            Some(beside) if beside.tokens < self.tokens => format!("{}_{}", self.name, beside.name),
-            Some(beside) => format!("{}_{}", beside.name, self.name),
+        let partner = self.partner.map(|index| &SHAPES[index]);
+        match partner.filter(|partner| partner.suits(storage)) {
+            Some(partner) if partner.tokens < self.tokens => {
+                format!("{}_{}", self.name, partner.name)
+            }
+            Some(partner) => format!("{}_{}", partner.name, self.name),
             None => self.name.into(),
         }
     }
@@ -153,19 +156,20 @@ impl Shape {
         }
     }
 
-    /// Bytes of a block's shared memory: `Stage`, `Rings` and `Made` of `kernels/prompt/product.cuh`.
+    /// Bytes of a block's shared memory: `Pipeline` of `kernels/prompt/block.cuh`, and `Prepared` of
+    /// `kernels/prompt/dequantize.cuh`.
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
         let (tokens, tiles, warps) = (self.tokens, self.tiles, self.threads / 32);
         let scales = super::narrow(layout.scales);
-        // Units of what is multiplied for several at once, behind the stages.
+        // The units of several products are stored after the stages.
         let ring = if self.stages > 6 { 16 } else { 8 };
         let (sums, in_ring) = match (layout.has_minimum, layout.head > 0) {
             (true, true) => (ring * (tokens * 8 + 32 + tiles * scales + 32), scales),
             (true, false) => (ring * (tokens * 8 + 32), 0),
             (false, _) => (0, 0),
         };
-        // Scales that are not halves alone become numbers, and their minima pairs of bf16, once for all lanes of a warp.
+        // Scales other than plain halves become numbers, and their minima pairs of bf16, once for all lanes of a warp.
         let made = match layout.block_columns {
             Some(columns) if layout.has_minimum || layout.head > 0 => {
                 let scales = self.units * self.rows * 4 * 64 / super::narrow(columns);
@@ -182,15 +186,15 @@ impl Shape {
         self.stages * (tokens * 128 + tiles * unit).next_multiple_of(128) + sums + made
     }
 
-    /// Of that shape in its kernel which takes most.
+    /// The shared memory of the kernel: the larger of its two shapes.
     pub(super) fn most_shared(&self, storage: Storage) -> u32 {
-        let beside = self.beside.map(|index| &SHAPES[index]);
-        let beside = beside.filter(|beside| beside.suits(storage));
-        let others = beside.map_or(0, |beside| beside.shared(storage));
+        let partner = self.partner.map(|index| &SHAPES[index]);
+        let partner = partner.filter(|partner| partner.suits(storage));
+        let others = partner.map_or(0, |partner| partner.shared(storage));
         self.shared(storage).max(others)
     }
 
-    /// Its ways through `rows` inputs and so many tiles of weights, with what they cost; none where there is no kernel of it.
+    /// The ways to multiply `rows` inputs with a number of tiles, and their costs. There are none without a kernel.
     fn ways(
         &'static self,
         (storage, gates): (Storage, bool),
@@ -200,10 +204,10 @@ impl Shape {
         let suits = self.suits(storage) && (self.gates || !gates);
         let cost = self.costs(storage).filter(|_| suits);
         let [tokens, weights] = [rows.div_ceil(self.tokens), tiles.div_ceil(self.tiles)];
-        let beside = self.beside.map(|index| &SHAPES[index]);
+        let partner = self.partner.map(|index| &SHAPES[index]);
         let alike = cost.map(|cost| {
-            // The larger of two shapes comes first in their kernel.
-            let comes_second = beside.is_some_and(|beside| beside.tokens > self.tokens);
+            // The larger of two shapes is the first in their kernel.
+            let comes_second = partner.is_some_and(|partner| partner.tokens > self.tokens);
             let way = Way {
                 grid: [tokens, weights, 1],
                 whole: if comes_second { 0 } else { weights },
@@ -211,7 +215,7 @@ impl Shape {
             };
             (way, cost.of_blocks(tokens * weights, multiprocessors))
         });
-        let smaller = beside.filter(|beside| beside.tokens < self.tokens);
+        let smaller = partner.filter(|partner| partner.tokens < self.tokens);
         let ended = cost.zip(smaller).and_then(|(cost, smaller)| {
             let whole = tokens * weights / multiprocessors * multiprocessors / tokens;
             let along = self.tokens / smaller.tokens;
@@ -221,7 +225,7 @@ impl Shape {
                 whole,
                 along: tokens * along,
             };
-            // They run beside the others, which takes half as long as alone.
+            // Blocks of both shapes run together, which takes half as long as alone.
             let last = smaller.costs(storage)?.alone / 2.0;
             let cost = cost.of_blocks(whole * tokens, multiprocessors) + last;
             (whole > 0 && more * tokens <= multiprocessors).then_some((way, cost))
@@ -230,17 +234,18 @@ impl Shape {
     }
 }
 
-/// Blocks that a product is launched with.
+/// The blocks of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) grid: [u32; 3],
-    /// Of a kernel of two shapes: so many along the weights have the larger one.
+    /// For a kernel of two shapes, the number of blocks of the larger shape along the weights.
     pub(super) whole: u32,
-    /// How many of the smaller one there are along the tokens.
+    /// The number of blocks of the smaller shape along the tokens.
     pub(super) along: u32,
 }
 
-/// The quickest shape and way for `rows` inputs and so many tiles of weights, which are gate and up or something else.
+/// The fastest shape and way for `rows` inputs and a number of tiles of weights. `gates` says whether they are gate and
+/// up.
 pub(super) fn quickest(
     of: (Storage, bool),
     problem: (u32, u32),
@@ -261,7 +266,7 @@ mod tests {
     use crate::quant::Format;
 
     #[test]
-    fn large_problems_take_large_tiles_and_small_ones_spread() {
+    fn large_problems_have_large_tiles_and_small_ones_have_small_tiles() {
         let chosen = |format, rows, weights: u32, multiprocessors| {
             let storage = Storage::Stored(format);
             let gates = weights == 19456;
@@ -277,11 +282,11 @@ mod tests {
         };
         assert_eq!(chosen(Format::F16, 2048, 19456, 132), "128x128");
         assert_eq!(chosen(Format::F16, 512, 19456, 132), "128x128");
-        // A turn of 132 blocks, and 28 that would have one to themselves.
+        // A turn of 132 blocks, and 28 that would otherwise have a turn of their own.
         assert_eq!(chosen(Format::F16, 512, 2560, 132), "64x128 and 32x64");
         assert_eq!(chosen(Format::Q4_0, 512, 19456, 132), "64x128 and 32x64");
         assert_eq!(chosen(Format::F16, 2048, 2560, 132), "64x128");
-        // What `check/` multiplies so, for it to be held against the CPU.
+        // A problem in `check/`, so that this shape is compared with the CPU.
         assert_eq!(chosen(Format::F16, 250, 25_344, 132), "128x128");
         assert_eq!(chosen(Format::F16, 256, 2560, 132), "64x80");
         assert_eq!(chosen(Format::F16, 384, 2560, 132), "64x64");

@@ -1,28 +1,28 @@
-//! Into how many parts a step's attention is split, and what these leave for their merge.
+//! The number of parts of a step's attention, and the memory for their results.
 
 use crate::device::STEP_ROWS;
 use crate::tape::KvInfo;
 
 /// `step/splits.cuh`
 const MOST_SPLITS: usize = 64;
-/// Blocks that a row's attention is split into, where it is long: enough to keep any device busy, and the same on all.
+/// The number of blocks that a long row is split into: enough for any device, and equal on all of them.
 const SPLIT_BLOCKS: usize = 256;
 
-/// Into how many parts a row of so many groups of heads may be split.
+/// The number of parts of a row with `groups` of heads.
 pub(super) fn splits(groups: usize) -> usize {
     (SPLIT_BLOCKS / groups).clamp(16, MOST_SPLITS)
 }
 
-/// Bytes of the parts that a step's attention of `columns` of q leaves for its merge: of each head and split
-/// a maximum, a sum and an output. Heads are taken up to 4 or up to 8 at a time.
+/// Bytes of the parts' results before they are merged: a maximum, a sum and an output for each head and part. A block
+/// has up to 4 or up to 8 heads.
 pub(super) fn partial_bytes(kv: KvInfo, rows: usize, columns: usize) -> usize {
     let group = columns / kv.head_dim / kv.heads;
     let taken = group.next_multiple_of(if group > 8 { 8 } else { 4 });
     4 * rows * kv.heads * taken * MOST_SPLITS * (kv.head_dim + 4)
 }
 
-/// Counters at which blocks of a step leave their arrival: a row's attention has one for each group of heads, and a
-/// head of the cache has no more of those than `MOST_GROUPS`.
+/// The number of counters for finished blocks of a step: one for each group of heads of a row. A KV head has at most
+/// `MOST_GROUPS` groups.
 pub(super) const fn most_arrivals(kv: KvInfo) -> usize {
     const MOST_GROUPS: usize = 64;
     STEP_ROWS * kv.heads * MOST_GROUPS

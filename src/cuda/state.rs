@@ -1,36 +1,36 @@
-//! What the device knows of conversations: where each stands, its sampler, and which of them the rows of a step name.
+//! The conversations as the host sees them, and the commands that bring a device up to date.
 
 use std::ops::Range;
 
 use super::narrow;
-use crate::device::{self, Command, NOBODY, Row, STEP_ROWS, SamplerState};
+use crate::device::{self, Command, PADDING, Row, STEP_ROWS, SamplerState};
+use crate::executor::StepState;
 use crate::sampler::{History, Parameters, Scored, WINDOW};
-use crate::tape::StepState;
 
-/// The token that stands for logits that are not finite.
+/// The token of a row whose logits are not finite.
 pub(super) const NOT_FINITE: u32 = u32::MAX;
 
-/// The same, where the mask of what may come next is not there yet.
+/// The token of a row whose mask has not arrived.
 pub(super) const NOT_READY: u32 = u32::MAX - 1;
 
-/// A conversation as it stands after the tokens that the host has taken; the device may be ahead.
+/// A conversation after the tokens that the host has taken. The device may be ahead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversation {
     pub(super) state: StepState,
     sampler: SamplerState,
-    /// Number of the token that the next mask is of; `None`: nothing guides.
+    /// The number of the next mask; `None` if the conversation is not guided.
     guide: Option<u32>,
-    /// The last of these numbers. They count on for whoever has the entry next: what lies on the device is a mask of someone
-    /// before.
+    /// The last of these numbers. They continue across conversations of the slot, because the device still holds an old mask.
     number: u32,
-    /// Whether the device knows another token and position, or another sampler; or another guide.
+    /// Whether the device has another token, position or sampler.
     moved: bool,
-    guided: bool,
-    /// Places of its table of pages that the device does not know.
-    seated: Range<usize>,
+    /// Whether the device has another mask number.
+    guide_changed: bool,
+    /// The elements of the page table that the device does not have yet.
+    new_pages: Range<usize>,
     /// Whether the last step found no mask.
-    pub(super) waits: bool,
-    /// The token that was chosen last, then the most probable ones.
+    pub(super) awaits_mask: bool,
+    /// The last chosen token, then the most probable ones.
     pub(super) scored: Vec<Scored>,
 }
 
@@ -60,25 +60,25 @@ impl Conversation {
         self.moved();
     }
 
-    /// It stands elsewhere than the device has it.
+    /// Notes that the device has another state, so that the next command contains all of it.
     pub(super) fn moved(&mut self) {
-        (self.moved, self.guided) = (true, true);
+        (self.moved, self.guide_changed) = (true, true);
     }
 
-    /// These places of its table of pages have changed, besides those that the device does not know yet.
-    pub(super) fn seated(&mut self, changed: Range<usize>) {
+    /// Notes that elements of the page table have changed.
+    pub(super) fn pages_changed(&mut self, changed: Range<usize>) {
         if changed.is_empty() {
             return;
         }
-        self.seated = if self.seated.is_empty() {
+        self.new_pages = if self.new_pages.is_empty() {
             changed
         } else {
-            self.seated.start.min(changed.start)..self.seated.end.max(changed.end)
+            self.new_pages.start.min(changed.start)..self.new_pages.end.max(changed.end)
         };
     }
 
-    /// The next step starts with `token` rather than the one chosen last.
-    pub(super) fn post(&mut self, token: u32) {
+    /// Replaces the token that the next step starts with.
+    pub(super) fn set_token(&mut self, token: u32) {
         self.state.token = token;
         if let Some(last) = self.sampler.pushed.checked_sub(1) {
             self.remember(last, token);
@@ -86,8 +86,8 @@ impl Conversation {
         self.moved();
     }
 
-    /// A token has been taken, chosen or given.
-    pub(super) fn goes_on(&mut self, token: u32, position: usize) {
+    /// Adds a token that was chosen or forced.
+    pub(super) fn advance(&mut self, token: u32, position: usize) {
         self.state = StepState { token, position };
         let pushed = self.sampler.pushed;
         self.remember(pushed, token);
@@ -102,21 +102,21 @@ impl Conversation {
         history[at as usize % WINDOW] = token;
     }
 
-    /// Whether a mask must say what it may choose next.
+    /// Whether the next token needs a mask.
     pub(super) fn is_guided(&self) -> bool {
         self.guide.is_some()
     }
 
-    /// Its next token is to be bound by a mask, or by none from now on; returns the number that the mask is to have.
+    /// Sets whether the next token needs a mask. Returns the number of that mask.
     pub(super) fn guide(&mut self, bound: bool) -> Option<u32> {
         if self.is_guided() != bound {
-            self.guided = true;
+            self.guide_changed = true;
             self.guide = bound.then(|| self.next_number());
         }
         self.guide
     }
 
-    /// A token has been chosen by a mask: the next one's is another.
+    /// Notes that a mask has been used, so that the next one has another number.
     pub(super) fn masked(&mut self) {
         if self.is_guided() {
             self.guide = Some(self.next_number());
@@ -128,30 +128,30 @@ impl Conversation {
         self.number
     }
 
-    /// Whether it is told how probable tokens were.
+    /// Whether the sampler reports probabilities of tokens.
     pub(super) fn is_scored(&self) -> bool {
         self.sampler.best > 0
     }
 
-    /// What a command says of it, for a row: nothing, where the device knows all.
-    fn told(&mut self, command: &mut Command) -> bool {
-        let (moved, guided) = (
+    /// Moves all changes into a command. Returns false if there are none.
+    fn take_changes(&mut self, command: &mut Command) -> bool {
+        let (moved, guide_changed) = (
             std::mem::take(&mut self.moved),
-            std::mem::take(&mut self.guided),
+            std::mem::take(&mut self.guide_changed),
         );
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
-        command.guide = guided.then(|| self.guide.unwrap_or_default());
-        let seated = std::mem::take(&mut self.seated);
-        command.pages = (narrow(seated.start), narrow(seated.len()));
-        moved || guided || !seated.is_empty()
+        command.guide = guide_changed.then(|| self.guide.unwrap_or_default());
+        let pages = std::mem::take(&mut self.new_pages);
+        command.pages = (narrow(pages.start), narrow(pages.len()));
+        moved || guide_changed || !pages.is_empty()
     }
 
-    /// A prompt from where it stands, whose token will have that number.
-    pub(super) fn prompt(&mut self, entry: usize, rows: usize, sequence: u32) -> Command {
+    /// Returns the command of a prompt that starts at the current position; its token will have the number `sequence`.
+    pub(super) fn prompt(&mut self, slot: usize, rows: usize, sequence: u32) -> Command {
         let mut command = Command {
             row: Row {
-                entry: narrow(entry),
+                slot: narrow(slot),
                 position: narrow(self.state.position),
                 advances: 1,
                 sequence,
@@ -160,53 +160,52 @@ impl Conversation {
             },
             ..Command::default()
         };
-        self.told(&mut command);
-        // A prompt says where it stands itself.
+        self.take_changes(&mut command);
+        // The row of a prompt contains the position.
         command.moves = false;
         command
     }
 
-    /// It stands elsewhere than the device knows, for only its cache has grown.
-    pub(super) fn read(&mut self, rows: usize) {
+    /// Advances by the rows of a prompt that chose no token.
+    pub(super) fn prefilled(&mut self, rows: usize) {
         self.state.position += rows;
         self.moved();
     }
 }
 
-/// Which conversation each row of a step names on the device, once all that was launched has run.
+/// The slot of each row on the device, after all launched work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Listed([Option<Named>; STEP_ROWS]);
 
-/// A conversation, its first row, and whether it goes on from this one.
+/// A slot, its first row, and whether this row is its last.
 type Named = (u32, u32, u32);
 
 impl Listed {
-    /// Nothing is known any more.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.0 = [None; STEP_ROWS];
     }
 
-    /// The commands without which rows of step `sequence` would not be those of `entries`; rows beyond only fill it up
-    /// to `rows`. An entry that comes again goes on with the next of `forced` tokens.
+    /// Posts the commands by which the rows of step `sequence` become those of `slots`. Further rows up to `rows` are padding.
+    /// If a slot has several rows, all but the first start with `forced` tokens.
     pub(super) fn commands(
         &mut self,
-        (entries, forced, rows): (&[usize], &[u32], usize),
+        (slots, forced, rows): (&[usize], &[u32], usize),
         sequence: u32,
         conversations: &mut [Conversation],
         mut post: impl FnMut(usize, &Command),
     ) {
         let mut forced = forced.iter();
         for row in 0..rows.min(STEP_ROWS) {
-            let at = entries.get(row).copied();
-            let entry = at.map_or(NOBODY, narrow);
-            let first = entries.iter().position(|other| Some(*other) == at);
+            let at = slots.get(row).copied();
+            let slot = at.map_or(PADDING, narrow);
+            let first = slots.iter().position(|other| Some(*other) == at);
             let first = first.unwrap_or(row);
-            let again = entries.iter().skip(row + 1).any(|other| Some(*other) == at);
-            let wanted = (entry, narrow(first), u32::from(!again));
+            let again = slots.iter().skip(row + 1).any(|other| Some(*other) == at);
+            let wanted = (slot, narrow(first), u32::from(!again));
             let named = self.0[row].replace(wanted) == Some(wanted);
             let mut command = Command {
                 row: Row {
-                    entry,
+                    slot,
                     first: wanted.1,
                     advances: wanted.2,
                     sequence,
@@ -223,7 +222,7 @@ impl Listed {
                 }
                 command.row.token = conversation.state.token;
                 command.row.position = narrow(conversation.state.position);
-                if !conversation.told(&mut command) && named {
+                if !conversation.take_changes(&mut command) && named {
                     continue;
                 }
             } else if named {
@@ -238,9 +237,9 @@ impl Listed {
 mod tests {
     use super::*;
 
-    /// The mask of whoever had the entry before is still on the device, and must not pass for another's.
+    /// The mask of the slot's last conversation is still on the device, and must not be used for another one.
     #[test]
-    fn no_number_of_a_mask_comes_again_in_an_entry() {
+    fn mask_numbers_of_a_slot_never_repeat() {
         let mut conversation = Conversation::default();
         let mut numbers = Vec::new();
         for _ in 0..3 {
@@ -248,7 +247,7 @@ mod tests {
             for _ in 0..2 {
                 numbers.extend(conversation.guide(true));
                 conversation.masked();
-                // It is sent, and nothing is chosen by it.
+                // The mask is sent, but not used.
                 numbers.extend(conversation.guide(true));
                 assert_eq!(conversation.guide(false), None);
             }

@@ -1,4 +1,4 @@
-//! A tape as the decode graph sees it: launched, recorded, replayed.
+//! A tape in the form that the decode graph expects: it can be launched, recorded and replayed.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use crate::device::{Captured, Error, Stream, TokenMailbox};
 use crate::graph::{Graph, Recording, Renewal, Stepper, Trace};
 use crate::tape::{Op, Tape};
 
-/// One run of a tape, on a stream.
+/// One run of a tape on a stream.
 #[derive(Debug)]
 pub(super) struct CudaStep<'a> {
     pub(super) work: Work<'a>,
     pub(super) stream: &'a mut Stream,
     pub(super) tape: &'a Tape,
     pub(super) layout: u64,
-    /// Operations leave their timestamps there, if anyone asks.
+    /// The timestamps of operations, if they are measured.
     pub(super) timestamps: Option<TimestampAddresses>,
     pub(super) part_bytes: u64,
     pub(super) mailbox: &'a TokenMailbox,
-    /// The number of the token that it ends with.
+    /// The number of the step or prompt.
     pub(super) sequence: u32,
 }
 
@@ -53,7 +53,7 @@ impl Stepper for CudaStep<'_> {
         let mut trace = Trace::default();
         self.work.places(self.tape, &mut trace);
         let mut queue = LaunchQueue::tracing(&mut trace);
-        // It launches nothing, so nothing can be refused.
+        // Tracing launches nothing, so it cannot be refused.
         let _ = self.work.run(self.tape, 0..self.operations(), &mut queue);
         trace
     }
@@ -81,8 +81,8 @@ impl Stepper for CudaStep<'_> {
         Graph::new(captured, trace, self.stream)
     }
 
-    /// Of another turn few launches differ, most often none: to set those takes a fraction of the time that
-    /// recording all of them takes, and gives the same template.
+    /// Changes only the launches that differ, usually none for another turn. That is much faster than recording all of
+    /// them, and gives the same template.
     fn renew(&mut self, exec: &mut Graph, operations: Range<usize>) -> Result<Renewal, Error> {
         let (work, tape, timestamps) = (self.work, self.tape, self.timestamps);
         let rewritten = exec.rewrite(|template, were, are| {

@@ -1,46 +1,48 @@
-//! Which kernel attends for a step: on the tensor cores where both their types and the width of a head allow it, by lanes
-//! elsewhere. What it launches with is for `attend`.
+//! Selects the attention kernel of a step: on tensor cores if the types and the width of a head allow it, and otherwise
+//! on lanes. `attend` launches it.
 
 use super::cache_types::multiplies;
 use super::narrow;
 use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
-use crate::tape::{DType, KvInfo, KvType, KvTypes, STEP_ROWS};
+use crate::kv::{KvType, KvTypes};
+use crate::quant::DType;
+use crate::tape::{KvInfo, STEP_ROWS};
 
-/// Widths of heads that the tensor cores multiply.
+/// Head widths that tensor cores multiply.
 pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
-/// Warps of a block of each kernel, and how many of its blocks a multiprocessor has registers for.
+/// Warps of a block of each kernel, and the number of its blocks for which a multiprocessor has registers.
 const LANES_WARPS: usize = 8;
 const LANES_BLOCKS: usize = 2;
 const TILES_WARPS: usize = 4;
 const TILES_BLOCKS: usize = 3;
 
-/// What a step's rows attend by, and prompts that have no kernel of their own.
+/// The attention kernels of steps, and of prompts without a kernel of their own.
 #[derive(Debug)]
 pub(super) struct StepAttend {
-    /// `attend_tiles.cuh`; for steps alone.
+    /// `attend_tiles.cuh`, for steps only.
     tiles: Option<Kernel<AttendArgs>>,
     /// `attend.cuh`
     lanes: Kernel<AttendArgs>,
     kv: KvInfo,
 }
 
-/// A kernel, and what a launch of it must know.
+/// A kernel and its launch parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selected<'a> {
     pub(super) kernel: &'a Kernel<AttendArgs>,
-    /// Query heads of one KV head that a block takes, at most.
+    /// The most query heads of a KV head in a block.
     pub(super) group: usize,
     /// Bytes of a block's shared memory.
     pub(super) shared: usize,
     pub(super) threads: u32,
-    /// As many of its blocks as a multiprocessor has room for.
+    /// The number of its blocks that fit a multiprocessor.
     pub(super) blocks: usize,
 }
 
 impl StepAttend {
-    /// `types` as kernels are named by the types of activations and cache.
+    /// `types` is the part of kernel names for the types of activations and cache.
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
@@ -66,7 +68,7 @@ impl StepAttend {
         })
     }
 
-    /// Selects a kernel for rows with so many query heads, of a step or of a prompt.
+    /// Selects a kernel for rows with a number of query heads, for a step or a prompt.
     pub(super) fn select(&self, heads: usize, step: bool) -> Selected<'_> {
         let KvInfo {
             head_dim, types, ..
@@ -87,7 +89,7 @@ impl StepAttend {
             group: LANES,
             shared: width(types, head_dim).shared(head_dim),
             threads: 32 * narrow(LANES_WARPS),
-            // Two types take more registers: `attend_mixed.cu`.
+            // Two types need more registers: `attend_mixed.cu`.
             blocks: types.one().map_or(1, |_| LANES_BLOCKS),
         }
     }
@@ -95,16 +97,16 @@ impl StepAttend {
 
 /// `GROUP` of `attend.cuh`.
 const LANES: usize = 4;
-/// Query heads that `attend_tiles.cuh` has room for.
+/// The query heads of `attend_tiles.cuh`.
 const TILES: usize = 8;
 
-/// Query heads of a block of `attend_tiles.cuh`: of wide ones it takes fewer.
+/// Query heads of a block of `attend_tiles.cuh`; wide heads have fewer.
 const fn tiles_group(head_dim: usize) -> usize {
     if head_dim > 128 { 4 } else { TILES }
 }
 
-/// `Memory` of `attend_tiles.cuh`: queries, keys and values of a step's rows, of each warp a unit of sixteen keys and one of
-/// values, what quants become, and what each warp has of each head.
+/// Bytes of `Memory` in `attend_tiles.cuh`: queries, keys and values of a step's rows; for each warp sixteen keys and
+/// values, converted quants, and its result for each head.
 fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
     const UNIT: usize = 16;
     let KvInfo {
@@ -126,7 +128,7 @@ fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
     TILES * pitch + fresh + TILES_WARPS * (coming + unpacked + parts)
 }
 
-/// How heads of the cache are spread over the lanes of a warp.
+/// The distribution of a head over the lanes of a warp.
 #[derive(Debug)]
 struct Width {
     name: &'static str,
@@ -139,7 +141,7 @@ impl Width {
         Self { name, head_dim }
     }
 
-    /// Bytes of shared memory: four queries, what eight warps have made of them, and K and V of a step's rows.
+    /// Bytes of shared memory: four queries, the results of eight warps, and K and V of a step's rows.
     const fn shared(&self, head_dim: usize) -> usize {
         LANES * self.head_dim * 2
             + LANES_WARPS * LANES * head_dim * 4
@@ -147,13 +149,13 @@ impl Width {
     }
 }
 
-/// These have 8 values a lane.
+/// 8 values for each lane.
 const NARROW: [Width; 3] = [
     Width::of("8x1", 64),
     Width::of("16x1", 128),
     Width::of("32x1", 256),
 ];
-/// These have 4.
+/// 4 values for each lane.
 const WIDE: [Width; 4] = [
     Width::of("8x1", 32),
     Width::of("16x1", 64),
@@ -161,7 +163,7 @@ const WIDE: [Width; 4] = [
     Width::of("32x2", 256),
 ];
 
-/// The narrowest that a head fits; the widest, if none is.
+/// The narrowest width that a head fits, or else the widest.
 fn width(cache: KvTypes, head_dim: usize) -> &'static Width {
     let widths: &[Width] = match cache.k {
         KvType::F32 => &WIDE,

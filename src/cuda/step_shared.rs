@@ -1,54 +1,55 @@
-//! Shared memory of a step's product, how many rows and warps it takes at once, and how many of its blocks that leaves room for.
+//! The shared memory of a step's product: how many rows and warps a block has, and how many blocks fit a
+//! multiprocessor.
 
 use crate::device::STEP_ROWS;
 use crate::quant::{Format, Storage};
 
-/// Shared memory of a multiprocessor that blocks may share: an Orin's, and that of larger ones beside their first cache.
+/// Shared memory of a multiprocessor for all blocks: that of an Orin. Larger devices use the rest as cache.
 const MULTIPROCESSOR_SHARED: usize = 164 << 10;
-/// What the system takes of it for each block.
+/// Bytes that the system reserves for each block.
 const RESERVED: usize = 1 << 10;
 
-/// Blocks of one team on a multiprocessor, at most.
+/// The most blocks with one team on a multiprocessor.
 const BLOCKS: usize = 2;
-/// Teams of a block, at most; of one that works in phases.
+/// The most teams of a block, and of a block that works in phases.
 const TEAMS: u32 = 3;
 const PHASED_TEAMS: u32 = 2;
-/// Teams of a block of one row that has a table of codes between them: a multiprocessor has it once then.
+/// Teams of a block with one row and a shared table of codes: a multiprocessor then has a single table.
 const CODES_TEAMS: u32 = 2;
-/// That table: of all pairs of codes, for each lane of a warp. `Codes` of `kernels/step/codes.cuh`.
+/// Bytes of that table: all pairs of codes for each lane of a warp, as `Codes` of `kernels/step/codes.cuh`.
 const TABLE: usize = 256 * 32 * 4;
-/// Into how many phases the columns of rows may be split, that have no room together.
+/// The numbers of phases into which columns can be split, if they do not fit together.
 const PHASES: [u32; 3] = [2, 4, 8];
 
-/// What a product of several rows is of.
+/// The properties of a product of several rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Problem {
     pub(super) storage: Storage,
     pub(super) rows: u32,
     pub(super) columns: usize,
-    /// Tiles of weights, and multiprocessors that share them.
+    /// Tiles of weights, and the multiprocessors that share them.
     pub(super) tiles: u32,
     pub(super) multiprocessors: u32,
-    /// Rows that are normed on the way are needed whole.
+    /// Whether whole rows are needed, because the kernel norms them.
     pub(super) whole: bool,
 }
 
 /// How a block sums the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// Rows at once.
+    /// Rows at a time.
     pub(super) rows: u32,
-    /// Eight warps each, that take tiles of their own.
+    /// Teams of eight warps, each with its own tiles.
     pub(super) teams: u32,
-    /// Parts of the columns, one after the other.
+    /// Parts of the columns, one after another.
     pub(super) phases: u32,
     /// Bytes of shared memory.
     pub(super) shared: usize,
 }
 
 impl Fit {
-    /// What fits so many bytes: as many rows at once as can be, for weights are read anew for those that are left; then
-    /// two teams or more; then all columns at once.
+    /// Selects a layout for a number of bytes: first as many rows as possible, because weights are read again for the
+    /// others; then two or more teams; then all columns together.
     pub(super) fn of(problem: Problem, room: usize) -> Self {
         let mut rows = problem.rows;
         loop {
@@ -72,7 +73,7 @@ impl Fit {
         }
     }
 
-    /// All columns at once; by one team of one row also where there is no room.
+    /// A layout with all columns together. A single team with one row is used even without enough room.
     fn at_once(problem: Problem, rows: u32, teams: u32, room: usize) -> Option<Self> {
         let columns = problem.columns;
         let shared = bytes(problem.storage, rows as usize, columns, teams as usize);
@@ -84,8 +85,8 @@ impl Fit {
         })
     }
 
-    /// What fits two products of the same rows, whose blocks have as many warps; `None` where either has no room for all rows and
-    /// columns.
+    /// A layout for two products of the same rows, whose blocks have as many warps; `None` if either has no room for
+    /// all rows and columns.
     pub(super) fn of_both(problems: [Problem; 2], room: usize) -> Option<Self> {
         let fits = problems.map(|problem| Self::of(problem, room));
         let teams = fits[0].teams.min(fits[1].teams);
@@ -101,7 +102,7 @@ impl Fit {
         })
     }
 
-    /// A layout in which what each tile of a team has summed is kept from phase to phase.
+    /// A layout that keeps the sums of each tile of a team from phase to phase.
     fn in_phases(problem: Problem, rows: u32, teams: u32, room: usize) -> Option<Self> {
         let mut fits = PHASES.into_iter().filter_map(|phases| {
             let kept = problem.tiles.div_ceil(problem.multiprocessors * teams) * teams;
@@ -118,7 +119,7 @@ impl Fit {
         fits.next().filter(|_| rows > 1 && !problem.whole)
     }
 
-    /// How many blocks a multiprocessor has room for; at least one.
+    /// The number of blocks that fit a multiprocessor, at least one.
     pub(super) fn blocks(self) -> usize {
         let alone = self.teams > 1 || self.phases > 1;
         let most = if alone { 1 } else { BLOCKS };
@@ -126,13 +127,13 @@ impl Fit {
     }
 }
 
-/// For how many blocks of so many bytes a multiprocessor has room.
+/// The number of blocks with `shared` bytes that fit a multiprocessor.
 pub(super) const fn resident(shared: usize) -> usize {
     MULTIPROCESSOR_SHARED / (shared + RESERVED)
 }
 
-/// Bytes of shared memory: a table of codes, the rows, what goes off the sums of each block of theirs, what eight warps of a team have
-/// summed, and the warps' rings. `Rows` of `kernels/step/rows.cuh`, `Ring` of `kernels/step/fetch.cuh`.
+/// Bytes of shared memory: a table of codes, the rows, the corrections of their blocks' sums, the sums of a team's
+/// eight warps, and the warps' rings. See `Rows` of `kernels/step/rows.cuh` and `Ring` of `kernels/step/fetch.cuh`.
 pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> usize {
     let layout = of.layout();
     let unit = layout.unit() + layout.head;
@@ -154,7 +155,7 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
         columns / block * if one { 8 } else { 8 * STEP_ROWS / 2 }
     });
     let parts = match layout.block_columns {
-        // Of four tiles, twice.
+        // Four tiles, twice.
         Some(_) if one => 2 * 4 * 8 * 16,
         None if one => 2 * 8 * 16,
         _ => 8 * STEP_ROWS * 16,
@@ -164,10 +165,10 @@ pub(super) fn bytes(of: Storage, rows: usize, columns: usize, teams: usize) -> u
     table + 2 * (columns + apart) * rows + excess + teams * (4 * parts + 8 * depth * together)
 }
 
-/// What a team has summed of a tile between two phases: four numbers a thread.
+/// Bytes of a tile's sums between two phases: four numbers for each thread.
 const SUMMED_BYTES: usize = 256 * 16;
 
-/// Columns of a phase: whole rounds of eight warps, of 64 columns each. `Phases` of `kernels/step/rows.cuh`.
+/// Columns of a phase: whole rounds of eight warps with 64 columns each, as `Phases` of `kernels/step/rows.cuh`.
 const fn phase_columns(columns: usize, phases: usize) -> usize {
     const ROUND: usize = 8 * 64;
     columns.div_ceil(ROUND).div_ceil(phases) * ROUND
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_rows_come_before_two_teams_and_these_before_all_columns() {
+    fn layouts_prefer_rows_then_teams_then_columns() {
         let fit = |format: Format,
                    rows: u32,
                    columns: usize,
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(of(8, 9728, 163, 8, false), (8, 4, 1));
         assert_eq!(of(8, 12288, 163, 16, true), (4, 1, 1));
         assert_eq!(of(1, 9728, 163, 16, false), (1, 1, 1));
-        // Of codes two teams have a table between them, and where there is no room for two, one has.
+        // With codes, two teams share a table; without room for two teams, one has it.
         let mut formats = Format::ALL.into_iter();
         let coded = formats.find(|format| Storage::Stored(*format).layout().codes);
         let of_coded = |columns| fit(coded.expect("a format"), 1, columns, 163, 16, false);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn two_products_of_the_same_rows_have_the_room_that_the_larger_one_takes() {
+    fn two_products_share_the_room_of_the_larger_one() {
         let of = |rows: u32, columns: usize| {
             [Format::Q4_K, Format::Q6_K].map(|format| Problem {
                 storage: Storage::Stored(format),
@@ -237,7 +238,7 @@ mod tests {
                 assert!(alone <= both.shared && both.shared <= 163 << 10);
             }
         }
-        // Four of eight rows would be a kernel of their own.
+        // Four times eight rows would need another kernel.
         assert_eq!(Fit::of_both(of(8, 12288), 163 << 10), None);
     }
 }

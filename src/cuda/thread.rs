@@ -1,19 +1,20 @@
-//! An executor's way to another thread: one loads a model, another runs it.
+//! Moves an executor to another thread: one thread loads a model, another runs it.
 //!
-//! Only the whole executor goes. Two threads never use one together.
+//! Only whole executors move. Two threads never use one at the same time.
 
 use super::Cuda;
 
-// SAFETY: what keeps it on a thread are `Rc`s of its context and modules, and handles and addresses of the driver.
-// Of the `Rc`s every clone lies within the `Cuda`, for `Cuda::new` takes the only `Device` that has them and gives none
-// away: they go to the other thread together, and their counts are only ever changed by one thread at a time. Handles
-// may be used by any thread on which their context is current; on one where it is not, the driver refuses the call and
-// does nothing. Memory that the CPU reaches (mailboxes, unified memory) is at the same address for every thread.
+// SAFETY: the fields that are not `Send` are `Rc`s of the context and modules, and handles and addresses of the driver.
+// All clones of the `Rc`s are within the `Cuda`, because `Cuda::new` takes the only `Device` that has them and gives
+// none away. They move together, and only one thread at a time changes their counts. Any thread may use the handles
+// while their context is current; otherwise the driver refuses the call and does nothing. Memory that the CPU accesses
+// (mailboxes, unified memory) has the same address in all threads.
 unsafe impl Send for Cuda {}
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // It may never have been settled here, and nothing could be given back then. A failure is met again.
+        // The context may not be current on this thread, and then nothing could be freed. An error occurs again at the
+        // next call.
         let _ = self.context.make_current();
     }
 }

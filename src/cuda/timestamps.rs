@@ -1,15 +1,15 @@
-//! When each operation of a step began and ended, by the device's own clock.
+//! The begin and end of each operation of a step, by the device's clock.
 
 use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Stream};
-use crate::tape::{Span, Timed};
+use crate::executor::{Span, Timed};
 
-/// Words of one timestamp: a begin and ends, in nanoseconds, of which the latest counts; `common.cuh`.
+/// Words of a timestamp: a begin, and ends of which the latest counts, in nanoseconds. See `common.cuh`.
 const WORDS: usize = 2048;
 const BYTES: usize = 8 * WORDS;
 
-/// Where operations leave their timestamps.
+/// The addresses of timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimestampAddresses {
     address: u64,
@@ -18,7 +18,7 @@ pub(super) struct TimestampAddresses {
 }
 
 impl TimestampAddresses {
-    /// Where that operation does; 0 if it does not.
+    /// The address for an operation; 0 if it takes no timestamp.
     pub(super) fn of(&self, index: usize) -> u64 {
         let at_an_end = index == 0 || index + 1 == self.operations;
         if self.timed == Timed::Step && !at_an_end {
@@ -28,7 +28,7 @@ impl TimestampAddresses {
     }
 }
 
-/// One for each operation, in nanoseconds.
+/// A timestamp for each operation, in nanoseconds.
 #[derive(Debug)]
 pub(super) struct Timestamps {
     arena: Arena,
@@ -62,7 +62,7 @@ impl Timestamps {
         self.addresses
     }
 
-    /// Forgets what they were.
+    /// Clears all timestamps.
     pub(super) fn clear(&mut self, stream: &mut Stream) -> Result<(), Error> {
         let operations = self.begins_and_ends.bytes() / BYTES;
         let mut unset = [0; WORDS];
@@ -72,7 +72,7 @@ impl Timestamps {
             .write(self.begins_and_ends, &unset.repeat(operations), stream)
     }
 
-    /// Begin and end of each operation; `None` if it has not run since they were cleared.
+    /// The begin and end of each operation; `None` if it has not run since `clear`.
     pub(super) fn read(&self, stream: &mut Stream) -> Result<Vec<Option<Span>>, Error> {
         let mut bytes = vec![0; self.begins_and_ends.bytes()];
         self.arena.read(self.begins_and_ends, &mut bytes, stream)?;

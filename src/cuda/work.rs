@@ -1,4 +1,4 @@
-//! What a launch needs besides its operation, and where what it names lies.
+//! The context of a launch: kernels, memory and addresses.
 
 use super::kernels::Kernels;
 use super::memory::{Buffers, Part, Weight};
@@ -18,9 +18,9 @@ pub(super) const SAMPLE_BLOCKS: u32 = 32;
 pub(super) struct Addresses {
     pub(super) conversations: u64,
     pub(super) tables: u64,
-    /// Where the rows of a step are.
+    /// The rows of a step.
     pub(super) rows: u64,
-    /// A command, whose row is the prompt's, then tokens.
+    /// The command of a prompt, then its tokens.
     pub(super) prompt: u64,
     pub(super) sequence: u64,
     pub(super) angles: u64,
@@ -29,16 +29,16 @@ pub(super) struct Addresses {
     pub(super) arrivals: u64,
     pub(super) best: u64,
     pub(super) masks: u64,
-    /// One conversation's mask has so many words.
+    /// Words of a slot's mask.
     pub(super) mask_words: u32,
-    /// These lie in pinned memory: commands of steps, chosen tokens and how probable they are, the host's tables.
+    /// Addresses of pinned memory: commands of steps, chosen tokens and their scores, and the host's page tables.
     pub(super) steps: u64,
     pub(super) tokens: u64,
     pub(super) scores: u64,
     pub(super) host_tables: u64,
 }
 
-/// All that a launch needs; nothing here changes while a tape runs.
+/// Everything that a launch needs. It does not change while a tape runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
     pub(super) kernels: &'a Kernels,
@@ -51,7 +51,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The places that its launches share, by name.
+    /// Adds the addresses that launches share to a trace, by name.
     pub(super) fn places(&self, tape: &Tape, trace: &mut Trace) {
         for (index, info) in tape.buffers.iter().enumerate() {
             trace.place(info.name, self.buffer(Buffer(index)));
@@ -87,7 +87,7 @@ impl Work<'_> {
         self.weights[id.0].parts()
     }
 
-    /// A matrix that fits a chunk, as all but embeddings and heads do.
+    /// A matrix in one chunk. Only embeddings and heads have several.
     pub(super) fn whole(&self, id: WeightId) -> Tiles {
         self.parts(id)[0].tiles
     }

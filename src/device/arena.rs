@@ -1,8 +1,8 @@
-//! Memory for what lives as long as a model: weights, cache, activations.
+//! Memory that lives as long as a model: weights, cache, activations.
 //!
-//! Unified memory is allocated for the CPU, filled, and then attached to one stream: on an Orin the CPU may
-//! touch memory that is attached to nothing only while no kernel runs at all. After that the CPU has it
-//! only as a borrow of that stream proven idle.
+//! Unified memory is allocated for the CPU, filled, and then attached to one stream. On an Orin the CPU may access
+//! unattached managed memory only while no kernel runs at all. After attachment the CPU gets it only with a proof that
+//! the stream is idle.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,36 +12,36 @@ use cudarc::driver::sys::{self, CUmemAttach_flags, CUresult, CUstream};
 use super::driver::{check, ignore};
 use super::{Context, Error, Idle, MemoryKind, Pinned, Plan, Region, Result, Stream};
 
-/// What a plan asked for, allocated.
+/// The allocated memory of a plan.
 #[derive(Debug)]
 pub struct Arena {
     memory: MemoryKind,
     chunks: Vec<Chunk>,
-    /// The one stream that may use unified memory, once it is attached.
+    /// The only stream that may use unified memory, after it was attached.
     attached: Option<CUstream>,
     context: Rc<Context>,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    /// `None` once it was given back.
+    /// `None` after release.
     address: Option<u64>,
     bytes: usize,
 }
 
-/// The beginnings of rows that lie at equal distances from the start of a region on.
+/// The beginnings of rows at equal distances, from the start of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Bytes from one to the next.
+    /// Bytes from one row to the next.
     pub pitch: usize,
-    /// Each has so many.
+    /// Bytes of each beginning.
     pub bytes: usize,
     pub count: usize,
 }
 
 impl Arena {
-    /// Allocates all chunks of a plan, or none. Unified memory never exceeds what a discrete device has
-    /// free: there it would be moved to and fro, or hang the device.
+    /// Allocates all chunks of a plan, or none. Unified memory never exceeds the free memory of a discrete device,
+    /// which would otherwise move it repeatedly, or hang.
     pub fn new(context: &Rc<Context>, memory: MemoryKind, plan: &Plan) -> Result<Self> {
         ensure_free(context, plan.bytes())?;
         let mut arena = Self {
@@ -57,12 +57,12 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Gives the chunk that a region lies in back to the system; its regions have no address until `allocate`. What was
-    /// recorded must not name an address of theirs.
+    /// Releases the chunk of a region. Its regions have no address until `allocate`, and no recording may contain one
+    /// of their addresses.
     ///
     /// # Errors
     /// If the stream is not the one that uses the memory, or the driver fails.
-    pub fn give_back(&mut self, region: Region, idle: &Idle<'_>) -> Result<()> {
+    pub fn release(&mut self, region: Region, idle: &Idle<'_>) -> Result<()> {
         if self.attached.is_some_and(|stream| stream != idle.handle()) {
             return Err(Error::NotReachable("it is attached to another stream"));
         }
@@ -71,12 +71,12 @@ impl Arena {
         let Some(address) = address else {
             return Ok(());
         };
-        // Nothing that was launched still uses it, as the stream is idle, and nothing that is launched later will: `address` gives
-        // none of its addresses any more.
+        // Launched work does not use it, because the stream is idle. Later launches cannot, because `address` returns
+        // an error for it.
         check("cuMemFree", free(address))
     }
 
-    /// Allocates the chunk that a region lies in again, if it was given back.
+    /// Allocates the chunk of a region again, if it was released.
     pub fn allocate(&mut self, region: Region, stream: &mut Stream) -> Result<()> {
         let Some(chunk) = self.chunks.get_mut(region.chunk) else {
             return Err(Error::Bounds {
@@ -104,16 +104,16 @@ impl Arena {
         self.memory
     }
 
-    /// Bytes of all chunks, also of those that were given back.
+    /// Bytes of all chunks, including released ones.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.bytes as u64).sum()
     }
 
-    /// Where a region of this arena's plan lies.
+    /// The address of a region.
     ///
     /// # Errors
-    /// If it is not of this arena's plan, or was given back.
+    /// If it does not belong to this arena's plan, or was released.
     pub fn address(&self, region: Region) -> Result<u64> {
         self.chunks
             .get(region.chunk)
@@ -124,7 +124,7 @@ impl Arena {
             })
     }
 
-    /// Gives unified memory over to a stream, once, before any capture of it. No effect on device memory.
+    /// Attaches unified memory to a stream, once, before any capture of the stream. It has no effect on device memory.
     pub fn attach(&mut self, stream: &mut Stream) -> Result<()> {
         if self.memory == MemoryKind::Unified && self.attached.is_none() {
             for address in self.chunks.iter().filter_map(|chunk| chunk.address) {
@@ -136,22 +136,22 @@ impl Arena {
         Ok(())
     }
 
-    /// A region of unified memory as the CPU sees it, while the stream that may use it is idle.
+    /// A region of unified memory for the CPU, while the stream that may use it is idle.
     ///
     /// # Errors
     /// If the memory is the device's, or is attached to another stream.
     pub fn host<'a>(&'a mut self, region: Region, idle: &'a Idle<'_>) -> Result<&'a mut [u8]> {
         self.reachable(idle)?;
         let address = self.address(region)?;
-        // SAFETY: managed memory has one address on both sides and `address` checked the bounds. No kernel
-        // touches it: only the idle stream's may, and `idle` is held. `&mut self` keeps out other slices.
+        // SAFETY: managed memory has one address on both sides and `address` checked the bounds. No kernel accesses it:
+        // only the idle stream's may, and `idle` is held. `&mut self` excludes other slices.
         Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, region.bytes) })
     }
 
-    /// Several regions of unified memory as the CPU sees them, in the order of their plan: threads may share them out.
+    /// Several regions of unified memory for the CPU, in the order of their plan, so that threads can share them.
     ///
     /// # Errors
-    /// As `host`; or if one does not lie behind the one before it.
+    /// As `host`, or if a region does not follow the one before it.
     pub fn hosts<'a>(
         &'a mut self,
         regions: &[Region],
@@ -167,13 +167,13 @@ impl Arena {
             }
             behind = (region.chunk, region.offset + region.bytes);
             let address = self.address(*region)?;
-            // SAFETY: as in `host`; the slices do not overlap, for each begins where those before it have ended.
+            // SAFETY: as in `host`. The slices do not overlap, because each begins after the end of those before it.
             hosts.push(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, region.bytes) });
         }
         Ok(hosts)
     }
 
-    /// Whether the CPU may touch unified memory: it is attached to no other stream than the idle one.
+    /// Whether the CPU may access unified memory: it is attached to no stream but the idle one.
     fn reachable(&self, idle: &Idle<'_>) -> Result<()> {
         if self.memory == MemoryKind::Device {
             return Err(Error::NotReachable("it is the device's own"));
@@ -187,7 +187,7 @@ impl Arena {
     /// Copies `bytes` to the start of a region.
     ///
     /// # Errors
-    /// If they are more than the region, or the driver fails.
+    /// If they exceed the region, or the driver fails.
     pub fn write(&mut self, region: Region, bytes: &[u8], stream: &mut Stream) -> Result<()> {
         if self.memory == MemoryKind::Unified && self.attached.is_none() {
             let idle = stream.idle()?;
@@ -199,10 +199,10 @@ impl Arena {
         self.write_at(region, 0, bytes, stream)
     }
 
-    /// Copies `bytes` into a region from its byte `at` on, and waits for it; unified memory must have been attached.
+    /// Copies `bytes` into a region at offset `at`, and waits for the copy. Unified memory must have been attached.
     ///
     /// # Errors
-    /// If they do not lie in the region, or the driver fails.
+    /// If they exceed the region, or the driver fails.
     pub fn write_at(
         &mut self,
         region: Region,
@@ -214,7 +214,7 @@ impl Arena {
             return Err(Error::Bounds { bytes: bytes.len() });
         }
         let address = self.address(region)? + at as u64;
-        // SAFETY: both sides hold `bytes.len()` bytes, and the copy has ended when this returns.
+        // SAFETY: both sides have `bytes.len()` bytes, and the copy has ended when the call returns.
         let result = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), stream.handle())
         };
@@ -222,11 +222,11 @@ impl Arena {
         stream.synchronize()
     }
 
-    /// Queues that bytes of pinned memory are copied to the same place in a region; whoever writes there next waits for the
-    /// copy first.
+    /// Queues a copy from pinned memory to the same offsets of a region. The next writer of the pinned memory has to
+    /// wait for the copy.
     ///
     /// # Errors
-    /// If they are beyond the end of either, or the driver refuses.
+    /// If the range exceeds either side, or the driver refuses.
     pub(super) fn copy_pinned(
         &mut self,
         region: Region,
@@ -239,20 +239,19 @@ impl Arena {
         }
         let (at, bytes) = (bytes.start, bytes.len());
         let address = self.address(region)? + at as u64;
-        // SAFETY: `at` is within the memory, as was looked at.
+        // SAFETY: `at` is within the memory, as checked above.
         let from = unsafe { pinned.host().as_ptr().add(at) };
-        // SAFETY: both sides hold `bytes` bytes from `at` on and are freed by calls that wait for the copy; the mailbox that owns the
-        // pinned memory does not write to it before the copy has ended.
+        // SAFETY: both sides have `bytes` bytes from `at` on and are freed by calls that wait for the copy. The mailbox
+        // that owns the pinned memory does not write to it before the copy has ended.
         let result =
             unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.cast(), bytes, stream.handle()) };
         check("cuMemcpyHtoDAsync", result)
     }
 
-    /// Queues that a region of so many bytes at most is copied to pinned memory, from its byte `at` on; nobody looks there before the
-    /// copy has ended.
+    /// Queues a copy of a region to pinned memory at offset `at`. The content is valid after the copy has ended.
     ///
     /// # Errors
-    /// If the region is longer, or that is beyond the end of the memory, or the driver refuses.
+    /// If the region exceeds `most` bytes or the memory, or the driver refuses.
     pub(super) fn copy_to_pinned(
         &self,
         region: Region,
@@ -260,17 +259,17 @@ impl Arena {
         most: usize,
         stream: &mut Stream,
     ) -> Result<()> {
-        let (address, host) = self.beside(region, (pinned, at), most)?;
-        // SAFETY: both sides hold so many bytes and are freed by calls that wait for the copy; the ring that owns the pinned memory
-        // does not touch them before the copy has ended.
+        let (address, host) = self.endpoints(region, (pinned, at), most)?;
+        // SAFETY: both sides have this many bytes and are freed by calls that wait for the copy. The ring that owns the
+        // pinned memory does not access them before the copy has ended.
         let result = unsafe {
             sys::cuMemcpyDtoHAsync_v2(host.cast(), address, region.bytes, stream.handle())
         };
         check("cuMemcpyDtoHAsync", result)
     }
 
-    /// Queues that pinned memory, from its byte `at` on, is copied to a region of so many bytes at most; nobody writes there before
-    /// the copy has ended.
+    /// Queues a copy from pinned memory at offset `at` to a region. The pinned memory must not be written before the
+    /// copy has ended.
     pub(super) fn copy_from_pinned(
         &mut self,
         region: Region,
@@ -278,7 +277,7 @@ impl Arena {
         most: usize,
         stream: &mut Stream,
     ) -> Result<()> {
-        let (address, host) = self.beside(region, (pinned, at), most)?;
+        let (address, host) = self.endpoints(region, (pinned, at), most)?;
         // SAFETY: as in `copy_to_pinned`.
         let result = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, host.cast(), region.bytes, stream.handle())
@@ -286,8 +285,8 @@ impl Arena {
         check("cuMemcpyHtoDAsync", result)
     }
 
-    /// Where a region lies, and pinned memory that holds as much.
-    fn beside(
+    /// The address of a region, and that of pinned memory with as many bytes.
+    fn endpoints(
         &self,
         region: Region,
         (pinned, at): (&Pinned, usize),
@@ -297,22 +296,21 @@ impl Arena {
         if bytes > most || at + bytes > pinned.bytes() {
             return Err(Error::Bounds { bytes });
         }
-        // SAFETY: `at` is within the memory, as was looked at.
+        // SAFETY: `at` is within the memory, as checked above.
         let host = unsafe { pinned.host().as_ptr().add(at) };
         Ok((self.address(region)?, host))
     }
 
-    /// Copies the start of a region to `out`, after all that the stream holds; unified memory must have been
-    /// attached.
+    /// Copies the start of a region to `out`, after all work on the stream. Unified memory must have been attached.
     ///
     /// # Errors
-    /// If `out` is more than the region, or anything queued has failed.
+    /// If `out` exceeds the region, or queued work has failed.
     pub fn read(&self, region: Region, out: &mut [u8], stream: &mut Stream) -> Result<()> {
         if out.len() > region.bytes {
             return Err(Error::Bounds { bytes: out.len() });
         }
         let address = self.address(region)?;
-        // SAFETY: both sides hold `out.len()` bytes, and the copy has ended when this returns.
+        // SAFETY: both sides have `out.len()` bytes, and the copy has ended when the call returns.
         let result = unsafe {
             sys::cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), address, out.len(), stream.handle())
         };
@@ -320,11 +318,10 @@ impl Arena {
         stream.synchronize()
     }
 
-    /// Queues that the beginnings of a region's rows are copied to another region; unified memory must have been
-    /// attached.
+    /// Queues a copy of the beginnings of rows between regions. Unified memory must have been attached.
     ///
     /// # Errors
-    /// If they do not lie in both regions, or the driver refuses.
+    /// If the rows exceed either region, or the driver refuses.
     pub fn copy(
         &mut self,
         from: Region,
@@ -365,7 +362,7 @@ impl Arena {
         check("cuMemcpy2DAsync", result)
     }
 
-    /// Queues that every byte of a region becomes `value`; unified memory must have been attached.
+    /// Queues setting every byte of a region to `value`. Unified memory must have been attached.
     pub fn set(&mut self, region: Region, value: u8, stream: &mut Stream) -> Result<()> {
         let address = self.address(region)?;
         // SAFETY: `address` checked the bounds.
@@ -382,7 +379,7 @@ impl Drop for Arena {
     }
 }
 
-/// Whether a discrete device has so much memory: unified memory would go beyond it, see `Arena::new`.
+/// Checks that a discrete device has enough free memory. Unified memory could exceed it: see `Arena::new`.
 fn ensure_free(context: &Context, need: u64) -> Result<()> {
     if !context.properties().integrated {
         let free = context.free_memory()?;
@@ -393,7 +390,7 @@ fn ensure_free(context: &Context, need: u64) -> Result<()> {
     Ok(())
 }
 
-/// A chunk, which the caller frees. The CPU alone may use unified memory until it is attached to a stream.
+/// Allocates a chunk, which the caller frees. Only the CPU may use unified memory before it is attached to a stream.
 fn allocate(context: &Context, memory: MemoryKind, bytes: usize) -> Result<u64> {
     let mut address = 0;
     let (call, result) = match memory {
@@ -419,16 +416,16 @@ fn allocate(context: &Context, memory: MemoryKind, bytes: usize) -> Result<u64> 
     Ok(address)
 }
 
-/// Frees a chunk, of which no address is used any more.
+/// Frees a chunk whose addresses are no longer used.
 fn free(address: u64) -> CUresult {
-    // SAFETY: it came from `allocate`, and whoever had it has it no more. The driver waits for the work that uses it.
+    // SAFETY: it came from `allocate`, and its owner has given it up. The driver waits for the work that uses it.
     unsafe { sys::cuMemFree_v2(address) }
 }
 
-/// Queues that managed memory of ours is a stream's alone.
+/// Queues the attachment of managed memory to a stream.
 fn attach(address: u64, stream: &mut Stream) -> Result<()> {
     let flags = CUmemAttach_flags::CU_MEM_ATTACH_SINGLE as u32;
-    // SAFETY: it is the start of an allocation, and length 0 stands for all of it.
+    // SAFETY: it is the start of an allocation, and length 0 means all of it.
     let result = unsafe { sys::cuStreamAttachMemAsync(stream.handle(), address, 0, flags) };
     check("cuStreamAttachMemAsync", result)
 }

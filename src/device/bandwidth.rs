@@ -1,4 +1,4 @@
-//! How fast a device moves its memory: measured, not looked up.
+//! Measures the memory bandwidth of a device.
 
 use std::rc::Rc;
 
@@ -7,14 +7,13 @@ use cudarc::driver::sys;
 use super::driver::check;
 use super::{Arena, Context, Event, MemoryKind, Plan, Result, Stream};
 
-/// Far more than any cache keeps of it.
+/// Far more than any cache holds.
 const BYTES: usize = 256 << 20;
-/// So many that the time of a launch does not show.
+/// Enough copies that the time of a launch is negligible.
 const COPIES: u32 = 8;
 const PASSES: usize = 5;
 
-/// Bytes per second, read and written together, of the best of several copies from one part of the
-/// device's own memory to another.
+/// Bytes per second, read and written together: the best of several copies within the device's own memory.
 pub fn copy_bandwidth(context: &Rc<Context>) -> Result<f64> {
     let mut plan = Plan::new();
     let (from, to) = (plan.add(BYTES)?, plan.add(BYTES)?);
@@ -26,7 +25,7 @@ pub fn copy_bandwidth(context: &Rc<Context>) -> Result<f64> {
     for _ in 0..PASSES {
         begin.record(&mut stream)?;
         for _ in 0..COPIES {
-            // SAFETY: the regions are apart and of `BYTES` each; freeing the arena waits for the copies.
+            // SAFETY: the regions do not overlap and have `BYTES` each. Freeing the arena waits for the copies.
             let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, BYTES, stream.handle()) };
             check("cuMemcpyDtoDAsync", result)?;
         }

@@ -1,4 +1,4 @@
-//! What a capture gives: a graph of the driver's, of any nodes.
+//! The result of a capture: a graph of the driver with nodes of any kind.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUgraph, CUgraphEdgeData, CUgraphNode};
 use super::driver::{check, ignore};
 use super::{Context, Result};
 
-/// A graph of the driver's.
+/// A graph of the driver.
 #[derive(Debug)]
 pub struct Captured {
     handle: CUgraph,
@@ -16,7 +16,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Takes over a graph of the driver's.
+    /// Takes ownership of a graph of the driver.
     pub(super) fn new(handle: CUgraph, context: &Rc<Context>) -> Self {
         Self {
             handle,
@@ -46,7 +46,7 @@ impl Captured {
         Ok(nodes)
     }
 
-    /// Each node with the one that waits for it.
+    /// Each node with the node that depends on it.
     pub(super) fn edges(&self) -> Result<HashMap<CUgraphNode, CUgraphNode>> {
         let mut count = 0;
         let no = std::ptr::null_mut();
@@ -56,7 +56,7 @@ impl Captured {
         })?;
         let mut from = vec![std::ptr::null_mut(); count];
         let mut to = from.clone();
-        // Whether one may begin while the other ends: without a place for that the driver refuses to answer.
+        // The kinds of dependencies, without which the driver refuses to answer.
         let mut kinds = vec![
             CUgraphEdgeData {
                 from_port: 0,

@@ -1,5 +1,4 @@
-//! A device's primary context, or a part of it, current on the thread that opened it or took it over, and what the
-//! device is.
+//! A device's primary context, or a partition of it, current on one thread, and the properties of the device.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -13,35 +12,35 @@ use super::partition::Partition;
 use super::{Error, Result, open};
 use crate::fault::Faults;
 
-/// What a device is.
+/// The properties of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     pub name: String,
-    /// Compute capability: (8, 7) is an Orin.
+    /// The compute capability; an Orin has (8, 7).
     pub capability: (i32, i32),
-    /// That kernels run on: of a partition, its own.
+    /// The multiprocessors that kernels run on.
     pub multiprocessors: u32,
-    /// That the device has.
+    /// All multiprocessors of the device.
     pub all_multiprocessors: u32,
-    /// Shares its memory with the CPU.
+    /// Whether the device shares its memory with the CPU.
     pub integrated: bool,
-    /// Whether the CPU may touch managed memory while a kernel runs: not on an Orin.
+    /// Whether the CPU may access managed memory while a kernel runs. An Orin does not allow it.
     pub concurrent_managed_access: bool,
-    /// Bytes in all.
+    /// Total bytes of memory.
     pub memory: u64,
-    /// Bytes of shared memory that a block may have.
+    /// Bytes of shared memory that a block can have.
     pub shared_bytes: usize,
-    /// What the driver knows: 12060 is CUDA 12.6.
+    /// The CUDA version of the driver; 12060 is CUDA 12.6.
     pub driver: i32,
 }
 
-/// A device's primary context, or a part of it. What it makes holds it, so it is given up last.
+/// A device's primary context, or a partition of it. All objects that it creates hold it, so it is released last.
 #[derive(Debug)]
 pub struct Context {
     device: CUdevice,
-    /// What is made current. Being a pointer, it also keeps this on its thread.
+    /// The current context. As a pointer it also keeps this type on its thread.
     handle: CUcontext,
-    /// `None` if it is the whole device.
+    /// `None` for the whole device.
     partition: Option<Partition>,
     properties: Properties,
     emulate_tegra: bool,
@@ -49,8 +48,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens the first device. With `emulate_tegra`, CPU access to memory that a busy stream uses is
-    /// refused as an Orin would fault, so that tests can catch it elsewhere.
+    /// Opens the first device. With `emulate_tegra`, CPU access to memory of a busy stream is an error, so that tests
+    /// on other devices find accesses that would fault on an Orin.
     ///
     /// # Errors
     /// If there is no driver or device, or this process may not use it.
@@ -58,17 +57,17 @@ impl Context {
         Self::open_part(emulate_tegra, None)
     }
 
-    /// The same of so many multiprocessors, or a few more; `None` is all of them.
+    /// Opens a partition with this many multiprocessors or a few more; `None` opens the whole device.
     ///
     /// # Errors
-    /// As `open`; if the driver knows no partitions, or has none of that size.
+    /// As `open`, or if the driver does not support partitions or this size.
     pub fn open_part(emulate_tegra: bool, multiprocessors: Option<u32>) -> Result<Rc<Self>> {
-        // SAFETY: it only tries to open libcuda, whose initialisers need nothing of the process.
+        // SAFETY: it only tries to open libcuda, whose initializers need nothing from the process.
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoDriver);
         }
         let mut driver = 0;
-        // SAFETY: it writes one integer, and may be called before anything else.
+        // SAFETY: it writes one integer, and may be called before all other calls.
         check("cuDriverGetVersion", unsafe {
             sys::cuDriverGetVersion(&raw mut driver)
         })
@@ -76,7 +75,7 @@ impl Context {
         if driver < 12040 {
             return Err(Error::OldDriver { version: driver });
         }
-        // SAFETY: flags are 0, as they must be.
+        // SAFETY: the flags must be 0.
         check("cuInit", unsafe { sys::cuInit(0) }).map_err(explain)?;
         let mut device = 0;
         // SAFETY: it writes one integer.
@@ -85,19 +84,19 @@ impl Context {
         })
         .map_err(explain)?;
 
-        // The mailbox is spun on before anything waits here, so waiting may sleep.
+        // The thread spins on the mailbox before it waits here, so waiting may sleep.
         let flags = CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32;
-        // SAFETY: `device` is the driver's.
+        // SAFETY: `device` comes from the driver.
         let set = check("cuDevicePrimaryCtxSetFlags", unsafe {
             sys::cuDevicePrimaryCtxSetFlags_v2(device, flags)
         });
         match set {
-            // One that another model already uses has them.
+            // A context that is already in use has these flags.
             Err(error) if error.is(CUresult::CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE) => {}
             set => set?,
         }
         let mut context = std::ptr::null_mut();
-        // SAFETY: `device` is the driver's; the context is released by `Drop`.
+        // SAFETY: `device` comes from the driver, and `Drop` releases the context.
         check("cuDevicePrimaryCtxRetain", unsafe {
             sys::cuDevicePrimaryCtxRetain(&raw mut context, device)
         })
@@ -118,7 +117,7 @@ impl Context {
         Ok(Rc::new(opened))
     }
 
-    /// Runs on a part of the device from now on; nothing has been made of it yet.
+    /// Restricts the context to a partition, before anything was created in it.
     fn narrow(&mut self, wanted: u32) -> Result<()> {
         let partition = Partition::new(self.device, wanted)?;
         self.handle = partition.context()?;
@@ -127,14 +126,14 @@ impl Context {
         self.make_current()
     }
 
-    /// What its streams are of, if it is not the whole device.
+    /// The partition, unless the context is the whole device.
     pub(super) fn partition(&self) -> Option<&Partition> {
         self.partition.as_ref()
     }
 
-    /// Makes it current on this thread, which then may use what it has made.
+    /// Makes the context current on this thread, which may then use its objects.
     pub fn make_current(&self) -> Result<()> {
-        // SAFETY: it is the retained primary context or the partition's, and `Drop` has given up neither.
+        // SAFETY: it is the retained primary context or the partition's, and `Drop` has released neither.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle) };
         check("cuCtxSetCurrent", result)
     }
@@ -144,24 +143,23 @@ impl Context {
         &self.properties
     }
 
-    /// Whether a busy stream's memory is refused to the CPU rather than waited for.
+    /// Whether CPU access to a busy stream's memory is an error.
     #[must_use]
     pub fn emulates_tegra(&self) -> bool {
         self.emulate_tegra
     }
 
-    /// What tests let fail.
+    /// The failures that tests inject.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Bytes of device memory that are free. On an integrated device the page cache counts as used here,
-    /// so admission there reads /proc/meminfo instead.
+    /// Free bytes of device memory. On an integrated device the page cache counts as used, so admission reads
+    /// /proc/meminfo instead.
     pub fn free_memory(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: two integers are written. It asks of the context that is current, which is this one: the
-        // process opens no other device's.
+        // SAFETY: two integers are written. The current context is this one, because the process opens no other device.
         let result = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
         check("cuMemGetInfo", result).map(|()| free as u64)
     }
@@ -209,8 +207,8 @@ impl Context {
     }
 }
 
-/// How a driver fails that may not open its device nodes: it does not say so itself.
-const SHUT_OUT: &[CUresult] = &[
+/// Errors of a driver that cannot open its device nodes. It has no specific error for that.
+const NODE_ERRORS: &[CUresult] = &[
     CUresult::CUDA_ERROR_NO_DEVICE,
     CUresult::CUDA_ERROR_OPERATING_SYSTEM,
     CUresult::CUDA_ERROR_NOT_PERMITTED,
@@ -218,15 +216,15 @@ const SHUT_OUT: &[CUresult] = &[
     CUresult::CUDA_ERROR_UNKNOWN,
 ];
 
-/// What stands behind a driver that does not start.
+/// Finds the cause of a driver that does not start.
 fn explain(error: Error) -> Error {
     if error.is(CUresult::CUDA_ERROR_STUB_LIBRARY) {
         return Error::NoDriver;
     }
-    let shut_out = SHUT_OUT.iter().any(|result| error.is(*result));
-    let closed = || open::refused().or_else(open::missing);
-    match (error, shut_out.then(closed).flatten()) {
-        (_, Some(closed)) => closed,
+    let may_be_nodes = NODE_ERRORS.iter().any(|result| error.is(*result));
+    let node_error = || open::refused().or_else(open::missing);
+    match (error, may_be_nodes.then(node_error).flatten()) {
+        (_, Some(node_error)) => node_error,
         (error, None) if error.is(CUresult::CUDA_ERROR_NO_DEVICE) => Error::NoDevice,
         (
             Error::Driver {
@@ -242,9 +240,9 @@ fn explain(error: Error) -> Error {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Before the primary context, of which it is a part.
+        // The partition is a part of the primary context, so it is dropped first.
         self.partition = None;
-        // SAFETY: it was retained once by `open`, and all that it made held it and is gone.
+        // SAFETY: `open` retained it once, and all objects that held it are gone.
         ignore(unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
     }
 }

@@ -1,11 +1,11 @@
-//! The last words of a process that dies by a signal. Only unsafe code can bring that about, ours here or the
-//! driver's; and the watchdog, which aborts what stands still. A panic does not come this way.
+//! Reports a fatal signal before the process dies. Only unsafe code, in this program or the driver, can cause one,
+//! apart from the watchdog, which aborts a process without progress. Panics are reported elsewhere.
 //!
-//! The heap may be broken, or its lock held by the very code that was hit: what matters is said without asking for
-//! memory. The backtrace comes last, for it needs some; an alarm ends the process where it waits for ever.
+//! The heap may be damaged, or its lock held by the interrupted code, so the important lines are written without
+//! allocating memory. The backtrace comes last, because it allocates. An alarm ends the process if it blocks.
 //!
-//! The crates crash-handler and minidumper are not used: they write a dump, by another process, for a server that takes
-//! dumps, and a dump would hold prompts; here a line is said in the journal.
+//! The crates crash-handler and minidumper are not used: another process writes a dump for a server, and a dump would
+//! contain prompts. This module writes lines to the journal.
 
 use std::backtrace::Backtrace;
 use std::ffi::c_int;
@@ -30,33 +30,35 @@ const SIGNALS: [Signal; 5] = [
     Signal::SIGABRT,
 ];
 
-/// Seconds that they may take: names of functions are looked up, on a slow board. Less than `TimeoutAbortSec=` of the
-/// unit, after which systemd waits no longer.
+/// Seconds for the report: looking up function names takes time on a slow board. It is less than `TimeoutAbortSec=` of
+/// the unit, after which systemd kills the process.
 pub const LAST_WORDS_SECONDS: u32 = 3;
 
-/// Whether the journal reads stderr, and with it what the level of a line is.
+/// Whether stderr is the journal, which reads the level of a line.
 static LEVELS: AtomicBool = AtomicBool::new(false);
 
-/// What the process dies of.
+/// The signal that ends the process.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
-/// From now on the thread that a fatal signal hits tells stderr which one it was, and where it stood; then the process
-/// dies of it as before. No core is needed for that, which would hold weights and prompts. Of a thread whose stack is
-/// full nothing is told. `levels`: stderr is the journal, and each line is to begin with its level.
+/// Reports fatal signals on stderr: the signal, the thread, and where it was. The process then dies of the signal as
+/// usual.
+///
+/// No core dump is needed, which would contain weights and prompts. A stack overflow is not reported. With `levels`,
+/// stderr is the journal, and each line begins with its level.
 pub fn report_crashes(levels: bool) -> Result<(), Errno> {
     LEVELS.store(levels, Ordering::Relaxed);
     for signal in SIGNALS {
-        // SAFETY: the handler may do what a handler must not, for it never gives the interrupted code back its thread:
-        // the signal's usual action follows, and an alarm if a lock that this code holds keeps it from that.
-        unsafe { handle(signal, say) }?;
+        // SAFETY: the handler may do what handlers must not do, because it never returns to the interrupted code. The
+        // signal's default action follows, or an alarm if the handler blocks on a lock of that code.
+        unsafe { handle(signal, on_signal) }?;
     }
     Ok(())
 }
 
-/// Once; the next time the signal has its usual action.
+/// Installs a handler for one signal; the next one has its default action.
 ///
 /// # Safety
-/// `handler` does only what a handler may, or never returns to the code that it interrupts.
+/// `handler` is safe for signals, or never returns to the interrupted code.
 unsafe fn handle(signal: Signal, handler: extern "C" fn(c_int)) -> Result<SigAction, Errno> {
     let handler = SigHandler::Handler(handler);
     let action = SigAction::new(handler, SaFlags::SA_RESETHAND, SigSet::empty());
@@ -64,36 +66,37 @@ unsafe fn handle(signal: Signal, handler: extern "C" fn(c_int)) -> Result<SigAct
     unsafe { sigaction(signal, &action) }
 }
 
-extern "C" fn say(number: c_int) {
+extern "C" fn on_signal(number: c_int) {
     FIRST.store(number, Ordering::Relaxed);
-    // SAFETY: it does only what a handler may.
+    // SAFETY: the handler is safe for signals.
     let _ = unsafe { handle(Signal::SIGALRM, cut_short) };
     alarm::set(LAST_WORDS_SECONDS);
     let signal = Signal::try_from(number).unwrap_or(Signal::SIGABRT);
     name_thread(signal);
-    // Packaged programs hold no names: addresses, and where the program lies, which another build of it can name.
-    mapping::of_code(say as *const () as usize, |line| {
-        tell(format_args!("{line}"));
+    // Packaged programs have no symbols. With the addresses and the load address, another build of the same program can
+    // resolve them.
+    mapping::of_code(on_signal as *const () as usize, |line| {
+        report(format_args!("{line}"));
     });
-    // Only this asks for memory.
+    // Only the backtrace allocates memory.
     for line in format!("{:#}", Backtrace::force_capture()).lines() {
-        tell(format_args!("{line}"));
+        report(format_args!("{line}"));
     }
-    // It is delivered when this returns, with its usual action.
+    // The signal is delivered when this function returns, with its default action.
     let _ = raise(signal);
 }
 
-/// The last words take too long: what was said has to do, and the process dies of its first signal all the same.
+/// Ends the process by its first signal if the report takes too long.
 extern "C" fn cut_short(_: c_int) {
     let signal = Signal::try_from(FIRST.load(Ordering::Relaxed)).unwrap_or(Signal::SIGABRT);
-    // The alarm may hit the thread that is still in the first one's handler, where that one waits.
+    // The alarm may interrupt the thread that is blocked in the first handler.
     let mut set = SigSet::empty();
     set.add(signal);
     let _ = set.thread_unblock();
     let _ = raise(signal);
 }
 
-/// Asked of the kernel: what the standard library knows of this thread may be half written.
+/// The name comes from the kernel, because the standard library's may be half written.
 fn name_thread(signal: Signal) {
     let mut comm = [0; 64];
     let file = open(c"/proc/thread-self/comm", OFlag::O_RDONLY, Mode::empty());
@@ -101,24 +104,24 @@ fn name_thread(signal: Signal) {
     let read = read.map_or(0, |read| read.unwrap_or(0));
     let name = std::str::from_utf8(&comm[..read]).unwrap_or_default();
     let (name, thread, number) = (name.trim_end(), gettid(), signal as c_int);
-    tell(format_args!(
+    report(format_args!(
         "thread {name} ({thread}) got {signal} ({number})"
     ));
 }
 
-/// One line, as far as anybody listens. It is put together on the stack.
-fn tell(text: fmt::Arguments<'_>) {
+/// Writes one line, which is formatted on the stack.
+fn report(text: fmt::Arguments<'_>) {
     let mut line = Line::default();
     let level = LEVELS.load(Ordering::Relaxed);
-    // What does not fit is left out.
+    // A longer line is cut.
     let _ = line.write_str(if level { "<2>" } else { "" });
     let _ = line.write_fmt(text);
     line.bytes[line.length] = b'\n';
-    // Past the lock of stderr, which this very thread may hold.
+    // This avoids the lock of stderr, which this thread may hold.
     let _ = write(io::stderr(), &line.bytes[..=line.length]);
 }
 
-/// The path of a file can be so long.
+/// The length of a file's path can reach this.
 const LONGEST: usize = 5000;
 
 struct Line {

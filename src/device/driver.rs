@@ -1,5 +1,7 @@
-//! Checks every answer of the driver, in one place. All of `device` calls `cudarc::driver::sys` alone:
-//! nothing of cudarc's own stream and event tracking, which a recorded graph cannot hold.
+//! Checks every result of the driver in one place.
+//!
+//! All of `device` calls `cudarc::driver::sys` directly: cudarc's own stream and event tracking does not work in a
+//! recorded graph.
 
 use std::ffi::CStr;
 
@@ -8,7 +10,7 @@ use cudarc::driver::sys::{self, CUresult, CUstream};
 use super::{Error, Result};
 use crate::fault::{Call, Faults, How};
 
-/// The error that a call's answer stands for.
+/// Converts the result of a call.
 pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
@@ -17,7 +19,7 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
         return Err(Error::NoMemory { call });
     }
     let mut name = std::ptr::null();
-    // SAFETY: the driver answers with a string of its own, or leaves `name` null.
+    // SAFETY: the driver returns a string of its own, or leaves `name` null.
     let known = unsafe { sys::cuGetErrorName(result, &raw mut name) } == CUresult::CUDA_SUCCESS;
     let name = if known && !name.is_null() {
         // SAFETY: a NUL-terminated string that lives as long as the driver does.
@@ -34,8 +36,7 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     })
 }
 
-/// Makes a call on the way of a decode graph, or fails in the way that a test has asked for. `stream` is what
-/// the call is about, if it is about one.
+/// Makes a call of a decode graph, or fails as a test has requested. `stream` is the stream of the call, if it has one.
 pub(super) fn attempt(
     (kind, call): (Call, &'static str),
     faults: &Faults,
@@ -57,7 +58,7 @@ pub(super) fn attempt(
         }
         Some(How::Synchronize) => {
             if let Some(stream) = stream {
-                // SAFETY: the caller's stream; during a capture the driver refuses, and that is wanted.
+                // SAFETY: it is the caller's stream. During a capture the driver refuses, as intended.
                 ignore(unsafe { sys::cuStreamSynchronize(stream) });
             }
             Ok(make())
@@ -65,5 +66,5 @@ pub(super) fn attempt(
     }
 }
 
-/// Takes what comes of giving something back: nobody is left to hear of a failure, and a sticky one is met again.
+/// Ignores the result of freeing something: the caller cannot handle an error, and a sticky one occurs again.
 pub(super) fn ignore(_: CUresult) {}

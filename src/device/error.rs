@@ -1,15 +1,15 @@
-//! What can go wrong with a device, each with its remedy.
+//! The errors of a device, with remedies.
 
 use cudarc::driver::sys::CUresult;
 
-/// Why the device did not do what it was asked.
+/// Why a call to the device failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(
         "libcuda.so.1 cannot be loaded: install NVIDIA's driver (on a Jetson: the package nvidia-l4t-cuda)"
     )]
     NoDriver,
-    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.1 or later)", .version / 1000, .version % 1000 / 10)]
+    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.2 or later)", .version / 1000, .version % 1000 / 10)]
     OldDriver { version: i32 },
     #[error(
         "the driver finds no CUDA device: there is none, CUDA_VISIBLE_DEVICES hides it, or its kernel module \
@@ -31,14 +31,14 @@ pub enum Error {
     )]
     NoImage { major: i32, minor: i32 },
     #[error(
-        "this program was built without kernels, as NVRTC was not there: build it by `make`, or use backend = \"cpu\""
+        "this program was built without kernels, because NVRTC was missing: build it with `make`, or use backend = \"cpu\""
     )]
     NoKernels,
     #[error("GANGLION_CUDA_IMAGE={value:?} is neither \"ptx\" nor \"cubin\"")]
     ImageChoice { value: String },
     #[error("{} MiB of device memory are needed and {} MiB are free: lower kv.context, or stop what else uses the GPU", .need >> 20, .free >> 20)]
     OutOfMemory { need: u64, free: u64 },
-    #[error("{call} finds no memory left: lower kv.context, or stop what else uses the GPU")]
+    #[error("{call} found no free memory: lower kv.context, or stop what else uses the GPU")]
     NoMemory { call: &'static str },
     #[error("{node} is missing: {remedy}")]
     NoNode {
@@ -47,7 +47,7 @@ pub enum Error {
     },
     #[error("the driver does not start ({name}, cuInit {code}): {}", remedy(*.code))]
     NotStarted { name: String, code: u32 },
-    #[error("no kernel is called {kernel}")]
+    #[error("there is no kernel {kernel}")]
     NoKernel { kernel: String },
     #[error("the kernels of {name} in this program are damaged: install it again")]
     DamagedImage { name: &'static str },
@@ -59,35 +59,33 @@ pub enum Error {
         takes: usize,
         passes: usize,
     },
-    #[error("the kernel {kernel} asks for {asked} {what} and an Orin has {limit}")]
+    #[error("the kernel {kernel} needs {asked} {what} and an Orin has {limit}")]
     Limit {
         kernel: String,
         what: &'static str,
         asked: usize,
         limit: usize,
     },
-    #[error(
-        "memory that the GPU uses was asked for while its stream was busy: synchronize it first"
-    )]
+    #[error("the memory is in use by the GPU: synchronize its stream first")]
     Busy,
-    #[error("the memory is not the CPU's to touch: {0}")]
+    #[error("the CPU cannot access this memory: {0}")]
     NotReachable(&'static str),
     #[error("a region of {bytes} bytes is not within its memory")]
     Bounds { bytes: usize },
-    #[error("a recorded graph holds a node that is no kernel: {0}")]
+    #[error("a recorded graph holds a node that is not a kernel: {0}")]
     NotAKernel(String),
     #[error("token {sequence} did not arrive though its step has ended")]
     NoToken { sequence: u32 },
     #[error(
-        "the driver knows no partitions of a GPU ({call} is missing): update it, or use the whole GPU"
+        "the driver does not support partitions of a GPU ({call} is missing): update it, or use the whole GPU"
     )]
     NoPartitions { call: &'static str },
     #[error(
-        "no partition of {wanted} multiprocessors can be had of the GPU's {have}: ask for fewer, at least 1; the driver \
-         gives them in groups, of 8 on an H100"
+        "a partition of {wanted} of the GPU's {have} multiprocessors is impossible: use fewer, at least 1; the driver \
+         allocates them in groups, of 8 on an H100"
     )]
     Partition { wanted: u32, have: u32 },
-    #[error("{call} fails: {name}")]
+    #[error("CUDA call {call} failed: {name}; see journalctl -k")]
     Driver {
         call: &'static str,
         name: String,
@@ -95,7 +93,7 @@ pub enum Error {
     },
 }
 
-/// What cuInit's answers have stood for on Jetsons.
+/// The remedies for errors of cuInit, as seen on Jetsons.
 const fn remedy(code: u32) -> &'static str {
     match code {
         801 => {
@@ -117,7 +115,7 @@ const fn remedy(code: u32) -> &'static str {
     }
 }
 
-/// After these the context does nothing any more: only a new process helps.
+/// Errors after which the context cannot be used. Only a new process helps.
 const STICKY: &[CUresult] = &[
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -135,8 +133,8 @@ const STICKY: &[CUresult] = &[
 ];
 
 impl Error {
-    /// Whether the device is lost to this process; also where it has ended a step and said nothing, as nobody knows which step it
-    /// is at.
+    /// Whether this process can no longer use the device. A step that ended without its token counts, because the progress of
+    /// the device is then unknown.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
         match self {
@@ -146,7 +144,7 @@ impl Error {
         }
     }
 
-    /// The driver's own name of the error, if it is one of the driver's.
+    /// The driver's name of the error, if it is a driver error.
     #[must_use]
     pub fn driver_error(&self) -> Option<&str> {
         match self {

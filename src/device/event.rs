@@ -1,4 +1,4 @@
-//! A mark in a stream: when the device came past it.
+//! An event: a point in a stream that the device reaches.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult};
 use super::driver::{check, ignore};
 use super::{Context, Result, Stream};
 
-/// A mark that can be waited for, and between two of which time can be measured.
+/// A point that can be waited for. The time between two of them can be measured.
 #[derive(Debug)]
 pub struct Event {
     handle: CUevent,
@@ -18,7 +18,7 @@ impl Event {
     pub fn new(context: &Rc<Context>) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
-        // SAFETY: the context is current on this thread; `Drop` gives the event back.
+        // SAFETY: the context is current on this thread, and `Drop` destroys the event.
         check("cuEventCreate", unsafe {
             sys::cuEventCreate(&raw mut handle, flags)
         })?;
@@ -28,7 +28,8 @@ impl Event {
         })
     }
 
-    /// Marks the end of what `stream` holds now. Not while it is being recorded: a graph holds kernels only.
+    /// Records the event after all work on `stream`. This is not allowed during a capture, because a graph contains
+    /// kernels only.
     pub fn record(&mut self, stream: &mut Stream) -> Result<()> {
         // SAFETY: both are ours, of the same context.
         check("cuEventRecord", unsafe {
@@ -36,7 +37,7 @@ impl Event {
         })
     }
 
-    /// Waits until the device has come past the mark; the thread sleeps meanwhile.
+    /// Waits until the device has reached the event. The thread sleeps.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is ours.
         check("cuEventSynchronize", unsafe {
@@ -44,7 +45,7 @@ impl Event {
         })
     }
 
-    /// Whether the device has come past the mark.
+    /// Whether the device has reached the event.
     pub fn is_past(&self) -> Result<bool> {
         // SAFETY: the event is ours.
         match unsafe { sys::cuEventQuery(self.handle) } {
@@ -53,10 +54,10 @@ impl Event {
         }
     }
 
-    /// Milliseconds from an earlier mark to this one, both past.
+    /// Milliseconds from an earlier event to this one, after both were reached.
     ///
     /// # Errors
-    /// If one of them was never recorded, or is not past.
+    /// If one of them was never recorded or has not been reached.
     pub fn milliseconds_since(&self, earlier: &Self) -> Result<f32> {
         let mut milliseconds = 0.0;
         // SAFETY: both are ours; one number is written.

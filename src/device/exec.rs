@@ -1,4 +1,4 @@
-//! What can be replayed: the executable form of a template, which lives as long as the daemon if the driver lets it.
+//! The executable form of a template. It lives as long as the daemon if the driver allows updates.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Makes a template executable, which costs the driver memory.
+    /// Makes a template executable, which needs memory of the driver.
     pub fn of(template: &Template) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         let context = template.context();
@@ -25,7 +25,7 @@ impl Exec {
             // SAFETY: the graph is ours; the executable form is ours from here on.
             unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, template.handle(), 0) }
         });
-        // Whatever became of it, what was made is given back.
+        // A graph is destroyed even if the call failed.
         let exec = (!handle.is_null()).then(|| Self {
             handle,
             context: Rc::clone(context),
@@ -34,7 +34,7 @@ impl Exec {
         exec.ok_or_else(|| Error::NotAKernel("nothing was made of it".into()))
     }
 
-    /// Makes it do what a template of as many kernels does; `false` if only a new one can.
+    /// Changes the graph to a template with as many kernels. Returns false if only a new executable graph is possible.
     pub fn update(&mut self, template: &Template) -> Result<bool> {
         let mut info = sys::CUgraphExecUpdateResultInfo_st {
             result: sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR,
@@ -52,7 +52,7 @@ impl Exec {
         }
     }
 
-    /// Brings it to the device, so that the first launch does not.
+    /// Uploads the graph to the device, so that the first launch need not.
     pub fn upload(&mut self, stream: &mut Stream) -> Result<()> {
         let call = (Call::Upload, "cuGraphUpload");
         let result = attempt(call, self.context.faults(), Some(stream.handle()), || {
@@ -62,12 +62,11 @@ impl Exec {
         check(call.1, result?)
     }
 
-    /// Queues one run of all its kernels. Whoever launched them into the recording promised that their
-    /// addresses stay good.
+    /// Queues one run of all its kernels. The recorded launches have promised that their addresses stay valid.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
         let call = (Call::GraphLaunch, "cuGraphLaunch");
         let result = attempt(call, self.context.faults(), Some(stream.handle()), || {
-            // SAFETY: both are ours; the recorded launches' addresses are promised by `Kernel::launch`.
+            // SAFETY: both are ours. `Kernel::launch` requires that recorded addresses stay valid.
             unsafe { sys::cuGraphLaunch(self.handle, stream.handle()) }
         });
         check(call.1, result?)
@@ -76,7 +75,7 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        // SAFETY: ours; a run in flight ends first.
+        // SAFETY: it is ours, and a run in flight ends first.
         ignore(unsafe { sys::cuGraphExecDestroy(self.handle) });
     }
 }

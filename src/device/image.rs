@@ -1,4 +1,4 @@
-//! The kernels that were compiled into this binary, and the ones that suit a device.
+//! The compiled kernels in this binary, and the selection of those for a device.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
@@ -32,7 +32,7 @@ impl Image {
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
-/// `ptx` takes the PTX, which is the Orin's code path, on every device that can.
+/// The value `ptx` selects the PTX, which is the Orin's code path, on every device that supports it.
 const CHOICE: &str = "GANGLION_CUDA_IMAGE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// All kernels, for one device; a module is loaded when the first kernel of it is asked for.
+/// All kernels for one device. A module is loaded when its first kernel is needed.
 #[derive(Debug)]
 pub struct Modules {
     kind: Kind,
@@ -80,10 +80,10 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Finds what suits the device, or what `GANGLION_CUDA_IMAGE` asks for.
+    /// Selects images for the device, or by `GANGLION_CUDA_IMAGE`.
     ///
     /// # Errors
-    /// If no image suits the device, or if there are none at all.
+    /// If no image fits the device, or if there are none.
     pub fn load(context: &Rc<Context>) -> Result<Self> {
         if IMAGES.is_empty() {
             return Err(Error::NoKernels);
@@ -115,28 +115,29 @@ impl Modules {
         Ok(self.loaded[at].get_or_init(|| Rc::new(module)))
     }
 
-    /// A hash of all images: what other kernels compute may differ in its last bits.
+    /// A hash of all images. Other kernels may compute other last bits.
     #[must_use]
     pub const fn hash() -> u64 {
         IMAGES_HASH
     }
 
-    /// Whether the driver compiles them anew at each start.
+    /// Whether the driver compiles the images at each start.
     #[must_use]
     pub fn is_ptx(&self) -> bool {
         self.kind == Kind::Ptx87
     }
 
-    /// Which of the images was loaded, for people.
+    /// The name of the loaded image, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// The kernel of that name, which takes an `A`, allowed `shared` bytes of dynamic shared memory.
+    /// Looks up a kernel with a parameter `A`, and allows it `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// If there is none, if the driver refuses it, if it takes anything else, or if it exceeds an Orin's limits.
+    /// If there is no such kernel, if its parameter has another size, if it exceeds the limits of an Orin, or if the
+    /// driver refuses it.
     pub fn kernel<A: Parameters>(
         &self,
         name: &str,
@@ -147,7 +148,8 @@ impl Modules {
             kernel: name.into(),
         };
         let symbol = CString::new(name).map_err(|_| missing())?;
-        // Asked of the one that has it: a tool that watches the driver takes a wrong question for an error.
+        // Only the module with the kernel is searched, because tools that watch the driver report a failed search as an
+        // error.
         let has = |image: &Image| image.kernels.contains(&name);
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
         let module = self.module(at)?;
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_suits_its_device() {
+    fn an_image_is_selected_for_each_device() {
         for (capability, choice, kind) in [
             ((8, 7), None, Some(Kind::Sm87)),
             ((9, 0), None, Some(Kind::Sm90)),
@@ -194,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn every_image_is_what_its_name_says_and_its_kernels_take_one_parameter() {
-        // Nothing is compiled where there is no compiler; the build says so.
+    fn images_match_their_names_and_kernels_have_one_parameter() {
+        // A build without a compiler has no images, and reports that.
         for image in IMAGES {
             let made = |cubin: &&[u8]| !cubin.is_empty();
             for cubin in [image.sm_87, image.sm_90].into_iter().filter(made) {

@@ -1,4 +1,4 @@
-//! A kernel that may be launched: its parameters and its geometry are held to what the GPU and an Orin allow.
+//! A kernel. Its parameter and geometry are checked against the GPU and the limits of an Orin.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -13,28 +13,30 @@ use super::module::Module;
 use super::{Error, Parameters, Result, Stream};
 use crate::fault::Call;
 
-/// Shared memory that a block may have on sm_87, static and dynamic together.
+/// Shared memory of a block on sm_87, static and dynamic together.
 const SHARED_BYTES: usize = 163 << 10;
 
-/// All shared memory that the device has, for kernels that are launched with less where there is less.
+/// All shared memory of the device, for kernels that can also be launched with less.
 pub const ALL_SHARED: usize = usize::MAX;
-/// What a kernel is launched among.
+/// The kind of kernels that a kernel runs next to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// A step's: streams of weights. Each waits for the one before it by itself (`Stopwatch` of `kernels/common.cuh`), and so
-    /// may begin while that one ends.
+    /// A kernel of a step, which streams weights. It waits for the last kernel itself (`Stopwatch` of
+    /// `kernels/common.cuh`), so it may start while that one ends.
     Step,
-    /// A prompt's products, and all others: tiles in shared memory. Each begins when the one before it has ended: blocks that came
-    /// earlier would gather where that one leaves room, and the others idle. Not so of few, for which there is room everywhere.
+    /// A prompt's product, or any other kernel with tiles in shared memory. It starts after the last kernel has ended:
+    /// earlier blocks would collect on some multiprocessors and leave others idle. Small prompts have room everywhere,
+    /// so they are an exception.
     Prompt,
-    /// What lies between these: many small blocks, which fill what a product leaves while it ends.
+    /// A kernel between products: its many small blocks fill the multiprocessors that a product leaves while it ends.
     Between,
 }
 
 impl Family {
-    /// Percent of a multiprocessor's shared memory, of which a block may have so many bytes, that is not cache. Between two
-    /// kernels that differ a multiprocessor must first run empty: so it is the same for all that run one after another. Where
-    /// there is no more than on an Orin, three quarters have no room for the blocks that steps are made for.
+    /// The percentage of a multiprocessor's memory that is shared memory instead of cache, if a block can have `bytes`.
+    ///
+    /// A multiprocessor has to be empty before the percentage changes, so consecutive kernels have the same. With as
+    /// little memory as an Orin, three quarters would not be enough for the blocks of steps.
     const fn carveout(self, bytes: usize) -> i32 {
         match self {
             Self::Step if bytes > SHARED_BYTES => 75,
@@ -43,13 +45,13 @@ impl Family {
     }
 }
 
-/// The first architecture whose kernels can wait by themselves, as its images are named.
+/// The first architecture whose kernels can wait for the last kernel themselves, as in the names of images.
 const WAITS: usize = 90;
 
-/// Threads of a block.
+/// The most threads of a block.
 const THREADS: usize = 1024;
 
-/// How many blocks, of how many threads, with how many bytes of dynamic shared memory.
+/// The number of blocks, threads of a block, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     pub grid: [u32; 3],
@@ -58,7 +60,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// `blocks` blocks of `threads` threads.
+    /// A geometry with `blocks` blocks of `threads` threads.
     #[must_use]
     pub const fn new(blocks: u32, threads: u32) -> Self {
         Self {
@@ -69,16 +71,16 @@ impl Geometry {
     }
 }
 
-/// A function on the device that takes one `A`, by value.
+/// A function on the device with one parameter `A`, passed by value.
 #[derive(Debug)]
 pub struct Kernel<A> {
     function: CUfunction,
     name: Box<str>,
     threads: usize,
     shared: usize,
-    /// Whether it can wait for the kernel before it by itself.
+    /// Whether it can wait for the last kernel itself.
     waits: bool,
-    /// Whether it begins while that ends, also where nobody asks for it.
+    /// Whether it always starts while the last kernel ends.
     overlaps: bool,
     _module: Rc<Module>,
     _parameters: PhantomData<fn(A)>,
@@ -130,7 +132,7 @@ impl<A: Parameters> Kernel<A> {
             )
         };
         check("cuFuncSetAttribute", result)?;
-        // SAFETY: as above. Loaded now, for a capture is no time to load code.
+        // SAFETY: as above. The function is loaded here, because a capture cannot load code.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
         Ok(Self {
             function,
@@ -138,7 +140,7 @@ impl<A: Parameters> Kernel<A> {
             threads: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?
                 .min(THREADS),
             shared,
-            // What was compiled for an earlier one does not wait, wherever it runs.
+            // Code for an earlier architecture does not wait, whatever device runs it.
             waits: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
             overlaps: family != Family::Prompt,
             _module: Rc::clone(module),
@@ -151,13 +153,13 @@ impl<A: Parameters> Kernel<A> {
         &self.name
     }
 
-    /// Tells it from every other one that is loaded.
+    /// A number that differs between loaded kernels.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.function as u64
     }
 
-    /// Bytes of dynamic shared memory that a launch may ask for.
+    /// The most bytes of dynamic shared memory of a launch.
     #[must_use]
     pub fn shared(&self) -> usize {
         self.shared
@@ -167,7 +169,7 @@ impl<A: Parameters> Kernel<A> {
         self.function
     }
 
-    /// Whether it was compiled for the geometry, and an Orin has room for it.
+    /// Checks that the kernel was compiled for a geometry, and that an Orin supports it.
     pub(super) fn check(&self, geometry: Geometry) -> Result<()> {
         let threads = geometry.block.iter().map(|&side| side as usize).product();
         within(&self.name, "threads a block", threads, self.threads)?;
@@ -179,14 +181,14 @@ impl<A: Parameters> Kernel<A> {
         )
     }
 
-    /// Queues a launch, or has it recorded; `early`: it may begin while the kernel before it ends, as some always do.
+    /// Queues or records a launch. With `early` it may start while the last kernel ends; some kernels always do.
     ///
     /// # Errors
-    /// If the geometry exceeds what the kernel was compiled for or an Orin has, or the driver refuses.
+    /// If the geometry exceeds the kernel or an Orin, or the driver refuses.
     ///
     /// # Safety
-    /// Every address in `parameters` must be of memory that the kernel may use as it does with this
-    /// geometry, for as long as the launch, or any graph that it is recorded into, can run.
+    /// Every address in `parameters` must be valid for what the kernel does with this geometry, as long as the launch,
+    /// or any graph that contains it, can run.
     pub unsafe fn launch(
         &self,
         stream: &mut Stream,
@@ -221,8 +223,8 @@ impl<A: Parameters> Kernel<A> {
             numAttrs: (self.waits && (early || self.overlaps)).into(),
         };
         let result = attempt(call, stream.context().faults(), Some(handle), || {
-            // SAFETY: the kernel takes one parameter of this size, which `new` checked; the driver copies it
-            // before it returns. What the kernel does with it is the caller's promise.
+            // SAFETY: the kernel takes one parameter of this size, which `new` checked, and the driver copies it before
+            // it returns. The caller guarantees the addresses in it.
             unsafe {
                 sys::cuLaunchKernelEx(
                     &raw const config,
@@ -248,7 +250,7 @@ fn within(kernel: &str, what: &'static str, asked: usize, limit: usize) -> Resul
     })
 }
 
-/// The size of what a function takes. That it takes one thing is tested of every image.
+/// The size of a function's first parameter. A test checks that each kernel has only one.
 fn parameter(function: CUfunction) -> Result<usize> {
     let (mut offset, mut size) = (0, 0);
     // SAFETY: the function's module is held; two numbers are written.

@@ -1,7 +1,7 @@
-//! The mailboxes between the CPU and a running graph: pinned, each written by one side only.
+//! The mailboxes between the CPU and a running graph, in pinned memory. Only one side writes each of them.
 //!
-//! Exactly one kernel reads commands and one writes tokens: pinned memory is not cached by an integrated GPU, and many
-//! warps polling it cost more than the work. What a command and a row are stands in `kernels/state.cuh`.
+//! One kernel reads commands and one writes tokens: an integrated GPU does not cache pinned memory, and polling by many
+//! warps would cost more than the work. `kernels/state.cuh` defines commands and rows.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,44 +9,43 @@ use std::time::{Duration, Instant};
 
 use super::{Arena, Context, Error, Event, Pinned, Region, Result, Stream};
 
-/// Rows of a step, at most: those of `kernels/state.cuh`.
+/// The most rows of a step, as in `kernels/state.cuh`.
 pub const STEP_ROWS: usize = 8;
-/// The entry of a row that only fills a step up to a recorded size.
-pub const NOBODY: u32 = u32::MAX;
+/// The slot of a padding row, which fills a step up to a recorded size.
+pub const PADDING: u32 = u32::MAX;
 
-/// Steps whose commands are there at once, more than may be launched ahead.
+/// Steps whose commands the mailbox can hold, more than can be in flight.
 const COMMANDS: u32 = 4;
-/// Steps whose tokens are there at once.
+/// Steps whose tokens the mailbox can hold.
 pub(super) const TOKENS: u32 = 8;
 
 /// One row of a step, or all rows of a prompt.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The conversation, by its place on the device.
-    pub entry: u32,
-    /// The row stands there, or a prompt's first.
+    pub slot: u32,
+    /// The position of the row, or of a prompt's first row.
     pub position: u32,
     pub token: u32,
-    /// The first row of this step that is of the same conversation.
+    /// The first row of this step with the same slot.
     pub first: u32,
-    /// 1 if the conversation goes on from here: its last row of this step.
+    /// 1 for the last row of a slot, from which the conversation continues.
     pub advances: u32,
-    /// Number of the token that it ends with.
+    /// The number of the step or prompt.
     pub sequence: u32,
-    /// Rows of a prompt that are real.
+    /// Rows of a prompt that are not padding.
     pub count: u32,
     pub unused: u32,
 }
 
 impl Row {
     pub const BYTES: usize = size_of::<Self>();
-    /// Where `count` is in it.
+    /// The offset of `count`.
     pub const COUNT_AT: u64 = std::mem::offset_of!(Self, count) as u64;
 
     const fn words(self) -> [u32; 8] {
         [
-            self.entry,
+            self.slot,
             self.position,
             self.token,
             self.first,
@@ -67,12 +66,12 @@ pub struct SamplerState {
     pub min_p: f32,
     pub repetition_penalty: f32,
     pub top_k: u32,
-    /// How many random numbers were drawn, low half first.
+    /// The number of random numbers drawn, low half first.
     pub counter: [u32; 2],
     pub seed: [u32; 2],
-    /// How many of the most probable tokens are told with each, and 1; 0: nothing is told.
+    /// One more than the number of most probable tokens to report; 0 reports none.
     pub best: u32,
-    /// Tokens that `history` has seen.
+    /// Tokens that were added to `history` so far.
     pub pushed: u32,
     pub history: History,
 }
@@ -90,7 +89,7 @@ impl Default for History {
 
 impl SamplerState {
     const WORDS: usize = size_of::<Self>() / 4;
-    /// Bytes of what a conversation keeps on the device: token, position, guide, a pad, sampler.
+    /// Bytes of a conversation on the device: token, position, mask number, padding, sampler.
     pub const CONVERSATION_BYTES: usize = 16 + size_of::<Self>();
 
     fn words(&self) -> impl Iterator<Item = u32> + '_ {
@@ -110,54 +109,55 @@ impl SamplerState {
     }
 }
 
-/// What a row, and the conversation it names, are to start from.
+/// A row, and the changes of its conversation that the device applies before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Command {
     pub row: Row,
-    /// Whether the conversation's token and position are the row's from now on, rather than where it stands.
+    /// Whether the conversation takes its token and position from the row.
     pub moves: bool,
     pub sampler: Option<SamplerState>,
-    /// Pages of the conversation's table that are new in the host's copy: the first, and how many.
+    /// The changed elements of the page table in the host's copy: the first, and their number.
     pub pages: (u32, u32),
-    /// Number of the token that the conversation's next mask is of; 0: none is needed from now on.
+    /// The number of the conversation's next mask; 0 ends guiding.
     pub guide: Option<u32>,
 }
 
 impl Command {
-    /// Where a prompt's tokens begin behind its command, in device memory.
+    /// The offset of a prompt's tokens, which follow its command in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// A row takes so many words: what it says, pages and guide; a sampler; a pad.
+    /// Words of a command: its row, flags, pages and guide; a sampler; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
-    const SAYS_AT: usize = size_of::<Row>() / 4;
-    const SAMPLER_AT: usize = Self::SAYS_AT + 4;
+    const FLAGS_AT: usize = size_of::<Row>() / 4;
+    const SAMPLER_AT: usize = Self::FLAGS_AT + 4;
 
     fn store(&self, words: &[AtomicU32]) {
+        // `CommandFlags` of `kernels/state.cuh`.
         const TOKEN_AND_POSITION: u32 = 1 | 2;
         const SAMPLER: u32 = 4;
         const PAGES: u32 = 8;
         const GUIDE: u32 = 16;
-        let mut says = 0;
+        let mut flags = 0;
         if self.moves {
-            says |= TOKEN_AND_POSITION;
+            flags |= TOKEN_AND_POSITION;
         }
         if let Some(sampler) = &self.sampler {
-            says |= SAMPLER;
+            flags |= SAMPLER;
             for (word, value) in words[Self::SAMPLER_AT..].iter().zip(sampler.words()) {
                 word.store(value, Ordering::Relaxed);
             }
         }
         if self.pages.1 > 0 {
-            says |= PAGES;
+            flags |= PAGES;
         }
         if self.guide.is_some() {
-            says |= GUIDE;
+            flags |= GUIDE;
         }
         let (first, pages) = self.pages;
-        let said = [says, first, pages, self.guide.unwrap_or_default()];
-        for (word, value) in words[Self::SAYS_AT..].iter().zip(said) {
+        let fields = [flags, first, pages, self.guide.unwrap_or_default()];
+        for (word, value) in words[Self::FLAGS_AT..].iter().zip(fields) {
             word.store(value, Ordering::Relaxed);
         }
         for (at, value) in self.row.words().into_iter().enumerate() {
@@ -165,14 +165,14 @@ impl Command {
                 words[at].store(value, Ordering::Relaxed);
             }
         }
-        // Last: whoever sees it sees the rest.
+        // A kernel that sees the sequence number sees the other words, too.
         words[Self::SEQUENCE_AT].store(self.row.sequence, Ordering::Release);
     }
 }
 
 const _: () = assert!(Command::SAMPLER_AT + SamplerState::WORDS <= Command::WORDS);
 
-/// CPU to GPU: what rows of a step start from, if not from where the last step left them.
+/// CPU to GPU: the commands of rows that differ from those of the last step.
 #[derive(Debug)]
 pub struct StepMailbox {
     memory: Pinned,
@@ -184,22 +184,23 @@ impl StepMailbox {
         Ok(Self { memory })
     }
 
-    /// Where the GPU sees it.
+    /// The address for the GPU.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// Puts in what a row of step `command.row.sequence` is to take. The caller has not launched that step yet, and has
-    /// seen the token of the one `COMMANDS` before it.
+    /// Stores the command of a row of step `command.row.sequence`.
+    ///
+    /// The caller has not launched that step yet, and has taken the token of the step `COMMANDS` earlier.
     pub fn post(&mut self, row: usize, command: &Command) {
         let place = (command.row.sequence % COMMANDS) as usize * STEP_ROWS + row % STEP_ROWS;
         command.store(&words(&self.memory)[place * Command::WORDS..][..Command::WORDS]);
     }
 }
 
-/// CPU to GPU: a prompt's rows and tokens, which a copy takes to where kernels read them: each of many blocks reads its
-/// own token, and none over the bus.
+/// CPU to GPU: the command and the tokens of a prompt. A copy brings them to device memory, so that no block reads its token
+/// over the bus.
 #[derive(Debug)]
 pub struct PromptMailbox {
     memory: Pinned,
@@ -209,7 +210,7 @@ pub struct PromptMailbox {
 }
 
 impl PromptMailbox {
-    /// Makes one for prompts of at most `rows` rows.
+    /// Creates a mailbox for prompts of at most `rows` rows.
     pub fn new(context: &Rc<Context>, rows: usize, stream: &mut Stream) -> Result<Self> {
         let memory = Pinned::new(context, Self::bytes(rows))?;
         let mut copied = Event::new(context)?;
@@ -221,16 +222,16 @@ impl PromptMailbox {
         })
     }
 
-    /// What it takes on the device: a command, then tokens.
+    /// Bytes of a command and the tokens.
     #[must_use]
     pub const fn bytes(rows: usize) -> usize {
         Command::BYTES + 4 * rows
     }
 
-    /// Queues that a prompt comes to `to`, once the one before it has been copied.
+    /// Queues the copy of a prompt to `to`, after the last copy has finished.
     ///
     /// # Errors
-    /// If there are more tokens than it was made for, or the driver refuses.
+    /// If there are too many tokens, or the driver refuses.
     pub fn send(
         &mut self,
         command: &Command,
@@ -253,7 +254,7 @@ impl PromptMailbox {
     }
 }
 
-/// CPU to GPU: the pages of each conversation, of which a command says what is new.
+/// CPU to GPU: the page table of each slot. A command names the changed elements.
 #[derive(Debug)]
 pub struct PageTables {
     memory: Pinned,
@@ -265,13 +266,13 @@ impl PageTables {
         Ok(Self { memory })
     }
 
-    /// Where the GPU sees them.
+    /// The address for the GPU.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// Puts an address in, where no command that was launched says that it is new.
+    /// Stores an address. No launched command may name this element.
     pub fn set(&mut self, index: usize, address: u64) {
         if let Some(word) = wide_words(&self.memory).get(index) {
             word.store(address, Ordering::Relaxed);
@@ -279,8 +280,9 @@ impl PageTables {
     }
 }
 
-/// GPU to CPU: chosen tokens, each with its number in one 8-byte store. Those of step n are in place n % `TOKENS`, so that
-/// one queued ahead does not overwrite one not yet read.
+/// GPU to CPU: chosen tokens, each with its step's number in one 8-byte store.
+///
+/// Those of step n are at index n % `TOKENS`, so that a later step does not overwrite a token that has not been read.
 #[derive(Debug)]
 pub struct TokenMailbox {
     memory: Pinned,
@@ -291,13 +293,13 @@ impl TokenMailbox {
         Pinned::new(context, TOKENS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
     }
 
-    /// Where the GPU sees it.
+    /// The address for the GPU.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// What a row of step `sequence`, counted from 1, has chosen, if it has arrived.
+    /// The token of a row of step `sequence`, counted from 1, if it has arrived.
     #[must_use]
     pub fn peek(&self, sequence: u32, row: usize) -> Option<u32> {
         let place = (sequence % TOKENS) as usize * STEP_ROWS + row % STEP_ROWS;
@@ -307,11 +309,11 @@ impl TokenMailbox {
         (word >> 32 == u64::from(sequence)).then_some(token)
     }
 
-    /// What the first `rows` rows of step `sequence` have chosen: spins for at most `spin`, then waits by `block`, which
-    /// returns once the step has ended, and fails if it has failed.
+    /// Waits for the tokens of the first rows of step `sequence`. It spins for at most `spin`, then calls `block`, which returns
+    /// once the step has ended.
     ///
     /// # Errors
-    /// What `block` says; or that the step ended without its tokens.
+    /// The error of `block`, or that the step ended without its tokens.
     pub fn wait(
         &self,
         sequence: u32,
@@ -339,7 +341,7 @@ impl TokenMailbox {
     }
 }
 
-/// What the CPU touches atomically only.
+/// The words of pinned memory, which the CPU accesses atomically only.
 pub(super) fn words(memory: &Pinned) -> &[AtomicU32] {
     // SAFETY: page-aligned bytes that live as long as `memory`, whose owners in this file touch them atomically only.
     unsafe { std::slice::from_raw_parts(memory.host().as_ptr().cast(), memory.bytes() / 4) }

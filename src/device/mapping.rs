@@ -1,5 +1,5 @@
-//! Where the program lies in memory, as the kernel tells it. Asked while the process dies: nothing here takes memory
-//! from the heap, which may be broken.
+//! The address of the program in memory, from the kernel. It is used while the process dies, so nothing here allocates
+//! memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,21 +8,21 @@ use std::ops::Range;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-/// A line holds a path, and some numbers before it.
+/// A line contains a path, and some numbers before it.
 const LONGEST: usize = 5000;
 
-/// Tells the lines of /proc/self/maps that make sense of an address in the program: where its file begins, and where
-/// the code at `address` lies. The first lines of all are no help: a driver's mappings may come before the program's.
-pub(super) fn of_code(address: usize, tell: impl FnMut(&str)) {
+/// Calls `report` with the lines of /proc/self/maps that explain an address in the program: the mapping of the file's
+/// start, and that of the code at `address`. Other lines, such as a driver's, may come first.
+pub(super) fn of_code(address: usize, report: impl FnMut(&str)) {
     let maps = || {
         let file = open(c"/proc/self/maps", OFlag::O_RDONLY, Mode::empty());
         file.ok().map(File::from)
     };
-    find(maps, address, tell);
+    find(maps, address, report);
 }
 
-/// `open` gives the text from its beginning, each time.
-fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut tell: impl FnMut(&str)) {
+/// `open` returns the text from its beginning, each time.
+fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut report: impl FnMut(&str)) {
     let mut file = Text::default();
     each_line(open(), |line| {
         let mapping = Mapping::of(line).filter(|mapping| mapping.range.contains(&address));
@@ -32,10 +32,10 @@ fn find<R: Read>(open: impl Fn() -> Option<R>, address: usize, mut tell: impl Fn
     });
     each_line(open(), |line| {
         let mapping = Mapping::of(line).filter(|mapping| mapping.file == file.text());
-        // A program may also lie above, read as a file: for its symbols, say.
+        // A program can also be mapped above as a file, for example for its symbols.
         let base = |it: &Mapping| it.offset == 0 && it.range.start <= address;
         if mapping.is_some_and(|it| base(&it) || it.range.contains(&address)) {
-            tell(line);
+            report(line);
         }
     });
 }
@@ -68,7 +68,7 @@ fn each_line(source: Option<impl Read>, mut see: impl FnMut(&str)) {
     let Some(mut source) = source else { return };
     let mut bytes = [0; LONGEST];
     let mut held = 0;
-    // The kernel gives whole lines as far as they fit.
+    // The kernel returns whole lines as far as they fit.
     while let Ok(read @ 1..) = source.read(&mut bytes[held..]) {
         held += read;
         let mut seen = 0;
@@ -83,7 +83,7 @@ fn each_line(source: Option<impl Read>, mut see: impl FnMut(&str)) {
     }
 }
 
-/// A copy on the stack.
+/// A copy of a line on the stack.
 struct Text {
     bytes: [u8; LONGEST],
     length: usize,
@@ -117,7 +117,7 @@ mod tests {
     const CODE: &str =
         "55d00f000-55d020000 r-xp 00003000 08:02 173521                    /usr/bin/gangliond";
 
-    /// As where CUDA runs: the driver's own mappings come first.
+    /// The maps of a process that uses CUDA: the driver's mappings come first.
     fn maps() -> String {
         format!(
             "200000000-200200000 ---p 00000000 00:00 0 \n\
@@ -129,7 +129,7 @@ mod tests {
         )
     }
 
-    /// Gives little at a time.
+    /// A reader that returns a few bytes at a time.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {
@@ -140,30 +140,30 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_by_its_base_and_its_code_wherever_it_lies() {
+    fn the_mappings_of_base_and_code_are_found() {
         let maps = maps();
-        let told = |address| {
-            let mut told = Vec::new();
+        let lines = |address| {
+            let mut lines = Vec::new();
             find(
                 || Some(Slow(maps.as_bytes())),
                 address,
-                |line| told.push(line.to_owned()),
+                |line| lines.push(line.to_owned()),
             );
-            told
+            lines
         };
-        assert_eq!(told(0x5_5d01_0000), [BASE, CODE]);
-        assert_eq!(told(0x5_5d00_c000), [BASE], "one mapping is both");
-        assert!(told(0x1).is_empty());
+        assert_eq!(lines(0x5_5d01_0000), [BASE, CODE]);
+        assert_eq!(lines(0x5_5d00_c000), [BASE], "one mapping is both");
+        assert!(lines(0x1).is_empty());
     }
 
     #[test]
-    fn this_very_code_is_found() {
-        let mut told = Vec::new();
+    fn the_code_of_this_test_is_found() {
+        let mut lines = Vec::new();
         let address = maps as *const () as usize;
-        of_code(address, |line| told.push(line.to_owned()));
-        let last = told.last().and_then(|line| Mapping::of(line)).unwrap();
-        assert!(last.range.contains(&address), "{told:?}");
-        let first = Mapping::of(&told[0]).unwrap();
+        of_code(address, |line| lines.push(line.to_owned()));
+        let last = lines.last().and_then(|line| Mapping::of(line)).unwrap();
+        assert!(last.range.contains(&address), "{lines:?}");
+        let first = Mapping::of(&lines[0]).unwrap();
         assert_eq!((first.offset, first.file), (0, last.file));
     }
 }

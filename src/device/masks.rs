@@ -1,8 +1,8 @@
-//! What conversations may say next, on its way to the device: a copy of each mask in pinned memory, and a stream of its own
-//! that takes it to a fixed place while steps run.
+//! Masks on their way to the device: each has a copy in pinned memory, and its own stream copies it to a fixed address
+//! while steps run.
 //!
-//! A mask is of one token of its conversation: its number is copied after its bits, and the kernel that chooses takes no other
-//! (`NOT_READY` of `kernels/sample.cu`). Nothing here waits for a step, and no step waits for this.
+//! A mask is valid for one token. Its number is copied after its bits, and the sampling kernel accepts no other number
+//! (`NOT_READY` of `kernels/sample.cu`). Masks do not wait for steps, and steps do not wait for masks.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -10,28 +10,28 @@ use std::sync::atomic::Ordering;
 use super::mailbox::words;
 use super::{Arena, Context, Event, Pinned, Region, Result, Stream};
 
-/// Words before the bits: the number of the token, and what fills up to 16 bytes.
+/// Words before the bits: the number of the token, and padding to 16 bytes.
 const HEAD: usize = 4;
 
-/// Masks of conversations, in pinned memory.
+/// The mask of each slot, in pinned memory.
 #[derive(Debug)]
 pub struct Masks {
     memory: Pinned,
     stream: Stream,
-    /// The end of the last copy of each conversation.
+    /// The end of the last copy of each slot.
     copied: Vec<Event>,
-    /// The mask of one conversation has so many.
+    /// Words of the mask of a slot.
     words: usize,
 }
 
 impl Masks {
-    /// Words of a conversation's mask, of so many bits.
+    /// Words of a mask for a vocabulary.
     #[must_use]
     pub const fn words(vocabulary: usize) -> usize {
         HEAD + vocabulary.div_ceil(32).next_multiple_of(4)
     }
 
-    /// Makes room for the masks of so many conversations and tokens.
+    /// Allocates the masks of a number of slots.
     pub fn new(context: &Rc<Context>, conversations: usize, vocabulary: usize) -> Result<Self> {
         let words = Self::words(vocabulary);
         Ok(Self {
@@ -44,15 +44,15 @@ impl Masks {
         })
     }
 
-    /// Queues the mask of a conversation's token `number`, beside all that runs, for `to`, where those of all conversations
-    /// lie as they do here. Bits that are not said are not allowed.
+    /// Queues the copy of a slot's mask for token `number` to the arena, where the masks have the same order. Missing
+    /// bits are not allowed tokens.
     pub fn send(
         &mut self,
         conversation: usize,
         (number, bits): (u32, &[u32]),
         (arena, to): (&mut Arena, Region),
     ) -> Result<()> {
-        // A copy that still runs is of a mask that was given up, but of these bytes.
+        // An unfinished copy of an earlier mask uses the same bytes.
         self.copied[conversation].synchronize()?;
         let first = conversation * self.words;
         let mine = &words(&self.memory)[first..][..self.words];
@@ -68,7 +68,7 @@ impl Masks {
         self.copied[conversation].record(stream)
     }
 
-    /// Waits until a conversation's mask is where kernels find it.
+    /// Waits until a slot's mask is in device memory.
     pub fn settle(&self, conversation: usize) -> Result<()> {
         self.copied[conversation].synchronize()
     }

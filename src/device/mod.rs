@@ -1,8 +1,8 @@
-//! One CUDA device: its context, stream, memory, kernels and recorded graphs, each owned and each safe to drop.
+//! One CUDA device: its context, stream, memory, kernels and recorded graphs. Each is owned, and can be dropped safely.
 //!
-//! The driver is opened when a context is, so the same binary starts where there is none. Nothing here
-//! knows of models or tapes. A context and all that it made stay on the thread that opened it: their
-//! types hold raw handles, so the compiler sees to that.
+//! Opening a context opens the driver, so the same binary starts on machines without one. This module does not know
+//! models or tapes. A context and its objects stay on the thread that opened it: their types hold raw handles, so the
+//! compiler checks that.
 
 mod abi;
 mod arena;
@@ -42,8 +42,8 @@ pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{ALL_SHARED, Family, Geometry, Kernel};
 pub use mailbox::{
-    Command, History, NOBODY, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState, StepMailbox,
-    TokenMailbox,
+    Command, History, PADDING, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
+    StepMailbox, TokenMailbox,
 };
 pub use masks::Masks;
 pub use open::is_jetson;
@@ -55,5 +55,5 @@ pub use staging::Staging;
 pub use stream::{Idle, Stream};
 pub use template::Template;
 
-/// The result of what the driver was asked.
+/// The result of a call to the driver.
 pub type Result<T> = std::result::Result<T, Error>;

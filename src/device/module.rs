@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule};
 use super::driver::{check, ignore};
 use super::{Context, Result};
 
-/// A loaded module: its code stays on the device for as long as a kernel of it is held.
+/// A loaded module. Its code stays on the device while one of its kernels is held.
 #[derive(Debug)]
 pub(super) struct Module {
     handle: CUmodule,
@@ -16,11 +16,10 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// `code` is a cubin, which says how long it is, or PTX that ends in a NUL: the build keeps the one that the compiler
-    /// writes.
+    /// Loads a cubin, which contains its length, or PTX that ends with a NUL, as the compiler writes it.
     pub(super) fn load(context: &Rc<Context>, code: &[u8]) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the context is current on this thread, and the code ends as the driver expects.
+        // SAFETY: the context is current on this thread, and the code has the end that the driver expects.
         check("cuModuleLoadData", unsafe {
             sys::cuModuleLoadData(&raw mut handle, code.as_ptr().cast())
         })?;
@@ -30,7 +29,7 @@ impl Module {
         })
     }
 
-    /// A function of it.
+    /// Looks up a function.
     pub(super) fn function(&self, name: &CStr) -> Result<CUfunction> {
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded and `name` ends in a NUL.
@@ -40,7 +39,7 @@ impl Module {
         Ok(function)
     }
 
-    /// Shared memory that a block may have on its device.
+    /// Shared memory that a block can have on the device.
     pub(super) fn shared_bytes(&self) -> usize {
         self.context.properties().shared_bytes
     }
@@ -48,7 +47,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: it was loaded once, and no kernel of it is held.
+        // SAFETY: it was loaded once, and none of its kernels is held.
         ignore(unsafe { sys::cuModuleUnload(self.handle) });
     }
 }

@@ -1,4 +1,4 @@
-//! Finds out why a device cannot be opened: which device node, and which group opens it.
+//! Finds out why a device cannot be opened: the device node, and the group that may open it.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 use super::Error;
 use crate::nodes::{self, DISCRETE, JETSON, Node, needed};
 
-/// The first node that is there and that this process may not open.
+/// The first existing node that this process may not open.
 pub(super) fn refused() -> Option<Error> {
     let is_jetson = JETSON[0].names.iter().any(|name| Path::new(name).exists());
     let nodes = if is_jetson { JETSON } else { DISCRETE };
@@ -25,23 +25,23 @@ pub(super) fn refused() -> Option<Error> {
     nodes.iter().find_map(refused)
 }
 
-/// Whether this is a Jetson, as its firmware says: whatever its drivers have come to yet.
+/// Whether this is a Jetson, according to its firmware, even if its drivers are not loaded.
 #[must_use]
 pub fn is_jetson() -> bool {
     let compatible = fs::read_to_string(nodes::COMPATIBLE);
     compatible.is_ok_and(|compatible| nodes::is_jetson(&compatible))
 }
 
-/// Where it is told that this is a Jetson, whatever nodes there are.
+/// The path that exists on a Jetson even without device nodes.
 const NVGPU: &str = "/sys/module/nvgpu";
 
-/// The first node of a Jetson that is not there though CUDA needs it.
+/// The first missing node of a Jetson that CUDA needs.
 pub(super) fn missing() -> Option<Error> {
     let exists = |path: &&str| Path::new(path).exists();
     if !exists(&NVGPU) && !JETSON[0].names.iter().any(exists) {
         return None;
     }
-    // What goes by other names on other releases may have another one yet.
+    // A node with different names in several releases may have yet another name.
     let lost = |node: &&Node| node.names.len() == 1 && !node.names.iter().any(exists);
     let node = JETSON.iter().find(lost)?;
     Some(Error::NoNode {
@@ -58,7 +58,7 @@ fn is_refused(node: &Path) -> bool {
     opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
-/// The group that a node belongs to; where it is root's, the one that a Jetson would give it.
+/// The group of a node, or the usual group on a Jetson if it belongs to root.
 fn group(path: &Path, node: &Node) -> String {
     let id = path.metadata().map_or(0, |metadata| metadata.st_gid());
     let named = Group::from_gid(Gid::from_raw(id)).ok().flatten();

@@ -1,5 +1,5 @@
-//! A part of a device's multiprocessors, as a context of its own (a green context): what is launched there runs on no
-//! others. Memory and its speed are the whole device's.
+//! A partition of a device's multiprocessors, as a context of its own (a green context). Its work runs on no other
+//! multiprocessors. Memory and bandwidth are shared with the whole device.
 
 use std::mem::MaybeUninit;
 
@@ -11,8 +11,8 @@ use cudarc::driver::sys::{
 use super::driver::{check, ignore};
 use super::{Error, Result};
 
-/// What it takes of the driver, which has all of it since CUDA 12.4; on some systems the library is older than what it
-/// says of itself.
+/// The driver calls for partitions, which exist since CUDA 12.4. On some systems the library is older than its version
+/// number says.
 const CALLS: [&str; 7] = [
     "cuDeviceGetDevResource",
     "cuDevSmResourceSplitByCount",
@@ -23,7 +23,7 @@ const CALLS: [&str; 7] = [
     "cuCtxFromGreenCtx",
 ];
 
-/// It holds the device's primary context by itself.
+/// A green context, which holds the device's primary context itself.
 #[derive(Debug)]
 pub(super) struct Partition {
     handle: CUgreenCtx,
@@ -31,10 +31,11 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Takes at least `wanted` multiprocessors: the driver gives them in groups, of eight on an H100.
+    /// Creates a partition with at least `wanted` multiprocessors. The driver allocates them in groups, of eight on an
+    /// H100.
     ///
     /// # Errors
-    /// If the driver knows no partitions, or has none of that size.
+    /// If the driver does not support partitions or this size.
     pub(super) fn new(device: CUdevice, wanted: u32) -> Result<Self> {
         for call in CALLS {
             if !is_there(call) {
@@ -48,7 +49,7 @@ impl Partition {
         }
         let mut group = MaybeUninit::<CUdevResource>::zeroed();
         let mut groups = 1;
-        // SAFETY: one group is asked for and `group` has room for one; the rest is not wanted.
+        // SAFETY: one group is requested and `group` has room for one; the rest is not requested.
         let split = check("cuDevSmResourceSplitByCount", unsafe {
             sys::cuDevSmResourceSplitByCount(
                 group.as_mut_ptr(),
@@ -60,7 +61,7 @@ impl Partition {
             )
         });
         match split {
-            // Rounded up it is more than there is.
+            // The rounded number exceeds the device.
             Err(error) if error.is(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION) => {
                 return Err(Error::Partition { wanted, have });
             }
@@ -78,7 +79,7 @@ impl Partition {
         })?;
         let mut handle = std::ptr::null_mut();
         let flags = CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as u32;
-        // SAFETY: the description is of this device's multiprocessors; `Drop` gives the context back.
+        // SAFETY: the description is of this device's multiprocessors, and `Drop` destroys the context.
         check("cuGreenCtxCreate", unsafe {
             sys::cuGreenCtxCreate(&raw mut handle, description, device, flags)
         })?;
@@ -88,17 +89,17 @@ impl Partition {
         })
     }
 
-    /// What can be made current on a thread.
+    /// The context that can be made current on a thread.
     pub(super) fn context(&self) -> Result<CUcontext> {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the handle is ours; what is written lives as long as it does.
+        // SAFETY: the handle is ours, and the written context lives as long as the handle.
         check("cuCtxFromGreenCtx", unsafe {
             sys::cuCtxFromGreenCtx(&raw mut context, self.handle)
         })?;
         Ok(context)
     }
 
-    /// A stream whose work runs on this part alone; the caller destroys it.
+    /// Creates a stream whose work runs on this partition only. The caller destroys it.
     pub(super) fn stream(&self) -> Result<CUstream> {
         let mut stream = std::ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -109,7 +110,7 @@ impl Partition {
         Ok(stream)
     }
 
-    /// So many it has.
+    /// The number of multiprocessors.
     pub(super) fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }
@@ -117,14 +118,14 @@ impl Partition {
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        // SAFETY: it was made by `new`, and all streams of it are gone: they hold the `Context` that holds this.
+        // SAFETY: `new` created it, and all of its streams are gone, because they hold the `Context` that holds this.
         ignore(unsafe { sys::cuGreenCtxDestroy(self.handle) });
     }
 }
 
-/// Whether the driver has a call: cudarc would end the process at one that is missing.
+/// Whether the driver has a call. cudarc would end the process at a missing one.
 fn is_there(call: &str) -> bool {
-    // SAFETY: a device has been opened, so the library is there and stays open.
+    // SAFETY: a device was opened, so the library is loaded and stays loaded.
     let library = unsafe { sys::culib() };
     // SAFETY: the symbol is looked up and not called, so its type does not matter.
     unsafe { library.get::<unsafe extern "C" fn()>(call.as_bytes()) }.is_ok()
@@ -143,6 +144,6 @@ fn resources(device: CUdevice) -> Result<CUdevResource> {
 }
 
 fn multiprocessors(resource: &CUdevResource) -> u32 {
-    // SAFETY: only resources of the kind SM are made here.
+    // SAFETY: this module creates only resources of the kind SM.
     unsafe { resource.__bindgen_anon_1.sm.smCount }
 }

@@ -1,4 +1,4 @@
-//! Host memory that the GPU sees: small and one-shot, for it is not cached by an integrated GPU.
+//! Host memory that the GPU can access. It is for small, single transfers, because an integrated GPU does not cache it.
 
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::driver::{check, ignore};
 use super::{Context, Error, Result};
 
-/// Page-locked host memory, mapped into the GPU's address space. All zeroes at first.
+/// Page-locked host memory, mapped into the GPU's address space. It is initialized with zeros.
 #[derive(Debug)]
 pub struct Pinned {
     host: NonNull<u8>,
@@ -21,12 +21,12 @@ impl Pinned {
     pub fn new(context: &Rc<Context>, bytes: usize) -> Result<Self> {
         let mut host = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        // SAFETY: the context is current on this thread; `Drop` gives the memory back.
+        // SAFETY: the context is current on this thread, and `Drop` frees the memory.
         check("cuMemHostAlloc", unsafe {
             sys::cuMemHostAlloc(&raw mut host, bytes, flags)
         })?;
         let host = NonNull::new(host.cast::<u8>()).ok_or(Error::Bounds { bytes })?;
-        // SAFETY: the driver gave `bytes` bytes there, and nobody else knows of them.
+        // SAFETY: the driver allocated `bytes` bytes there, and nothing else uses them.
         unsafe { host.write_bytes(0, bytes) };
         let mut pinned = Self {
             host,
@@ -42,7 +42,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Where the GPU sees it.
+    /// The address for the GPU.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.device
@@ -52,7 +52,7 @@ impl Pinned {
         self.bytes
     }
 
-    /// Where the CPU sees it. The GPU may be reading or writing it: an owner says who does when.
+    /// The address for the CPU. The GPU may access the memory at the same time: the owner has to order the accesses.
     pub(super) fn host(&self) -> NonNull<u8> {
         self.host
     }

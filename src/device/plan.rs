@@ -1,18 +1,18 @@
-//! Where everything will lie, worked out before anything is allocated. No driver is needed for it.
+//! The layout of memory, computed before anything is allocated. It needs no driver.
 
 use super::{Error, Result};
 
-/// No allocation is larger: `NvMap` refuses single large ones on a small Jetson.
+/// The largest allocation: `NvMap` refuses larger ones on a small Jetson.
 pub const CHUNK_BYTES: usize = 512 << 20;
-/// Every region starts at a multiple of this, which is more than any load or copy asks for.
+/// Every region starts at a multiple of this, which is enough for every load and copy.
 const ALIGNMENT: usize = 256;
 
-/// Which memory holds something.
+/// The kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// The GPU's own.
+    /// The GPU's own memory.
     Device,
-    /// Managed: one copy that the CPU fills and the GPU then reads, on an integrated device in place.
+    /// Managed memory: the CPU fills it and the GPU reads it, in place on an integrated device.
     Unified,
 }
 
@@ -31,11 +31,11 @@ impl Region {
     }
 }
 
-/// Regions, packed in order into chunks that are as large as what they hold.
+/// Regions that are packed in order into chunks. A chunk is as large as its regions.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     chunks: Vec<usize>,
-    /// Nothing more is to lie in the last one.
+    /// Whether the next region starts a new chunk.
     ended: bool,
 }
 
@@ -48,12 +48,12 @@ impl Plan {
     /// Adds a region of `bytes`.
     ///
     /// # Errors
-    /// If it is larger than a chunk: what is larger is split by rows before.
+    /// If it is larger than a chunk. Callers split larger data by rows.
     pub fn add(&mut self, bytes: usize) -> Result<Region> {
         if bytes > CHUNK_BYTES {
             return Err(Error::Bounds { bytes });
         }
-        // The driver allocates no chunk of 0 bytes.
+        // The driver does not allocate chunks of 0 bytes.
         let aligned = bytes.max(1).next_multiple_of(ALIGNMENT);
         match self.chunks.last_mut() {
             Some(chunk) if !self.ended && *chunk + aligned <= CHUNK_BYTES => *chunk += aligned,
@@ -69,12 +69,12 @@ impl Plan {
         })
     }
 
-    /// What is added from now on lies in other chunks than what was added before.
+    /// Ends the current chunk, so that later regions are in other chunks.
     pub fn end_chunk(&mut self) {
         self.ended = true;
     }
 
-    /// What all chunks need, in bytes.
+    /// Bytes of all chunks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|&bytes| bytes as u64).sum()
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_lie_aligned_and_apart_in_chunks_no_larger_than_allowed() {
+    fn regions_are_aligned_and_disjoint_in_chunks_within_the_limit() {
         let mut plan = Plan::new();
         let sizes = [1, 300 << 20, 256, 211 << 20, 1 << 20, CHUNK_BYTES, 77];
         let regions = sizes.map(|bytes| plan.add(bytes).expect("it fits a chunk"));

@@ -1,25 +1,27 @@
-//! Through which pages go to the host and come from there while the device computes: nobody waits for a copy, unless there are too
-//! many on their way. They are queued on the stream, after what it holds and before whatever comes next.
+//! Copies pages to and from the host while the device computes.
+//!
+//! The copies are queued on the stream, between earlier and later work. Nothing waits for a copy unless too many are in
+//! flight.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::{Arena, Context, Error, Event, Pinned, Region, Result, Stream};
 
-/// Pinned memory in parts of equal length, each with a copy on its way, or with none.
+/// Pinned memory in parts of equal length, each for one copy.
 #[derive(Debug)]
 pub struct Ring {
     // Dropped first: the driver waits for the copies that use it.
     pinned: Pinned,
     part: usize,
     parts: Vec<Part>,
-    /// Parts that were read into and not taken, the oldest first.
+    /// Parts with read regions that were not taken, oldest first.
     read: VecDeque<usize>,
 }
 
 #[derive(Debug)]
 struct Part {
-    /// The end of its copy, which has begun when `busy`.
+    /// The end of its copy, if `busy`.
     end: Event,
     busy: bool,
 }
@@ -38,10 +40,10 @@ impl Ring {
         })
     }
 
-    /// Queues that a region is copied to the host, which has as many bytes as a part; false where all parts are in use.
+    /// Queues a copy of a region to the host. Returns false if all parts are in use.
     ///
     /// # Errors
-    /// If it is longer, or the driver refuses.
+    /// If the region is longer than a part, or the driver refuses.
     pub fn read(&mut self, arena: &Arena, region: Region, stream: &mut Stream) -> Result<bool> {
         let Some(index) = self.free()? else {
             return Ok(false);
@@ -57,7 +59,7 @@ impl Ring {
         Ok(true)
     }
 
-    /// The oldest region that was read, once it is there.
+    /// Returns the oldest region that was read, if its copy has ended.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(&index) = self.read.front() else {
             return Ok(None);
@@ -71,16 +73,16 @@ impl Ring {
         Ok(Some(bytes))
     }
 
-    /// What was read and not taken is nobody's.
-    pub fn forget(&mut self) {
-        // They are in use until their copies have ended.
+    /// Discards regions that were read and not taken.
+    pub fn discard(&mut self) {
+        // Their parts stay in use until their copies have ended.
         self.read.clear();
     }
 
-    /// Queues that bytes, which are a part's, are copied into a region; false where all parts are in use.
+    /// Queues a copy of bytes into a region. Returns false if all parts are in use.
     ///
     /// # Errors
-    /// If they are more than the region, or the driver refuses.
+    /// If the bytes exceed the region, or the driver refuses.
     pub fn write(
         &mut self,
         arena: &mut Arena,
@@ -100,15 +102,15 @@ impl Ring {
         Ok(true)
     }
 
-    /// A copy of a part has been queued.
+    /// Notes that a copy of a part has been queued.
     fn begin(&mut self, index: usize, stream: &mut Stream) -> Result<()> {
         let part = &mut self.parts[index];
-        // Also if the mark fails, which a device does that is lost.
+        // The part is in use even if the event fails, which means that the device is lost.
         part.busy = true;
         part.end.record(stream)
     }
 
-    /// A part that no copy uses, and that nobody is to take.
+    /// A part without a copy and without an untaken region.
     fn free(&mut self) -> Result<Option<usize>> {
         for (index, part) in self.parts.iter_mut().enumerate() {
             if part.busy && !self.read.contains(&index) {
@@ -121,12 +123,12 @@ impl Ring {
         Ok(None)
     }
 
-    /// A part as the CPU sees it, whose copy has ended.
+    /// The memory of a part, whose copy has ended.
     fn host(&mut self, index: usize) -> &mut [u8] {
-        // SAFETY: there are as many parts as were pinned, and the index is of one of them.
+        // SAFETY: the index is that of a part, and all parts were pinned.
         let host = unsafe { self.pinned.host().as_ptr().add(index * self.part) };
-        // SAFETY: that many bytes are pinned there, written once, when they were; `&mut self` keeps out other slices. The caller has
-        // seen the end of the part's copy, or there was none: the device does not touch it.
+        // SAFETY: the part has this many pinned bytes, which were initialized. `&mut self` excludes other slices. The
+        // part has no copy in flight, so the device does not access it.
         unsafe { std::slice::from_raw_parts_mut(host, self.part) }
     }
 }

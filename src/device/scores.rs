@@ -1,15 +1,15 @@
-//! GPU to CPU: the most probable tokens beside each chosen one, in pinned memory. They are there before the token is.
+//! GPU to CPU: the most probable tokens of each row, in pinned memory. They arrive before the chosen token.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use super::mailbox::{NOBODY, STEP_ROWS, TOKENS, wide_words};
+use super::mailbox::{PADDING, STEP_ROWS, TOKENS, wide_words};
 use super::{Context, Pinned, Result};
 
-/// The most that are told, as `BEST` of `kernels/state.cuh`.
+/// The most tokens that are reported, as `BEST` of `kernels/state.cuh`.
 const MOST: usize = 20;
 
-/// The scores of each row of each of the latest steps: the chosen token's, then others'.
+/// The scores of each row of the latest steps: that of the chosen token, then others.
 #[derive(Debug)]
 pub struct Scores {
     memory: Pinned,
@@ -21,20 +21,20 @@ impl Scores {
             .map(|memory| Self { memory })
     }
 
-    /// Where the GPU sees them.
+    /// The address for the GPU.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// Tokens and logarithms of their probabilities, of a row of step `sequence`, whose token has arrived: the chosen one
-    /// first, the others in no order.
+    /// Tokens and log probabilities of a row of step `sequence`, whose token has arrived: the chosen token first, then
+    /// others in any order.
     pub fn of(&self, sequence: u32, row: usize) -> impl Iterator<Item = (u32, f32)> {
         let place = (sequence % TOKENS) as usize * STEP_ROWS + row % STEP_ROWS;
         let pairs = &wide_words(&self.memory)[place * (1 + MOST)..][..=MOST];
         let pairs = pairs.iter().map(|pair| pair.load(Ordering::Acquire));
         #[allow(clippy::cast_possible_truncation)] // each is half of it
         let split = |pair: u64| (pair as u32, f32::from_bits((pair >> 32) as u32));
-        pairs.map(split).take_while(|(token, _)| *token != NOBODY)
+        pairs.map(split).take_while(|(token, _)| *token != PADDING)
     }
 }

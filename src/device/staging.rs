@@ -1,4 +1,4 @@
-//! Through which the CPU's threads fill device memory, piece by piece.
+//! Pinned memory from which threads of the CPU fill device memory in pieces.
 
 use std::rc::Rc;
 
@@ -21,12 +21,12 @@ impl Staging {
         })
     }
 
-    /// One for each thread. Whoever has the device copy a part waits for that before the part is written again, which
-    /// `Arena::write_at` does.
+    /// Returns a part for each thread. A part must not be written while the device copies it; `Arena::write_at` waits
+    /// for the copy.
     pub fn parts(&mut self) -> Vec<&mut [u8]> {
         let host = self.pinned.host().as_ptr();
-        // SAFETY: that many bytes are pinned there, written once, when they were; `&mut self` keeps out other slices, and
-        // the device reads them only while `write_at` has one of them borrowed.
+        // SAFETY: the part has this many pinned bytes, which were initialized. `&mut self` excludes other slices, and
+        // the device reads them only while `write_at` borrows one of them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(host, self.part * self.parts) };
         bytes.chunks_exact_mut(self.part.max(1)).collect()
     }

@@ -1,5 +1,5 @@
-//! The engine's stream. Whatever puts work on it borrows it mutably, so a proof that it is idle, which
-//! borrows it too, holds for as long as it is kept.
+//! The engine's stream. Putting work on it borrows it mutably, so an `Idle`, which borrows it too, stays true as long
+//! as it exists.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub struct Stream {
     context: Rc<Context>,
 }
 
-/// Proof that nothing runs on a stream, and that nothing will while it is held.
+/// Proof that no work is on a stream, as long as it is held.
 #[derive(Debug)]
 pub struct Idle<'s> {
     stream: &'s mut Stream,
@@ -39,7 +39,7 @@ impl Stream {
         &self.context
     }
 
-    /// Waits for all that is queued; the thread sleeps meanwhile.
+    /// Waits for all queued work. The thread sleeps.
     pub fn synchronize(&mut self) -> Result<()> {
         // SAFETY: the stream is ours.
         check("cuStreamSynchronize", unsafe {
@@ -47,7 +47,7 @@ impl Stream {
         })
     }
 
-    /// Whether all that was queued has ended.
+    /// Whether all queued work has ended.
     pub fn is_idle(&self) -> Result<bool> {
         // SAFETY: the stream is ours.
         match unsafe { sys::cuStreamQuery(self.handle) } {
@@ -56,11 +56,11 @@ impl Stream {
         }
     }
 
-    /// Waits until nothing runs, and proves it. Where the context emulates a Tegra it does not wait: a
-    /// launch in flight is an error, because there the CPU's next access would have been a fault.
+    /// Waits until the stream is idle, and returns a proof. With an emulated Tegra, unfinished work is an error
+    /// instead, because the CPU's next access would be a fault there.
     ///
     /// # Errors
-    /// If anything queued has failed, or the stream is busy and a Tegra is emulated.
+    /// If queued work has failed, or the stream is busy and a Tegra is emulated.
     pub fn idle(&mut self) -> Result<Idle<'_>> {
         if self.context.emulates_tegra() {
             if !self.is_idle()? {
@@ -76,8 +76,7 @@ impl Stream {
         self.handle
     }
 
-    /// From here on, work is recorded rather than run. Only what this thread does is checked for calls
-    /// that cannot be recorded.
+    /// Starts a capture: work is recorded instead of run. Only this thread's calls are checked.
     pub(crate) fn begin_capture(&mut self) -> Result<()> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let call = (Call::BeginCapture, "cuStreamBeginCapture");
@@ -88,15 +87,15 @@ impl Stream {
         check(call.1, result?)
     }
 
-    /// Ends what `begin_capture` began, and gives what was recorded.
+    /// Ends the capture, and returns the recording.
     pub(crate) fn end_capture(&mut self) -> Result<Captured> {
         let mut graph = std::ptr::null_mut();
         let call = (Call::EndCapture, "cuStreamEndCapture");
         let result = attempt(call, self.context.faults(), Some(self.handle), || {
-            // SAFETY: the stream is ours; the graph belongs to the caller from here on.
+            // SAFETY: the stream is ours, and the caller owns the graph.
             unsafe { sys::cuStreamEndCapture(self.handle, &raw mut graph) }
         });
-        // Whatever became of it, a graph that was given is given back.
+        // A graph is destroyed even if the call failed.
         let captured = (!graph.is_null()).then(|| Captured::new(graph, &self.context));
         check(call.1, result?)?;
         captured.ok_or_else(|| Error::NotAKernel("nothing was recorded".into()))
@@ -112,7 +111,7 @@ impl Idle<'_> {
 fn of_current_context() -> Result<CUstream> {
     let mut handle = std::ptr::null_mut();
     let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-    // SAFETY: a context is current on this thread; the stream's `Drop` gives it back.
+    // SAFETY: a context is current on this thread, and the stream's `Drop` destroys it.
     check("cuStreamCreate", unsafe {
         sys::cuStreamCreate(&raw mut handle, flags)
     })?;
@@ -121,7 +120,7 @@ fn of_current_context() -> Result<CUstream> {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: the stream is ours, and what is queued may still end.
+        // SAFETY: the stream is ours, and queued work can still end.
         ignore(unsafe { sys::cuStreamDestroy_v2(self.handle) });
     }
 }

@@ -1,5 +1,5 @@
-//! A recorded chain of kernels, which cannot run by itself: what executable graphs are made of, and what they are
-//! updated from. Its kernels can be given other parameters, which costs far less than to record them again.
+//! A recorded chain of kernels, from which executable graphs are made and updated. The parameters of its kernels can be
+//! changed, which is much faster than another recording.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,13 +18,13 @@ use crate::fault::Call;
 #[derive(Debug)]
 pub struct Template {
     graph: Captured,
-    /// They are in the order of their launches.
+    /// The nodes in the order of their launches.
     kernels: Vec<CUgraphNode>,
 }
 
 impl Template {
     /// # Errors
-    /// If there is anything but kernels, each of which waits for the one before it; or the driver refuses.
+    /// If there is a node that is not a kernel, if the kernels are not a chain, or if the driver refuses.
     pub fn new(graph: Captured) -> Result<Self> {
         let nodes = graph.nodes()?;
         for node in &nodes {
@@ -37,7 +37,7 @@ impl Template {
                 return Err(Error::NotAKernel(format!("{kind:?}")));
             }
         }
-        // The driver promises no order of its list.
+        // The driver does not guarantee the order of its list.
         let edges = graph.edges()?;
         let first = |node: &&CUgraphNode| !edges.values().any(|next| next == *node);
         let first = nodes.iter().find(first).copied();
@@ -49,20 +49,20 @@ impl Template {
         Ok(Self { graph, kernels })
     }
 
-    /// How many kernels it holds.
+    /// The number of kernels.
     #[must_use]
     pub fn kernels(&self) -> usize {
         self.kernels.len()
     }
 
-    /// Makes the launch of that index another one. Executable graphs do as before until they are updated.
+    /// Changes a launch. Executable graphs stay unchanged until they are updated.
     ///
     /// # Errors
-    /// If there is no such launch, the geometry exceeds what the kernel was compiled for or an Orin has, or the driver
-    /// refuses; what this launch does is then unknown.
+    /// If there is no such launch, the geometry exceeds the kernel or an Orin, or the driver refuses. The launch is
+    /// then undefined.
     ///
     /// # Safety
-    /// As of `Kernel::launch`, for as long as any graph that is made of it or updated from it can run.
+    /// As for `Kernel::launch`, as long as any graph that is made or updated from this template can run.
     pub unsafe fn set<A: Parameters>(
         &mut self,
         index: usize,
@@ -95,14 +95,14 @@ impl Template {
         };
         let call = (Call::SetKernel, "cuGraphKernelNodeSetParams");
         let result = attempt(call, self.graph.context().faults(), None, || {
-            // SAFETY: the node is of this graph; the driver copies the one parameter, of the size that the kernel takes,
-            // before it returns. What the kernel does with it is the caller's promise.
+            // SAFETY: the node belongs to this graph. The driver copies the parameter, whose size the kernel has,
+            // before it returns. The caller guarantees the addresses in it.
             unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const launch) }
         });
         check(call.1, result?)
     }
 
-    /// The graph in DOT, with each kernel's name, geometry and parameters, in a file without a name.
+    /// The graph in DOT, with each kernel's name, geometry and parameters, read from a file without a name.
     pub fn dot(&self) -> Result<String> {
         let failed = |error: &dyn std::fmt::Display| Error::Driver {
             call: "cuGraphDebugDotPrint",

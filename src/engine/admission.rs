@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use super::ControlGroups;
 use super::settings::Settings;
+use crate::executor::MemoryEstimate;
 use crate::meminfo;
-use crate::tape::MemoryEstimate;
 
 /// Memory of one kind, and where it is known from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,27 +1,39 @@
 //! The types of the key-value cache as a configuration names them.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::tape::{KvType, KvTypes};
+use crate::choice::Choice;
+use crate::kv::{KvType, KvTypes};
 
 /// The type of K or of V, or "auto".
 #[allow(non_camel_case_types)] // the field writes them so
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvChoice {
     #[default]
-    #[value(name = "f16")]
     F16,
-    #[value(name = "q8_0")]
     Q8_0,
     /// q8_0 for V, and for K if it was measured not to change what the model computes
-    #[value(name = "auto")]
     Auto,
-    #[value(name = "bf16")]
     BF16,
-    #[value(name = "f32")]
     F32,
+}
+
+impl Choice for KvChoice {
+    const ALL: &'static [Self] = &[Self::F16, Self::Q8_0, Self::Auto, Self::BF16, Self::F32];
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Self::Auto => {
+                "q8_0 for V, and for K if it was measured not to change what the model computes"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl From<KvType> for KvChoice {

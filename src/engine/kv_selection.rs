@@ -8,11 +8,12 @@ use super::load_error::LoadError;
 use super::log_sum_exp::log_sum_exp;
 use super::runner::RunError;
 use super::settings::Settings;
-use crate::executor::Executor;
+use crate::executor::{ExecuteError, Executor};
+use crate::kv::{KvType, KvTypes, PAGE};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, ExecuteError, Input, KvInfo, KvType, KvTypes, PAGE};
+use crate::tape::{Ending, Input, KvInfo};
 
 /// The greatest mean |delta logprob| of the built-in text at which "auto" selects q8_0 for K.
 pub const KEY_BOUND: f64 = 0.02;
@@ -228,7 +229,7 @@ fn small(kv: KvInfo, types: KvTypes) -> KvInfo {
     let pages = PROBE_TOKENS / PAGE;
     KvInfo {
         context: kv.context.min(PROBE_TOKENS),
-        entries: 1,
+        slots: 1,
         pages,
         chunk: pages,
         types,

@@ -14,12 +14,11 @@ use super::stored::Stored;
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
-use crate::executor::Executor;
+use crate::executor::{Executor, MemoryEstimate};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Tensor};
-use crate::tape::{
-    DType, Ending, Input, KvInfo, MemoryEstimate, STEP_ROWS, Tape, WeightId, WeightInfo,
-};
+use crate::quant::DType;
+use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape, WeightId, WeightInfo};
 
 /// Conversations that may be at hand for each row of a step: as many as answer may rest meanwhile.
 const ENTRIES_A_ROW: usize = 2;
@@ -90,7 +89,7 @@ pub(super) fn plan<'a>(
         heads: shape.kv_heads,
         head_dim,
         context,
-        entries: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
+        slots: ENTRIES_A_ROW * settings.rows.clamp(1, STEP_ROWS),
         pages: 0,
         chunk: 1,
         types,

@@ -8,9 +8,10 @@ use super::kv_memory::LessThanAPage;
 use super::runner::RunError;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::executor::FillError;
 use crate::model::ModelError;
-use crate::model::language::LanguageError;
-use crate::tape::{FillError, TapeError};
+use crate::model::language_error::LanguageError;
+use crate::tape::TapeError;
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]

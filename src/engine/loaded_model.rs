@@ -10,9 +10,9 @@ use super::runner::{self, Runner};
 use super::{Codec, ModelInfo, Phase, Status, recommended};
 use crate::graph::Mode;
 use crate::journal;
+use crate::kv::KvTypes;
 use crate::kv_store::Key;
 use crate::model::checkpoint::Identity;
-use crate::tape::KvTypes;
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]

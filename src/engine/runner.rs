@@ -23,14 +23,14 @@ use super::load_error::LoadError;
 pub use super::settings::{Activations, Backend, CudaSettings, Placement, Settings};
 use super::witness;
 pub use super::witness::Witness;
-use crate::executor::{Executor, Pass, Preempts};
+use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
-use crate::graph::{Counts, Event, LifeCycle, Mode};
+use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
 use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Shape};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, GraphOptions, Input, KvInfo, STEP_ROWS, StepBytes, StepTimes, Tape};
+use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, StepBytes, Tape};
 
 /// Rows of logits that are kept at once: each is as wide as the vocabulary.
 const SCORED_ROWS: usize = 64;
@@ -86,12 +86,12 @@ impl Runner {
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check()?;
         let KvInfo {
-            entries,
+            slots,
             pages,
             chunk,
             ..
         } = forward.kv;
-        let kv = Kv::new(entries, (pages, chunk), settings.reuse);
+        let kv = Kv::new(slots, (pages, chunk), settings.reuse);
         let mut runner = Self {
             forward,
             executor,
@@ -248,7 +248,7 @@ impl Runner {
         let mut begun = self.kv.begin(owner, user, prompt, positions);
         if begun.is_none() {
             // It may lack what a step has that was launched ahead: nobody takes its tokens any more.
-            self.executor.abandon_ahead()?;
+            self.executor.discard_ahead()?;
             self.lift_quarantine();
             begun = self.kv.begin(owner, user, prompt, positions);
         }
@@ -259,7 +259,7 @@ impl Runner {
             change,
         } = begun.ok_or(RunError::NoPages { positions })?;
         self.changed(change);
-        let mut seated = self.executor.seat(entry, self.kv.pages_of(entry));
+        let mut seated = self.executor.set_pages(entry, self.kv.pages_of(entry));
         if let Some(Copied { from, to }) = copy {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
@@ -278,7 +278,10 @@ impl Runner {
 
     /// Every change of the cache that is not one more token of the same turn: what was recorded no longer is good.
     fn changed(&mut self, change: kv::Change) {
-        self.executor.graph_mut().change(change, self.kv.epoch());
+        self.executor
+            .graphs_mut()
+            .life_mut()
+            .change(change, self.kv.epoch());
     }
 
     /// A conversation has ended: its pages serve others.
@@ -324,7 +327,7 @@ impl Runner {
         &mut self,
         tokens: &[u32],
         ending: Ending,
-        preempts: Preempts<'_>,
+        preempts: PreemptPrompt<'_>,
     ) -> Result<Pass, RunError> {
         if tokens.is_empty() {
             return Ok(Pass::Ended);
@@ -335,7 +338,7 @@ impl Runner {
         let tape = &self.prompts[&(rows, ending)];
         let ran = self.executor.run_until(tape, tokens, preempts);
         // The tokens of steps that were ahead are nobody's now, but of one that was left.
-        if !self.executor.is_left() {
+        if !self.executor.is_step_preempted() {
             self.stepped(&[]);
         }
         let pass = ran?;
@@ -359,7 +362,7 @@ impl Runner {
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
-        let started = self.executor.start(tape, tokens);
+        let started = self.executor.start_prompt(tape, tokens);
         self.tried(started)
     }
 
@@ -438,28 +441,28 @@ impl Runner {
     /// The life cycle of the decode graph.
     #[must_use]
     pub fn graph(&self) -> &LifeCycle {
-        self.executor.graph()
+        self.executor.graphs().life()
     }
 
     /// What became of recorded prompts.
     #[must_use]
     pub fn prompt_graphs(&self) -> Counts {
-        self.executor.prompt_graphs()
+        self.executor.graphs().prompt_counts()
     }
 
     /// What happened to the decode graph since the last call.
     pub fn take_graph_events(&mut self) -> Vec<Event> {
-        self.executor.graph_mut().take_events()
+        self.executor.graphs_mut().life_mut().take_events()
     }
 
     /// Drops all that was recorded; what failures had disabled is tried again.
     pub fn reset_graph(&mut self) {
-        self.executor.reset_graph();
+        self.executor.graphs_mut().reset();
     }
 
     /// Records in another way from now on.
     pub fn set_graph_mode(&mut self, mode: Mode) {
-        self.executor.set_graph_mode(mode);
+        self.executor.graphs_mut().set_mode(mode);
     }
 
     /// How many kernels, or operations of the CPU's, a step takes, recorded or not.

@@ -5,18 +5,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::ControlGroups;
 use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::witness::Witness;
+use crate::choice::Choice;
+use crate::graph::GraphOptions;
 use crate::kv::Reuse;
-use crate::tape::{DType, GraphOptions};
+use crate::quant::DType;
 
 /// Which executor to run on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The best that this build and this machine have.
@@ -26,13 +27,43 @@ pub enum Backend {
     Cpu,
 }
 
+impl Choice for Backend {
+    const ALL: &'static [Self] = &[Self::Auto, Self::Cuda, Self::Cpu];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cuda => "cuda",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Self::Auto => "The best that this build and this machine have",
+            _ => "",
+        }
+    }
+}
+
 /// What matrix products take in on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activations {
     #[default]
     F16,
     Bf16,
+}
+
+impl Choice for Activations {
+    const ALL: &'static [Self] = &[Self::F16, Self::Bf16];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 impl From<Activations> for DType {
@@ -45,7 +76,7 @@ impl From<Activations> for DType {
 }
 
 /// Where weights and cache lie on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// Unified on an integrated GPU, the device's own on others.
@@ -53,6 +84,25 @@ pub enum Placement {
     Auto,
     Device,
     Unified,
+}
+
+impl Choice for Placement {
+    const ALL: &'static [Self] = &[Self::Auto, Self::Device, Self::Unified];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Device => "device",
+            Self::Unified => "unified",
+        }
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Self::Auto => "Unified on an integrated GPU, the device's own on others",
+            _ => "",
+        }
+    }
 }
 
 /// How to run a model.

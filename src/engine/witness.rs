@@ -4,8 +4,8 @@
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-use crate::executor::Executor;
-use crate::tape::{ExecuteError, Tape};
+use crate::executor::{ExecuteError, Executor};
+use crate::tape::Tape;
 
 type See = dyn Fn(&[f32]) + Send + Sync;
 
@@ -43,7 +43,7 @@ pub(super) fn show(
     let Some(Witness(see)) = witness else {
         return Ok(());
     };
-    let (logits, width) = (executor.left_logits(tape)?, tape.vocabulary());
+    let (logits, width) = (executor.all_logits(tape)?, tape.vocabulary());
     for row in rows {
         see(&logits[row * width..][..width]);
     }

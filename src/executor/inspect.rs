@@ -1,35 +1,59 @@
-//! What a comparison needs of an executor besides running a tape: to put memory there, and to see it. Answers need none of it.
+//! Views of an executor that do not change what it computes: logits, times, memory, launches.
 
-use super::Executor;
-use crate::tape::{Buffer, DType, ExecuteError, Tape};
+use super::{ExecuteError, Span, Timed};
+use crate::tape::Tape;
 
-/// How a buffer's elements lie in an executor's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    pub dtype: DType,
-    /// Elements from one row to the next; those after the last column are zeros in an input.
-    pub stride: usize,
-}
-
-/// An executor whose buffers and cache can be put and seen: buffers as `layout` says, the first layer of an entry of the cache
-/// as K and V, each (head, position) as `KvType` encodes a head.
+/// What an executor shows about its runs.
 pub trait Inspect {
-    fn executor(&mut self) -> &mut dyn Executor;
-    /// A prompt of `tokens` in the first of `entries`, or a step of a row in each; also one that is not whole.
-    fn run_part(
-        &mut self,
-        tape: &Tape,
-        tokens: &[u32],
-        entries: &[usize],
-    ) -> Result<(), ExecuteError>;
-    fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout;
-    /// Bytes that a buffer has, of which a tape uses the first.
-    fn buffer_bytes(&self, buffer: Buffer) -> usize;
-    fn write_buffer(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), ExecuteError>;
-    /// The first `bytes` of a buffer.
-    fn read_buffer(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, ExecuteError>;
-    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError>;
-    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError>;
-    /// What operations keep to themselves holds no number.
-    fn poison_scratch(&mut self) -> Result<(), ExecuteError>;
+    /// The multiprocessors that kernels run on, and all that the GPU has; `None` for a CPU.
+    fn multiprocessors(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// Bytes of activations and of scratch memory.
+    fn activation_bytes(&self) -> u64;
+
+    /// One row of the logits of a tape that ends with `Ending::Logits`.
+    fn logits(&self, tape: &Tape, row: usize) -> &[f32];
+
+    /// All rows of logits of the last finished run, (rows, vocabulary).
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn all_logits(&mut self, tape: &Tape) -> Result<Vec<f32>, ExecuteError>;
+
+    /// Whether `all_logits` returns those of the step whose tokens were taken last, even if another step was launched after
+    /// it.
+    fn keeps_logits(&self) -> bool {
+        false
+    }
+
+    /// Runs one prepared step of the active slot, operation by operation, and returns when each operation began and ended.
+    /// Recordings are not used. Returns `None` if the step had been launched ahead and so was not timed.
+    ///
+    /// # Errors
+    /// As `Steps::step`, or if there is not enough memory for the timestamps.
+    fn time_step(&mut self, tape: &Tape) -> Result<Option<Vec<Option<Span>>>, ExecuteError>;
+
+    /// Lets operations of all later steps take timestamps. A CPU always takes them for each operation.
+    ///
+    /// # Errors
+    /// If there is not enough memory for the timestamps.
+    fn measure(&mut self, step: &Tape, timed: Timed) -> Result<(), ExecuteError>;
+
+    /// When each operation of the last step began and ended; `None` for an operation that is part of another one's kernel.
+    /// Empty without `measure`.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn take_spans(&mut self) -> Result<Vec<Option<Span>>, ExecuteError>;
+
+    /// The name of the operation and of the kernel of each launch of a tape. A CPU has one launch for each operation.
+    fn launches(&mut self, tape: &Tape) -> Vec<(&'static str, String)>;
+
+    /// The decode graph in DOT, one digraph for each segment; empty before the first recording.
+    ///
+    /// # Errors
+    /// If the driver cannot write it.
+    fn graph_dot(&self) -> Result<String, ExecuteError>;
 }

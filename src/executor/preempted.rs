@@ -1,73 +1,72 @@
-//! Prompts that were left between two half layers, and a step between two parts, and what is needed to go on with them: nothing but
-//! the residual stream, for what their layers have written to the cache stays there. It knows not where that lies.
+//! Prompts that were preempted between two half layers, and a step that was preempted between two parts.
+//!
+//! Only the residual stream has to be saved, because finished layers have written their K and V to the cache. This module
+//! does not know where the residual stream is saved.
 
 use std::time::Instant;
 
 use crate::tape::Ending;
 
-/// So many may be left at once: each takes as much memory as the residual stream of the most rows of a prompt.
+/// Prompts that can be preempted at the same time. Each needs memory for the residual stream of the longest prompt slice.
 pub const PREEMPTED: usize = 2;
 
-/// Where the residual stream of a step is kept that was left: beside those of prompts, and as long.
+/// The place that saves the residual stream of a preempted step, next to those of prompts and as large.
 pub const STEP_PLACE: usize = PREEMPTED;
 pub const PLACES: usize = PREEMPTED + 1;
 
-/// What became of a prompt or a step.
+/// How a run of a prompt or a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// It has run to its end.
     Ended,
-    /// It was left, and goes on where it was when the same is run again.
+    /// The next run of the same rows continues it.
     Preempted,
 }
 
-/// Asked between two half layers whether a prompt is to be left there, and before a step is launched ahead whether it is not to be.
-pub type Preempts<'a> = Option<&'a mut dyn FnMut() -> bool>;
+/// Decides between two half layers whether to preempt a prompt, and before a step is launched ahead whether not to launch it.
+pub type PreemptPrompt<'a> = Option<&'a mut dyn FnMut() -> bool>;
 
-/// Asked between two parts of a step whether it is to be left there: it waits for whoever it would be left for, but no longer than
-/// until then.
-pub type Leaves<'a> = Option<&'a mut dyn FnMut(Instant) -> bool>;
+/// Decides between two parts of a step whether to preempt it. It may wait for an arriving request, but not longer than until
+/// the given time.
+pub type PreemptStep<'a> = Option<&'a mut dyn FnMut(Instant) -> bool>;
 
-/// What a prompt runs: what is left goes on only as the same.
+/// The rows of a prompt run. Only a run with equal rows continues a preempted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    pub entry: usize,
+    pub slot: usize,
     pub position: usize,
     pub tokens: Vec<u32>,
     pub ending: Ending,
 }
 
-/// The prompts that were left, each with a place for its residual stream.
+/// The preempted prompts. The index of each is the place of its residual stream.
 #[derive(Debug, Default)]
 pub struct Preempted([Option<(Rows, usize)>; PREEMPTED]);
 
 impl Preempted {
-    /// The place of one that was left, and its first operation that has not run; it counts as left no more.
+    /// Removes a prompt. Returns its place and its first operation that has not run.
     pub fn take(&mut self, rows: &Rows) -> Option<(usize, usize)> {
-        let is_it = |left: &Option<(Rows, usize)>| left.as_ref().is_some_and(|(of, _)| of == rows);
+        let is_it =
+            |prompt: &Option<(Rows, usize)>| prompt.as_ref().is_some_and(|(of, _)| of == rows);
         let place = self.0.iter().position(is_it)?;
         let (_, next) = self.0[place].take()?;
         Some((place, next))
     }
 
-    /// Where another could be kept.
+    /// A free place.
     #[must_use]
     pub fn place(&self) -> Option<usize> {
         self.0.iter().position(Option::is_none)
     }
 
-    /// It is kept in a place that was free, before an operation.
+    /// Adds a prompt in a free place; `next` is its first operation that has not run.
     pub fn keep(&mut self, place: usize, rows: Rows, next: usize) {
         self.0[place] = Some((rows, next));
     }
 
-    /// Whatever ran in an entry goes on no more.
-    pub fn forget(&mut self, entry: usize) {
-        let of =
-            |left: &Option<(Rows, usize)>| left.as_ref().is_some_and(|(of, _)| of.entry == entry);
-        self.0
-            .iter_mut()
-            .filter(|left| of(left))
-            .for_each(|left| *left = None);
+    /// Removes the prompts of a slot.
+    pub fn discard(&mut self, slot: usize) {
+        for prompt in &mut self.0 {
+            prompt.take_if(|(rows, _)| rows.slot == slot);
+        }
     }
 }

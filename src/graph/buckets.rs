@@ -1,48 +1,47 @@
-//! Prompts of a few sizes, recorded: a shorter one is padded to the next size, a longer one runs eagerly.
+//! Recorded prompts of a few sizes. A shorter prompt is padded to the next size, and a longer one runs eagerly.
 //!
-//! They hold addresses, as the decode graph does, but no turn's state: only another address or geometry makes
-//! one useless. The least recently used goes when there are too many or they take too much.
+//! A recording contains addresses but no state of a turn, so it stays valid until an address or a geometry changes. The least
+//! recently used recording is evicted when the budget is exceeded.
 
 use super::life::LifeCycle;
 use super::{Mode, State, Stepper};
 
-/// How much may be kept.
+/// The limits of recorded prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub graphs: usize,
-    /// The driver takes so much memory for them.
+    /// Device memory that the driver uses for them.
     pub bytes: u64,
 }
 
-/// Which recording serves: a tape, and where it runs.
+/// The identity of a recording: a tape, and the slot where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub rows: usize,
-    /// Whether it ends with a token.
+    /// Whether the tape chooses a token.
     pub token: bool,
-    /// The entry of the cache that it is for.
-    pub entry: usize,
-    /// How often addresses have moved: what was recorded before is useless.
+    pub slot: usize,
+    /// The number of times that addresses have moved. Older recordings are invalid.
     pub moves: u64,
 }
 
-/// What became of prompts.
+/// Counts of recorded prompts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Recorded prompts held now.
+    /// Recordings in memory.
     pub held: u64,
-    /// So many were made since the start.
+    /// Recordings made since the start.
     pub recordings: u64,
-    /// Prompts, or parts of them, that were replayed since the start.
+    /// Replays since the start. A long prompt has several.
     pub launches: u64,
 }
 
-/// Recorded prompts.
+/// The recorded prompts of an executor.
 #[derive(Debug)]
 pub struct Buckets<E> {
     sizes: Vec<usize>,
     budget: Budget,
-    /// The most recently used last.
+    /// The most recently used recording is the last.
     held: Vec<Held<E>>,
     recordings: u64,
     launches: u64,
@@ -56,7 +55,7 @@ struct Held<E> {
 }
 
 impl<E> Buckets<E> {
-    /// `sizes` in any order; 0 is none.
+    /// `sizes` are the rows of prompts to record, in any order; a size of 0 is ignored.
     #[must_use]
     pub fn new(mut sizes: Vec<usize>, budget: Budget) -> Self {
         sizes.retain(|size| *size > 0);
@@ -70,7 +69,7 @@ impl<E> Buckets<E> {
         }
     }
 
-    /// Whether prompts of so many rows are recorded.
+    /// Whether prompts with this number of rows are recorded.
     #[must_use]
     pub fn serve(&self, life: &LifeCycle, rows: usize) -> bool {
         life.mode() == Mode::Full && life.state() != State::Disabled && self.sizes.contains(&rows)
@@ -85,18 +84,18 @@ impl<E> Buckets<E> {
         }
     }
 
-    /// Goes on with the counts of another executor's prompts.
+    /// Adds the counts of the executor that this one replaces.
     pub fn succeed(&mut self, before: Counts) {
         self.recordings += before.recordings;
         self.launches += before.launches;
     }
 
-    /// Forgets everything.
+    /// Drops all recordings.
     pub fn clear(&mut self) {
         self.held.clear();
     }
 
-    /// Runs a prompt of a recorded size: replayed, or recorded and replayed, or eagerly if the driver refuses.
+    /// Replays a prompt of a recorded size, after recording it if necessary. Runs it eagerly if the driver refuses.
     pub fn run<S: Stepper<Exec = E>>(
         &mut self,
         key: Key,
@@ -108,7 +107,7 @@ impl<E> Buckets<E> {
             Err(error) if S::is_refusal(&error) => {
                 self.held.retain(|held| held.key != key);
                 life.prompt_refused(S::refused(&error));
-                // To run it twice does no harm, unless it has chosen a token.
+                // A second run does no harm unless the first one has chosen a token.
                 if prompt.settle()? {
                     return Ok(());
                 }
@@ -134,7 +133,7 @@ impl<E> Buckets<E> {
         Ok(())
     }
 
-    /// The recording of a prompt, made if there is none.
+    /// Removes the recording of a prompt from the list, or makes it.
     fn take<S: Stepper<Exec = E>>(
         &mut self,
         key: Key,
@@ -162,7 +161,7 @@ impl<E> Buckets<E> {
         Ok(())
     }
 
-    /// The last one stays whatever it takes: it is running.
+    /// Evicts recordings beyond the budget. The last one is running, so it stays.
     fn evict(&mut self) {
         let over = |held: &[Held<E>], budget: Budget| {
             held.len() > budget.graphs.max(1)

@@ -1,10 +1,10 @@
-//! The decode graph: one for the whole process, recorded when it has become invalid, replayed otherwise.
+//! The decode graph: a step is recorded when the graph is invalid, and replayed when it is valid.
 //!
-//! It knows a step as a list of operations that can be run, recorded and replayed; not what they compute. A step has one
-//! of a few numbers of rows, and each of those executable graphs of its own, which are recorded when it first comes: all
-//! are of one life cycle, and what makes the graph invalid makes all of them. A step that may be left for another is cut into
-//! parts, which are launched one after another.
-//! Whatever the driver refuses, the step itself still runs, eagerly: no token is lost, none comes twice.
+//! A step is a list of operations that can be run, recorded and replayed. A step has one of a few numbers of rows, and each
+//! number has its own executable graphs, recorded on first use. All of them share one life cycle and become invalid together.
+//! A step that can be preempted is cut into parts, which are launched one by one.
+//!
+//! If the driver refuses a call, the step runs eagerly: no token is lost or repeated.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -19,33 +19,33 @@ pub enum Ran {
     Replayed,
 }
 
-/// The graph, in one segment or several, and its life cycle.
+/// The executable graphs of steps, and their life cycle.
 #[derive(Debug)]
 pub struct DecodeGraph<E> {
     life: LifeCycle,
-    /// There is one for each number of rows that a step has had, whole and cut.
+    /// The graphs for each number of rows that a step has had, whole and cut.
     sizes: Vec<Size<E>>,
-    /// Whether a step of so many rows has places where it may be left.
+    /// For each number of rows, whether a step has points where it can be preempted.
     divisible: Vec<(usize, bool)>,
-    /// Whether each replay is checked against what was recorded.
+    /// Whether each replay is checked against the recorded addresses.
     verify: bool,
 }
 
-/// What steps of one number of rows replay.
+/// The executable graphs of steps with one number of rows.
 #[derive(Debug)]
 struct Size<E> {
     rows: usize,
-    /// Whether it can be left between its parts: each of them costs a few microseconds.
+    /// Whether the step is cut into parts for preemption. Each part adds a few microseconds.
     is_cut: bool,
-    /// The recordings' state that it is of: it replays as long as that is the life cycle's.
+    /// The life cycle's validity at the recording. The graphs are valid while it is equal.
     validity: Option<u64>,
-    /// The cache's epoch that it was last recorded or looked at in.
+    /// The cache's epoch at the last recording or verification.
     epoch: u64,
-    /// The step in parts: those that are recorded, and the breaks between them.
+    /// The recorded parts of the step, and the eager parts between them.
     parts: Vec<Part>,
-    /// One for each recorded part; kept while it is invalid, so that it can be updated.
+    /// One executable graph for each recorded part. Invalid ones are kept, so that the driver can update them.
     execs: Vec<E>,
-    /// What it was recorded against.
+    /// The layout and the trace at the recording.
     layout: u64,
     trace: Trace,
 }
@@ -91,34 +91,33 @@ impl<E> DecodeGraph<E> {
         &mut self.life
     }
 
-    /// What replays it, one for each size and segment; none before the first recording.
+    /// The executable graphs of all sizes and segments; none before the first recording.
     pub fn execs(&self) -> impl Iterator<Item = &E> {
         self.sizes.iter().flat_map(|size| &size.execs)
     }
 
-    /// Drops what was recorded; the next step records anew, also where failures had disabled it.
+    /// Drops all recordings. The next step records again, even if failures had disabled recording.
     pub fn reset(&mut self) {
         let mode = self.life.mode();
         self.sizes.clear();
         self.life.reset(mode, InvalidationReason::Reset);
     }
 
-    /// Records in another way from the next step on.
+    /// Drops all recordings and sets the mode of the next ones.
     pub fn set_mode(&mut self, mode: Mode) {
         self.sizes.clear();
         self.life.reset(mode, InvalidationReason::Mode);
     }
 
-    /// Runs one step: replayed if the graph is valid, recorded and replayed if it is not, eagerly if neither
-    /// can be.
+    /// Replays one step, after recording it if the graph is invalid. Runs it eagerly if the driver refuses.
     ///
     /// # Errors
-    /// What the step itself or the device fails with; a driver that refuses to record or replay is no error.
+    /// If the step itself or the device fails. A refused recording or replay is not an error.
     pub fn step<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         self.begin(step, false).map(|(ran, _)| ran)
     }
 
-    /// The same, but of a step that is `cut` only the first part, where it is replayed: the operations that are left are for `go_on`.
+    /// Runs one step, or with `cut` only its first part if it is replayed. Returns the remaining operations for `run_part`.
     ///
     /// # Errors
     /// As `step`.
@@ -151,7 +150,7 @@ impl<E> DecodeGraph<E> {
             }
             Err(error) if S::is_refusal(&error) => {
                 self.life.refused(S::refused(&error));
-                // What was refused may have been done: then the token is on its way.
+                // The refused call may have run the step all the same.
                 if step.settle()? {
                     self.life.launched();
                     return Ok(whole(Ran::Replayed));
@@ -165,30 +164,30 @@ impl<E> DecodeGraph<E> {
         }
     }
 
-    /// Goes on with a step that has begun, by another part, whatever has happened to the graph meanwhile. Returns the operations
-    /// that are left.
+    /// Runs the next part of a step that `begin` has started, even if the graph is invalid meanwhile. Returns the remaining
+    /// operations.
     ///
     /// # Errors
     /// As `step`.
-    pub fn go_on<S: Stepper<Exec = E>>(
+    pub fn run_part<S: Stepper<Exec = E>>(
         &mut self,
         step: &mut S,
-        left: Range<usize>,
+        rest: Range<usize>,
     ) -> Result<Range<usize>, S::Error> {
-        let (rows, layout, none) = (step.rows(), step.layout(), left.end..left.end);
+        let (rows, layout, none) = (step.rows(), step.layout(), rest.end..rest.end);
         let mut sizes = self.sizes.iter_mut();
         let is_it = |size: &&mut Size<E>| (size.rows, size.layout) == (rows, layout);
         let size = sizes.find(|size| size.is_cut && is_it(size));
-        let Some((next, exec)) = size.and_then(|size| size.part_from(left.start)) else {
-            step.eager(left)?;
+        let Some((next, exec)) = size.and_then(|size| size.part_from(rest.start)) else {
+            step.eager(rest)?;
             return Ok(none);
         };
         match step.launch(exec) {
-            Ok(()) => Ok(next..left.end),
+            Ok(()) => Ok(next..rest.end),
             Err(error) if S::is_refusal(&error) => {
                 self.life.refused(S::refused(&error));
                 if !step.settle()? {
-                    // From its beginning: nobody knows how far it has come.
+                    // The failed part's progress is unknown, so the step restarts.
                     self.step_eagerly(step)?;
                 }
                 Ok(none)
@@ -197,7 +196,7 @@ impl<E> DecodeGraph<E> {
         }
     }
 
-    /// Runs one step operation by operation; what is recorded stays as it is.
+    /// Runs one step operation by operation. Recordings stay valid.
     pub fn step_eagerly<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<Ran, S::Error> {
         step.eager(0..step.operations())?;
         self.life.ran_eagerly();
@@ -215,7 +214,7 @@ impl<E> DecodeGraph<E> {
         is_divisible
     }
 
-    /// The place of what steps of so many rows replay, whole or cut.
+    /// The index of the graphs for a number of rows, whole or cut.
     fn size(&mut self, rows: usize, is_cut: bool) -> usize {
         let is_it = |size: &Size<E>| (size.rows, size.is_cut) == (rows, is_cut);
         let known = self.sizes.iter().position(is_it);
@@ -225,8 +224,9 @@ impl<E> DecodeGraph<E> {
         })
     }
 
-    /// Invalidates what was recorded against other addresses or geometries; looks at each of them where that may be, after
-    /// a change of the cache, and always if a test asks for it. What is as it was recorded is valid again.
+    /// Invalidates the graphs if an address or a geometry differs from the recording, and otherwise makes them valid again.
+    ///
+    /// All addresses are compared after a change of the cache, and for each replay with `verify`.
     fn check<S: Stepper>(&mut self, at: usize, step: &mut S) {
         let size = &mut self.sizes[at];
         if size.validity != Some(self.life.validity()) {
@@ -246,7 +246,7 @@ impl<E> DecodeGraph<E> {
 }
 
 impl<E> Size<E> {
-    /// Replays the first part, if it is cut, or all. Returns the operation after that.
+    /// Replays the first part of a cut step, or the whole step. Returns the next operation.
     fn replay<S: Stepper<Exec = E>>(&mut self, step: &mut S) -> Result<usize, S::Error> {
         let parts = if self.is_cut { 1 } else { usize::MAX };
         let (mut execs, mut next) = (self.execs.iter_mut(), 0);
@@ -261,7 +261,7 @@ impl<E> Size<E> {
         Ok(next)
     }
 
-    /// What replays the part that begins with an operation, and the operation after it.
+    /// The end and the executable graph of the part that begins with an operation.
     fn part_from(&mut self, first: usize) -> Option<(usize, &mut E)> {
         let ranges = self.parts.iter().filter_map(|part| match part {
             Part::Recorded(range) => Some(range),
@@ -272,8 +272,8 @@ impl<E> Size<E> {
         Some((range.end, exec))
     }
 
-    /// Records part after part, and launches each before it goes on: the step that records also yields its
-    /// token. The living executable graphs are updated where the driver can.
+    /// Records each part and launches it at once, so that the recorded step also yields its token. Existing executable graphs
+    /// are updated if the driver can.
     fn record<S: Stepper<Exec = E>>(
         &mut self,
         life: &mut LifeCycle,
@@ -310,7 +310,7 @@ impl<E> Size<E> {
             life.renewed(index, renewal, S::nodes(exec), took);
             nodes += S::nodes(exec);
             time += took;
-            // It is recorded before it is known whether it can be launched.
+            // The launch of a recorded part can still fail.
             if Some(at) == last {
                 life.recorded(nodes, updated, time);
                 self.validity = Some(life.validity());
@@ -318,7 +318,7 @@ impl<E> Size<E> {
             step.launch(exec)?;
             index += 1;
         }
-        // The device is busy by now, so this costs no time.
+        // The device is busy, so the trace costs no time.
         self.trace = step.trace();
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Part {
     }
 }
 
-/// The parts of a step: the whole of it, which may be cut, or what lies between breaks.
+/// Splits a step at its cuts, or in piecewise mode at its breaks.
 fn parts<S: Stepper>(mode: Mode, is_cut: bool, step: &S) -> Vec<Part> {
     let all = 0..step.operations();
     let mut parts = Vec::new();

@@ -1,11 +1,11 @@
-//! What is told of the decode graph: its states, the reasons for them, what is counted, and what happens to it.
+//! The states of the decode graph, the reasons for them, counters, and events.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::kv::Change;
 
-/// Where the decode graph stands.
+/// The state of the decode graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The next step records it.
@@ -29,14 +29,14 @@ impl State {
     }
 }
 
-/// Why it was last invalid, also where it is valid again as it was recorded.
+/// Why the graph became invalid last, even if it is valid again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidationReason {
     /// Nothing has been recorded yet.
     Start,
-    /// Earlier turns no longer are what it was recorded after.
+    /// The cache changed in another way than by one more token of the turn.
     Kv(Change),
-    /// An address or a launch geometry differs; what, if it was looked at.
+    /// An address or a launch geometry differs. The text says which one, if it is known.
     Moved(Option<String>),
     /// The driver refused a call.
     Refused,
@@ -44,12 +44,12 @@ pub enum InvalidationReason {
     Reset,
     /// The mode was changed; `none` keeps it disabled.
     Mode,
-    /// What is valid has been joined by steps of another number of rows.
+    /// A step has a number of rows for which nothing was recorded yet.
     Rows,
 }
 
 impl InvalidationReason {
-    /// One word, for programs.
+    /// One word, as programs read it.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -73,38 +73,38 @@ impl fmt::Display for InvalidationReason {
     }
 }
 
-/// What became of a living executable graph when its part of the step was recorded again.
+/// How an executable graph took a new recording of its part of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// The same executable graph does something else now.
+    /// The driver updated it in place.
     Updated,
-    /// The driver wanted a new one.
+    /// The driver created a new one.
     Instantiated,
 }
 
 /// A call that the driver has refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// People are shown this.
+    /// The message for people.
     pub text: String,
-    /// The driver's own name of the error, if it has one.
+    /// The driver's name of the error, if there is one.
     pub driver_error: Option<String>,
 }
 
-/// What happened since the process started.
+/// Counts since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Recordings that were made executable.
     pub recordings: u64,
-    /// Changes of the cache after which every address was found where it was, so that nothing was recorded.
+    /// Changes of the cache after which no address had changed, so that the recording stayed valid.
     pub verified: u64,
-    /// Executable graphs, or segments of them, that took a new recording in place.
+    /// Executable graphs that were updated in place.
     pub updates: u64,
-    /// Executable graphs, or segments of them, that were made anew.
+    /// Executable graphs that were created.
     pub instantiations: u64,
     /// Steps that were replayed.
     pub launches: u64,
-    /// Steps that ran kernel by kernel.
+    /// Steps that ran operation by operation.
     pub eager_steps: u64,
     /// Refused calls.
     pub failures: u64,
@@ -124,36 +124,36 @@ impl Counters {
     }
 }
 
-/// What happened, for who looks after it: transitions with what they have led to, and what they are made of.
+/// A transition of the life cycle, or a detail of one, for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The cache, and what the graph is now.
+    /// The cache changed; `state` is the graph's state afterwards.
     Changed {
         change: Change,
         epoch: u64,
         state: State,
     },
-    /// It was valid or disabled before.
+    /// The graph was valid or disabled, and is invalid.
     Invalidated {
         reason: InvalidationReason,
         epoch: u64,
     },
     Recorded {
-        /// Why it had become invalid.
+        /// Why the graph had become invalid.
         reason: InvalidationReason,
         epoch: u64,
         nodes: usize,
-        /// Whether every executable graph took it in place.
+        /// Whether every executable graph was updated in place.
         updated: bool,
         time: Duration,
     },
-    /// It is valid again after a change of the cache: nothing that it was recorded against has changed.
+    /// The graph is valid again after a change of the cache, because no address or geometry has changed.
     Verified {
         reason: InvalidationReason,
         epoch: u64,
         nodes: usize,
     },
-    /// One executable graph, or a segment of it, does what was recorded. No transition, but what one is made of.
+    /// One executable graph has taken its recording: a detail of `Recorded`.
     Renewed {
         segment: usize,
         renewal: Renewal,
@@ -163,16 +163,16 @@ pub enum Event {
     Failed {
         refused: Refused,
         epoch: u64,
-        /// Failures in a row, with this one.
+        /// Consecutive failures, including this one.
         failures: u32,
-        /// It is the decode graph's: what was refused may have been a prompt's.
+        /// The state of the decode graph. The refused call may have belonged to a prompt.
         state: State,
     },
     Disabled {
         refused: Refused,
         epoch: u64,
     },
-    /// The mode `none` has taken its place.
+    /// The mode `none` was set.
     Off {
         epoch: u64,
     },

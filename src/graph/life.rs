@@ -1,6 +1,6 @@
-//! The life cycle of the decode graph: its states, what leads from one to another, and what it tells of itself.
+//! The life cycle of the decode graph: its states, transitions and events. Every transition is one method.
 //!
-//! It records and launches nothing: `decode` does, and reports here. Every transition is one method.
+//! This module records and launches nothing; `decode` does, and calls these methods.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::event::{Counters, Event, InvalidationReason, Refused, State};
 use super::{Mode, Renewal};
 use crate::kv::Change;
 
-/// Failures in a row after which no more recording is tried.
+/// Consecutive failures that disable recording.
 pub const MOST_FAILURES: u32 = 3;
 
 /// The state and its history.
@@ -17,23 +17,23 @@ pub struct LifeCycle {
     state: State,
     reason: InvalidationReason,
     mode: Mode,
-    /// The KV cache had this one at its last change.
+    /// The epoch of the KV cache at its last change.
     epoch: u64,
     /// Kernels of one replay.
     nodes: usize,
-    /// So many came in a row.
+    /// Consecutive failures.
     failures: u32,
     counters: Counters,
     last_error: Option<String>,
     last_recording: Duration,
-    /// The first step of an executor runs eagerly, and its token counts.
+    /// Whether the executor has run its first step, which is always eager.
     warm: bool,
-    /// The change of the cache that has made a valid graph invalid, until it has been looked at: it may be as good as before.
+    /// The change of the cache that made a valid graph invalid, until the addresses have been compared.
     unverified: Option<Change>,
-    /// Counts what has made all that was recorded invalid.
+    /// The number of events that made all recordings invalid.
     validity: u64,
-    /// What was told last: the state, and whether the mode `none` is why.
-    told: (State, bool),
+    /// The last reported state, and whether the mode `none` is its reason.
+    reported: (State, bool),
     events: Vec<Event>,
 }
 
@@ -53,14 +53,14 @@ impl LifeCycle {
             warm: false,
             unverified: None,
             validity: 0,
-            told: (State::Invalid, false),
+            reported: (State::Invalid, false),
             events: Vec::new(),
         };
         if mode == Mode::None {
             new.to(State::Disabled, InvalidationReason::Mode);
         }
-        // As it begins, nothing has happened yet.
-        new.told = new.to_tell();
+        // The first state is not an event.
+        new.reported = new.to_report();
         new
     }
 
@@ -94,7 +94,7 @@ impl LifeCycle {
         self.counters
     }
 
-    /// Failures in a row.
+    /// Consecutive failures.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
@@ -105,19 +105,18 @@ impl LifeCycle {
         self.last_error.as_deref()
     }
 
-    /// What the last recording took, without its launch.
+    /// The duration of the last recording, without its launch.
     #[must_use]
     pub fn last_recording(&self) -> Duration {
         self.last_recording
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Goes on where the life cycle of another executor ends, whose cache is gone: the state is this one's, the
-    /// history is of both.
+    /// Continues the history of the executor that this one replaces. The state stays this executor's.
     pub fn succeed(&mut self, before: &mut Self) {
         self.counters = before.counters.and(self.counters);
         self.epoch = before.epoch;
@@ -127,17 +126,18 @@ impl LifeCycle {
         }
         let later = std::mem::replace(&mut self.events, before.take_events());
         self.events.extend(later);
-        // The change of the cache that comes with it makes the transition.
-        self.told = before.told;
+        // The transition is reported with the change of the cache that follows.
+        self.reported = before.reported;
     }
 
-    /// Whether the next step is to be recorded or replayed at all.
+    /// Whether the next step is recorded or replayed.
     pub(super) fn serves(&self) -> bool {
         self.warm && self.state != State::Disabled
     }
 
-    /// The cache changed other than by one more token of the turn: what is recorded is looked at before it is replayed again,
-    /// but for one that is of a cache that is gone.
+    /// Notes a change of the cache other than one more token of the turn.
+    ///
+    /// Recordings are compared with the current addresses before their next replay. A resized cache makes them invalid at once.
     pub fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
         let recorded = self.state == State::Valid || self.is_unverified();
@@ -156,25 +156,25 @@ impl LifeCycle {
             epoch,
             state: self.state,
         });
-        self.tell();
+        self.report();
     }
 
-    /// Differs from what it was when something was recorded, if that is invalid since.
+    /// A number that changes when all recordings become invalid.
     pub(super) fn validity(&self) -> u64 {
         self.validity
     }
 
-    /// Whether it is invalid for a change of the cache alone, and may be as it was recorded.
+    /// Whether only a change of the cache has made the graph invalid, so that the recording may still fit.
     pub(super) fn is_unverified(&self) -> bool {
         self.unverified.is_some()
     }
 
-    /// Every address and launch geometry is as it was recorded.
+    /// Makes the graph valid again: every address and launch geometry is as recorded.
     pub(super) fn verified(&mut self) {
         if let Some(change) = self.unverified.take() {
             let (reason, epoch, nodes) = (InvalidationReason::Kv(change), self.epoch, self.nodes);
             self.state = State::Valid;
-            self.told = self.to_tell();
+            self.reported = self.to_report();
             self.counters.verified += 1;
             self.events.push(Event::Verified {
                 reason,
@@ -184,15 +184,15 @@ impl LifeCycle {
         }
     }
 
-    /// An address or a launch geometry is not what it was recorded with.
+    /// Makes the graph invalid: an address or a launch geometry differs from the recording.
     pub(super) fn moved(&mut self, what: Option<String>) {
         if self.state == State::Valid || self.is_unverified() {
             self.to(State::Invalid, InvalidationReason::Moved(what));
-            self.tell();
+            self.report();
         }
     }
 
-    /// A step has a number of rows that none had since it became valid, and so is recorded.
+    /// Notes that a valid graph records a further number of rows.
     pub(super) fn grows(&mut self) {
         self.reason = InvalidationReason::Rows;
     }
@@ -201,7 +201,7 @@ impl LifeCycle {
         self.state = State::Recording;
     }
 
-    /// An executable graph, or a segment of it, does what was recorded.
+    /// Notes that one executable graph has taken its recording.
     pub(super) fn renewed(
         &mut self,
         segment: usize,
@@ -221,10 +221,10 @@ impl LifeCycle {
         });
     }
 
-    /// All of it has been recorded; `updated` if every executable graph took it in place.
+    /// Makes the graph valid. `updated` says whether every executable graph was updated in place.
     pub(super) fn recorded(&mut self, nodes: usize, updated: bool, time: Duration) {
         self.state = State::Valid;
-        self.told = self.to_tell();
+        self.reported = self.to_report();
         self.unverified = None;
         self.nodes = nodes;
         self.last_recording = time;
@@ -238,41 +238,41 @@ impl LifeCycle {
         });
     }
 
-    /// The step failed by itself while it was being recorded.
+    /// Notes that the step itself failed during a recording.
     pub(super) fn abandoned(&mut self) {
         if self.state == State::Recording {
             self.to(State::Invalid, self.reason.clone());
         }
     }
 
-    /// A step was replayed.
+    /// Counts a replayed step.
     pub(super) fn launched(&mut self) {
         self.counters.launches += 1;
     }
 
-    /// A step ran kernel by kernel.
+    /// Counts an eager step.
     pub(super) fn ran_eagerly(&mut self) {
         self.counters.eager_steps += 1;
         self.warm = true;
     }
 
-    /// The token of a replay has arrived: only that shows that it works.
-    pub fn arrived(&mut self) {
+    /// Ends a series of failures: the token of a replay has arrived, which shows that replays work.
+    pub fn completed(&mut self) {
         self.failures = 0;
     }
 
-    /// The driver refused a call of a recording or a replay.
+    /// Notes that the driver refused a call of a recording or a replay.
     pub(super) fn refused(&mut self, refused: Refused) {
         self.failed(State::Invalid, InvalidationReason::Refused, refused);
     }
 
-    /// The driver refused a call of a recorded prompt: the decode graph is as good as before, until that has
-    /// happened too often.
+    /// Notes that the driver refused a call of a recorded prompt. The decode graph's state stays, unless this failure disables
+    /// recording.
     pub(super) fn prompt_refused(&mut self, refused: Refused) {
         self.failed(self.state, self.reason.clone(), refused);
     }
 
-    /// One failure more, after which it is as said unless it is one too many.
+    /// Counts a failure and sets the state, or disables recording after too many failures.
     fn failed(&mut self, state: State, reason: InvalidationReason, refused: Refused) {
         self.failures += 1;
         self.counters.failures += 1;
@@ -292,11 +292,11 @@ impl LifeCycle {
             self.to(State::Disabled, InvalidationReason::Refused);
             Event::Disabled { refused, epoch }
         };
-        self.told = self.to_tell();
+        self.reported = self.to_report();
         self.events.push(event);
     }
 
-    /// Starts anew, whatever has failed before; the mode `none` stays disabled.
+    /// Sets the mode and forgets earlier failures. The mode `none` disables recording.
     pub(super) fn reset(&mut self, mode: Mode, reason: InvalidationReason) {
         self.mode = mode;
         self.failures = 0;
@@ -306,7 +306,7 @@ impl LifeCycle {
         } else {
             self.to(State::Invalid, reason);
         }
-        self.tell();
+        self.report();
     }
 
     fn to(&mut self, state: State, reason: InvalidationReason) {
@@ -316,10 +316,9 @@ impl LifeCycle {
         self.validity += 1;
     }
 
-    /// Tells of another state than the one that was told last. Why an invalid graph is invalid may change without a word,
-    /// for it is recorded but once.
-    fn tell(&mut self) {
-        if self.told == self.to_tell() {
+    /// Adds an event if the state differs from the last reported one. A new reason alone is not reported.
+    fn report(&mut self) {
+        if self.reported == self.to_report() {
             return;
         }
         let epoch = self.epoch;
@@ -329,13 +328,13 @@ impl LifeCycle {
                 self.events.push(Event::Invalidated { reason, epoch });
             }
             State::Disabled if self.mode == Mode::None => self.events.push(Event::Off { epoch }),
-            // Told where they happen, with what is known of them there.
+            // These states are reported by their transitions, with details.
             State::Recording | State::Valid | State::Disabled => return,
         }
-        self.told = self.to_tell();
+        self.reported = self.to_report();
     }
 
-    fn to_tell(&self) -> (State, bool) {
+    fn to_report(&self) -> (State, bool) {
         (self.state, self.mode == Mode::None)
     }
 }

@@ -1,13 +1,14 @@
-//! A step recorded once and replayed by one call: the decode graph, its life cycle, and a capture as a guard.
+//! Recorded work: the decode graph and its life cycle, recorded prompts, and a capture as a guard.
 //!
-//! Executors record and replay by `Stepper`, the CPU's as well as CUDA's, so that the life cycle is tested
-//! without a GPU. What a step computes is not known here.
+//! A step is recorded once and replayed by one call. Both executors implement `Stepper`, so that the life cycle can be tested
+//! without a GPU. This module does not know what a step computes.
 
 mod buckets;
 mod decode;
 mod event;
 mod life;
 mod mode;
+mod options;
 #[cfg(feature = "cuda")]
 mod recording;
 #[cfg(feature = "cuda")]
@@ -20,6 +21,7 @@ pub use decode::{DecodeGraph, Ran};
 pub use event::{Counters, Event, InvalidationReason, Refused, Renewal, State};
 pub use life::{LifeCycle, MOST_FAILURES};
 pub use mode::Mode;
+pub use options::GraphOptions;
 #[cfg(feature = "cuda")]
 pub use recording::Recording;
 #[cfg(feature = "cuda")]

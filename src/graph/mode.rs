@@ -1,12 +1,12 @@
-//! What is recorded, by the names that vLLM and vLLM-Ascend gave it.
+//! The modes of recording, with their names in vLLM and vLLM-Ascend.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
-/// Which parts of the work are recorded and replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+use crate::choice::Choice;
+
+/// The work that is recorded and replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
 pub enum Mode {
     /// The whole step; prompts run eagerly.
     #[default]
@@ -34,6 +34,23 @@ impl Mode {
             Self::Full => "full",
             Self::Piecewise => "piecewise",
             Self::None => "none",
+        }
+    }
+}
+
+impl Choice for Mode {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Self::FullDecodeOnly => "The whole step; prompts run eagerly",
+            Self::Full => "The whole step, and short prompts padded to one of a few sizes",
+            Self::Piecewise => "The step in segments, with attention eager between them",
+            Self::None => "Nothing",
         }
     }
 }

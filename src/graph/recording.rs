@@ -2,8 +2,8 @@
 
 use crate::device::{Captured, Result, Stream};
 
-/// What is put on the stream meanwhile is recorded rather than run. Dropped, it ends the capture and throws
-/// the result away, so that no error leaves the stream stuck.
+/// Work on the stream is recorded instead of run. Dropping the guard ends the capture and discards the recording, so that no
+/// error leaves the stream unusable.
 #[derive(Debug)]
 pub struct Recording<'s> {
     stream: Option<&'s mut Stream>,
@@ -11,9 +11,9 @@ pub struct Recording<'s> {
 
 impl<'s> Recording<'s> {
     /// # Errors
-    /// If the driver refuses, as it does while another capture of the stream is in progress.
+    /// If the driver refuses, for example during another capture of the stream.
     pub fn begin(stream: &'s mut Stream) -> Result<Self> {
-        // The guard comes first: a begin that is reported as failed may have been made.
+        // A begin that reports an error may have started the capture, so the guard has to exist first.
         let mut guard = Self {
             stream: Some(stream),
         };
@@ -23,16 +23,16 @@ impl<'s> Recording<'s> {
         Ok(guard)
     }
 
-    /// Records what `work` puts on the stream.
+    /// Records the work that `work` puts on the stream.
     ///
     /// # Errors
-    /// What `work` says; or if the driver found something that cannot be recorded.
+    /// The error of `work`, or an error if the driver cannot record the work.
     pub fn record<E: From<crate::device::Error>>(
         mut self,
         work: impl FnOnce(&mut Stream) -> std::result::Result<(), E>,
     ) -> std::result::Result<Captured, E> {
         let Some(stream) = self.stream.as_deref_mut() else {
-            unreachable!("it is taken below, and `self` with it");
+            unreachable!("only the end of this method takes the stream");
         };
         work(stream)?;
         let captured = stream.end_capture()?;
@@ -44,8 +44,7 @@ impl<'s> Recording<'s> {
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            // A failed capture gives no graph, a good one is not wanted, and where none is in progress the driver
-            // only says so.
+            // Any result is discarded, including the error if no capture is in progress.
             drop(stream.end_capture());
         }
     }

@@ -1,16 +1,16 @@
-//! A recorded graph that can be launched. It has no state "not yet".
+//! A recorded graph that can be launched.
 
 use super::{Renewal, Trace};
 use crate::device::{Captured, Exec, Result, Stream, Template};
 
-/// An executable graph of kernels only, and the recording it was made from.
+/// An executable graph of kernels, and the recording that it was made from.
 #[derive(Debug)]
 pub struct Graph {
     exec: Exec,
     template: Template,
-    /// What the template is; empty while that is unknown.
+    /// The launches of the template; empty if they are unknown.
     trace: Trace,
-    /// What it did before: given back once the device is busy again, for that takes the driver a while.
+    /// The previous template. It is freed while the device is busy, because freeing takes the driver some time.
     retired: Option<Template>,
 }
 
@@ -18,7 +18,7 @@ impl Graph {
     /// Makes a recording of the launches in `trace` executable and brings it to the device.
     ///
     /// # Errors
-    /// If it holds anything but kernels, or the driver refuses.
+    /// If the recording contains a node other than a kernel, or the driver refuses.
     pub fn new(captured: Captured, trace: Trace, stream: &mut Stream) -> Result<Self> {
         let template = Template::new(captured)?;
         let mut exec = Exec::of(&template)?;
@@ -31,9 +31,10 @@ impl Graph {
         })
     }
 
-    /// Lets `write` set those launches of the template that are not as in the trace it is given, and note in the other
-    /// one what all of them are then. `false` if they are not those that were recorded, or the driver refused: then
-    /// only another recording tells what the template does.
+    /// Changes launches of the template without another recording.
+    ///
+    /// `write` gets the old trace, sets the launches that differ, and fills the new trace. Returns false if the number of
+    /// launches differs or the driver refuses; the template then needs another recording.
     pub fn rewrite(
         &mut self,
         write: impl FnOnce(&mut Template, &Trace, &mut Trace) -> Result<()>,
@@ -50,10 +51,10 @@ impl Graph {
         }
     }
 
-    /// Takes another recording as its template, for `renew`.
+    /// Replaces the template, which `renew` then applies.
     ///
     /// # Errors
-    /// If it holds anything but kernels, or the driver refuses.
+    /// If the recording contains a node other than a kernel, or the driver refuses.
     pub fn replace(&mut self, captured: Captured, trace: Trace) -> Result<()> {
         let template = Template::new(captured)?;
         self.retired = Some(std::mem::replace(&mut self.template, template));
@@ -61,8 +62,9 @@ impl Graph {
         Ok(())
     }
 
-    /// Makes it do what its template does now: by an update, which takes a fraction of the time, or else, whyever that
-    /// was refused, by a new instance. After an error what it does is unknown.
+    /// Applies the template to the executable graph: by an update, which is faster, or by a new instance if the driver refuses.
+    ///
+    /// After an error the executable graph must not be launched.
     pub fn renew(&mut self, stream: &mut Stream) -> Result<Renewal> {
         let renewal = match self.exec.update(&self.template) {
             Ok(true) => Renewal::Updated,
@@ -76,14 +78,14 @@ impl Graph {
         Ok(renewal)
     }
 
-    /// Queues one replay.
+    /// Queues one replay on the stream.
     pub fn launch(&mut self, stream: &mut Stream) -> Result<()> {
         self.exec.launch(stream)?;
         self.retired = None;
         Ok(())
     }
 
-    /// How many kernels one replay runs.
+    /// The number of kernels of one replay.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.template.kernels()

@@ -1,4 +1,4 @@
-//! What a decode graph needs of an executor: a step that can be run, recorded and replayed, whole or in part.
+//! The interface between recordings and an executor: a step that can be run, recorded and replayed, whole or in part.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -6,30 +6,30 @@ use std::ops::Range;
 use super::Trace;
 use super::event::{Refused, Renewal};
 
-/// One step of an executor, as a list of operations. Nothing here waits for what it launches, but `settle`.
+/// One step of an executor, as a list of operations. Only `settle` waits for launched work.
 pub trait Stepper {
-    /// Some operations, recorded.
+    /// A recording of some operations.
     type Recording;
-    /// What replays them.
+    /// An executable graph that replays them.
     type Exec;
     type Error: Display;
 
-    /// How many operations the step has.
+    /// The number of operations.
     fn operations(&self) -> usize;
 
-    /// How many rows it has: each number of them has executable graphs of its own.
+    /// The number of rows. Each number has its own executable graphs.
     fn rows(&self) -> usize;
 
-    /// Whether an operation stays out of every segment (piecewise).
+    /// Whether an operation runs eagerly in piecewise mode.
     fn is_break(&self, operation: usize) -> bool;
 
-    /// Where a step that may be left is cut, as operations before which it stops.
+    /// The operations before which a step can be preempted.
     fn cuts(&self) -> Vec<usize>;
 
-    /// A number that differs when any address or launch geometry may differ.
+    /// A number that differs whenever an address or a launch geometry can differ.
     fn layout(&self) -> u64;
 
-    /// Every address and launch geometry of the step as it would run now.
+    /// The current addresses and launch geometries of the step.
     fn trace(&mut self) -> Trace;
 
     /// Launches operations.
@@ -38,19 +38,19 @@ pub trait Stepper {
     /// Records operations instead of running them.
     ///
     /// # Errors
-    /// If the driver refuses; nothing is being recorded then.
+    /// If the driver refuses. The capture has then ended.
     fn record(&mut self, operations: Range<usize>) -> Result<Self::Recording, Self::Error>;
 
-    /// How many launches one replay makes.
+    /// The number of launches of one replay.
     fn nodes(exec: &Self::Exec) -> usize;
 
     /// Makes a recording executable and brings it to the device.
     fn instantiate(&mut self, recording: Self::Recording) -> Result<Self::Exec, Self::Error>;
 
-    /// Makes a living executable graph do what recording these operations now would give.
+    /// Changes an executable graph to the operations with their current addresses.
     ///
     /// # Errors
-    /// If the driver refuses; what it does is then unknown, and it is renewed again before it is launched.
+    /// If the driver refuses. The graph has to be renewed again before its next launch.
     fn renew(
         &mut self,
         exec: &mut Self::Exec,
@@ -60,23 +60,22 @@ pub trait Stepper {
     /// Queues one replay.
     fn launch(&mut self, exec: &mut Self::Exec) -> Result<(), Self::Error>;
 
-    /// Bytes of the device's memory that are free, as well as it can tell.
+    /// Free bytes of the device's memory, as the driver reports them.
     fn free_memory(&self) -> u64;
 
-    /// After a refusal: waits until nothing runs, and tells whether the whole step ran all the same.
+    /// Waits for launched work after a refusal, and returns whether the whole step ran all the same.
     fn settle(&mut self) -> Result<bool, Self::Error>;
 
-    /// Whether the driver refused a call, so that the step can be run in another way; otherwise the step itself
-    /// or the device has failed.
+    /// Whether the driver refused a call, so that the step can run eagerly. Otherwise the step itself or the device has failed.
     fn is_refusal(error: &Self::Error) -> bool;
 
-    /// The driver's own name of an error; an executor without a driver knows none.
+    /// The driver's name of an error; `None` for an executor without a driver.
     #[must_use]
     fn driver_error(_: &Self::Error) -> Option<&str> {
         None
     }
 
-    /// A refusal, as it is told.
+    /// A refusal in the form in which events contain it.
     fn refused(error: &Self::Error) -> Refused {
         Refused {
             text: error.to_string(),

@@ -1,13 +1,13 @@
-//! Every address and launch geometry of a step: what a recording is good for.
+//! Every address and launch geometry of a step. A recording is valid while they do not change.
 
 use std::ops::Range;
 
-/// What a step was recorded against, or would be recorded against now.
+/// Addresses and launches of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Names and addresses of what launches share.
+    /// Names and addresses of memory that launches share.
     places: Vec<(&'static str, u64)>,
-    /// Each launch by its operation's name, with where its words end.
+    /// The operation's name of each launch, and the end of its words.
     launches: Vec<(&'static str, usize)>,
     /// Geometry and parameters of the launches, one after another.
     words: Vec<u64>,
@@ -23,7 +23,7 @@ impl Trace {
         self.launches.push((operation, self.words.len()));
     }
 
-    /// Whether a launch is as in `other`: geometry and all parameters.
+    /// Whether a launch has the same geometry and parameters as in `other`.
     #[must_use]
     pub fn same_launch(&self, other: &Self, index: usize) -> bool {
         let words = |trace: &'_ Self| -> Option<Range<usize>> {
@@ -37,13 +37,13 @@ impl Trace {
         }
     }
 
-    /// How many launches there are.
+    /// The number of launches.
     #[must_use]
     pub fn launches(&self) -> usize {
         self.launches.len()
     }
 
-    /// The first thing that is not as in `other`: a place by its name, or else a launch.
+    /// Describes the first difference from `other`: an address by its name, or a launch.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         if self == other {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_names_what_moved() {
+    fn a_difference_names_the_moved_address() {
         let was = trace(16, &[1, 2]);
         assert_eq!(was.difference(&was.clone()), None);
         let moved = was.difference(&trace(32, &[1, 2])).expect("a difference");

@@ -1,21 +1,21 @@
-//! What is told of the cache: how a turn begins in it, and what happened to it.
+//! Reports about the cache: changes, and how a turn begins.
 
 use super::prompt::Family;
 
-/// What happened to the cache.
+/// A change of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// A turn continues what the last one left.
+    /// A turn continues the sequence of the last turn.
     NewTurn,
-    /// Nothing of what the conversation held is kept.
+    /// The conversation's tokens were dropped.
     Cleared,
-    /// Only the first of its tokens are kept.
+    /// The conversation was cut to its first tokens.
     Rewound,
-    /// Another conversation goes on.
+    /// Another conversation became active.
     Switched,
-    /// A conversation goes on that had lost its pages.
+    /// The evicted pages of a conversation were restored.
     Restored,
-    /// The cache was allocated anew.
+    /// The cache was allocated again.
     Resized,
 }
 
@@ -36,28 +36,28 @@ impl Change {
 /// How a turn begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The executor's place for it.
-    pub entry: usize,
-    /// Tokens of its prompt that its pages hold, once what is to be copied has been.
+    /// The slot of the turn.
+    pub slot: usize,
+    /// Tokens of the prompt that are in the cache, after the copy.
     pub cached: usize,
-    /// A page that others have too: it is to be copied to this one, before anything else is written.
+    /// A shared page that has to be copied before anything else is written.
     pub copy: Option<Copied>,
     pub change: Change,
 }
 
-/// A page that is copied.
+/// A copy from one page to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
     pub from: usize,
     pub to: usize,
 }
 
-/// A sequence that no turn changes.
+/// A sequence of a conversation without a running turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Resting<'a> {
     pub tokens: &'a [(u32, Family)],
-    /// These pages hold the tokens.
+    /// The pages of the tokens.
     pub pages: &'a [usize],
-    /// Differs once a turn or a rewind has changed it.
+    /// A version that differs after each turn and rewind.
     pub used: (u64, usize),
 }

@@ -1,11 +1,11 @@
-//! What becomes of a conversation between its turns: what it holds rests, comes back, is taken back, or branches.
+//! Changes of a conversation between its turns: restoring, rewinding, branching, ending.
 
 use super::change::{Change, Resting};
 use super::prompt::Family;
 use super::{Kv, Owner, PAGE, Sequence};
 
 impl Kv {
-    /// The sequence of a conversation whose turn has ended, or `None` if it has none, or one that runs.
+    /// The sequence of a conversation, or `None` if it has none or a turn of it runs.
     #[must_use]
     pub fn resting(&self, owner: Owner) -> Option<Resting<'_>> {
         let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
@@ -22,24 +22,24 @@ impl Kv {
         })
     }
 
-    /// Pages that an entry has to itself hold these tokens now, in the place of what they held.
-    pub fn restore(&mut self, entry: usize, tokens: &[(u32, Family)]) -> Change {
-        if let Some(sequence) = self.at_mut(entry) {
+    /// Replaces the tokens of a slot, after its pages were restored.
+    pub fn restore(&mut self, slot: usize, tokens: &[(u32, Family)]) -> Change {
+        if let Some(sequence) = self.at_mut(slot) {
             sequence.tokens = tokens.to_vec();
         }
         self.bump();
         Change::Restored
     }
 
-    /// What the active entry holds is lost: what was to be copied there could not be.
+    /// Drops the tokens of the active slot, because a page could not be copied.
     pub fn lose(&mut self) {
         if let Some(sequence) = self.at_mut(self.active) {
             sequence.tokens.clear();
         }
     }
 
-    /// Keeps only the first `keep` tokens of a conversation; `None` if the cache held no more of it, or a turn of it runs, whose
-    /// pages are its own until it ends.
+    /// Cuts a conversation to its first `keep` tokens. Returns `None` if it had no more in the cache, or if a turn of
+    /// it runs.
     pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
         let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
         let sequence = self.sequences.get_mut(&id)?;
@@ -57,7 +57,7 @@ impl Kv {
         })
     }
 
-    /// A conversation has ended: its tokens serve what else its user begins with the same, until their pages are needed.
+    /// Ends a conversation. Its tokens can be reused by its user until their pages are evicted.
     pub fn release(&mut self, owner: Owner) {
         let id = self.sequence_of(owner);
         if let Some(sequence) = id.and_then(|id| self.sequences.get_mut(&id)) {
@@ -67,8 +67,8 @@ impl Kv {
         self.moved = true;
     }
 
-    /// Another conversation begins with all that one holds, in the same pages: whoever of both goes on first copies the last of
-    /// them, if that is not full.
+    /// Starts a conversation with the tokens and pages of another one. The first of both that continues copies the last
+    /// page, unless that is full.
     pub fn branch(&mut self, from: Owner, to: Owner) {
         let Some(one) = self.sequence_of(from).map(|id| &self.sequences[&id]) else {
             return;
@@ -86,11 +86,11 @@ impl Kv {
         self.moved = true;
     }
 
-    /// Nothing of a user's that is nobody's any more serves anybody from now on.
+    /// Drops the sequences of a user that have no owner.
     pub fn erase(&mut self, user: u32) {
-        let nobodys = |one: &Sequence| one.owner.is_none() && one.user == user;
+        let unowned = |one: &Sequence| one.owner.is_none() && one.user == user;
         let all = self.sequences.iter();
-        let all = all.filter(|(id, one)| nobodys(one) && !self.runs(**id));
+        let all = all.filter(|(id, one)| unowned(one) && !self.runs(**id));
         let erased: Vec<u64> = all.map(|(id, _)| *id).collect();
         for id in erased {
             self.remove(id);

@@ -1,21 +1,23 @@
-//! Who loses its pages when others need them. A plain function of what is the case.
+//! The order of eviction, as a pure function.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A sequence that no turn needs.
+/// A sequence that no running turn needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resting {
     pub(super) id: u64,
     pub(super) user: u32,
-    /// Whether a conversation may go on with it.
+    /// Whether it has an owner, whose conversation may continue.
     pub(super) owned: bool,
     /// The turn that used it last.
     pub(super) used: u64,
 }
 
-/// The first to go, where each user holds so many of all pages, or of whatever there are too few of: whoever has more than an
-/// equal share of them comes before all others; of those that are alike in this, what is nobody's any more; then what was used least lately.
+/// Returns the first sequence to evict. `held` is the number of pages or sequences of each user, and `all` their limit.
+///
+/// Users with more than an equal share lose theirs before other users; then sequences without an owner go first, then
+/// the least recently used.
 pub(super) fn first(
     resting: impl Iterator<Item = Resting>,
     held: &BTreeMap<u32, usize>,
@@ -32,10 +34,10 @@ pub(super) fn first(
 mod tests {
     use super::*;
 
-    /// Whatever is the case: as long as anybody has more than an equal share and something to lose, nobody else loses, and of
-    /// two that are alike the one that was used least lately goes.
+    /// While a user above the equal share has a sequence to lose, no other user loses one. Among equals the least
+    /// recently used goes.
     #[test]
-    fn whoever_holds_more_than_a_share_loses_first_and_then_who_rests_longest() {
+    fn users_above_their_share_lose_first_then_the_least_recently_used() {
         let mut random = fastrand::Rng::with_seed(16);
         let mut by_share = 0;
         for _ in 0..20_000 {

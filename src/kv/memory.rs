@@ -1,6 +1,6 @@
-//! Which pages have memory: it goes when nobody needs them, and comes before a turn that does.
+//! The memory of pages: it is released when no turn needs it, and allocated before a turn that does.
 //!
-//! Nothing is allocated or freed here: whoever asks does that, and says what came of it.
+//! This module allocates and frees nothing; callers do, and report the result.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,19 +9,19 @@ use super::pool::Pool;
 use super::{Kv, Owner, PAGE, Sequence};
 
 impl Kv {
-    /// Pages that have memory.
+    /// The number of pages with memory.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.pool.allocated()
     }
 
-    /// Whether pages may have changed hands since this was asked last.
+    /// Whether pages may have been moved since the last call.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// The chunk that is to have memory next, before a turn of so many positions begins; `None` if what nobody needs is enough
-    /// for it, or no more can be had. What it has of a turn that runs is that one's: there is room for it without.
+    /// The chunk to allocate before a turn of `positions` begins. Returns `None` if there are enough free pages, or if
+    /// an allocation was refused. Pages of the turn's own running sequence are not counted.
     #[must_use]
     pub fn lacks(&self, owner: Option<Owner>, positions: usize) -> Option<usize> {
         let runs = self.sequences.iter().filter(|(id, _)| self.runs(**id));
@@ -35,25 +35,26 @@ impl Kv {
         self.pool.next_chunk().filter(|_| lacks)
     }
 
-    /// A chunk has memory again.
+    /// Notes that a chunk has been allocated.
     pub fn allocate(&mut self, chunk: usize) {
         self.pool.allocate(chunk);
         self.moved = true;
     }
 
-    /// There is no memory for more: turns wait for others, rather than for it.
+    /// Notes that an allocation was refused: until pages are released, turns wait for other turns instead of memory.
     pub fn refuse(&mut self) {
         self.refused = true;
     }
 
-    /// Turns that have begun so far.
+    /// The number of turns so far.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Chunks that could be given back so that besides what is needed `keep` pages still have memory: first those whose pages
-    /// nobody has, then those that were used least lately. What is nobody's any more is needed if it was used after so many turns.
+    /// The chunks that can be released so that `keep` pages beyond the needed ones still have memory. Free chunks come
+    /// first, then the least recently used ones. A sequence without an owner is needed if it was used after turn
+    /// `rested`.
     #[must_use]
     pub fn spare(&self, keep: usize, rested: u64) -> Vec<usize> {
         let needed = self.needed(rested);
@@ -69,7 +70,7 @@ impl Kv {
             .filter(|chunk| self.pool.has_memory(*chunk))
             .filter(|chunk| !needed[self.pool.pages_of(*chunk)].contains(&true))
             .collect();
-        // Pages are taken from the first on.
+        // Pages are taken from the lowest up.
         spare.sort_by_key(|chunk| (used[*chunk], Reverse(*chunk)));
         spare.retain(|chunk| {
             let pages = self.pool.pages_of(*chunk).len();
@@ -80,9 +81,8 @@ impl Kv {
         spare
     }
 
-    /// Takes the memory of what is `spare` out of use; what was kept there serves nobody any more. Returns these chunks: no
-    /// sequence has a page of theirs.
-    pub fn give_back(&mut self, keep: usize, rested: u64) -> Vec<usize> {
+    /// Drops the pages of spare chunks and the tokens in them. Returns these chunks, which no sequence uses any more.
+    pub fn release_memory(&mut self, keep: usize, rested: u64) -> Vec<usize> {
         self.rested = rested;
         let mut spare = self.spare(keep, rested);
         let ends = |pool: &Pool, sequence: &Sequence| {
@@ -93,19 +93,19 @@ impl Kv {
         let cut = cut.filter_map(|(id, one)| Some((*id, ends(&self.pool, one)?)));
         for (id, pages) in cut.collect::<Vec<_>>() {
             if let Some(sequence) = self.sequences.get_mut(&id) {
-                // What comes before still serves what begins alike.
+                // Earlier tokens can still be reused.
                 sequence.tokens.truncate(pages * PAGE);
             }
             self.trim(id);
         }
         self.sequences
             .retain(|_, one| one.owner.is_some() || !one.pages.is_empty());
-        spare.retain(|chunk| self.pool.give_back(*chunk));
+        spare.retain(|chunk| self.pool.release_chunk(*chunk));
         spare
     }
 
-    /// Of each page, whether a turn that runs or a conversation that may go on has it, or whatever was used after so many turns:
-    /// a program that asks without a session begins alike again and again.
+    /// For each page, whether a running turn or a conversation needs it, or a sequence that was used after turn
+    /// `rested`: programs without sessions often send prompts with a common prefix.
     pub(super) fn needed(&self, rested: u64) -> Vec<bool> {
         let mut needed = vec![false; self.pool.len()];
         for (id, sequence) in &self.sequences {

@@ -1,30 +1,34 @@
-//! What the key-value cache holds: sequences of tokens, the pages that they lie in, and the conversations that they belong to.
+//! The bookkeeping of the key-value cache: sequences of tokens, their pages, and the conversations that own them.
 //!
-//! The values themselves live in the executor. Every change of the cache that is not one more token
-//! of the same turn goes through here, and bumps the epoch in one place.
+//! The executor holds the values. Every change of the cache except one more token of the same turn is made here, and
+//! increments the epoch in one place.
 //!
-//! Sequences that begin alike share the pages of their beginning, and a page that is shared is copied before anything is
-//! written to it (vLLM: Kwon et al. 2023). Steps and prompts are computed by two families of kernels whose last bits differ: a
-//! sequence that is to be exact shares only what its own family would have made.
+//! Sequences with a common prefix share its pages, and a shared page is copied before it is written (vLLM: Kwon et al.
+//! 2023). Steps and prompts are computed by two families of kernels whose last bits differ. With exact reuse, a
+//! sequence shares only tokens that the same family computed.
 //!
-//! Steps are launched before the tokens of those before them have been taken, so a conversation may have ended while a step
-//! is yet to write to its pages. These are in quarantine: nobody else gets a page of an entry that a step is of, whatever
-//! becomes of its turn, until the steps are over (`Kv::launched`).
+//! Steps are launched before the tokens of earlier steps have been taken, so a conversation can end while a step may
+//! still write to its pages. These pages are in quarantine: no other sequence gets them before the step has ended
+//! (`Kv::launched`).
 //!
-//! Pages have memory by chunks. What no turn and no conversation needs, and nobody has used lately, can be given back, but for
-//! the pages of one turn more: whoever comes next then has them at once, however little memory others have left.
+//! The memory of pages is allocated in chunks. Chunks that no turn and no conversation needs, and that were not used
+//! recently, can be released. The memory for one more turn stays, so that the next request does not depend on the
+//! memory of other processes.
 //!
-//! What was computed for one user never serves another, nor is it looked at: how much of a prompt is held already is told
-//! and can be timed, and would tell what others have asked.
+//! Tokens of one user are never reused for another user, nor compared with another user's prompt: the length of a
+//! cached prefix is reported and can be timed, and would disclose other users' prompts.
 
 mod change;
 mod conversations;
 mod eviction;
+mod kv_type;
+mod kv_types;
 mod memory;
 mod moving;
 mod pages;
 mod pool;
 mod prompt;
+mod q8_0;
 mod room;
 
 use std::collections::{BTreeMap, HashSet};
@@ -32,52 +36,54 @@ use std::collections::{BTreeMap, HashSet};
 use self::pool::Pool;
 
 pub use self::change::{Change, Copied, Resting, Turn};
+pub use self::kv_type::KvType;
+pub use self::kv_types::KvTypes;
 pub use self::prompt::{Family, Reuse, Wanted, common_prefix};
 
 /// Positions of a page.
 pub const PAGE: usize = 64;
 
-/// Sequences that are kept at most, however short they are.
+/// The most sequences in the cache, however short they are.
 const SEQUENCES: usize = 1024;
 
-/// Whose conversation a sequence is; a conversation of one turn has no owner.
+/// The conversation that owns a sequence. A conversation of a single turn has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(pub u64);
 
-/// The sequences, and the executor's entries, of which one is active.
+/// The sequences of the cache and the slots of the executor, one of which is active.
 #[derive(Clone, Debug)]
 pub struct Kv {
     pool: Pool,
     sequences: BTreeMap<u64, Sequence>,
-    /// The sequence of each entry, while a turn runs there or until another begins.
-    entries: Vec<Seat>,
+    /// The last sequence of each slot.
+    slots: Vec<Seat>,
     active: usize,
     /// Changes so far.
     epoch: u64,
     /// Turns so far, each of which may have made a sequence.
     turns: u64,
-    /// The pages of these owners went to others, or with a cache that was allocated anew.
+    /// Owners whose pages were evicted, or lost with a resized cache.
     lost: HashSet<Owner>,
     reuse: Reuse,
-    /// No more memory can be had, until somebody leaves.
+    /// Whether an allocation was refused, until pages are released.
     refused: bool,
-    /// Whether pages have changed hands since somebody asked.
+    /// Whether pages have been moved since `take_moved`.
     moved: bool,
-    /// What is nobody's any more and was not used after so many turns has rested long.
+    /// The number of turns after which an unused sequence without an owner may lose its memory.
     rested: u64,
 }
 
-/// An entry of the executor.
+/// A slot of the executor.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seat {
     sequence: Option<u64>,
-    /// A turn runs there, which must not lose its pages.
+    /// Whether a turn runs in the slot, so that its pages must not be evicted.
     pinned: bool,
-    /// A step that was launched may still write to its pages.
+    /// Whether a step in flight may still write to its pages.
     launched: bool,
-    /// Pages that its turn began with.
+    /// The number of pages at the beginning of the turn.
     given: usize,
-    /// Its turn was pinned and has ended: pages that it did not need are spare.
+    /// Whether the turn has ended, so that its unused pages are spare.
     ended: bool,
 }
 
@@ -89,25 +95,25 @@ impl Seat {
 
 #[derive(Clone, Debug, Default)]
 struct Sequence {
-    /// Its pages hold K and V of these, the oldest first.
+    /// The tokens whose K and V the pages hold, oldest first.
     tokens: Vec<(u32, Family)>,
-    /// These are for its tokens, and for those that the turn which runs may still say.
+    /// Pages for the tokens, and for those that a running turn may still generate.
     pages: Vec<usize>,
     owner: Option<Owner>,
-    /// Whose tokens these are, also when the conversation has ended.
+    /// The user of the tokens, also after the conversation has ended.
     user: u32,
-    /// The turn that used it last.
+    /// The turn that used the sequence last.
     used: u64,
 }
 
 impl Kv {
-    /// So many free pages, which have memory by so many, for turns of at least one entry.
+    /// Creates an empty cache with at least one slot. All pages have memory.
     #[must_use]
-    pub fn new(entries: usize, (pages, chunk): (usize, usize), reuse: Reuse) -> Self {
+    pub fn new(slots: usize, (pages, chunk): (usize, usize), reuse: Reuse) -> Self {
         Self {
             pool: Pool::new(pages, chunk),
             sequences: BTreeMap::new(),
-            entries: vec![Seat::default(); entries.max(1)],
+            slots: vec![Seat::default(); slots.max(1)],
             active: 0,
             epoch: 0,
             turns: 0,
@@ -119,25 +125,25 @@ impl Kv {
         }
     }
 
-    /// Tokens of the active entry.
+    /// Tokens of the active slot.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len_of(self.active)
     }
 
-    /// Tokens that an entry's pages hold.
+    /// The tokens in a slot's pages.
     #[must_use]
-    pub fn len_of(&self, entry: usize) -> usize {
-        self.at(entry).map_or(0, |sequence| sequence.tokens.len())
+    pub fn len_of(&self, slot: usize) -> usize {
+        self.at(slot).map_or(0, |sequence| sequence.tokens.len())
     }
 
-    /// The pages of an entry, in the order of their positions.
+    /// The pages of a slot, in the order of their positions.
     #[must_use]
-    pub fn pages_of(&self, entry: usize) -> &[usize] {
-        self.at(entry).map_or(&[], |sequence| &sequence.pages)
+    pub fn pages_of(&self, slot: usize) -> &[usize] {
+        self.at(slot).map_or(&[], |sequence| &sequence.pages)
     }
 
-    /// Which entry that is.
+    /// The active slot.
     #[must_use]
     pub fn active(&self) -> usize {
         self.active
@@ -153,85 +159,87 @@ impl Kv {
         self.epoch
     }
 
-    /// What of past turns serves others.
+    /// The tokens that a turn may reuse.
     #[must_use]
     pub fn reuse(&self) -> Reuse {
         self.reuse
     }
 
-    /// From now on this serves others.
+    /// Sets the tokens that later turns may reuse.
     pub fn set_reuse(&mut self, reuse: Reuse) {
         self.reuse = reuse;
     }
 
-    /// All pages, and those of them that nobody has, with memory or without.
+    /// The number of pages, and of those that are free, with or without memory.
     #[must_use]
     pub fn pages(&self) -> (usize, usize) {
         let without = self.pool.len() - self.pool.allocated();
         (self.pool.len(), self.pool.free() + without)
     }
 
-    /// The turn of an entry runs on while others begin: none of them gets its pages.
-    pub fn pin(&mut self, entry: usize) {
-        self.entries[entry].pinned = true;
+    /// Protects the pages of a slot from other turns while its turn runs.
+    pub fn pin(&mut self, slot: usize) {
+        self.slots[slot].pinned = true;
     }
 
-    /// Whether the turn of an entry runs on while others begin.
+    /// Whether the turn of a slot runs.
     #[must_use]
-    pub fn is_pinned(&self, entry: usize) -> bool {
-        self.entries[entry].pinned
+    pub fn is_pinned(&self, slot: usize) -> bool {
+        self.slots[slot].pinned
     }
 
-    /// The turn of an entry has ended: the pages that it did not need are free, once no step may write to them any more, and
-    /// its tokens serve what begins alike.
-    pub fn unpin(&mut self, entry: usize) {
-        self.entries[entry].pinned = false;
-        self.entries[entry].ended = true;
-        self.leave_spare(entry);
+    /// Ends the turn of a slot. Its spare pages become free when no step may write to them, and its tokens can be
+    /// reused.
+    pub fn unpin(&mut self, slot: usize) {
+        self.slots[slot].pinned = false;
+        self.slots[slot].ended = true;
+        self.leave_spare(slot);
         self.refused = false;
     }
 
-    /// Steps of these entries, and of no others, are launched whose tokens have not been taken: their pages are in quarantine.
-    pub fn launched(&mut self, entries: &[usize]) {
-        for entry in 0..self.entries.len() {
-            let is = entries.contains(&entry);
-            let was = std::mem::replace(&mut self.entries[entry].launched, is);
+    /// Sets the slots of steps in flight. Their pages are in quarantine.
+    pub fn launched(&mut self, slots: &[usize]) {
+        for slot in 0..self.slots.len() {
+            let is = slots.contains(&slot);
+            let was = std::mem::replace(&mut self.slots[slot].launched, is);
             if was && !is {
-                self.leave_spare(entry);
+                self.leave_spare(slot);
             }
         }
     }
 
-    /// Gives back the pages beyond the tokens of an entry whose turn has ended.
-    fn leave_spare(&mut self, entry: usize) {
-        let seat = self.entries[entry];
+    /// Frees the pages beyond the tokens of a slot whose turn has ended.
+    fn leave_spare(&mut self, slot: usize) {
+        let seat = self.slots[slot];
         if let Some(id) = seat.sequence.filter(|_| seat.ended && !seat.keeps_pages()) {
             self.trim(id);
         }
         self.moved = true;
     }
 
-    /// Whether an entry has the pages that its turn began with: one that is not pinned loses them when others need them. Before
-    /// the first turn no page is anybody's.
+    /// Whether a slot still has all pages of its turn: a slot that is not pinned can lose them. Before the first turn
+    /// there are no pages to lose.
     #[must_use]
-    pub fn is_seated(&self, entry: usize) -> bool {
-        let Some(seat) = self.entries.get(entry) else {
+    pub fn is_seated(&self, slot: usize) -> bool {
+        let Some(seat) = self.slots.get(slot) else {
             return false;
         };
         self.turns == 0
             || self
-                .at(entry)
+                .at(slot)
                 .is_some_and(|sequence| sequence.pages.len() >= seat.given)
     }
 
-    /// Another of the turns that run goes on.
-    pub fn turn_to(&mut self, entry: usize) {
-        self.active = entry;
+    /// Activates a slot.
+    pub fn turn_to(&mut self, slot: usize) {
+        self.active = slot;
     }
 
-    /// Starts a turn of a user in an entry that is free, with pages for so many positions: its conversation's own, cut
-    /// to what they share with the prompt, or those of another sequence, if that shares more. At least the prompt's last token
-    /// is left to run. `None` if there is no room in the pages that have memory; nothing has changed then.
+    /// Starts a turn of a user in a free slot, with pages for `positions`.
+    ///
+    /// The turn gets its conversation's own sequence, cut to the common prefix with the prompt, or the prefix of
+    /// another sequence if that is longer. At least the last token of the prompt is left to run. Returns `None`,
+    /// without a change, if the allocated pages are not enough.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -253,7 +261,7 @@ impl Kv {
         let source = self.sequences.iter().max_by_key(|one| rank(*one));
         let source = source.map(|(id, sequence)| (*id, shared(sequence)));
         let source = source.filter(|(_, shared)| *shared > 0);
-        // Pages of one that runs cost none; those of one that rests may be too many beside them.
+        // Sharing the pages of a running turn costs no pages. Sharing those of an idle one may need too many in total.
         let sources = [source, self.shared_with_running(user, prompt, &[])];
         let fits = |source: &Option<(u64, usize)>| {
             self.fits(*source, positions, &[], self.pool.allocated())
@@ -261,11 +269,11 @@ impl Kv {
         let (source, cached) = sources.into_iter().find(fits)?.unzip();
         let cached = cached.unwrap_or(0);
         let ended = source.filter(|id| self.is_continued(*id, cached));
-        let last = self.entries[self.active].sequence;
+        let last = self.slots[self.active].sequence;
 
         self.turns += 1;
         let id = own.or(ended).unwrap_or(self.turns);
-        let entry = self.entry_for(id)?;
+        let slot = self.slot_for(id)?;
         let before = self
             .sequences
             .get(&id)
@@ -293,46 +301,46 @@ impl Kv {
         let sequence = self.sequences.entry(id).or_default();
         sequence.tokens = held;
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
-        self.entries[entry].sequence = Some(id);
-        self.entries[entry].given = positions.div_ceil(PAGE);
-        self.entries[entry].ended = false;
-        self.active = entry;
+        self.slots[slot].sequence = Some(id);
+        self.slots[slot].given = positions.div_ceil(PAGE);
+        self.slots[slot].ended = false;
+        self.active = slot;
         self.moved = true;
         self.bump();
         Some(Turn {
-            entry,
+            slot,
             cached,
             copy,
             change,
         })
     }
 
-    /// The cache was allocated anew: all is lost.
-    pub fn resize(&mut self, entries: usize, (pages, chunk): (usize, usize)) -> Change {
+    /// Drops all sequences, because the cache was allocated again.
+    pub fn resize(&mut self, slots: usize, (pages, chunk): (usize, usize)) -> Change {
         let owners = self.sequences.values().filter_map(|one| one.owner);
         self.lost.extend(owners);
         self.sequences.clear();
         self.pool = Pool::new(pages, chunk);
         (self.refused, self.moved) = (false, true);
-        self.entries = vec![Seat::default(); entries.max(1)];
+        self.slots = vec![Seat::default(); slots.max(1)];
         self.active = 0;
         self.bump();
         Change::Resized
     }
 
-    /// A step has run one more token of the turn.
+    /// Adds a generated token to the active turn.
     pub fn push(&mut self, token: u32) {
         self.push_to(self.active, token);
     }
 
-    /// A step has run one more token of the turn in an entry.
-    pub fn push_to(&mut self, entry: usize, token: u32) {
-        if let Some(sequence) = self.at_mut(entry) {
+    /// Adds a generated token to the turn in a slot.
+    pub fn push_to(&mut self, slot: usize, token: u32) {
+        if let Some(sequence) = self.at_mut(slot) {
             sequence.tokens.push((token, Family::Step));
         }
     }
 
-    /// More tokens of the turn have been read.
+    /// Adds prefilled tokens to the active turn.
     pub fn extend(&mut self, tokens: &[u32]) {
         if let Some(sequence) = self.at_mut(self.active) {
             let read = tokens.iter().map(|token| (*token, Family::Prompt));
@@ -344,13 +352,13 @@ impl Kv {
         self.epoch += 1;
     }
 
-    fn at(&self, entry: usize) -> Option<&Sequence> {
-        let id = self.entries.get(entry)?.sequence?;
+    fn at(&self, slot: usize) -> Option<&Sequence> {
+        let id = self.slots.get(slot)?.sequence?;
         self.sequences.get(&id)
     }
 
-    fn at_mut(&mut self, entry: usize) -> Option<&mut Sequence> {
-        let id = self.entries.get(entry)?.sequence?;
+    fn at_mut(&mut self, slot: usize) -> Option<&mut Sequence> {
+        let id = self.slots.get(slot)?.sequence?;
         self.sequences.get_mut(&id)
     }
 
@@ -361,11 +369,11 @@ impl Kv {
     }
 
     fn runs(&self, id: u64) -> bool {
-        let mut seats = self.entries.iter();
+        let mut seats = self.slots.iter();
         seats.any(|seat| seat.keeps_pages() && seat.sequence == Some(id))
     }
 
-    /// Whether a step may still write to the pages of a conversation, whose turn may have ended.
+    /// Whether a step may still write to the pages of a conversation.
     #[must_use]
     pub fn is_launched_of(&self, owner: Owner) -> bool {
         self.sequence_of(owner)
@@ -373,11 +381,11 @@ impl Kv {
     }
 
     fn is_launched(&self, id: u64) -> bool {
-        let mut seats = self.entries.iter();
+        let mut seats = self.slots.iter();
         seats.any(|seat| seat.launched && seat.sequence == Some(id))
     }
 
-    /// Whether a prompt that shares so much goes on from the end of a sequence that is nobody's any more.
+    /// Whether a prompt with this common prefix continues a sequence without an owner from its end.
     fn is_continued(&self, id: u64, shared: usize) -> bool {
         let sequence = &self.sequences[&id];
         sequence.owner.is_none() && !self.runs(id) && sequence.tokens.len() == shared
@@ -385,12 +393,12 @@ impl Kv {
 }
 
 impl Sequence {
-    /// Pages of its tokens.
+    /// The pages of its tokens.
     fn needed(&self) -> usize {
         self.tokens.len().div_ceil(PAGE)
     }
 
-    /// How many tokens of a prompt, from the first, it holds for `user`.
+    /// The length of the longest prefix of a prompt that this sequence holds for `user`.
     fn common_prefix(&self, user: u32, prompt: Wanted<'_>, reuse: Reuse) -> usize {
         if self.user != user {
             return 0;

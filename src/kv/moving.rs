@@ -1,4 +1,4 @@
-//! The cache was allocated anew for the same model: what sequences hold comes along, page by page.
+//! Moves sequences into a cache that was allocated again for the same model.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use super::{Change, Copied, Kv};
 
 impl Kv {
-    /// The same as `resize` where what pages hold comes along, as far as there is room: what was used last comes first. Returns which
-    /// of the pages from before are to be copied to which of the new ones. No turn runs.
-    pub fn move_to(&mut self, entries: usize, pages: (usize, usize)) -> (Change, Vec<Copied>) {
+    /// Resizes the cache and keeps sequences, most recently used first, as far as there is room.
+    ///
+    /// Returns the old and the new page of each copy that is needed. No turn may run.
+    pub fn move_to(&mut self, slots: usize, pages: (usize, usize)) -> (Change, Vec<Copied>) {
         let mut all: Vec<_> = std::mem::take(&mut self.sequences).into_iter().collect();
         all.sort_by_key(|(_, sequence)| Reverse(sequence.used));
-        let change = self.resize(entries, pages);
+        let change = self.resize(slots, pages);
         let (mut moved, mut copies) = (HashMap::new(), Vec::new());
         for (id, mut sequence) in all {
             sequence.pages.truncate(sequence.needed());

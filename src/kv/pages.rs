@@ -1,4 +1,4 @@
-//! How pages change hands: who gets them for a turn, and who gives them up for that.
+//! Assigns pages to turns, and evicts sequences that use them.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::change::Copied;
 use super::{Kv, Owner, PAGE, SEQUENCES, Sequence, eviction};
 
 impl Kv {
-    /// Has a sequence so many pages, of which the first `cached` positions are those of `source`. Returns what is to be
-    /// copied: the page that both begin alike and go on apart in.
+    /// Gives a sequence a number of pages, of which the first `cached` positions are those of `source`. Returns the
+    /// copy of the shared page that both sequences would write to.
     pub(super) fn take_over(
         &mut self,
         (id, user): (u64, u32),
@@ -31,7 +31,7 @@ impl Kv {
         if !cached.is_multiple_of(PAGE)
             && let Some(from) = taken.last_mut()
         {
-            // What else has it may have to give it up.
+            // Another holder of the page may have to give it up.
             while self.pool.is_shared(*from) && copy.is_none() {
                 if let Some(to) = self.pool.take() {
                     self.pool.leave(*from);
@@ -55,22 +55,22 @@ impl Kv {
         copy
     }
 
-    /// The entry that a sequence had last; else one that has none, or the one whose sequence was used least lately. None of a
-    /// turn that runs.
-    pub(super) fn entry_for(&self, id: u64) -> Option<usize> {
-        let rank = |entry: &usize| {
-            let sequence = self.entries[*entry].sequence;
+    /// The last slot of a sequence, or else an unused slot, or the one whose sequence was least recently used. Slots
+    /// with a running turn are excluded.
+    pub(super) fn slot_for(&self, id: u64) -> Option<usize> {
+        let rank = |slot: &usize| {
+            let sequence = self.slots[*slot].sequence;
             let used = sequence
                 .and_then(|id| self.sequences.get(&id))
                 .map(|one| one.used);
             (sequence != Some(id), used)
         };
-        let free = (0..self.entries.len()).filter(|entry| !self.entries[*entry].keeps_pages());
+        let free = (0..self.slots.len()).filter(|slot| !self.slots[*slot].keeps_pages());
         free.min_by_key(rank)
     }
 
-    /// Gives up pages that a sequence holds and does not need, or else a sequence with pages. Returns whether there was one
-    /// besides `but`, which is to have so many pages for its user, and those of turns that run.
+    /// Frees pages that an idle sequence does not need, or else evicts a sequence. `but` is the sequence that needs
+    /// pages for its user. Returns whether any could be freed.
     pub(super) fn give_up(&mut self, but: u64, wanted: (u32, usize)) -> bool {
         let idle = |id: u64| id != but && !self.runs(id);
         let mut all = self.sequences.iter().filter(|(id, _)| idle(**id));
@@ -85,7 +85,7 @@ impl Kv {
         })
     }
 
-    /// Forgets a sequence other than this one, which is a user's, where there are too many, however many pages each has.
+    /// Evicts sequences beyond the limit on their number, but not sequence `id` of `user`.
     pub(super) fn bound(&mut self, id: u64, user: u32) {
         if self.sequences.len() > SEQUENCES {
             let mut each = BTreeMap::from([(user, 1)]);
@@ -96,8 +96,8 @@ impl Kv {
         }
     }
 
-    /// Forgets the first to go, of those that may be forgotten and that no turn needs, where each user holds so much of all
-    /// that there is. Returns whether there was one.
+    /// Evicts one sequence that is allowed and that no turn needs. `held` says how much each user has. Returns whether
+    /// there was one.
     fn evict(
         &mut self,
         (held, all_there_is): (BTreeMap<u32, usize>, usize),
@@ -120,17 +120,17 @@ impl Kv {
         true
     }
 
-    /// Takes a sequence out, whose pages are left to those that share them; tells whose it was.
+    /// Removes a sequence and returns its owner. Pages that others share stay.
     pub(super) fn remove(&mut self, id: u64) -> Option<Owner> {
         let Sequence { pages, owner, .. } = self.sequences.remove(&id)?;
         pages.into_iter().for_each(|page| self.pool.leave(page));
         owner
     }
 
-    /// Pages of each user, with those that one wants.
+    /// The pages of each user, including those that one needs.
     pub(super) fn held(&self, (user, wanted): (u32, usize)) -> BTreeMap<u32, usize> {
         let mut held = BTreeMap::from([(user, wanted)]);
-        // What is shared is shared within a user, and counts once.
+        // Pages are shared within a user only, and count once.
         let mut seen = vec![false; self.pool.len()];
         for sequence in self.sequences.values() {
             let pages = sequence.pages.iter();
@@ -141,7 +141,7 @@ impl Kv {
         held
     }
 
-    /// Gives back the pages beyond a sequence's tokens.
+    /// Frees the pages beyond a sequence's tokens.
     pub(super) fn trim(&mut self, id: u64) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
             let needed = sequence.needed().min(sequence.pages.len());

@@ -1,44 +1,44 @@
-//! Pages of the cache: which have memory, which of those are free, and how many hold each of the others.
+//! The pages of the cache: which have memory, which are free, and how many sequences hold each.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Pages, by number. Memory comes and goes by chunks of them; their numbers stay what they are.
+/// Pages, by number. Chunks of them lose and get memory; the numbers stay.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    /// How many sequences have each page.
+    /// The number of sequences that hold each page.
     holders: Vec<u32>,
-    /// These pages have memory and no holder. The lowest is taken first, so that the chunks of the highest empty.
+    /// Pages with memory and without a holder. The lowest is taken first, so that the highest chunks become empty.
     free: BTreeSet<usize>,
     /// Pages of a chunk; the last one may have fewer.
     chunk: usize,
     /// Chunks without memory.
-    given_back: BTreeSet<usize>,
+    released: BTreeSet<usize>,
 }
 
 impl Pool {
-    /// All of them have memory.
+    /// Creates pages that all have memory.
     pub(super) fn new(pages: usize, chunk: usize) -> Self {
         Self {
             holders: vec![0; pages],
             free: (0..pages).collect(),
             chunk: chunk.max(1),
-            given_back: BTreeSet::new(),
+            released: BTreeSet::new(),
         }
     }
 
-    /// All pages, with memory or without.
+    /// The number of pages, with or without memory.
     pub(super) fn len(&self) -> usize {
         self.holders.len()
     }
 
-    /// How many pages have memory.
+    /// The number of pages with memory.
     pub(super) fn allocated(&self) -> usize {
         let pages = |chunk: &usize| self.pages_of(*chunk).len();
-        self.len() - self.given_back.iter().map(pages).sum::<usize>()
+        self.len() - self.released.iter().map(pages).sum::<usize>()
     }
 
-    /// Pages that nobody has and that can be taken.
+    /// The number of free pages with memory.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
@@ -57,40 +57,40 @@ impl Pool {
     }
 
     pub(super) fn has_memory(&self, chunk: usize) -> bool {
-        !self.given_back.contains(&chunk)
+        !self.released.contains(&chunk)
     }
 
-    /// The chunk that is to have memory next, if any has none.
+    /// The chunk to allocate next, if any has no memory.
     pub(super) fn next_chunk(&self) -> Option<usize> {
-        self.given_back.first().copied()
+        self.released.first().copied()
     }
 
-    /// A chunk has memory again.
+    /// Notes that a chunk has memory.
     pub(super) fn allocate(&mut self, chunk: usize) {
-        if self.given_back.remove(&chunk) {
+        if self.released.remove(&chunk) {
             self.free.extend(self.pages_of(chunk));
         }
     }
 
-    /// Takes the pages of a chunk away, if they are all free; returns whether they were.
-    pub(super) fn give_back(&mut self, chunk: usize) -> bool {
+    /// Removes the pages of a chunk if all of them are free. Returns whether they were.
+    pub(super) fn release_chunk(&mut self, chunk: usize) -> bool {
         let all_free = self.pages_of(chunk).all(|page| self.free.contains(&page));
         if all_free {
             let pages = self.pages_of(chunk);
             self.free.retain(|page| !pages.contains(page));
-            self.given_back.insert(chunk);
+            self.released.insert(chunk);
         }
         all_free
     }
 
-    /// A page that nobody had, for one.
+    /// Takes a free page for one holder.
     pub(super) fn take(&mut self) -> Option<usize> {
         let page = self.free.pop_first()?;
         self.holders[page] = 1;
         Some(page)
     }
 
-    /// Another has the page too.
+    /// Adds a holder to a page.
     pub(super) fn share(&mut self, page: usize) {
         self.holders[page] += 1;
     }
@@ -99,7 +99,7 @@ impl Pool {
         self.holders[page] > 1
     }
 
-    /// One has the page no more.
+    /// Removes a holder from a page.
     pub(super) fn leave(&mut self, page: usize) {
         self.holders[page] -= 1;
         if self.holders[page] == 0 {

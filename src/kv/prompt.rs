@@ -1,40 +1,52 @@
-//! What of what is held serves a prompt.
+//! The prefix of a prompt that cached tokens can serve.
 
 use std::ops::Range;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
-/// What computed a token's K and V.
+use crate::choice::Choice;
+
+/// The family of kernels that computed the K and V of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// It was read, among others.
+    /// Prefill, together with other tokens.
     Prompt,
-    /// It was said, in a step.
+    /// A decode step.
     Step,
 }
 
-/// What of other sequences, and of a conversation's own past, serves a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+/// The cached tokens that a turn may reuse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reuse {
-    /// What has the same bits as if the conversation had never been interrupted.
+    /// Only tokens with the same bits as in an uninterrupted conversation.
     #[default]
     Exact,
-    /// All that has the same tokens serves.
+    /// All equal tokens.
     Fast,
 }
 
-/// A prompt: tokens, and which of them were said, and so are to be as steps make them.
+impl Choice for Reuse {
+    const ALL: &'static [Self] = &[Self::Exact, Self::Fast];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Fast => "fast",
+        }
+    }
+}
+
+/// A prompt, and the ranges of its tokens that were generated, which steps must have computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     pub tokens: &'a [u32],
-    /// They are in their order.
+    /// The generated ranges, in order.
     pub said: &'a [Range<usize>],
 }
 
 impl<'a> Wanted<'a> {
-    /// All of it is to be read.
+    /// A prompt without generated tokens.
     #[must_use]
     pub const fn read(tokens: &'a [u32]) -> Self {
         Self { tokens, said: &[] }
@@ -49,7 +61,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// How many tokens of a prompt, from the first, what was computed of others serves.
+/// The length of the longest prefix of a prompt that cached tokens can serve.
 #[must_use]
 pub fn common_prefix(held: &[(u32, Family)], prompt: Wanted<'_>, reuse: Reuse) -> usize {
     let wanted = prompt.tokens.iter().enumerate();

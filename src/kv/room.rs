@@ -1,4 +1,4 @@
-//! Whether there is room for a turn, without giving it any.
+//! Predicts whether a turn fits, without starting it.
 
 use std::collections::HashSet;
 
@@ -6,9 +6,10 @@ use super::prompt::Wanted;
 use super::{Kv, PAGE};
 
 impl Kv {
-    /// Whether a user's turn of so many positions could begin if those in `leaving` entries gave way: there is an entry for it,
-    /// and pages, once those that no turn needs have been given up; unless memory was refused, also those that have none. What
-    /// it shares with turns that run counts once.
+    /// Whether a user's turn of `positions` could begin if the `leaving` slots were freed.
+    ///
+    /// A slot and enough pages are needed, after evicting all that no turn needs. Pages without memory count unless an
+    /// allocation was refused. Pages shared with running turns count once.
     #[must_use]
     pub fn has_room(
         &self,
@@ -27,7 +28,7 @@ impl Kv {
                 .is_some_and(|source| self.fits(Some(source), positions, leaving, pages))
     }
 
-    /// Pages that the turns of a user have which run, each once, and those that another would take besides.
+    /// The pages that a user's running turns hold, each counted once, and those that another turn would add.
     #[must_use]
     pub fn pages_of_user(
         &self,
@@ -47,7 +48,7 @@ impl Kv {
         )
     }
 
-    /// How many tokens of a user's prompt, from the first, some sequence holds.
+    /// The length of the longest prefix of a user's prompt in any sequence.
     #[must_use]
     pub fn held_of(&self, (user, prompt): (u32, Wanted<'_>)) -> usize {
         let sequences = self.sequences.values();
@@ -55,16 +56,16 @@ impl Kv {
         held.max().unwrap_or(0)
     }
 
-    /// The sequence that has most of a user's prompt, and how much, of those that run on.
+    /// The sequence of a running turn with the longest prefix of a user's prompt, and that length.
     pub(super) fn shared_with_running(
         &self,
         user: u32,
         prompt: Wanted<'_>,
         leaving: &[usize],
     ) -> Option<(u64, usize)> {
-        let stays = |entry: &usize| self.entries[*entry].keeps_pages() && !leaving.contains(entry);
-        let run = (0..self.entries.len()).filter(stays);
-        let run = run.filter_map(|entry| self.entries[entry].sequence);
+        let stays = |slot: &usize| self.slots[*slot].keeps_pages() && !leaving.contains(slot);
+        let run = (0..self.slots.len()).filter(stays);
+        let run = run.filter_map(|slot| self.slots[slot].sequence);
         let most = prompt.tokens.len().saturating_sub(1);
         let shared = run.filter_map(|id| {
             let sequence = self.sequences.get(&id)?;
@@ -74,7 +75,7 @@ impl Kv {
         shared.max_by_key(|(_, shared)| *shared)
     }
 
-    /// The same of so many pages, if it begins with so many tokens of another sequence.
+    /// Whether a number of pages fits if the turn shares a prefix with another sequence.
     pub(super) fn fits(
         &self,
         source: Option<(u64, usize)>,
@@ -82,16 +83,16 @@ impl Kv {
         leaving: &[usize],
         of: usize,
     ) -> bool {
-        let stays = |entry: usize| self.entries[entry].keeps_pages() && !leaving.contains(&entry);
-        // It is asked before each step while somebody waits.
+        let stays = |slot: usize| self.slots[slot].keeps_pages() && !leaving.contains(&slot);
+        // This is called before each step while a request waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
-        for entry in (0..self.entries.len()).filter(|entry| stays(*entry)) {
+        for slot in (0..self.slots.len()).filter(|slot| stays(*slot)) {
             seats += 1;
-            for page in self.pages_of(entry) {
+            for page in self.pages_of(slot) {
                 pages += usize::from(!std::mem::replace(&mut held[*page], true));
             }
         }
-        // The page that both go on apart in is copied.
+        // The page that both sequences would write to is copied.
         let source =
             source.and_then(|(id, tokens)| self.sequences.get(&id)?.pages.get(..tokens / PAGE));
         let shared = source
@@ -100,6 +101,6 @@ impl Kv {
             .filter(|page| held[**page])
             .count();
         let takes = positions.div_ceil(PAGE).saturating_sub(shared);
-        seats < self.entries.len() && takes <= of - pages
+        seats < self.slots.len() && takes <= of - pages
     }
 }

@@ -1,4 +1,4 @@
-//! Turns of a few conversations, in few pages or many.
+//! Tests with turns of several conversations, in few pages or many.
 
 use super::*;
 
@@ -6,13 +6,13 @@ const A: Option<Owner> = Some(Owner(1));
 const B: Option<Owner> = Some(Owner(2));
 const C: Option<Owner> = Some(Owner(3));
 
-/// Tokens of so many pages and some more, which begin with `first`.
+/// Tokens of a number of pages and some more, starting with `first`.
 fn tokens(first: u32, pages: usize, more: usize) -> Vec<u32> {
     let others = 1..u32::try_from(pages * PAGE + more).expect("few");
     [first].into_iter().chain(others).collect()
 }
 
-/// Begins a turn of user 0 that may be so long, and runs all of its prompt.
+/// Begins a turn of user 0 that may reach `positions`, and runs its whole prompt.
 fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32], positions: usize) -> Turn {
     let turn = kv
         .begin(owner, 0, Wanted::read(prompt), positions)
@@ -33,11 +33,11 @@ fn conversations_keep_their_pages_while_there_are_enough() {
     assert_eq!(short(&mut kv, B, &[7, 8]), (0, Change::Switched));
     assert_eq!(short(&mut kv, A, &[1, 2, 3, 5]), (3, Change::Switched));
     assert_eq!(short(&mut kv, A, &[1, 2, 3, 5, 6]), (4, Change::NewTurn));
-    // The one that has rested longest makes way for a third.
+    // A third conversation replaces the least recently used one.
     assert_eq!(short(&mut kv, None, &[9, 9]), (0, Change::Switched));
     assert_eq!(short(&mut kv, None, &[9, 9, 8]), (2, Change::NewTurn));
     assert_eq!(short(&mut kv, A, &[1, 2, 3, 5, 6]), (4, Change::Switched));
-    // What is nobody's any more goes before what is somebody's.
+    // Sequences without an owner are evicted first.
     assert_eq!(short(&mut kv, B, &[7, 8, 9]), (0, Change::Restored));
     assert_eq!(
         short(&mut kv, A, &[1, 2, 3, 5, 6, 7]),
@@ -46,7 +46,7 @@ fn conversations_keep_their_pages_while_there_are_enough() {
 }
 
 #[test]
-fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
+fn prefixes_are_shared_and_copied_on_write() {
     let mut kv = Kv::new(3, (16, 1), Reuse::Fast);
     let prompt = tokens(1, 2, 10);
     turn(&mut kv, A, &prompt, 3 * PAGE);
@@ -55,14 +55,14 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
     let mut other = prompt[..2 * PAGE + 5].to_vec();
     other.push(99);
     let begun = turn(&mut kv, B, &other, 4 * PAGE);
-    kv.pin(begun.entry);
-    let second = kv.pages_of(begun.entry).to_vec();
-    assert_eq!((begun.entry, begun.cached), (1, 2 * PAGE + 5));
+    kv.pin(begun.slot);
+    let second = kv.pages_of(begun.slot).to_vec();
+    assert_eq!((begun.slot, begun.cached), (1, 2 * PAGE + 5));
     assert_eq!(second[..2], first[..2]);
     let (from, to) = (first[2], second[2]);
     assert_eq!(begun.copy, Some(Copied { from, to }));
     assert_eq!(kv.pages(), (16, 16 - 3 - 2));
-    // Where it is whole pages, nothing is copied, nor where the rest is nobody else's; and nothing serves another user.
+    // Whole pages are shared without a copy, and an unshared last page is kept. Other users share nothing.
     let mut whole = prompt[..2 * PAGE].to_vec();
     whole.push(98);
     assert_eq!(turn(&mut kv, C, &whole, 3 * PAGE).copy, None);
@@ -74,14 +74,14 @@ fn what_begins_alike_is_shared_and_copied_only_where_it_goes_on_apart() {
     assert_eq!((theirs.cached, theirs.copy), (0, None));
 }
 
-/// Whether there is room for a prompt of which nobody has anything.
+/// Whether a prompt without a cached prefix has room.
 fn has_room(kv: &Kv, positions: usize, leaving: &[usize]) -> bool {
     kv.has_room((0, Wanted::default()), positions, leaving)
 }
 
-/// Four turns that begin alike have room where three that do not have not.
+/// Four turns with a common prefix have room where three without one do not.
 #[test]
-fn what_is_shared_with_those_that_run_counts_once() {
+fn pages_shared_with_running_turns_count_once() {
     let mut kv = Kv::new(8, (8, 1), Reuse::Fast);
     let rules = tokens(1, 4, 0);
     for question in 0..4 {
@@ -98,8 +98,8 @@ fn what_is_shared_with_those_that_run_counts_once() {
         };
         let takes = if question == 0 { 5 } else { 1 };
         assert_eq!(kv.pages_of_user(asks, 5 * PAGE), (theirs, takes));
-        let entry = turn(&mut kv, None, &prompt, 5 * PAGE).entry;
-        kv.pin(entry);
+        let slot = turn(&mut kv, None, &prompt, 5 * PAGE).slot;
+        kv.pin(slot);
     }
     assert_eq!(kv.pages(), (8, 0));
     let prompt = [&rules[..], &[99]].concat();
@@ -108,16 +108,16 @@ fn what_is_shared_with_those_that_run_counts_once() {
     assert_eq!(kv.begin(None, 0, Wanted::read(&prompt), 5 * PAGE), None);
 }
 
-/// What one has with another that runs is no memory for something else.
+/// Pages shared with a running turn do not free memory for another one.
 #[test]
-fn a_turn_that_lacks_nothing_begins() {
+fn a_turn_with_enough_pages_begins() {
     let mut kv = Kv::new(3, (12, 1), Reuse::Fast);
     let prompt = tokens(1, 3, 10);
     turn(&mut kv, A, &prompt, 4 * PAGE);
     kv.branch(Owner(1), Owner(2));
-    kv.give_back(0, u64::MAX);
+    kv.release_memory(0, u64::MAX);
     assert_eq!(kv.allocated(), 4);
-    let runs = turn(&mut kv, A, &prompt, 4 * PAGE).entry;
+    let runs = turn(&mut kv, A, &prompt, 4 * PAGE).slot;
     kv.pin(runs);
     let mut lacked = 0;
     while let Some(chunk) = kv.lacks(B, 4 * PAGE) {
@@ -130,9 +130,9 @@ fn a_turn_that_lacks_nothing_begins() {
     assert_eq!(kv.len_of(runs), prompt.len());
 }
 
-/// A turn begins only where it can end, and what runs loses nothing.
+/// A turn begins only if it can also end, and running turns lose nothing.
 #[test]
-fn a_branch_holds_its_pages_whatever_becomes_of_the_other() {
+fn a_branch_keeps_its_pages_when_the_other_ends() {
     let mut kv = Kv::new(2, (8, 1), Reuse::Exact);
     let prompt = tokens(1, 1, 10);
     turn(&mut kv, A, &prompt, 2 * PAGE);
@@ -141,7 +141,7 @@ fn a_branch_holds_its_pages_whatever_becomes_of_the_other() {
     assert_eq!(pages(&kv, 1), pages(&kv, 2), "nothing is copied");
     assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
     let held = pages(&kv, 2);
-    // What is deleted serves nobody, but for what another conversation has.
+    // Deleted tokens cannot be reused, but another conversation keeps its shared pages.
     turn(&mut kv, None, &tokens(7, 1, 0), PAGE);
     kv.release(Owner(1));
     kv.erase(0);
@@ -152,27 +152,27 @@ fn a_branch_holds_its_pages_whatever_becomes_of_the_other() {
 }
 
 #[test]
-fn pages_are_promised_for_all_that_a_turn_may_say() {
+fn pages_are_reserved_for_the_whole_turn() {
     let mut kv = Kv::new(3, (6, 1), Reuse::Fast);
     let promised = turn(&mut kv, A, &[1, 2], 3 * PAGE);
-    kv.pin(promised.entry);
+    kv.pin(promised.slot);
     assert!(has_room(&kv, 3 * PAGE, &[]) && !has_room(&kv, 3 * PAGE + 1, &[]));
-    assert!(has_room(&kv, 6 * PAGE, &[promised.entry]));
+    assert!(has_room(&kv, 6 * PAGE, &[promised.slot]));
     assert_eq!(kv.begin(B, 0, Wanted::read(&[3, 4]), 4 * PAGE), None);
     let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
-    kv.pin(second.entry);
+    kv.pin(second.slot);
     let third = turn(&mut kv, None, &[5, 6], 7);
-    kv.pin(third.entry);
-    assert!(!has_room(&kv, 1, &[]), "no entry");
-    // What was not needed is given back at the end, not before.
-    kv.unpin(promised.entry);
+    kv.pin(third.slot);
+    assert!(!has_room(&kv, 1, &[]), "no slot");
+    // Unused pages become free at the end of the turn, not earlier.
+    kv.unpin(promised.slot);
     assert_eq!(kv.pages(), (6, 2));
     assert!(has_room(&kv, 3 * PAGE, &[]) && !has_room(&kv, 3 * PAGE + 1, &[]));
-    assert_eq!(kv.len_of(second.entry), 2);
+    assert_eq!(kv.len_of(second.slot), 2);
 }
 
 #[test]
-fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
+fn each_change_increments_the_epoch_once() {
     let mut kv = Kv::new(1, (1, 1), Reuse::Fast);
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (2, Change::Rewound));
@@ -191,9 +191,9 @@ fn every_change_bumps_the_epoch_once_and_says_what_it_was() {
     assert_eq!(short(&mut kv, None, &[5, 6, 7, 8]), (3, Change::NewTurn));
 }
 
-/// What was said is not what was read, even where the tokens are: only a conversation's own past is both.
+/// With exact reuse, generated tokens do not serve a prompt with the same tokens, except in their own conversation.
 #[test]
-fn exact_sequences_share_what_their_own_family_made() {
+fn exact_reuse_needs_the_same_family() {
     for (reuse, of_text, of_both) in [(Reuse::Exact, 2, 4), (Reuse::Fast, 4, 4)] {
         let mut kv = Kv::new(2, (8, 1), reuse);
         short(&mut kv, A, &[1, 2]);
@@ -211,14 +211,14 @@ fn exact_sequences_share_what_their_own_family_made() {
     }
 }
 
-/// What lies in the pages, as an executor would have it: for each position the tokens up to there, which its K and V are of.
+/// The content of pages in an executor: for each position, the tokens up to there, which determine its K and V.
 struct Held {
-    /// A page without memory has no positions.
+    /// Pages without memory have no positions.
     pages: Vec<Vec<Vec<u32>>>,
     /// Pages of a chunk.
     chunk: usize,
-    /// Chunks that were given back so far.
-    given_back: usize,
+    /// Chunks released so far.
+    released: usize,
 }
 
 impl Held {
@@ -226,7 +226,7 @@ impl Held {
         Self {
             pages: vec![vec![Vec::new(); PAGE]; pages],
             chunk,
-            given_back: 0,
+            released: 0,
         }
     }
 
@@ -250,21 +250,21 @@ impl Held {
         !self.pages[page].is_empty()
     }
 
-    /// Gives back what the cache says, but for so many pages besides those that are needed, or were used after so many turns.
-    fn give_back(&mut self, kv: &mut Kv, keep: usize, rested: u64) {
+    /// Releases the chunks that the cache returns, keeping `keep` pages and sequences used after turn `rested`.
+    fn release_memory(&mut self, kv: &mut Kv, keep: usize, rested: u64) {
         let needed = |kv: &Kv| kv.needed(rested).iter().filter(|one| **one).count();
         let before = (kv.allocated() - needed(kv), needed(kv));
-        let chunks = kv.give_back(keep, rested);
+        let chunks = kv.release_memory(keep, rested);
         let after = (kv.allocated() - needed(kv), needed(kv));
         assert!(after.0 >= keep.min(before.0) && after.1 == before.1);
         assert!(kv.spare(keep, rested).is_empty());
         for page in chunks.iter().flat_map(|chunk| kv.pool.pages_of(*chunk)) {
             assert!(!std::mem::take(&mut self.pages[page]).is_empty());
         }
-        self.given_back += chunks.len();
+        self.released += chunks.len();
     }
 
-    /// Allocates what a turn lacks, until it is refused.
+    /// Allocates memory for a turn until an allocation is refused.
     fn allocate(&mut self, kv: &mut Kv, owner: Option<Owner>, positions: usize, refused: bool) {
         while let Some(chunk) = kv.lacks(owner, positions) {
             if refused {
@@ -282,42 +282,43 @@ impl Held {
     }
 }
 
-/// Random turns of three users that begin alike all the time, several at once, in few pages, whose memory comes and goes. What is
-/// kept of a prompt is there when it begins, whatever others have written since; of what runs nothing is overwritten, and nothing
-/// given back; no page is lost, and none is in two users' hands.
+/// Random parallel turns of three users with common prefixes, in few pages whose memory is released and allocated.
+///
+/// The cached prefix of a prompt is correct when its turn begins. Pages of running turns are neither overwritten nor
+/// released. No page is lost, and no page belongs to two users.
 #[test]
-fn what_is_kept_is_there_and_nobody_elses() {
+fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
     let mut random = fastrand::Rng::with_seed(16);
-    let (mut kept, mut copies, mut refused, mut given_back) = (0, 0, 0, 0);
+    let (mut kept, mut copies, mut refused, mut released) = (0, 0, 0, 0);
     for _ in 0..150 {
         let pages = random.usize(3..20);
         let chunk = random.usize(1..5);
         let mut kv = Kv::new(random.usize(1..5), (pages, chunk), Reuse::Fast);
         let mut held = Held::new(pages, chunk);
         let keep = random.usize(1..=pages);
-        // Each entry that runs, with all that it has said.
+        // All tokens of each running slot.
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for _ in 0..60 {
             let user = random.u32(0..3);
             let session = Owner(u64::from(user) * 2 + random.u64(0..2));
             let runs = |kv: &Kv, owner| {
-                let of = |entry: &usize| kv.at(*entry).is_some_and(|one| one.owner == Some(owner));
+                let of = |slot: &usize| kv.at(*slot).is_some_and(|one| one.owner == Some(owner));
                 running.keys().any(of)
             };
             match random.u32(0..9) {
                 0 => kv.release(session),
                 1 if !runs(&kv, session) => drop(kv.rewind(session, random.usize(0..200))),
                 2..=3 => {
-                    if let Some((entry, _)) = running.pop_first() {
-                        kv.unpin(entry);
+                    if let Some((slot, _)) = running.pop_first() {
+                        kv.unpin(slot);
                     }
                 }
                 4 => {
                     let rested = random.u64(0..=kv.turns());
-                    held.give_back(&mut kv, keep, rested);
+                    held.release_memory(&mut kv, keep, rested);
                 }
                 _ => {
-                    // Long beginnings in common, which part somewhere.
+                    // Long common prefixes that diverge at some point.
                     let mut prompt = tokens(0, 0, random.usize(2..150));
                     let parts = random.usize(0..prompt.len());
                     prompt[parts..].fill(random.u32(0..3));
@@ -334,32 +335,32 @@ fn what_is_kept_is_there_and_nobody_elses() {
                         refused += 1;
                         continue;
                     };
-                    assert!(room && !running.contains_key(&turn.entry));
+                    assert!(room && !running.contains_key(&turn.slot));
                     if let Some(copy) = turn.copy {
                         held.copy(copy);
                         copies += 1;
                     }
-                    let table = kv.pages_of(turn.entry).to_vec();
+                    let table = kv.pages_of(turn.slot).to_vec();
                     assert_eq!(table.len(), positions.div_ceil(PAGE));
                     assert!(held.has(&table, &prompt[..turn.cached]), "{turn:?}");
                     held.write(&table, &prompt, turn.cached);
                     kv.extend(&prompt[turn.cached..]);
-                    kv.pin(turn.entry);
-                    running.insert(turn.entry, prompt);
+                    kv.pin(turn.slot);
+                    running.insert(turn.slot, prompt);
                     kept += turn.cached;
                 }
             }
-            for (entry, said) in &mut running {
-                let table = kv.pages_of(*entry).to_vec();
+            for (slot, said) in &mut running {
+                let table = kv.pages_of(*slot).to_vec();
                 if random.bool() && said.len() < table.len() * PAGE {
                     let token = random.u32(0..3);
                     said.push(token);
                     held.write(&table, said, said.len() - 1);
-                    kv.push_to(*entry, token);
+                    kv.push_to(*slot, token);
                 }
                 assert!(
                     held.has(&table, said),
-                    "of {entry} something was overwritten"
+                    "the pages of slot {slot} were overwritten"
                 );
             }
             let mut holders = vec![Vec::new(); pages];
@@ -379,62 +380,62 @@ fn what_is_kept_is_there_and_nobody_elses() {
             let mut pages = kv.sequences.values().flat_map(|one| &one.pages);
             assert!(pages.all(|page| held.has_memory(*page)), "{kv:?}");
         }
-        given_back += held.given_back;
-        // Whatever was given back, what was kept serves one turn, though there is no memory for more.
-        running.keys().for_each(|entry| kv.unpin(*entry));
+        released += held.released;
+        // The remaining memory is enough for one turn, even if no more can be allocated.
+        running.keys().for_each(|slot| kv.unpin(*slot));
         kv.refuse();
         let turn = kv.begin(None, 9, Wanted::read(&[1]), keep * PAGE);
         assert!(turn.is_some(), "{keep} of {kv:?}");
     }
     assert!(
-        kept > 20_000 && copies > 200 && refused > 200 && given_back > 200,
-        "{kept} {copies} {refused} {given_back}"
+        kept > 20_000 && copies > 200 && refused > 200 && released > 200,
+        "{kept} {copies} {refused} {released}"
     );
 }
 
-/// A device that runs steps late: each writes to the page that its entry's table had for it when it was launched.
+/// A device that runs steps late. A step writes to the page that was in its slot's table when the step was launched.
 struct Late {
     held: Held,
-    /// Entry, page, and all tokens of the conversation with the one that is written.
+    /// Slot, page, and all tokens of the conversation including the one that is written.
     ahead: Vec<(usize, usize, Vec<u32>)>,
 }
 
 impl Late {
-    /// Launches a step of some of those that run, and tells of it what is to be told.
-    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, tells: bool) {
-        for (entry, said) in running {
+    /// Launches a step of some running slots, and reports it to the cache.
+    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, reports: bool) {
+        for (slot, said) in running {
             let mut tokens = said.clone();
             tokens.push(7);
-            let page = kv.pages_of(*entry).get(said.len() / PAGE);
-            self.ahead.extend(page.map(|page| (*entry, *page, tokens)));
+            let page = kv.pages_of(*slot).get(said.len() / PAGE);
+            self.ahead.extend(page.map(|page| (*slot, *page, tokens)));
         }
-        let entries: Vec<_> = self.ahead.iter().map(|(entry, ..)| *entry).collect();
-        if tells {
-            kv.launched(&entries);
+        let slots: Vec<_> = self.ahead.iter().map(|(slot, ..)| *slot).collect();
+        if reports {
+            kv.launched(&slots);
         }
     }
 
-    /// The step ends, and its tokens are taken: also those of conversations that have ended. Says whether all of it was written
-    /// to memory.
+    /// Ends the step and takes its tokens, including those of conversations that have ended. Returns whether all were
+    /// written to memory.
     fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) -> Result<(), String> {
-        for (entry, page, tokens) in self.ahead.drain(..) {
+        for (slot, page, tokens) in self.ahead.drain(..) {
             let at = tokens.len() - 1;
             let written = self.held.pages[page].get_mut(at % PAGE);
-            let written = written.ok_or("a step wrote to what had been given back")?;
+            let written = written.ok_or("a step wrote to a released page")?;
             written.clone_from(&tokens);
-            if kv.len_of(entry) == at {
-                kv.push_to(entry, tokens[at]);
+            if kv.len_of(slot) == at {
+                kv.push_to(slot, tokens[at]);
             }
-            running.entry(entry).and_modify(|said| *said = tokens);
+            running.entry(slot).and_modify(|said| *said = tokens);
         }
         kv.launched(&[]);
         Ok(())
     }
 }
 
-/// Random turns of one user that end, and are followed by others, while a step of theirs is still to write. Says what a page
-/// holds that it should not, or does not hold that it should. `tells` is whether the cache hears of steps that are launched.
-fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String> {
+/// Random turns of one user that end and are followed by others before their last step has written. Returns an error if
+/// a page has wrong content. `reports` says whether launched steps are reported to the cache.
+fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..200 {
         let pages = random.usize(4..12);
@@ -448,21 +449,21 @@ fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String
         let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for turn in 0..60 {
             match random.u32(0..7) {
-                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, tells),
+                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, reports),
                 2 => device.land(&mut kv, &mut running)?,
                 3 => {
                     let at = random.usize(0..running.len().max(1));
-                    if let Some(entry) = running.keys().nth(at).copied() {
-                        running.remove(&entry);
-                        kv.unpin(entry);
+                    if let Some(slot) = running.keys().nth(at).copied() {
+                        running.remove(&slot);
+                        kv.unpin(slot);
                     }
                 }
                 4 => {
                     let all = kv.turns();
-                    device.held.give_back(&mut kv, 0, all);
+                    device.held.release_memory(&mut kv, 0, all);
                 }
                 _ => {
-                    // Most end near a page's.
+                    // Most turns end near the end of a page.
                     let length = random.usize(1..3) * PAGE - random.usize(0..3);
                     let mut prompt = tokens(random.u32(0..3), 0, length);
                     prompt[length / 2..].fill(turn);
@@ -471,23 +472,25 @@ fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String
                     let Some(begun) = kv.begin(None, 0, Wanted::read(&prompt), positions) else {
                         continue;
                     };
-                    let Turn { entry, cached, .. } = begun;
+                    let Turn { slot, cached, .. } = begun;
                     if let Some(copy) = begun.copy {
                         device.held.copy(copy);
                     }
-                    let table = kv.pages_of(entry).to_vec();
+                    let table = kv.pages_of(slot).to_vec();
                     if !device.held.has(&table, &prompt[..cached]) {
-                        return Err(format!("of {cached} kept positions some are another's"));
+                        return Err(format!(
+                            "some of {cached} cached positions belong to another conversation"
+                        ));
                     }
                     device.held.write(&table, &prompt, cached);
                     kv.extend(&prompt[cached..]);
-                    kv.pin(entry);
-                    running.insert(entry, prompt);
+                    kv.pin(slot);
+                    running.insert(slot, prompt);
                 }
             }
-            for (entry, said) in &running {
-                if !device.held.has(kv.pages_of(*entry), said) {
-                    return Err(format!("what runs in {entry} was overwritten"));
+            for (slot, said) in &running {
+                if !device.held.has(kv.pages_of(*slot), said) {
+                    return Err(format!("the running turn in slot {slot} was overwritten"));
                 }
             }
             if kv
@@ -495,60 +498,60 @@ fn turns_beside_steps_that_are_late(seed: u64, tells: bool) -> Result<(), String
                 .values()
                 .any(|one| one.pages.len() < one.needed())
             {
-                return Err("a token is in a page that is not its conversation's".into());
+                return Err("a token is in a page of another conversation".into());
             }
         }
     }
     Ok(())
 }
 
-/// Nobody reads or writes another's page, as those that a step is of are in quarantine; and without that somebody does.
+/// Quarantine keeps late steps from writing to other sequences' pages. Without it some do.
 #[test]
-fn pages_are_in_quarantine_until_the_steps_that_write_to_them_are_over() {
+fn pages_are_in_quarantine_until_their_steps_end() {
     for seed in 0..8 {
-        assert_eq!(turns_beside_steps_that_are_late(seed, true), Ok(()));
-        let without = turns_beside_steps_that_are_late(seed, false);
-        assert!(without.is_err(), "nothing depends on the quarantine");
+        assert_eq!(turns_with_late_steps(seed, true), Ok(()));
+        let without = turns_with_late_steps(seed, false);
+        assert!(without.is_err(), "without quarantine nothing failed");
     }
 }
 
-/// Whoever is not pinned has an entry without pages once others have needed these.
+/// A slot that is not pinned can lose its pages to other turns.
 #[test]
-fn an_entry_that_lost_its_pages_is_known() {
+fn a_slot_without_its_pages_is_detected() {
     let mut kv = Kv::new(2, (3, 1), Reuse::Fast);
     let first = turn(&mut kv, A, &[1, 2], 2 * PAGE);
-    assert!(kv.is_seated(first.entry) && !kv.is_seated(1 - first.entry));
+    assert!(kv.is_seated(first.slot) && !kv.is_seated(1 - first.slot));
     let second = turn(&mut kv, B, &[3, 4], 3 * PAGE);
-    assert!(kv.is_seated(second.entry) && !kv.is_seated(first.entry));
+    assert!(kv.is_seated(second.slot) && !kv.is_seated(first.slot));
 }
 
-/// A turn that nobody pinned goes on after a step that had been launched ahead; only one that has ended leaves pages.
+/// A turn that is not pinned continues after a step in flight; only an ended turn loses spare pages.
 #[test]
-fn a_step_that_was_launched_ahead_takes_no_pages_from_a_turn_that_goes_on() {
+fn a_step_in_flight_takes_no_pages_from_a_continuing_turn() {
     let mut kv = Kv::new(2, (4, 1), Reuse::Fast);
     let first = turn(&mut kv, A, &[1, 2], 2 * PAGE);
-    kv.launched(&[first.entry]);
+    kv.launched(&[first.slot]);
     kv.launched(&[]);
-    assert!(kv.is_seated(first.entry));
+    assert!(kv.is_seated(first.slot));
     let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
-    kv.pin(second.entry);
-    kv.launched(&[second.entry]);
-    kv.unpin(second.entry);
-    assert_eq!(kv.pages_of(second.entry).len(), 2);
+    kv.pin(second.slot);
+    kv.launched(&[second.slot]);
+    kv.unpin(second.slot);
+    assert_eq!(kv.pages_of(second.slot).len(), 2);
     kv.launched(&[]);
-    assert_eq!(kv.pages_of(second.entry).len(), 1);
+    assert_eq!(kv.pages_of(second.slot).len(), 1);
 }
 
-/// What is used last comes first, pages that two share come once, and who has no room is read again.
+/// The most recently used sequences move first, shared pages move once, and sequences without room are dropped.
 #[test]
-fn what_pages_hold_comes_along_as_far_as_there_is_room() {
+fn sequences_move_to_a_resized_cache_as_far_as_there_is_room() {
     let mut kv = Kv::new(3, (16, 1), Reuse::Fast);
     let [first, apart] = [tokens(1, 2, 10), tokens(7, 2, 30)];
     let second = [&first[..2 * PAGE + 5], &[99]].concat();
     let mut pages = Vec::new();
     for (owner, prompt) in [(A, &first), (B, &second), (C, &apart)] {
         let begun = turn(&mut kv, owner, prompt, 4 * PAGE);
-        pages.push(kv.pages_of(begun.entry).to_vec());
+        pages.push(kv.pages_of(begun.slot).to_vec());
     }
     let (change, copies) = kv.move_to(2, (6, 2));
     let from: HashSet<_> = copies.iter().map(|copy| copy.from).collect();
@@ -576,9 +579,9 @@ fn what_pages_hold_comes_along_as_far_as_there_is_room() {
     assert_eq!(again(&mut kv, A, &first), (2 * PAGE + 5, true));
 }
 
-/// However many short conversations begin, and with however much memory, they do not pile up.
+/// Short conversations do not accumulate without limit, whatever memory they have.
 #[test]
-fn sequences_are_bounded() {
+fn the_number_of_sequences_is_limited() {
     let mut kv = Kv::new(1, (2 * SEQUENCES, 1), Reuse::Fast);
     let twice = u32::try_from(2 * SEQUENCES).expect("few");
     for number in 0..twice {
@@ -587,10 +590,9 @@ fn sequences_are_bounded() {
     assert_eq!(kv.sequences.len(), SEQUENCES);
 }
 
-/// Where there are too many sequences, a long one that was used just now stays: its user has many pages, which others do not lack,
-/// and one sequence like each of them.
+/// With too many sequences, a long recent one stays: its user has many pages, but not more sequences than others.
 #[test]
-fn among_many_short_sequences_a_long_one_stays() {
+fn a_long_recent_sequence_survives_many_short_ones() {
     let mut kv = Kv::new(1, (2 * SEQUENCES, 64), Reuse::Fast);
     let mut cached = |user, prompt: &[u32]| {
         let turn = kv.begin(None, user, Wanted::read(prompt), prompt.len() + 1);

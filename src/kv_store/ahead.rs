@@ -1,5 +1,5 @@
-//! Pages of a file in their order, of which several are read and checked at once: a disk gives all that it can only where it is
-//! asked for more while it reads.
+//! Reads the pages of a file in order, several at the same time. A disk reaches its full speed only with several
+//! requests.
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -8,12 +8,12 @@ use std::thread;
 use super::file::Reading;
 use super::refusal::Refusal;
 
-/// Threads that read, at most.
+/// The most threads that read.
 const READERS: usize = 4;
-/// Bytes that they may hold, if there is to be more than one of them: room for a page of a model of 4B each.
+/// Bytes in the memory of several readers: room for a page of a 4B model for each.
 const HELD: usize = 40 << 20;
 
-/// Reads pages and gives each to `take`, until that wants no more, or to the first that is damaged; tells whether all were taken.
+/// Reads pages and passes each to `take`, until it returns false or a page is damaged. Returns whether all were taken.
 pub(super) fn read(
     reading: &Reading,
     pages: Range<usize>,
@@ -22,7 +22,7 @@ pub(super) fn read(
     let readers = HELD / reading.page_bytes().max(1);
     let readers = readers.min(pages.len()).clamp(1, READERS);
     thread::scope(|scope| {
-        // Each reads one page of so many, and holds the one that comes next until it is taken.
+        // Each reader reads every n-th page, and holds one until it is taken.
         let read = |first: usize| -> Result<Receiver<_>, Refusal> {
             let (sender, read) = sync_channel(0);
             let pages = pages.clone().skip(first).step_by(readers);

@@ -1,23 +1,24 @@
-//! What it takes to have positions again, by what has been measured: the disk, or the model.
+//! Compares the cost of restoring positions from the disk and of prefilling them again, from measurements.
 
 use std::time::{Duration, Instant};
 
 use crate::kv::Family;
 
-/// A measure that is older says nothing of now: a disk that was busy then would never be asked again.
+/// Older measurements are ignored. Otherwise a disk that was once busy would never be used again.
 const FRESH: Duration = Duration::from_secs(600);
-/// How much the newest measure counts.
+/// The weight of the newest measurement.
 const NEWEST: f64 = 0.5;
 
-/// Positions of the first depth; each of the next ones has twice as many as the one before it.
+/// Positions of the first depth. Each further depth has twice as many as the last one.
 const SHALLOW: usize = 512;
 const DEPTHS: usize = 12;
 
-/// Seconds that a position of a prompt takes, by how deep it lies: attention looks back at all before it.
+/// Seconds for prefilling a position at each depth. Attention reads all earlier positions, so deeper ones take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Depths([Option<Each>; DEPTHS]);
 
-/// What each took of so many that were read at once: of more each takes less, so few say little of many.
+/// Seconds for a position, and the rows that were measured together. Larger runs need less for each row, so a small one
+/// says little about them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Each {
     rows: f64,
@@ -25,7 +26,7 @@ struct Each {
 }
 
 impl Depths {
-    /// So many positions from `first` on, which were read at once, took so long.
+    /// Adds a measurement of `rows` positions from `first` on.
     pub fn measure(&mut self, first: usize, rows: usize, took: Duration) {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let rows = rows.max(1) as f64;
@@ -38,7 +39,7 @@ impl Depths {
         }
     }
 
-    /// What a position takes: as far as is known, and else as one that is less deep, or the least deep.
+    /// Seconds for a position. An unknown depth has the value of the next shallower or of the shallowest known one.
     #[must_use]
     pub fn of(&self, position: usize) -> Option<f64> {
         let (before, after) = self.0.split_at(depth(position) + 1);
@@ -52,7 +53,7 @@ fn depth(position: usize) -> usize {
     depth.min(DEPTHS - 1)
 }
 
-/// Seconds that a position takes to be read again, by what makes it; `None` where nobody knows.
+/// Seconds for computing a position again in each family; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub read: Depths,
@@ -60,7 +61,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of positions from `first` on.
+    /// Seconds for positions from `first` on.
     fn of(&self, first: usize, families: impl Iterator<Item = Family>) -> Option<f64> {
         let mut all = (first..).zip(families).map(|(at, family)| match family {
             Family::Prompt => self.read.of(at),
@@ -70,10 +71,10 @@ impl Cost {
     }
 }
 
-/// How fast the disk reads.
+/// The measured speed of reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
-    /// Bytes a second, and when that was measured.
+    /// Bytes per second, and the time of the measurement.
     measured: Option<(f64, Instant)>,
 }
 
@@ -86,14 +87,14 @@ impl Rate {
         self.measured = Some((rate, Instant::now()));
     }
 
-    /// Bytes a second, where that is known.
+    /// Bytes per second, if the measurement is recent.
     pub(super) fn fresh(&self) -> Option<f64> {
         let (rate, at) = self.measured?;
         (at.elapsed() < FRESH).then_some(rate)
     }
 
-    /// Whether reading so many bytes is faster than having the model read the positions from `first` on again; what nobody knows
-    /// yet is found out by doing it.
+    /// Whether reading bytes from the disk is faster than computing the positions from `first` on again. Without
+    /// measurements the answer is yes, which provides one.
     pub(super) fn pays(
         &self,
         bytes: u64,
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_to_be_cheaper_is_chosen() {
+    fn the_cheaper_way_by_measurement_is_chosen() {
         let families = || [Family::Prompt, Family::Prompt, Family::Step].into_iter();
         let cost = |read: f64, said| {
             let mut cost = Cost {
@@ -125,24 +126,24 @@ mod tests {
             cost.read.measure(0, 1, Duration::from_secs_f64(read));
             cost
         };
-        // Ten seconds by the model.
+        // Ten seconds on the model.
         let known = cost(1.0, Some(8.0));
         let mut rate = Rate::default();
         assert!(
             rate.pays(1 << 40, &known, 0, families()),
-            "nobody knows the disk"
+            "the speed of the disk is unknown"
         );
         rate.measure(1000, Duration::from_secs(1));
         assert!(rate.pays(9_999, &known, 0, families()));
         assert!(!rate.pays(10_001, &known, 0, families()));
-        // Of the prompt alone.
+        // The cost of the prompt alone.
         assert!(!rate.pays(2_001, &known, 0, families().take(2)));
         assert!(rate.pays(1_999, &cost(1.0, None), 0, families().take(2)));
         assert!(
             rate.pays(1 << 40, &cost(1.0, None), 0, families()),
-            "nobody knows what steps take"
+            "the time of steps is unknown"
         );
-        // The newest measure counts most, and not alone.
+        // The newest measurement counts most, but not alone.
         rate.measure(2000, Duration::from_secs(1));
         assert_eq!(rate.fresh(), Some(1500.0));
         rate.measured = rate
@@ -154,7 +155,7 @@ mod tests {
         );
     }
     #[test]
-    fn what_lies_deep_costs_more_once_that_is_known() {
+    fn deeper_positions_cost_more_once_measured() {
         let mut depths = Depths::default();
         assert_eq!(depths.of(0), None);
         depths.measure(9000, 10, Duration::from_secs(40));
@@ -170,9 +171,9 @@ mod tests {
         let prompt = || std::iter::repeat_n(Family::Prompt, 16_000);
         let took = cost.of(0, prompt()).expect("it is known");
         assert!((took - (7680.0 + 4.0 * (16_000.0 - 7680.0))).abs() < 1e-6);
-        // From there on all of them are deep.
+        // All further positions are deep.
         assert_eq!(cost.of(7680, prompt()), Some(64_000.0));
-        // Few say little of many, and many all.
+        // A small measurement changes little, and a large one much.
         depths.measure(0, 1, Duration::from_secs(3));
         assert_eq!(depths.of(0), Some(1.1));
         depths.measure(0, 20, Duration::from_secs(10));

@@ -1,7 +1,8 @@
-//! How a sequence lies in a file: a head of a sector, the key, the tokens, a checksum of each page, zeros up to a multiple of
-//! 4096 bytes, and the pages. Numbers are little-endian. No byte is without a checksum.
+//! The file format of a sequence: a header of one sector, the key, the tokens, a checksum of each page, zeros up to a
+//! multiple of 4096 bytes, and the pages.
 //!
-//! A file has its name only when all of it is on the disk: one that is not whole was changed later, and is not used.
+//! Numbers are little-endian, and every byte has a checksum. A file gets its name after all of it is on the disk, so an
+//! incomplete file was damaged later, and is not used.
 
 use std::path::Path;
 
@@ -11,24 +12,24 @@ use crate::files::{File, Files};
 use crate::kv::{Family, PAGE};
 
 const MAGIC: &[u8; 8] = b"GNGLpage";
-/// The version of the format of files; another one is not read.
+/// The version of the file format. Other versions are not read.
 const VERSION: u32 = 1;
 const HEAD: usize = 512;
 const ALIGNMENT: usize = 4096;
-/// The most bytes between the head and the pages: many more than the longest context needs.
+/// The most bytes between header and pages, many more than the longest context needs.
 const LONGEST_BODY: usize = 64 << 20;
-/// Marks a token that was said; no vocabulary is as large.
+/// Marks a generated token. No vocabulary is this large.
 const SAID: u32 = 1 << 31;
 
-/// Tokens, and what made each.
+/// Tokens and the families that computed them.
 pub(super) type Tokens = Vec<(u32, Family)>;
 
-/// Where the parts of a file lie.
+/// The offsets of the parts of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     key: usize,
     tokens: usize,
-    /// Bytes of each.
+    /// Bytes of each page.
     page: usize,
 }
 
@@ -45,7 +46,7 @@ impl Layout {
         self.tokens.div_ceil(PAGE)
     }
 
-    /// What lies between the head and the pages, filled up with zeros.
+    /// Bytes between the header and the pages, including the padding.
     fn body(&self) -> usize {
         let numbers = 4 * (self.tokens + self.pages());
         (HEAD + self.key + numbers).next_multiple_of(ALIGNMENT) - HEAD
@@ -65,7 +66,7 @@ impl Layout {
 pub(super) struct Writing {
     file: Box<dyn File>,
     layout: Layout,
-    /// These are the sums of the pages that are there.
+    /// The checksums of the written pages.
     sums: Vec<u32>,
 }
 
@@ -78,7 +79,7 @@ impl Writing {
         })
     }
 
-    /// The next page.
+    /// Writes the next page.
     pub(super) fn page(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.file
             .write(self.layout.offset(self.sums.len()), bytes)?;
@@ -86,12 +87,12 @@ impl Writing {
         Ok(())
     }
 
-    /// Whether all pages are there.
+    /// Whether all pages were written.
     pub(super) fn is_whole(&self) -> bool {
         self.sums.len() == self.layout.pages()
     }
 
-    /// Writes what comes before the pages, and returns when all of it is on the disk.
+    /// Writes everything before the pages, and returns when all of it is on the disk.
     pub(super) fn finish(mut self, key: &Key, tokens: &Tokens) -> std::io::Result<()> {
         let mut body = key.bytes().to_vec();
         let marked = tokens.iter().map(|(token, family)| match family {
@@ -123,7 +124,7 @@ impl Writing {
     }
 }
 
-/// A file whose tokens were read.
+/// An open file whose tokens were read.
 #[derive(Debug)]
 pub(super) struct Reading {
     file: Box<dyn File>,
@@ -133,7 +134,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Opens a file that was made with this key.
+    /// Opens a file that was written with this key.
     pub(super) fn open(files: &dyn Files, path: &Path, key: &Key) -> Result<Self, Refusal> {
         let file = files.open_to_read(path)?;
         let (owner, expected) = (file.owner()?, files.user());
@@ -191,7 +192,7 @@ impl Reading {
         self.layout.page
     }
 
-    /// One that is what it was when it was written.
+    /// Reads a page and verifies its checksum.
     pub(super) fn page(&self, index: usize) -> Result<Vec<u8>, Refusal> {
         let mut bytes = vec![0; self.layout.page];
         self.file.read_at(self.layout.offset(index), &mut bytes)?;
@@ -201,14 +202,14 @@ impl Reading {
         Ok(bytes)
     }
 
-    /// It was of use.
+    /// Updates the time of last use.
     pub(super) fn touch(&mut self) {
-        // At the worst it goes before another.
+        // Without it, this file is evicted earlier than necessary.
         let _ = self.file.touch();
     }
 }
 
-/// The number of the first four bytes.
+/// The number in the first four bytes.
 fn number(bytes: &[u8]) -> u32 {
     let mut four = [0; 4];
     four.copy_from_slice(&bytes[..4]);

@@ -1,8 +1,8 @@
-//! Pages of the cache in the host's memory, where a GPU has memory of its own: what was computed of a session that rests, which
-//! comes back quicker from there than its text is read again.
+//! Pages of the cache in the host's memory, for a GPU with its own memory. An idle session can be restored from there
+//! faster than it can be prefilled.
 //!
-//! It is a cache of whoever owns it, who moves the pages: nothing here waits, and nothing outlives the process. Pages whose
-//! tokens are the same as before are kept, so that of a session that has gone on only what is new is copied.
+//! The owner of `Host` moves the pages: nothing here waits, and nothing outlives the process. Pages with unchanged
+//! tokens stay, so that only new pages of a continued session are copied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use super::key::Key;
 use super::place::Place;
 use crate::kv::{Family, PAGE, Reuse, Wanted, common_prefix};
 
-/// What is in force.
+/// The settings of the host's page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostRules {
-    /// Bytes of all pages; 0: none are kept.
+    /// The most bytes of all pages; 0 disables it.
     pub bytes: u64,
-    /// Only where the cache has memory of its own: elsewhere its pages would lie in the same memory twice.
+    /// Whether it needs a GPU with its own memory. On other machines the pages would be in the same memory twice.
     pub discrete: bool,
-    /// How long a session rests before its pages are copied.
+    /// How long a session is idle before its pages are copied.
     pub rest: Duration,
-    /// Whether what was measured decides between these pages and reading again; else what is here always comes back.
+    /// Whether measurements decide between these pages and prefilling. Otherwise these pages are always restored.
     pub measured: bool,
 }
 
-/// Of which session pages are.
+/// The session of pages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// One of a connection, by its number.
+    /// A session of a connection, by its number.
     Open(u64),
     Named(Place),
 }
 
-/// A page as it was in the cache.
+/// The bytes of a page of the cache.
 pub type Page = Arc<Vec<u8>>;
 
-/// A sequence whose pages are being copied, one after another.
+/// A sequence whose pages are being copied one by one.
 #[derive(Debug)]
 pub struct Filling {
     whose: Whose,
@@ -49,13 +49,13 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Pages that are there.
+    /// The number of copied pages.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// The next one.
+    /// Adds the next page.
     pub fn push(&mut self, page: Vec<u8>) {
         self.pages.push(Arc::new(page));
     }
@@ -65,38 +65,38 @@ impl Filling {
     }
 }
 
-/// What is wanted of a session for a prompt.
+/// A request for the pages of a session that serve a prompt.
 #[derive(Debug)]
 pub struct Asked<'a> {
     pub user: u32,
     pub key: &'a Key,
-    /// The prompt, without what is to be run in any case.
+    /// The prompt, without the tokens that are run in any case.
     pub prompt: Wanted<'a>,
     pub reuse: Reuse,
     pub page_bytes: usize,
-    /// Tokens that are there already.
+    /// Tokens that are in the cache already.
     pub held: usize,
-    /// What it would take without these pages.
+    /// The cost of computing the positions again.
     pub again: Cost,
 }
 
-/// What serves a prompt.
+/// The pages that serve a prompt.
 #[derive(Debug)]
 pub struct Found {
-    /// All tokens that its pages will hold.
+    /// All tokens of the restored sequence.
     pub tokens: Vec<(u32, Family)>,
-    /// The pages from the first on that is not there yet as a whole.
+    /// The pages from the first incomplete one on.
     pub pages: Vec<Page>,
 }
 
 #[derive(Debug)]
 struct Kept {
     filling: Filling,
-    /// Later ones have greater numbers.
+    /// A number that increases with each use.
     used: u64,
 }
 
-/// All that is kept.
+/// All pages in the host's memory.
 #[derive(Debug, Default)]
 pub struct Host {
     kept: BTreeMap<Whose, Kept>,
@@ -105,8 +105,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Begins to keep a sequence of a user, of which pages are there already as far as it is as it was; `None` if at most `most` bytes
-    /// may be kept and it has more.
+    /// Starts copying a sequence of a user. Pages with unchanged tokens are reused. Returns `None` if the sequence
+    /// needs more than `most` bytes.
     #[must_use]
     pub fn fill(
         &self,
@@ -125,7 +125,7 @@ impl Host {
         let pages = before.map_or(&[][..], |one| {
             let equal = one.tokens.iter().zip(tokens);
             let equal = equal.take_while(|(before, now)| before == now).count();
-            // One that is not full may hold more by now.
+            // A page that was not full may have more tokens.
             &one.pages[..equal / PAGE]
         });
         Some(Filling {
@@ -138,19 +138,21 @@ impl Host {
         })
     }
 
-    /// Gives up what is in the way of the pages that a sequence still lacks: they take memory as they come.
+    /// Evicts sequences whose memory the remaining pages need.
     pub fn make_room(&mut self, filling: &Filling, most: u64) {
         let pages = filling.tokens.len().div_ceil(PAGE) - filling.pages.len();
         let lacks = (pages * filling.page_bytes) as u64;
         self.shrink(most.saturating_sub(lacks), Some((filling.user, lacks)));
     }
 
-    /// Keeps a sequence whose pages are all there, in the place of what was kept of its session, and of others where there is no room
-    /// for all within `most` bytes: first of users who have more than an equal share, and of these what was used least lately.
+    /// Stores a sequence whose pages are complete, in place of its session's last one.
+    ///
+    /// Other sequences are evicted to stay within `most` bytes: first those of users with more than an equal share, and
+    /// among these the least recently used.
     pub fn keep(&mut self, filling: Filling, most: u64) {
         self.kept.remove(&filling.whose);
         if filling.bytes() > most {
-            // It may have been more when this began.
+            // The limit may have been higher at the start of the copy.
             return;
         }
         let room = most.saturating_sub(filling.bytes());
@@ -161,7 +163,7 @@ impl Host {
             .insert(filling.whose.clone(), Kept { filling, used });
     }
 
-    /// Keeps no more than so many bytes.
+    /// Evicts sequences until at most `most` bytes are left.
     pub fn shrink(&mut self, most: u64, wanted: Option<(u32, u64)>) {
         while self.bytes() > most {
             let mut of_users = BTreeMap::from_iter(wanted);
@@ -178,26 +180,26 @@ impl Host {
         }
     }
 
-    /// All pages; those that two sessions share count for each.
+    /// The number of pages. A page that two sessions share counts twice.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.kept.values().map(|kept| kept.filling.pages()).sum()
     }
 
-    /// Bytes of all pages.
+    /// The bytes of all pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.kept.values().map(|kept| kept.filling.bytes()).sum()
     }
 
-    /// Whether something is kept of a session.
+    /// Whether there are pages of a session.
     #[must_use]
     pub fn has(&self, whose: &Whose) -> bool {
         self.kept.contains_key(whose)
     }
 
-    /// What is kept of a session that serves a prompt: a page at least, and where that is `measured`, only if it is quicker than
-    /// reading again.
+    /// Finds pages of a session that serve a prompt, at least one. With `measured`, only if they are faster than
+    /// prefilling.
     pub fn find(&mut self, whose: &Whose, asked: &Asked<'_>, measured: bool) -> Option<Found> {
         let Kept { filling, used } = self.kept.get_mut(whose)?;
         let made_with = (filling.user, &filling.key, filling.page_bytes);
@@ -223,17 +225,17 @@ impl Host {
         })
     }
 
-    /// So many bytes have come back, which took so long.
+    /// Adds a measurement of restored bytes and the time for them.
     pub fn measure(&mut self, bytes: u64, took: Duration) {
         self.rate.measure(bytes, took);
     }
 
-    /// A session has ended, or was deleted.
+    /// Drops the pages of a session that has ended or was deleted.
     pub fn delete(&mut self, whose: &Whose) {
         self.kept.remove(whose);
     }
 
-    /// Only what was made with this key is of use from now on.
+    /// Drops all pages that were not computed with this key.
     pub fn retain(&mut self, key: Option<&Key>) {
         self.kept.retain(|_, kept| Some(&kept.filling.key) == key);
     }
@@ -253,7 +255,7 @@ mod tests {
         tokens.map(|token| (token, Family::Step)).collect()
     }
 
-    /// Keeps so many tokens, and tells how many pages were copied.
+    /// Copies the pages of some tokens, and returns the number of copied pages.
     fn keep(host: &mut Host, whose: u64, user: u32, tokens: &[(u32, Family)], most: u64) -> usize {
         let whose = (Whose::Open(whose), user);
         let Some(mut filling) = host.fill(whose, key(1), tokens, BYTES, most) else {
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_for_its_user_and_model_alone_and_only_what_is_new_is_copied() {
+    fn pages_are_restored_for_their_user_and_model_and_only_new_ones_are_copied() {
         let mut host = Host::default();
         assert_eq!(keep(&mut host, 1, 7, &said(0..130), 1000), 3);
         let found = find(&mut host, 1, 7, 1, 129, 10).expect("it is kept");
@@ -317,7 +319,7 @@ mod tests {
             find(&mut host, 2, 7, 1, 500, 0).is_none(),
             "another session"
         );
-        // It goes on, and is taken back.
+        // The session continues, and is rewound.
         assert_eq!(keep(&mut host, 1, 7, &said(0..200), 1000), 2);
         assert_eq!(keep(&mut host, 1, 7, &said(0..100), 1000), 1);
         host.retain(Some(&key(1)));
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reading_again_is_quicker_than_does_not_come_back() {
+    fn pages_slower_than_prefill_are_not_restored() {
         let mut host = Host::default();
         keep(&mut host, 1, 7, &said(0..128), 1000);
         let prompt: Vec<u32> = (0..128).collect();
@@ -353,7 +355,7 @@ mod tests {
             };
             host.find(&Whose::Open(1), &asked, measured).is_some()
         };
-        assert!(find(&mut host, true), "nobody knows how long it takes");
+        assert!(find(&mut host, true), "the time is unknown");
         host.measure(16, Duration::from_secs(127));
         assert!(find(&mut host, true));
         host.measure(16, Duration::from_secs(1000));
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_who_has_the_most_of_it_loses_first() {
+    fn memory_is_limited_and_the_largest_user_loses_first() {
         let mut host = Host::default();
         let most = 6 * BYTES as u64;
         assert_eq!(

@@ -1,16 +1,16 @@
-//! What pages depend on: with anything else than what they were made with they would mean something else.
+//! The key: everything that the values of pages depend on.
 
 use std::fmt::Write as _;
 
-/// Names and values, a line each.
+/// Names and values, one per line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// The same key with another line.
+    /// Returns the key with a further line.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
-        // A value has no line break of its own, so that no two keys are written alike.
+        // Line breaks in a value are replaced, so that different keys have different texts.
         let value = value.to_string().replace('\n', " ");
         let _ = writeln!(self.0, "{name}: {value}");
         self
@@ -20,7 +20,7 @@ impl Key {
         self.0.as_bytes()
     }
 
-    /// The name of the first line that differs from what a file has.
+    /// The name of the first line that differs from the key in a file.
     pub(super) fn difference(&self, found: &[u8]) -> Option<String> {
         let found = String::from_utf8_lossy(found);
         let mut lines = found.lines();

@@ -1,12 +1,14 @@
-//! Pages of the cache on disk: what was computed of a session, so that it need not be again when its pages are gone.
+//! Pages of the cache on disk: a session whose pages were evicted need not be prefilled again.
 //!
-//! `key` is what pages depend on, `file` how a sequence lies in a file and how it is seen to be whole, `refusal` why it is
-//! not used, `place` whose it is, `rules` how much may be kept and written, `shelf` which files there are and which go first,
-//! `wear` what writing would wear out, `cost` what reading again takes beside reading from the disk, `ahead` the threads
-//! that read pages, `store` the one that they read for, which writes. `host` is another place for pages, in the host's memory.
+//! - `key`: what the values of pages depend on
+//! - `file`: the file format of a sequence; `refusal`: why a file is not used
+//! - `place`: the session and the path of a file; `rules`: limits on space and writes
+//! - `shelf`: the files, their eviction, and the bytes written today; `wear`: whether writing wears out the disk
+//! - `cost`: the time for prefilling compared with reading; `ahead`: threads that read pages
+//! - `store`: the interface and the thread that writes; `host`: another store, in the host's memory
 //!
-//! It holds nothing that cannot be made again: whatever does not match is deleted, and nobody is told of it but the journal. It
-//! knows no engine, and waits for a disk on no thread but its own, and while it is opened.
+//! All content can be computed again: a file that does not match is deleted and reported in the journal. This module
+//! does not know the engine. It waits for the disk only on its own threads, and while it is opened.
 
 mod ahead;
 mod cost;

@@ -1,10 +1,10 @@
-//! Whose pages they are, and where they lie: in the folder of their user, beside the session that they are of.
+//! The session of pages, and the path of their file: in the folder of the user, next to the session.
 
 use std::path::{Path, PathBuf};
 
 use crate::session_store::Name;
 
-/// The end of the name of a file with pages, and of one that is being written.
+/// The file name extension of pages, and of a file that is being written.
 pub(super) const PAGES: &str = "pages";
 pub(super) const UNFINISHED: &str = "pages-new";
 
@@ -24,7 +24,7 @@ impl Place {
         self.folder(root).join(format!("{}.{PAGES}", self.name))
     }
 
-    /// Where it is until all of it is there.
+    /// The path of the file until it is complete.
     pub(super) fn unfinished(&self, root: &Path) -> PathBuf {
         self.folder(root)
             .join(format!("{}.{UNFINISHED}", self.name))

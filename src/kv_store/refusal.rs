@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// It is deleted, unless that passes, and what it was of is read again.
+/// The file is deleted unless the reason is temporary, and the session is prefilled instead.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("it cannot be read: {0}")]
@@ -17,15 +17,15 @@ pub(super) enum Refusal {
         "it was written in version {found} of the format, and this gangliond reads version {known}"
     )]
     Version { found: u32, known: u32 },
-    #[error("it was made with another {0}")]
+    #[error("it was computed with another {0}")]
     Key(String),
 }
 
 impl Refusal {
-    /// Whether the system lacked something, rather than the file: descriptors, threads, memory.
+    /// Whether the system lacked descriptors, threads or memory, so that the file itself may be good.
     pub(super) fn is_passing(&self) -> bool {
         use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
-        // Of what a process and a system may have too many there is no kind.
+        // `ErrorKind` has no kinds for these limits.
         const TOO_MANY_FILES: [i32; 2] = [nix::libc::EMFILE, nix::libc::ENFILE];
         let Self::Io(error) = self else {
             return false;

@@ -1,18 +1,18 @@
-//! How much may be kept and written, and when.
+//! The limits on space and writes, and the times of writing.
 
 use std::time::Duration;
 
-/// What is in force.
+/// The settings of the page store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Bytes of all files; 0: nothing is written, nor read.
+    /// The most bytes of all files; 0 disables the store.
     pub bytes: u64,
-    /// Bytes that may be written in a day; `None`: as many as there are.
+    /// The most bytes written in a day; `None` is unlimited.
     pub writes: Option<u64>,
-    /// How long a session rests before its pages are written.
+    /// How long a session is idle before its pages are written.
     pub rest: Duration,
-    /// What a stop may take for those that are not.
+    /// The time for writing pages when the daemon stops.
     pub stop: Duration,
-    /// Whether what was measured decides between the disk and reading again; else what is on the disk always comes back.
+    /// Whether measurements decide between the disk and prefilling. Otherwise files are always used.
     pub measured: bool,
 }

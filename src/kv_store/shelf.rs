@@ -1,4 +1,4 @@
-//! Which files there are, which of them go first, and how much was written today.
+//! The files, their order of eviction, and the bytes written today.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::files::{Files, NotAFile};
 use crate::session_store::Name;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The file that says how much was written: the day and the bytes, and their checksum.
+/// The file with the day, the bytes written, and their checksum.
 const WRITTEN: &str = "pages-written";
 /// More bytes than that file has.
 const LONGEST_WRITTEN: u64 = 64;
@@ -19,9 +19,9 @@ const LONGEST_WRITTEN: u64 = 64;
 pub(super) struct Shelf {
     files: BTreeMap<Place, Kept>,
     day: u64,
-    /// Bytes, that day.
+    /// The bytes written on `day`.
     written: u64,
-    /// When sessions were deleted, of which something may still be on its way.
+    /// The times at which sessions were deleted, for which a file may still be in progress.
     deleted: HashMap<Place, Instant>,
 }
 
@@ -32,8 +32,8 @@ struct Kept {
 }
 
 impl Shelf {
-    /// Looks at what there is, and takes away what was never finished, and what is no regular file or has more bytes than all
-    /// may have, `most`. What cannot be looked at is as good as gone.
+    /// Lists the files, and deletes unfinished ones, special files and files above the limit `most`. Unreadable folders
+    /// are ignored.
     pub(super) fn read(files: &dyn Files, root: &Path, most: u64) -> Self {
         let (mut shelf, mut unfinished) = (Self::default(), 0);
         // The root itself may be a link.
@@ -61,7 +61,7 @@ impl Shelf {
                             shelf.files.insert(Place { user, name }, kept);
                         }
                         Err(error) if !NotAFile::is(&error) => {}
-                        // What was computed can be computed again.
+                        // The values can be computed again.
                         _ => drop(files.remove(&path)),
                     }
                 }
@@ -80,13 +80,13 @@ impl Shelf {
         self.files.contains_key(place)
     }
 
-    /// Whether so many bytes may be written today.
+    /// Whether a number of bytes may be written today.
     pub(super) fn may_write(&mut self, bytes: u64, most: Option<u64>) -> bool {
         self.begin_day();
         most.is_none_or(|most| self.written + bytes <= most)
     }
 
-    /// Nothing was written yet on a day that has begun since.
+    /// Resets the count if a new day has begun.
     fn begin_day(&mut self) {
         let today = today();
         if self.day != today {
@@ -94,15 +94,15 @@ impl Shelf {
         }
     }
 
-    /// So many bytes were; what is to be written down of it, so that it counts after a restart too.
+    /// Adds written bytes. Returns the record to store, so that they also count after a restart.
     pub(super) fn wrote(&mut self, bytes: u64) -> Day {
         self.begin_day();
         self.written += bytes;
         Day([self.day, self.written])
     }
 
-    /// What is to be deleted so that a file of so many bytes may take its place: those that were not used for the longest time,
-    /// and at last the one before it. `None` if it is too large in any case.
+    /// The files to delete for a file of a size: the least recently used ones, and last the file that it replaces.
+    /// Returns `None` if the size exceeds the limit.
     pub(super) fn leaving(&self, place: &Place, bytes: u64, most: u64) -> Option<Vec<Place>> {
         if bytes > most {
             return None;
@@ -132,9 +132,9 @@ impl Shelf {
         }
     }
 
-    /// A session is deleted: nothing that was computed of it before now may be kept.
+    /// Notes that a session was deleted. Pages computed earlier must not be stored.
     pub(super) fn delete(&mut self, place: &Place) {
-        // Nothing rests for a day before it is written.
+        // No session is idle for a day before its pages are written.
         self.deleted.retain(|_, at| at.elapsed() < DAY);
         self.deleted.insert(place.clone(), Instant::now());
     }
@@ -143,13 +143,13 @@ impl Shelf {
         self.deleted.get(place).is_some_and(|at| *at >= used)
     }
 
-    /// A file is gone; returns its path if there was one.
+    /// Removes a file from the list. Returns its path if there was one.
     pub(super) fn remove(&mut self, place: &Place, root: &Path) -> Option<PathBuf> {
         self.files.remove(place).map(|_| place.path(root))
     }
 }
 
-/// A day, and how many bytes were written then.
+/// A day and the bytes written then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Day([u64; 2]);
 
@@ -166,7 +166,7 @@ impl Day {
             files.open(&path, true)
         });
         let told = opened.and_then(|mut file| file.write(0, &[&numbers[..], &sum].concat()));
-        // Without it a day may have more than it should.
+        // Without the record, more than the limit may be written that day.
         drop(told);
     }
 }
@@ -176,7 +176,7 @@ fn today() -> u64 {
     since.map_or(0, |since| since.as_secs() / DAY.as_secs())
 }
 
-/// The day and the bytes that the file says, if it says so.
+/// The day and the bytes in the file, if it is valid.
 fn written(files: &dyn Files, root: &Path) -> Option<(u64, u64)> {
     let mut file = files.open_to_read(&root.join(WRITTEN)).ok()?;
     let bytes = file.read(LONGEST_WRITTEN).ok()?;

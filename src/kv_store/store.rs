@@ -1,5 +1,7 @@
-//! The files, and the thread that reads and writes them. Who has pages written hands them over one after another, and who
-//! wants them back takes them as they come: neither ever waits for the disk, and no more than a few pages are on their way.
+//! The store and its thread, which reads and writes files.
+//!
+//! Callers send pages to be written one by one, and receive pages as they are read. They never wait for the disk, and
+//! only a few pages are in flight.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -22,62 +24,62 @@ use crate::files::Files;
 use crate::journal;
 use crate::kv::{Family, PAGE, Reuse, Wanted, common_prefix};
 
-/// Pages that are on their way at once.
-const ON_THE_WAY: usize = 2;
+/// Pages in flight.
+const IN_FLIGHT: usize = 2;
 
-/// Tells whoever hands pages over, or takes them, that it can go on.
+/// Notifies a caller that it can send or receive the next page.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// A sequence that is to be written.
+/// A sequence to write.
 pub struct Save {
     pub place: Place,
     pub key: Key,
     pub tokens: Vec<(u32, Family)>,
-    /// Each page has so many.
+    /// Bytes of each page.
     pub page_bytes: usize,
-    /// Its session was of use then: if it was deleted since, nothing is kept.
+    /// The time of the session's last use. If the session was deleted later, nothing is stored.
     pub used: Instant,
     /// Called for each page that was taken.
     pub wake: Wake,
 }
 
-/// A prompt of which as much is wanted as there is.
+/// A request for the pages that serve a prompt.
 pub struct Load {
     pub place: Place,
     pub key: Key,
-    /// The prompt, without what is to be run in any case.
+    /// The prompt, without the tokens that are run in any case.
     pub tokens: Vec<u32>,
     pub said: Vec<Range<usize>>,
     pub reuse: Reuse,
-    /// Each page has so many.
+    /// Bytes of each page.
     pub page_bytes: usize,
-    /// Tokens that are there already.
+    /// Tokens that are in the cache already.
     pub held: usize,
-    /// What it would take without the disk.
+    /// The cost of computing the positions again.
     pub again: Cost,
-    /// Called for all that arrives, and at the end.
+    /// Called for each arrival, and at the end.
     pub wake: Wake,
 }
 
-/// What comes back.
+/// A message of a reading.
 #[derive(Debug)]
 pub enum Arrived {
-    /// The tokens that its pages hold, as far as they are wanted. It comes first.
+    /// The tokens of the restored sequence. This is the first message.
     Tokens(Vec<(u32, Family)>),
-    /// The next page, from the first on that is not there yet as a whole.
+    /// The next page, from the first incomplete one on.
     Page(Vec<u8>),
 }
 
-/// What has happened so far.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Files that were written.
+    /// Files written.
     pub saved: u64,
-    /// Files that something came back from.
+    /// Files from which pages were restored.
     pub restored: u64,
     /// Files that did not match or were damaged.
     pub refused: u64,
-    /// Bytes of pages that came back, and what that took until the last of them was taken.
+    /// Bytes of restored pages, and the time until the last of them was taken.
     pub read: u64,
     pub reading: Duration,
 }
@@ -85,11 +87,11 @@ pub struct Counts {
 enum Job {
     Save(Save, Receiver<Vec<u8>>),
     Load(Box<Load>, SyncSender<Arrived>),
-    /// All before it is done.
+    /// Finishes all earlier jobs.
     Flush(SyncSender<()>),
 }
 
-/// All pages that are kept.
+/// The pages of all sessions on disk.
 pub struct Store {
     jobs: Mutex<Sender<Job>>,
     pub(super) shared: Arc<Shared>,
@@ -99,15 +101,15 @@ pub(super) struct Shared {
     files: Arc<dyn Files>,
     pub(super) root: PathBuf,
     rules: Mutex<Rules>,
-    /// Nobody waits for the disk who holds it: the engine asks it.
+    /// Nothing waits for the disk while it holds this lock, because the engine needs it.
     shelf: Mutex<Shelf>,
-    /// Whoever gives a file its name or takes it away holds this meanwhile, so that both know of it in the same order.
+    /// Held while a file gets or loses its name, so that the disk and the shelf change in the same order.
     names: Mutex<()>,
     counts: Mutex<Counts>,
 }
 
 impl Store {
-    /// Keeps pages below `root`, in the folders of users. It looks at what there is before it returns.
+    /// Opens the store below `root`, in the folders of users. It lists the files before it returns.
     pub fn open(files: Arc<dyn Files>, root: PathBuf, rules: Rules) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             shelf: Mutex::new(Shelf::read(&*files, &root, rules.bytes)),
@@ -128,7 +130,7 @@ impl Store {
         })
     }
 
-    /// Sets the rules that hold from now on.
+    /// Sets the limits.
     pub fn configure(&self, rules: Rules) {
         *lock(&self.shared.rules) = rules;
     }
@@ -143,20 +145,20 @@ impl Store {
         *lock(&self.shared.counts)
     }
 
-    /// Whether something is kept of a session, and may be read.
+    /// Whether pages of a session can be restored.
     #[must_use]
     pub fn has(&self, place: &Place) -> bool {
         self.rules().bytes > 0 && lock(&self.shared.shelf).has(place)
     }
 
-    /// The same, whether it may be read or not.
+    /// Whether there is a file for a session, readable or not.
     #[must_use]
     pub fn keeps(&self, place: &Place) -> bool {
         lock(&self.shared.shelf).has(place)
     }
 
-    /// Has a sequence written, whose pages are to be sent in their order. If the other end goes before the last one, nothing is.
-    /// `None` if there is no room for it, or too much was written today.
+    /// Starts writing a sequence whose pages are sent in order. If the sender is dropped early, nothing is stored.
+    /// Returns `None` without room, or if too much was written today.
     #[must_use]
     pub fn save(&self, save: Save) -> Option<SyncSender<Vec<u8>>> {
         let bytes = Layout::new(&save.key, save.tokens.len(), save.page_bytes).bytes();
@@ -168,25 +170,25 @@ impl Store {
         if bytes > most || !lock(&self.shared.shelf).may_write(bytes, writes) {
             return None;
         }
-        let (pages, taken) = mpsc::sync_channel(ON_THE_WAY);
+        let (pages, taken) = mpsc::sync_channel(IN_FLIGHT);
         self.hand(Job::Save(save, taken)).then_some(pages)
     }
 
-    /// Has what is kept of a session read, as far as it serves. What arrives ends without a word where it does not, or where the
-    /// file turns out to be damaged.
+    /// Starts reading the pages of a session that serve a prompt. The channel closes without a message if there are
+    /// none, or if the file is damaged.
     #[must_use]
     pub fn load(&self, load: Load) -> Receiver<Arrived> {
-        let (arrived, taken) = mpsc::sync_channel(ON_THE_WAY);
+        let (arrived, taken) = mpsc::sync_channel(IN_FLIGHT);
         self.hand(Job::Load(Box::new(load), arrived));
         taken
     }
 
-    /// Deletes what is kept of a session, also if it is being written.
+    /// Deletes the pages of a session, including those that are being written.
     pub fn delete(&self, place: &Place) {
         self.shared.delete(place);
     }
 
-    /// Returns when all that was asked for is done, or the time is over.
+    /// Waits until all earlier jobs are done, but not longer than `wait`.
     pub fn flush(&self, wait: Duration) {
         let (done, all) = mpsc::sync_channel(1);
         if self.hand(Job::Flush(done)) {
@@ -230,7 +232,7 @@ impl Shared {
         let unfinished = place.unfinished(&self.root);
         let mut bytes = 0;
         let whole = self.write(save, pages, layout, &mut bytes);
-        // It wears the disk whatever becomes of it.
+        // The write counts even if it fails, because it wears the disk.
         let record = lock(&self.shelf).wrote(bytes);
         record.write(&*self.files, &self.root);
         let written = match whole {
@@ -252,7 +254,7 @@ impl Shared {
         }
     }
 
-    /// Writes a file that has no name yet; tells whether all of it is there, and how many bytes were written.
+    /// Writes a file that has no name yet. Returns whether it is complete, and the bytes written.
     fn write(
         &self,
         save: &Save,
@@ -276,7 +278,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Deletes what goes before a file of so many bytes.
+    /// Deletes files so that a file of a size fits.
     fn make_room(&self, place: &Place, bytes: u64) -> io::Result<()> {
         let most = lock(&self.rules).bytes;
         let leaving = lock(&self.shelf).leaving(place, bytes, most);
@@ -287,7 +289,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives a file that is whole its name, unless its session was deleted meanwhile.
+    /// Gives a complete file its name, unless its session was deleted meanwhile.
     fn put(&self, place: &Place, bytes: u64, used: Instant) -> io::Result<bool> {
         let _names = lock(&self.names);
         if lock(&self.shelf).was_deleted(place, used) {
@@ -308,7 +310,7 @@ impl Shared {
         let positions = match self.restore(load, arrived, rate) {
             Ok(positions) => positions,
             Err(refusal) => {
-                // What cannot be read now may be read the next time.
+                // A file that cannot be read for a temporary reason may be good.
                 if !refusal.is_passing() {
                     self.remove(&load.place);
                 }
@@ -326,7 +328,7 @@ impl Shared {
         }
     }
 
-    /// Tells how many positions there were that serve.
+    /// Sends the pages that serve a prompt. Returns the number of positions.
     fn restore(
         &self,
         load: &Load,
@@ -344,7 +346,7 @@ impl Shared {
         };
         let shared = common_prefix(&reading.tokens, wanted, load.reuse);
         let pages = load.held / PAGE..shared.div_ceil(PAGE);
-        // Less than a page is not worth a word.
+        // Less than a page is not worth restoring.
         if shared < load.held + PAGE {
             return Ok(0);
         }
@@ -388,7 +390,7 @@ impl Shared {
         let removed = lock(&self.shelf).remove(place, &self.root);
         if let Some(path) = removed {
             let removed = self.files.remove(&path);
-            // After a power cut it may be there again: its session is not, and it goes before others.
+            // After a power cut the file may be back. Its session is not, so it is evicted early.
             let synced = self.files.sync_folder(&place.folder(&self.root));
             if let Err(error) = removed.and(synced) {
                 let path = path.display().to_string();
@@ -399,6 +401,6 @@ impl Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change of what it guards is whole before anything could panic.
+    // A panic cannot leave the guarded value half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What is kept, and for how long: places on the disk, a day's writes, deleted sessions, disks that refuse.
+//! Tests of the store: files, daily limits, deleted sessions, failing disks.
 
 mod faulty;
 
@@ -16,7 +16,7 @@ use crate::session_store::Name;
 
 const PAGE_BYTES: usize = 1 << 14;
 const WAIT: Duration = Duration::from_secs(60);
-/// For a file of one page: what comes before it takes less.
+/// More than a file of one page, whose header takes less.
 const FILE: u64 = 3 * PAGE_BYTES as u64 / 2;
 
 fn store(root: &Path, bytes: u64, writes: Option<u64>) -> Store {
@@ -45,12 +45,12 @@ fn key() -> Key {
     Key::default().with("model", "a")
 }
 
-/// Hands over a page of a session; tells whether it may be written.
+/// Saves one page of a session. Returns whether it may be written.
 fn save(store: &Store, name: &str, used: Instant) -> bool {
     save_of(store, name, used, 1)
 }
 
-/// The same of a sequence of so many pages.
+/// Saves a sequence of several pages. Returns whether it may be written.
 fn save_of(store: &Store, name: &str, used: Instant, pages: usize) -> bool {
     fs::create_dir_all(place(name).folder(&store.shared.root)).expect("it is made");
     let pages = store.save(Save {
@@ -66,7 +66,7 @@ fn save_of(store: &Store, name: &str, used: Instant, pages: usize) -> bool {
     sent
 }
 
-/// Pages that come back.
+/// Loads a session, and returns the number of restored pages.
 fn load(store: &Store, name: &str) -> usize {
     let arrived = store.load(Load {
         place: place(name),
@@ -86,14 +86,14 @@ fn load(store: &Store, name: &str) -> usize {
 }
 
 #[test]
-fn what_was_not_used_for_the_longest_time_makes_room() {
+fn the_least_recently_used_file_is_evicted() {
     let root = tempfile::tempdir().unwrap();
     let before = store(root.path(), 2 * FILE, None);
     assert!(save(&before, "a", Instant::now()) && save(&before, "b", Instant::now()));
     assert_eq!(load(&before, "a"), 1, "it is the younger one now");
     before.flush(WAIT);
     drop(before);
-    // A power cut has left this.
+    // The rest of a write that a power cut interrupted.
     fs::write(place("c").unfinished(root.path()), "half").unwrap();
     let store = store(root.path(), 2 * FILE, None);
     assert!(!place("c").unfinished(root.path()).exists());
@@ -104,7 +104,7 @@ fn what_was_not_used_for_the_longest_time_makes_room() {
 }
 
 #[test]
-fn a_day_has_its_writes_also_after_a_restart() {
+fn the_daily_limit_survives_a_restart() {
     let root = tempfile::tempdir().unwrap();
     assert!(save(
         &store(root.path(), 9 * FILE, Some(FILE)),
@@ -125,12 +125,12 @@ fn a_day_has_its_writes_also_after_a_restart() {
     ));
 }
 
-/// A write that comes to no end has been one.
+/// An unfinished write counts.
 #[test]
-fn a_day_counts_what_was_written_in_vain() {
+fn unfinished_writes_count_for_the_day() {
     let root = tempfile::tempdir().unwrap();
     let store = store(root.path(), 9 * FILE, Some(2 * FILE));
-    // The second page never comes.
+    // The second page never arrives.
     assert!(save_of(&store, "a", Instant::now(), 2));
     assert!(!store.has(&place("a")));
     assert!(save(&store, "b", Instant::now()));
@@ -145,13 +145,13 @@ fn a_day_counts_what_was_written_in_vain() {
 }
 
 #[test]
-fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
+fn pages_of_a_deleted_session_are_not_stored() {
     let root = tempfile::tempdir().unwrap();
     let store = store(root.path(), 9 * FILE, None);
     let before = Instant::now();
     assert!(save(&store, "a", before));
     store.delete(&place("a"));
-    assert!(save(&store, "a", before), "nobody knew then");
+    assert!(save(&store, "a", before), "the session was not deleted yet");
     assert!(!store.has(&place("a")));
     assert_eq!(
         fs::read_dir(place("a").folder(root.path()))
@@ -176,14 +176,14 @@ fn what_was_computed_before_its_session_was_deleted_is_not_kept() {
     assert_eq!(read, PAGE_BYTES as u64);
 }
 
-/// Wherever in a file that is: what was there before stays and serves, and nothing else does.
+/// A failure at any point of a write leaves the old file usable, and no other.
 #[test]
-fn a_disk_that_is_full_keeps_what_it_had() {
+fn a_full_disk_keeps_the_old_files() {
     let root = tempfile::tempdir().unwrap();
     let files = Faulty::new();
     let store = store_on(Arc::new(files.clone()), root.path(), 9 * FILE, None);
     assert!(save(&store, "a", Instant::now()));
-    // Before the page, before what comes before it in the file, and within that.
+    // The failure is before the page, before the header, or in it.
     for room in [0, PAGE_BYTES, PAGE_BYTES + 4095] {
         files.has_room(i64::try_from(room).unwrap());
         save(&store, "a", Instant::now());
@@ -201,18 +201,18 @@ fn a_disk_that_is_full_keeps_what_it_had() {
     assert_eq!(load(&store, "b"), 1);
 }
 
-/// Whoever owns a file can change it.
+/// The owner of a file can change it.
 #[test]
-fn a_file_of_another_owner_is_not_used() {
+fn a_file_of_another_user_is_not_used() {
     let root = tempfile::tempdir().unwrap();
     let files = Faulty::new();
     let store = store_on(Arc::new(files.clone()), root.path(), 9 * FILE, None);
     assert!(save(&store, "a", Instant::now()));
-    files.are_anothers(true);
+    files.set_other_user(true);
     assert_eq!(load(&store, "a"), 0);
     store.flush(WAIT);
     assert_eq!(store.counts().refused, 1);
-    files.are_anothers(false);
+    files.set_other_user(false);
     assert!(!place("a").path(root.path()).exists(), "nor later");
     assert!(save(&store, "a", Instant::now()), "it is written anew");
     assert_eq!(load(&store, "a"), 1);

@@ -1,15 +1,15 @@
-//! Whether a folder lies on what writing wears out soon: eMMC and SD cards.
+//! Detects folders on storage that writing wears out soon: eMMC and SD cards.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Devices on devices that are followed at most.
+/// The most stacked devices that are followed.
 const DEEPEST: usize = 8;
 
-/// Whether a folder, or the first above it that is there, lies on an eMMC or SD card, as far as `sys` (the system's `/sys`)
-/// tells. Of what is on no device that it knows (a network, memory, layers of file systems) it says yes: nobody has to
-/// replace what was spared for nothing.
+/// Whether a folder, or its first existing parent, is on an eMMC or SD card according to `sys` (the system's `/sys`).
+///
+/// Unknown devices (networks, memory, layered file systems) count as such: unnecessary saving does no damage.
 #[must_use]
 pub fn wears_out(folder: &Path, sys: &Path) -> bool {
     let there = folder.ancestors().find_map(|path| fs::metadata(path).ok());
@@ -33,7 +33,7 @@ fn is_worn(device: &Path, deepest: usize) -> bool {
     if deepest == 0 || parts.any(|part| part.starts_with("mmcblk")) {
         return true;
     }
-    // What is encrypted or joined lies on others.
+    // Encrypted and joined devices are on others.
     below(&device).iter().any(|one| is_worn(one, deepest - 1))
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_known_however_it_is_encrypted() {
+    fn cards_are_detected_below_encryption() {
         let sys = tempfile::tempdir().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (major, minor) = numbers(fs::metadata(folder.path()).unwrap().dev());
@@ -71,6 +71,9 @@ mod tests {
         std::os::unix::fs::symlink(&card, encrypted.join("slaves/mmcblk1p1")).unwrap();
         assert!(worn(&encrypted));
         fs::remove_file(&link).unwrap();
-        assert!(wears_out(folder.path(), sys.path()), "nobody knows it");
+        assert!(
+            wears_out(folder.path(), sys.path()),
+            "the device is unknown"
+        );
     }
 }

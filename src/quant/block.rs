@@ -1,9 +1,8 @@
-//! Blocks of values that share scales: their integers, what belongs to each group of these, and how both become values, in
-//! the operations and the order that the Python package `gguf` uses, so that every bit agrees; the layouts are those of
-//! ggml's `ggml-common.h`.
+//! Blocks of values that share scales: their integers, their scales, and their values.
 //!
-//! The loops run over arrays of known length, so that they vectorize for whatever instructions the
-//! caller has enabled: each function is inlined into it.
+//! Decoding uses the operations and the order of the Python package `gguf`, so that every bit agrees. The layouts are
+//! those of ggml's `ggml-common.h`. The loops run over arrays of known length and are inlined, so that they vectorize
+//! for the instructions that the caller has enabled.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use std::hint::black_box;
@@ -13,35 +12,35 @@ use super::layout::Layout;
 use super::rows::{Destination, Rows};
 use super::{About, random};
 
-/// Blocks whose halves are converted at once: one conversion alone takes as long as ten values.
+/// Blocks whose halves are converted at a time, because a single conversion takes as long as ten values.
 const AT_ONCE: usize = VECTOR / 2;
-/// A block has 256 values, by sixteens.
+/// The most groups of a block: 256 values in groups of 16.
 const MOST_GROUPS: usize = 16;
 
-/// A format's blocks of `B` bytes, of `N` values each, which begin with `H` halves.
+/// The blocks of a format: `B` bytes, `N` values, and `H` halves at the beginning.
 pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
-    /// Blocks lie so in device memory.
+    /// The layout in device memory.
     const LAYOUT: Layout;
     const RANDOM: random::Scales;
 
     /// A block's integers, in the order of its values.
     fn integers(block: &[u8; B]) -> [i8; N];
 
-    /// What belongs to its groups, by the values of its halves.
+    /// The scales of the groups, from the values of the halves.
     fn scales(block: &[u8; B], halves: [f32; H]) -> Scales;
 
-    /// Takes a block's integers and scales apart.
+    /// Splits a block into integers and scales.
     fn take_apart(block: &[u8; B], to: &mut Destination<'_, N>);
 }
 
-/// What integers of a group are multiplied by, and what is added to the product; of the most groups that a block has.
+/// For each group, the factor of its integers, and the addend of the product.
 pub(super) struct Scales {
     pub(super) scale: [f32; MOST_GROUPS],
     pub(super) minimum: [f32; MOST_GROUPS],
 }
 
 impl Scales {
-    /// What the only group has.
+    /// The scales of a block with a single group.
     #[inline(always)]
     pub(super) fn of_one(scale: f32, minimum: f32) -> Self {
         let mut scales = Self::default();
@@ -72,7 +71,7 @@ pub(super) const fn about<F: Block<B, N, H>, const B: usize, const N: usize, con
     }
 }
 
-/// Takes rows of so many columns apart, one after the other.
+/// Splits consecutive rows of `columns`.
 fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     bytes: &[u8],
     columns: usize,
@@ -86,11 +85,11 @@ fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>
     }
 }
 
-/// What has blocks is decoded by groups.
+/// Decodes values of formats with blocks, group by group.
 #[inline(always)]
 pub(super) fn numbers<F>(_: &F, _: &[u8], _: impl FnMut(&[f32])) {}
 
-/// Hands on the values of each group.
+/// Calls `take` with the values of each group.
 #[inline(always)]
 pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     of: &F,
@@ -105,7 +104,7 @@ pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H:
             let mut values = [0.0; 32];
             let values = &mut values[..integers.len()];
             for (value, integer) in values.iter_mut().zip(integers) {
-                // Rounded after each operation.
+                // Each operation rounds its result.
                 *value = scale * f32::from(*integer);
                 if F::LAYOUT.has_minimum {
                     *value += minimum;
@@ -116,8 +115,8 @@ pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     );
 }
 
-/// Hands on the integers of each group, 16 or 32 of them, with their scale and their minimum, which is zero where the format has
-/// none.
+/// Calls `take` with the 16 or 32 integers of each group, their scale and their minimum. The minimum is 0 if the format
+/// has none.
 #[inline(always)]
 pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     _: &F,
@@ -130,7 +129,8 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     };
     let mut rest = bytes.as_chunks::<B>().0;
     while !rest.is_empty() {
-        // Known numbers of them, of which vectors are made without a detour; what follows is compiled once for all three.
+        // The number of blocks is known in the first case, which vectorizes. The loop is compiled once for all three
+        // cases.
         let (halves, count) = if let Some(blocks) = rest.first_chunk::<AT_ONCE>() {
             (halves_of::<B, H, AT_ONCE>(blocks), AT_ONCE)
         } else if let Some(blocks) = rest.first_chunk::<2>() {
@@ -140,10 +140,10 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
         };
         let blocks;
         (blocks, rest) = rest.split_at(count);
-        // A block's bytes lie side by side and those of several blocks do not: the empty barriers keep the compiler from
-        // vectorizing across blocks, which would gather single bytes (three times slower).
+        // The bytes of a block are adjacent, and those of several blocks are not. The barriers stop the compiler from
+        // vectorizing across blocks: gathering single bytes is three times slower.
         let halves = black_box(halves);
-        // Some formats' blocks begin with none.
+        // Some formats have no halves at the beginning.
         for (block, halves) in blocks.iter().zip(halves.chunks_exact(H.max(1))) {
             let mut own = [0.0; H];
             for (own, half) in own.iter_mut().zip(halves) {
@@ -158,8 +158,8 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     }
 }
 
-/// The values of the halves that blocks begin with, at most as many as are converted at once. It has loops where arrays have a
-/// `map`: that, and functions as arguments, are not always inlined.
+/// The values of the halves at the beginning of blocks, at most `AT_ONCE` blocks. Loops are used because `map` and
+/// function arguments are not always inlined.
 #[inline(always)]
 fn halves_of<const B: usize, const H: usize, const BLOCKS: usize>(
     blocks: &[[u8; B]; BLOCKS],
@@ -193,7 +193,7 @@ pub(super) fn nibbles<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u8; M
     quants
 }
 
-/// Unsigned integers below 128 less `zero`.
+/// Subtracts `zero` from unsigned integers below 128.
 #[inline(always)]
 pub(super) fn less<const N: usize>(quants: [u8; N], zero: i8) -> [i8; N] {
     let mut integers = [0; N];

@@ -1,4 +1,4 @@
-//! The formats whose nibbles are codes: each stands for one of sixteen values, which lie closer about zero.
+//! The formats whose nibbles are codes. Each code stands for one of sixteen values, which are denser near zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use super::block::{Block, Scales, nibbles, split};
@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::random;
 use super::rows::Destination;
 
-/// What the codes stand for.
+/// The values of the codes.
 const VALUES: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
@@ -19,7 +19,7 @@ const OF_HALVES: Layout = Layout {
     ..Layout::NIBBLES
 };
 
-/// What a code stands for, chosen bit by bit: so vectors of bytes are computed at once where they cannot be looked up.
+/// The value of a code, selected bit by bit: without a table, vectors of bytes are computed at once.
 #[inline(always)]
 fn value(code: u8) -> i8 {
     let mut left = VALUES.map(i8::cast_unsigned);
@@ -33,7 +33,7 @@ fn value(code: u8) -> i8 {
     left[0].cast_signed()
 }
 
-/// What codes stand for.
+/// The values of codes.
 #[inline(always)]
 fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
     let mut integers = [0; N];
@@ -43,7 +43,7 @@ fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
     integers
 }
 
-/// Codes as kernels look them up: their upper two bits change places, see `CODEBOOK` in `kernels/format.cuh`.
+/// The codes in the form for kernels, with the upper two bits exchanged: see `CODEBOOK` in `kernels/format.cuh`.
 fn for_kernels(codes: [u8; 32]) -> [u8; 32] {
     codes.map(|code| code & 3 | (code & 4) << 1 | (code & 8) >> 1)
 }
@@ -73,8 +73,8 @@ impl Block<18, 32, 1> for IQ4_NL {
     }
 }
 
-/// The scales of eight groups of 32 codes: 6 bits each, of which the upper two are in the first two bytes; 32 more than
-/// what the half multiplies.
+/// The scales of eight groups of 32 codes. Each has 6 bits and an offset of 32; the upper two bits are in the first two
+/// bytes.
 #[inline(always)]
 fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
     let (high, mut scales) = (u16::from_le_bytes([*h0, *h1]), [0; 8]);
@@ -137,7 +137,8 @@ impl Block<136, 256, 1> for IQ4_XS {
 mod tests {
     use super::*;
 
-    /// PTX's `prmt`: each nibble of `by` names a byte of the two words, or of that byte's sign as many as it has bits.
+    /// The instruction `prmt` of PTX: each nibble of `by` selects a byte of the two words, or the sign of that byte in
+    /// all bits.
     fn permute(low: u32, high: u32, by: u32) -> [u8; 4] {
         let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
         std::array::from_fn(|at| {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_look_up_the_same_values() {
+    fn kernels_have_the_same_codebook() {
         let kernels = include_str!("../../kernels/format.cuh");
         let (_, words) = kernels.split_once("CODEBOOK[4] = {").expect("it is there");
         let (words, _) = words.split_once('}').expect("it ends");

@@ -1,13 +1,13 @@
-//! Halves of IEEE 754 as numbers, each exactly: by the machine's own conversion where it has one for whole vectors that safe
-//! code reaches (AVX-512), else by operations on integers.
+//! Exact conversion of IEEE 754 halves: by the machine's vector instruction if safe code can use it (AVX-512), and
+//! otherwise by integer operations.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-/// Halves that are converted at once.
+/// Halves that are converted at a time.
 pub(super) const VECTOR: usize = 16;
 
 #[inline(always)]
 pub(super) fn vector(halves: [u16; VECTOR]) -> [f32; VECTOR] {
-    // It is asked only by the code of its kind of machine: there the conversion is one instruction.
+    // Only the code for this kind of machine calls it, where the conversion is one instruction.
     #[cfg(target_arch = "x86_64")]
     if let Some(machine) = pulp::x86::V4::try_new() {
         let halves: core::arch::x86_64::__m256i = pulp::cast(halves);
@@ -20,14 +20,14 @@ pub(super) fn vector(halves: [u16; VECTOR]) -> [f32; VECTOR] {
     values
 }
 
-/// The value of an IEEE 754 half, subnormals, infinities and NaN included, without a branch or a table.
+/// The value of an IEEE 754 half, including subnormals, infinities and NaN, without a branch or a table.
 #[inline(always)]
 pub(crate) fn half(bits: u32) -> f32 {
     const REBIAS: u32 = (127 - 15) << 23;
     const ONE_EXPONENT: u32 = 1 << 23;
     let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);
     let normal = (magnitude << 13) + REBIAS;
-    // A subnormal has no leading one: give it one, at the lowest exponent, and take it away again.
+    // A subnormal has no leading one: it gets one, at the lowest exponent, which is then subtracted.
     let subnormal = f32::from_bits(normal + ONE_EXPONENT) - f32::from_bits(REBIAS + ONE_EXPONENT);
     let special = normal + REBIAS;
     let finite = if magnitude < 0x0400 {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_half_is_its_number() {
+    fn each_half_converts_exactly() {
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for halves in all.as_chunks::<VECTOR>().0 {
             for (bits, value) in halves.iter().zip(vector(*halves)) {

@@ -1,4 +1,4 @@
-//! The K formats: blocks of 256 values, of groups whose scales are integers that share a scale.
+//! The K formats: blocks of 256 values in groups. The scales of groups are integers that share a scale.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use super::block::{Block, Scales, less, nibbles, split};
@@ -7,7 +7,7 @@ use super::plain::{F16, Number as _};
 use super::random;
 use super::rows::Destination;
 
-/// Nibbles, of which 32 share a scale and a minimum of 6 bits.
+/// Nibbles; 32 of them share a 6-bit scale and a 6-bit minimum.
 const OF_SIX_BITS: Layout = Layout {
     scales: 64,
     head: 64,
@@ -16,8 +16,8 @@ const OF_SIX_BITS: Layout = Layout {
     ..Layout::NIBBLES
 };
 
-/// Puts the lowest `bits` bits of each byte of `high` atop a nibble, and takes them off: vectors of bytes can only be
-/// shifted by what is known beforehand.
+/// Adds the lowest `bits` bits of each byte of `high` above a nibble, and removes them from `high`. Vectors of bytes
+/// can only be shifted by a constant.
 #[inline(always)]
 fn raise<const N: usize>(nibbles: &mut [u8; N], high: &mut [u8; N], bits: u32) {
     for (nibble, high) in nibbles.iter_mut().zip(high) {
@@ -26,8 +26,10 @@ fn raise<const N: usize>(nibbles: &mut [u8; N], high: &mut [u8; N], bits: u32) {
     }
 }
 
-/// The 6-bit scales and minima of a K block's eight groups: four of each in bytes 0..4 and 4..8, and the
-/// other four in the nibbles of 8..12 with their upper two bits atop the first eight bytes.
+/// The 6-bit scales and minima of the eight groups of a block.
+///
+/// Four of each are in bytes 0..4 and 4..8. The other four are in the nibbles of 8..12, with their upper two bits in
+/// the first eight bytes.
 #[inline(always)]
 fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
     let mut groups = [(0, 0); 8];
@@ -39,7 +41,7 @@ fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
     groups
 }
 
-/// Two halves, and what they multiply: packed 6-bit numbers become bytes.
+/// Writes two halves and their 6-bit numbers, which are unpacked to bytes.
 fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Destination<'_, 256>) {
     to.head(&[*d0, *d1, *m0, *m1]);
     for (number, (scale, minimum)) in group_scales(packed).into_iter().enumerate() {
@@ -130,7 +132,7 @@ impl Block<176, 256, 2> for Q5_K {
     }
 }
 
-/// What both halves make of the 6-bit scales and minima; minima are taken off.
+/// The scales and minima of the groups, from both halves and the 6-bit numbers. Minima are subtracted.
 #[inline(always)]
 fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Scales {
     let mut scales = Scales::default();
@@ -141,7 +143,7 @@ fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Scales {
     scales
 }
 
-/// Its half comes last.
+/// The half of the block is at its end.
 pub(super) struct Q6_K;
 impl Block<210, 256, 0> for Q6_K {
     const LAYOUT: Layout = Layout {

@@ -1,4 +1,4 @@
-//! How the parts of weights lie in device memory: the other side of `kernels/tile.cuh`, which describes it.
+//! The layout of weights in device memory, which `kernels/tile.cuh` describes.
 
 /// Rows of a tile.
 pub const TILE_ROWS: usize = 16;
@@ -12,22 +12,22 @@ pub struct Layout {
     pub high: usize,
     pub scales: usize,
     pub head: usize,
-    /// Columns that share a scale, as kernels sum them; `None` where values are as they are.
+    /// Columns that share a scale in kernels; `None` for formats without scales.
     pub block_columns: Option<usize>,
-    /// Whether a value is a multiple of its scale and a minimum more.
+    /// Whether values have a minimum besides their scale.
     pub has_minimum: bool,
-    /// Whether nibbles are codes, which kernels look up.
+    /// Whether nibbles are codes for a lookup table.
     pub codes: bool,
 }
 
 impl Layout {
-    /// How nibbles lie, without the scales that belong to them.
+    /// The layout of nibbles without scales.
     pub(super) const NIBBLES: Self = Self {
         quants: 512,
         ..Self::of_values(0)
     };
 
-    /// How values of so many bytes each lie.
+    /// The layout of values with a number of bytes each.
     pub(super) const fn of_values(bytes: usize) -> Self {
         Self {
             quants: TILE_ROWS * UNIT * bytes,
@@ -45,7 +45,7 @@ impl Layout {
         self.quants + self.high + self.scales
     }
 
-    /// Where the head and the unit itself begin in their tile.
+    /// The offsets of the head and of a unit in a tile.
     pub(super) const fn places(self, unit: usize) -> (usize, usize) {
         if self.head == 0 {
             return (0, unit * self.unit());

@@ -13,7 +13,7 @@ const OF_HALVES: Layout = Layout {
     ..Layout::NIBBLES
 };
 
-/// The layout of formats that have a minimum too.
+/// The layout of formats that also have a minimum.
 const OF_PAIRS: Layout = Layout {
     scales: 128,
     has_minimum: true,
@@ -50,7 +50,7 @@ impl Block<34, 32, 1> for Q8_0 {
     }
 }
 
-/// `nibbles` with a fifth bit each, bit `i` of `high` for value `i`.
+/// Adds a fifth bit to each nibble: bit `i` of `high` for value `i`.
 #[inline(always)]
 fn five_bits(low: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
     let mut quants = nibbles(low);
@@ -177,10 +177,11 @@ impl Block<24, 32, 2> for Q5_1 {
     }
 }
 
-/// Bit `i` of four bytes is the fifth of quant `i`. In whole words, for rows are taken apart where nothing vectorizes.
+/// Adds bit `i` of four bytes as the fifth bit of quant `i`. It uses whole words, because the calling code does not
+/// vectorize.
 fn fifth_bits(high: [u8; 4], quants: &mut [u8; 32]) {
     for (byte, quants) in high.iter().zip(quants.as_chunks_mut::<8>().0) {
-        // Byte `i` of the word has bit `i` alone, then 16 where it is set.
+        // Byte `i` of the word has only bit `i`, then 16 if that bit is set.
         let bits = (u64::from(*byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
         let fifths = (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 3 & 0x1010_1010_1010_1010;
         *quants = (u64::from_le_bytes(*quants) | fifths).to_le_bytes();

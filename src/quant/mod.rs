@@ -1,12 +1,12 @@
-//! The number formats that weights are stored in: each one's blocks, their values, how they lie in a GPU's memory, and
-//! random ones.
+//! The number formats of weights: their blocks, values, layout in a GPU's memory, and random test data.
 //!
-//! A format is a type in the file of its family and a line of the list below. Everything here computes on bytes: nothing
-//! reads a file, allocates device memory, or knows what a weight is for.
+//! A format is a type in the file of its family and a line of the list below. This module computes on bytes: it reads
+//! no files, allocates no device memory, and does not know the purpose of a weight.
 #![allow(non_camel_case_types)] // the field writes formats so
 
 mod block;
 mod codebook;
+mod dtype;
 mod halves;
 mod k;
 mod layout;
@@ -17,25 +17,24 @@ mod rows;
 mod storage;
 mod tile;
 
+pub use dtype::DType;
 pub(crate) use halves::half;
 pub use layout::{Layout, TILE_ROWS, UNIT, padded};
 pub use storage::Storage;
 
-/// What one format is, apart from its values.
+/// The properties of a format, apart from its values.
 struct About {
-    /// Values of a block.
     values: usize,
-    /// Bytes of a block.
     bytes: usize,
     layout: Layout,
     random: random::Block,
-    /// Takes rows of so many columns apart; without blocks there is nothing to take apart.
+    /// Splits rows of a number of columns. It does nothing for formats without blocks.
     take_apart: fn(&[u8], usize, &mut rows::Rows),
 }
 
 macro_rules! formats {
     ($($name:ident = $number:literal: $family:ident, $decoded:ident;)+) => {
-        /// Formats as GGUF names them; safetensors files use the first three.
+        /// The formats with their names in GGUF; safetensors files use the first three.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Format {
             $($name = $number,)+
@@ -50,8 +49,8 @@ macro_rules! formats {
                 }
             }
 
-            /// Hands on the values of the blocks in `bytes`, some multiple of 16 at a time but for the last ones, bit for
-            /// bit as the reference implementation in the Python package `gguf` makes them.
+            /// Calls `take` with the values of the blocks in `bytes`, in multiples of 16 except for the last. The bits
+            /// are those of the Python package `gguf`.
             #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
             #[inline(always)]
             pub fn decode(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
@@ -60,7 +59,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Hands on the values in `bytes` as [`Self::decode`] does; of formats with blocks nothing.
+            /// Calls `take` with the values in `bytes` as [`Self::decode`] does, but only for formats without blocks.
             #[allow(clippy::inline_always)] // as above
             #[inline(always)]
             pub fn numbers(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
@@ -69,8 +68,8 @@ macro_rules! formats {
                 }
             }
 
-            /// Hands on the integers of the groups in `bytes`, 16 or 32 at a time, with what they are multiplied by and what is
-            /// then added; of formats without blocks nothing.
+            /// Calls `take` with the 16 or 32 integers of each group in `bytes`, their factor and their addend, but
+            /// only for formats with blocks.
             #[allow(clippy::inline_always)] // as above
             #[inline(always)]
             pub fn groups(self, bytes: &[u8], sink: impl FnMut(&[i8], f32, f32)) {
@@ -82,7 +81,7 @@ macro_rules! formats {
     };
 }
 
-// The name, its number in ggml's `enum ggml_type`, the file of its family, and how that is decoded.
+// The name, the number in ggml's `enum ggml_type`, the file of the family, and the kind of decoding.
 formats! {
     F32 = 0: plain, plain;
     F16 = 1: plain, plain;
@@ -99,10 +98,10 @@ formats! {
     IQ4_XS = 23: codebook, block;
 }
 
-/// The files of a model in formats that are read here, by the names that people know them by.
+/// The recommended formats for users, by the usual names of their files.
 pub const USUAL_FILES: &str = "Q4_K_M or IQ4_XS";
 
-/// Formats of ggml that files come in and that are not read here.
+/// Formats of ggml that are not supported.
 const UNKNOWN: &[(u32, &str)] = &[
     (9, "Q8_1"),
     (10, "Q2_K"),
@@ -131,10 +130,10 @@ const UNKNOWN: &[(u32, &str)] = &[
 ];
 
 impl Format {
-    /// The format that has this number in ggml's `enum ggml_type`.
+    /// The format with a number in ggml's `enum ggml_type`.
     ///
     /// # Errors
-    /// The name of one that is not known here.
+    /// The name of an unsupported format.
     pub fn of_number(number: u32) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|one| one.number() == number);
         known.ok_or_else(|| {
@@ -143,19 +142,18 @@ impl Format {
         })
     }
 
-    /// Its number in ggml's `enum ggml_type`; kernels know it by the same.
+    /// The number in ggml's `enum ggml_type`, which kernels use, too.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// Elements of a block: columns must be a multiple of it.
+    /// Values of a block. The columns of a matrix must be a multiple of it.
     #[must_use]
     pub const fn block_len(self) -> usize {
         self.about().values
     }
 
-    /// Bytes of a block.
     #[must_use]
     pub const fn block_bytes(self) -> usize {
         self.about().bytes

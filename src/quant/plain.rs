@@ -1,4 +1,4 @@
-//! Formats without blocks: each value is a number by itself.
+//! Formats without blocks: each value is a number.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
 use half::{bf16, f16};
@@ -8,7 +8,7 @@ use super::halves::{VECTOR, half, vector};
 use super::layout::Layout;
 use super::random::Block;
 
-/// Values that are handed on at once.
+/// Values that are passed on at a time.
 const PIECE: usize = 32;
 
 /// A number of `B` bytes.
@@ -37,13 +37,13 @@ pub(super) const fn about<F: Number<B>, const B: usize>(_: &F) -> About {
     }
 }
 
-/// Nothing else is there to decode.
+/// Decodes numbers, which are the only content.
 #[inline(always)]
 pub(super) fn decode<F: Number<B>, const B: usize>(of: &F, bytes: &[u8], sink: impl FnMut(&[f32])) {
     numbers(of, bytes, sink);
 }
 
-/// Hands on the values of numbers, some at a time.
+/// Calls `take` with the values of numbers, several at a time.
 #[inline(always)]
 pub(super) fn numbers<F: Number<B>, const B: usize>(
     _: &F,
@@ -61,7 +61,7 @@ pub(super) fn numbers<F: Number<B>, const B: usize>(
     sink(&values[..rest.len()]);
 }
 
-/// Numbers share nothing.
+/// Does nothing, because numbers share no scale.
 #[inline(always)]
 pub(super) fn groups<F>(_: &F, _: &[u8], _: impl FnMut(&[i8], f32, f32)) {}
 

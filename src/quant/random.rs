@@ -1,26 +1,25 @@
-//! Random blocks, and the numbers that they are made of: the same in every run, and no more random than the inputs of a
-//! comparison need.
+//! Random blocks and numbers, the same in every run. They are random enough for comparisons of executors.
 
 use half::f16;
 use rayon::prelude::*;
 
 use super::Format;
 
-/// How a format's random blocks are made.
+/// How random blocks of a format are made.
 pub(super) enum Block {
-    /// It writes one value.
+    /// A function that writes one value.
     Number(fn(f32, &mut [u8])),
-    /// It has random integers with scales that fit.
+    /// Random integers with fitting scales.
     Scales(Scales),
 }
 
 /// The scale of a block, and its minimum if it has one.
 pub(super) struct Scales {
-    /// Where the scale lies, as a half; a minimum follows it.
+    /// The offset of the scale, which is a half. A minimum follows it.
     pub(super) at: usize,
-    /// The root mean square of what it multiplies.
+    /// The root mean square of the integers.
     pub(super) spread: f32,
-    /// The minimum as a multiple of the scale, about so that values are on both sides of 0; K formats subtract theirs. 0 where
+    /// The minimum as a multiple of the scale, so that values are on both sides of 0. K formats subtract theirs; 0 if
     /// there is none.
     pub(super) minimum: f32,
 }
@@ -54,7 +53,7 @@ impl Random {
         (self.bits() >> 40) as f32 / 16_777_216.0
     }
 
-    /// Nearly normal, of variance 1: the sum of four uniform numbers.
+    /// An almost normal number of variance 1: the sum of four uniform numbers.
     pub fn normal(&mut self) -> f32 {
         let word = self.bits();
         let sum: f32 = (0..4)
@@ -68,8 +67,7 @@ impl Random {
     }
 }
 
-/// A matrix as a file of `format` stores it: any block that a file could hold, of values whose products
-/// with normal rows are about normal.
+/// A random matrix in the bytes of `format`. The products of its values with normal rows are about normal.
 #[must_use]
 pub fn matrix(seed: u64, format: Format, rows: usize, columns: usize) -> Vec<u8> {
     let mut bytes = vec![0; rows * format.row_bytes(columns)];

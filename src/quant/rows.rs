@@ -1,28 +1,28 @@
-//! The integers and scales of stored blocks, taken apart: as units of a tile want them.
+//! The integers and scales of stored blocks, split for the units of a tile.
 
 use super::layout::{Layout, TILE_ROWS, UNIT, padded};
 
-/// Up to 16 rows, taken apart.
+/// Up to 16 rows, split into integers and scales.
 pub(super) struct Rows {
     /// Padded to whole units.
     pub(super) columns: usize,
     /// (16, columns): unsigned, as stored; Q8_0 plus 128
     pub(super) quants: Vec<u8>,
-    /// Units beside each other, each as a tile holds it.
+    /// The scales of consecutive units, as a tile stores them.
     pub(super) scales: Vec<u8>,
-    /// Each belongs to four units (K formats).
+    /// The heads, each for four units (K formats).
     pub(super) heads: Vec<u8>,
     layout: Layout,
 }
 
-/// Where a block's parts go.
+/// The destination of the parts of a block.
 pub(super) struct Destination<'a, const N: usize> {
     pub(super) quants: &'a mut [u8; N],
     scales: &'a mut [u8],
     heads: &'a mut [u8],
     layout: Layout,
     row: usize,
-    /// Which block of its row.
+    /// The index of the block in its row.
     index: usize,
 }
 
@@ -38,7 +38,7 @@ impl Rows {
         }
     }
 
-    /// Where block `index` of a row lies.
+    /// The destination of block `index` of a row.
     pub(super) fn destination<const N: usize>(
         &mut self,
         row: usize,
@@ -57,7 +57,7 @@ impl Rows {
 }
 
 impl<const N: usize> Destination<'_, N> {
-    /// Puts the block's scale `number`, and what belongs to it.
+    /// Stores the scale `number` of the block.
     pub(super) fn scale(&mut self, number: usize, bytes: &[u8]) {
         let of_unit = UNIT / self.layout.block_columns.unwrap_or(UNIT);
         let number = self.index * (N * of_unit / UNIT) + number;
@@ -66,14 +66,14 @@ impl<const N: usize> Destination<'_, N> {
         put(self.scales, unit * self.layout.scales + at, bytes);
     }
 
-    /// Puts what four units share.
+    /// Stores the head that four units share.
     pub(super) fn head(&mut self, bytes: &[u8]) {
         let at = pair_at(self.row) * bytes.len();
         put(self.heads, self.index * self.layout.head + at, bytes);
     }
 }
 
-/// Rows g and g + 8 lie side by side.
+/// The offset of a row: rows g and g + 8 are adjacent.
 const fn pair_at(row: usize) -> usize {
     row % 8 * 2 + row / 8
 }

@@ -1,7 +1,8 @@
-//! In which form a matrix lies on the device: as its file has it, but for bf16 that meets activations of f16.
+//! The form of a matrix on a device: as in its file, except for bf16 with activations of f16.
 //!
-//! A bf16 has fewer digits than an f16 and a wider range. Times a power of two of its row's own, nearly all of a
-//! row is an f16 exactly: what is not lies 2^32 below the greatest of the row. So both cost the same.
+//! A bf16 has fewer digits than an f16 and a wider range. After multiplication by a power of two for each row, almost
+//! all values are exact as f16; the others are less than 2^-32 of the greatest. Both formats therefore have the same
+//! cost.
 
 use super::Format;
 use super::layout::{Layout, TILE_ROWS, UNIT, padded};
@@ -11,12 +12,12 @@ use super::tile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
     Stored(Format),
-    /// f16 values, and for each row the power of two that they are to be multiplied by.
+    /// f16 values, and the inverse power of two for each row.
     ScaledF16,
 }
 
 impl Storage {
-    /// How a matrix of that format is stored, if it meets activations of f16 or does not.
+    /// The storage of a format, with activations of f16 or others.
     #[must_use]
     pub const fn of(format: Format, meets_f16: bool) -> Self {
         match format {
@@ -25,7 +26,7 @@ impl Storage {
         }
     }
 
-    /// As kernels know it.
+    /// The code of the format in kernels.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -34,7 +35,7 @@ impl Storage {
         }
     }
 
-    /// What the code stands for that a kernel is given.
+    /// The storage with a code of kernels.
     #[must_use]
     pub fn of_code(code: u32) -> Option<Self> {
         let stored = Format::ALL.into_iter().map(Self::Stored);
@@ -43,7 +44,7 @@ impl Storage {
             .find(|storage| storage.code() == code)
     }
 
-    /// As kernels are named.
+    /// The name in kernels.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -52,7 +53,7 @@ impl Storage {
         }
     }
 
-    /// What its file has.
+    /// The format of the file.
     #[must_use]
     pub const fn format(self) -> Format {
         match self {
@@ -82,8 +83,8 @@ impl Storage {
         rows.div_ceil(TILE_ROWS) * self.tile_bytes(columns)
     }
 
-    /// Writes one tile: `rows` are at most 16 rows of `columns` values as their file stores them, `out` has
-    /// `tile_bytes`. Rows and columns that do not exist become zeros.
+    /// Writes one tile. `rows` are at most 16 rows of `columns` values as their file stores them; `out` has
+    /// `tile_bytes`. Missing rows and columns become zero.
     pub fn repack(self, columns: usize, rows: &[u8], out: &mut [u8]) {
         match self {
             Self::Stored(format) => tile::repack(format, columns, rows, out),
@@ -101,22 +102,22 @@ impl Storage {
     }
 }
 
-/// Appends a row of bf16 as f16 and says what each is to be multiplied by.
+/// Appends a row of bf16 as f16, and returns the factor that restores it.
 fn scale_row(row: &[u8], scaled: &mut Vec<u8>) -> f32 {
     let values = || row.as_chunks().0.iter().copied().map(u16::from_le_bytes);
     // Without their signs, bits are in the order of their numbers.
     let magnitudes = values().map(|bits| bits & 0x7fff);
     let finite = magnitudes.map(|bits| if bits < 0x7f80 { bits } else { 0 });
     let greatest = finite.fold(0, u16::max);
-    // The exponent of the greatest becomes 15, the highest of an f16; the least and the greatest of all are out of
-    // reach either way.
+    // The greatest exponent becomes 15, the highest of an f16. The least and the greatest bf16 are out of reach either
+    // way.
     let exponent = (greatest >> 7).cast_signed() - 127;
     let up = if greatest == 0 {
         0
     } else {
         (15 - exponent).clamp(-112, 112)
     };
-    // Digits all fit and need no rounding, where the exponent does: 1 to 30, as an f16 counts it.
+    // The digits always fit without rounding; the exponent fits from 1 to 30, as an f16 counts it.
     let moved = ((up - 112) << 7).cast_unsigned();
     let magnitude = |bits: u16| (bits & 0x7fff).wrapping_add(moved);
     let fits = |magnitude| (1 << 7..31 << 7).contains(&magnitude);
@@ -145,7 +146,8 @@ fn scale_row(row: &[u8], scaled: &mut Vec<u8>) -> f32 {
 mod tests {
     use super::*;
 
-    /// As the list of `kernels/format.cuh` has it: number, bytes of quants, high bits, scales and head, columns of a block.
+    /// A line of the list in `kernels/format.cuh`: number, bytes of quants, high bits, scales and head, columns of a
+    /// block.
     fn line(storage: Storage) -> String {
         let layout = storage.layout();
         let block = layout.block_columns.unwrap_or(0);
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_know_the_same_formats() {
+    fn kernels_have_the_same_formats() {
         let kernels = include_str!("../../kernels/format.cuh").replace(' ', "");
         let lines = || kernels.lines().filter(|line| line.starts_with("FORMAT("));
         let all = Format::ALL.map(Storage::Stored).into_iter();
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bf16_of_thirty_two_powers_of_two_is_exact_as_scaled_f16() {
+    fn scaled_f16_is_exact_over_thirty_two_powers_of_two() {
         let mut row = Vec::new();
         for power in -20..12 {
             for digits in [0x00, 0x01, 0x55, 0x7f_u16] {

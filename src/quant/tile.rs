@@ -1,13 +1,13 @@
-//! Brings weights into the layout of device memory.
+//! Converts weights to the layout of device memory.
 //!
-//! Repacking moves bits and never changes a value; K formats' packed 6-bit scales become bytes.
+//! Repacking moves bits and never changes a value. The packed 6-bit scales of K formats become bytes.
 
 use super::Format;
 use super::layout::{TILE_ROWS, UNIT, padded};
 use super::rows::Rows;
 
-/// Writes one tile: `rows` are at most 16 rows of `columns` values as their file stores them, `out` has
-/// `tile_bytes`. Rows and columns that do not exist become zeros.
+/// Writes one tile. `rows` are at most 16 rows of `columns` values as their file stores them; `out` has `tile_bytes`.
+/// Missing rows and columns become zero.
 pub(super) fn repack(format: Format, columns: usize, rows: &[u8], out: &mut [u8]) {
     out.fill(0);
     let layout = format.about().layout;
@@ -38,15 +38,18 @@ fn taken_apart(format: Format, columns: usize, rows: &[u8]) -> Rows {
     apart
 }
 
-/// In each of its four steps through a unit a lane holds two pairs of neighbours of row `lane / 4`, eight columns apart, and
-/// by turns with them those of the row eight below: where pair `pair` is, of the thirty-two of a row.
+/// The index of a pair of neighbours among the 32 of a row.
+///
+/// A lane takes four steps through a unit. In each it holds two pairs of row `lane / 4`, eight columns apart, which
+/// alternate with those of the row eight below.
 const fn place(lane: usize, step: usize, pair: usize) -> usize {
     8 * step + 4 * pair + lane % 4
 }
 
-/// Values of `N` bytes each, 32 of a lane in a unit: pieces of 16 bytes, lane beside lane.
+/// Repacks values of `N` bytes each. A lane has 32 of a unit, in pieces of 16 bytes; the pieces of all lanes are
+/// adjacent.
 fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
-    // Whole units: what does not exist stays zero.
+    // A whole unit; missing rows and columns stay zero.
     let mut unit = vec![0; TILE_ROWS * UNIT * N];
     let mut firsts = (0..columns).step_by(UNIT);
     for out in out.chunks_exact_mut(UNIT * TILE_ROWS * N) {
@@ -65,7 +68,7 @@ fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
             for pair in 0..2 {
                 let [upper, lower] = [lane / 4, lane / 4 + 8]
                     .map(|row| &unit[(row * UNIT + 2 * place(lane, step, pair)) * N..][..2 * N]);
-                // Where two of each row go, of the eight values that a lane has in a step.
+                // The positions of two values of each row, among the eight values of a lane in a step.
                 let value = 8 * step + 4 * pair;
                 let per_piece = 16 / N;
                 let at = (value / per_piece * 32 + lane) * 16 + value % per_piece * N;
@@ -77,7 +80,7 @@ fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
 }
 
 fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], codes: bool) {
-    // Two columns each.
+    // Each element holds two columns.
     let mut pairs = [[0_u32; UNIT / 2]; TILE_ROWS];
     for (pairs, row) in pairs.iter_mut().zip(rows.quants.chunks_exact(rows.columns)) {
         let row = row[unit * UNIT..][..UNIT].as_chunks().0;
@@ -120,27 +123,28 @@ fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], cod
     }
 }
 
-/// The nibbles of bytes 0 and 1 in byte 0, those of bytes 2 and 3 in byte 2.
+/// Packs the nibbles of bytes 0 and 1 into byte 0, and those of bytes 2 and 3 into byte 2.
 const fn neighbours(word: u32) -> u32 {
     (word | word >> 4) & 0x00ff_00ff
 }
 
-/// Bytes 0 and 1 in the halves of a word.
+/// Moves bytes 0 and 1 into the halves of a word.
 const fn even(pair: u32) -> u32 {
     pair & 0xff | (pair & 0xff00) << 8
 }
 
-/// The word of a step, and what is in the unit's word of high bits for it; pairs lie as `pair` of `kernels/tile.cuh` says.
+/// The word of a step, and its part of the unit's word of high bits. The order of pairs is that of `pair` in
+/// `kernels/tile.cuh`.
 fn of_five_bits([a0, a1, a2, a3]: [u32; 4], step: usize) -> (u32, u32) {
     let word = a0 | a1 << 5 | a2 << 10 | (a3 & 0x0001_0001) << 15;
-    // Four bits in each half, which turns by four of them a step: twice side by side it turns into itself.
+    // Four bits in each half. Each step rotates the half by four, so two equal copies rotate into themselves.
     let above = a3 << 5 & 0x03c0_03c0;
     let [even, odd] = [above & 0xffff, above >> 16];
     let [even, odd] = [even, odd].map(|half| (half | half << 16) >> (4 * step) & 0xffff);
     (word, even | odd << 16)
 }
 
-/// As of five bits; high bits are in a word of two steps, of which this is the second or not.
+/// As `of_five_bits`, but a word of high bits is for two steps; `second` says which.
 const fn of_six_bits([a0, a1, a2, a3]: [u32; 4], second: bool) -> (u32, u32) {
     let word = a0 & 0x000f_000f | a1 << 4 | a2 << 10;
     let lacks = a0 >> 4 & 0x0003_0003;
@@ -156,7 +160,7 @@ const fn of_six_bits([a0, a1, a2, a3]: [u32; 4], second: bool) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    /// Each value of a unit: its lane, step, pair and half, and its row and column, as `kernels/tile.cuh` has them.
+    /// Each value of a unit: its lane, step, pair and half, and its row and column, as in `kernels/tile.cuh`.
     fn values() -> impl Iterator<Item = ([usize; 4], usize, usize)> {
         (0..32 * 4 * 4 * 2).map(|at| {
             let (lane, step, pair, half) = (at / 32, at / 8 % 4, at / 2 % 4, at % 2);
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn values_lie_where_kernels_look_for_them_and_what_is_not_there_is_zero() {
+    fn values_are_repacked_for_kernels_and_missing_ones_are_zero() {
         let (rows, columns) = (13, 100);
         let value = |row: usize, column: usize| {
             let number = 1 + row * columns + column;
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_lie_where_kernels_look_for_them() {
+    fn integers_are_repacked_for_kernels() {
         let columns = 256;
         for format in Format::ALL
             .into_iter()
@@ -223,7 +227,7 @@ mod tests {
                         _ => Some(&[0; 4]),
                     };
                     let above = u32::from_le_bytes(*above.unwrap());
-                    // Of a half of the word and of high bits so many, from the first and from the second bit.
+                    // Some bits of a half of the word and of the high bits, from the first and from the second bit.
                     let some = |from: u32, first: usize, count: usize| {
                         from >> (16 * half + first) & ((1 << count) - 1)
                     };

@@ -1,4 +1,4 @@
-//! What differs from layer to layer in how queries meet keys: how both turn by their position, and which scores count.
+//! The differences between layers in attention: how q and k rotate, and which scores count.
 
 use std::num::NonZeroUsize;
 
@@ -7,18 +7,18 @@ use super::WeightId;
 /// How scores become weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
-    /// What the products of q and k are multiplied by.
+    /// The factor of the products of q and k.
     pub scale: f32,
-    /// How many positions a row sees, itself among them; `None` is all.
+    /// The number of positions that a row sees, including its own; `None` is all.
     pub window: Option<NonZeroUsize>,
     /// Scores become `cap * tanh(score / cap)`.
     pub softcap: Option<f32>,
-    /// (query heads): a logit of each that takes part in the softmax and has no value.
+    /// (query heads): an additional logit in the softmax of each head, without a value.
     pub sinks: Option<WeightId>,
 }
 
 impl Attention {
-    /// All positions count, with `1 / sqrt(head_dim)` (Vaswani et al. 2017).
+    /// All positions count, and the scale is `1 / sqrt(head_dim)` (Vaswani et al. 2017).
     #[must_use]
     pub fn plain(head_dim: usize) -> Self {
         #[allow(clippy::cast_precision_loss)] // a head is far narrower than 2^24
@@ -39,19 +39,19 @@ impl Attention {
     }
 }
 
-/// How q and k turn by their position (`RoPE`, Su et al. 2021).
+/// How q and k rotate by their position (`RoPE`, Su et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotation {
-    /// Which of the model's tables of angles.
+    /// The index of the model's table of angles.
     pub table: usize,
-    /// Elements of a head that turn, its first ones: twice as many as its table has angles, and element `i` pairs with
-    /// `i + dims / 2`. 0: none do.
+    /// The number of elements of a head that rotate, from the first: twice the number of angles. Element `i` pairs with
+    /// `i + dims / 2`; 0 rotates none.
     pub dims: usize,
     pub query_scale: Option<QueryScale>,
 }
 
 impl Rotation {
-    /// Whole heads, by the only table.
+    /// Rotates whole heads by the only table.
     #[must_use]
     pub fn whole(head_dim: usize) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Rotation {
     }
 }
 
-/// q is multiplied by `1 + beta ln(1 + floor(position / original))` after it has turned (Llama 4).
+/// q is multiplied by `1 + beta ln(1 + floor(position / original))` after its rotation (Llama 4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryScale {
     pub beta: f32,
@@ -71,7 +71,7 @@ pub struct QueryScale {
 }
 
 impl QueryScale {
-    /// What q is multiplied by.
+    /// The factor of q at a position.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // float32 is the reference
     pub fn at(&self, position: usize) -> f32 {
@@ -84,12 +84,12 @@ impl QueryScale {
 pub struct Angles {
     /// (pairs): radians per position.
     pub frequencies: Vec<f32>,
-    /// What sines and cosines are multiplied by.
+    /// The factor of sines and cosines.
     pub amplitude: f32,
 }
 
 impl Angles {
-    /// Sine and cosine of each pair, as both executors have them.
+    /// Sine and cosine of each pair. Both executors use these numbers.
     pub fn at(&self, position: usize) -> impl Iterator<Item = (f32, f32)> {
         #[allow(clippy::cast_precision_loss)] // float32 is the reference
         let position = position as f32;

@@ -1,9 +1,9 @@
-//! The bytes that each operation must move: what decoding's speed is measured against.
+//! The bytes that each operation has to move, which limit the speed of decoding.
 
 use super::{Attention, Input, Op, Tape};
 
 impl Op {
-    /// Bytes that this operation must read and write once, in a run that starts at `position`.
+    /// Bytes that this operation has to read and write once, in a run that starts at `position`.
     #[must_use]
     pub fn bytes(&self, tape: &Tape, position: usize) -> u64 {
         let (reads, writes) = self.buffers();
@@ -18,7 +18,7 @@ impl Op {
             .iter()
             .map(|id| tape.weight(*id))
             .map(|weight| {
-                // Of an embedding only the rows of the tokens are read.
+                // An embedding reads only the rows of the tokens.
                 let rows = if matches!(self, Self::Embed { .. }) {
                     tape.rows
                 } else {
@@ -32,7 +32,7 @@ impl Op {
             Self::RopeStore { .. } => tape.rows * position_bytes,
             Self::Attend { attention, .. } => {
                 let seen = |rows: usize| position + rows - attention.seen_from(position);
-                // A step's rows are conversations of their own.
+                // Each row of a step reads its own conversation.
                 let all = match tape.input {
                     Input::Step => tape.rows * seen(1),
                     Input::Prompt => seen(tape.rows),
@@ -45,19 +45,19 @@ impl Op {
     }
 }
 
-/// The bytes that a step must move, at whatever position: what is asked for each token of an answer, so that no operation is looked at
-/// again for it.
+/// The bytes that a step has to move, at any position. They are needed for each token of an answer, so the operations
+/// are summed only once.
 #[derive(Clone, Debug)]
 pub struct StepBytes {
-    /// No position changes these.
+    /// The bytes that do not depend on the position.
     fixed: u64,
-    /// Layers that see equally far, how many they are, and what each reads of a position.
+    /// The number of layers for each window.
     layers: Vec<(Attention, u64)>,
     position: u64,
 }
 
 impl StepBytes {
-    /// The bytes of a step of one conversation.
+    /// The bytes of a step with the rows of `tape`.
     #[must_use]
     pub fn of(tape: &Tape) -> Self {
         let mut layers: Vec<(Attention, u64)> = Vec::new();

@@ -1,8 +1,10 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
-use super::{Buffer, DType, Ending, Input, Op, Projection, Rotation, Tape, WeightId};
+use super::{Buffer, Ending, Input, Op, Projection, Rotation, Tape, WeightId};
+use crate::kv::KvType;
+use crate::quant::DType;
 
-/// Why a tape must not run: an error of who wrote it, or a model whose parts do not fit.
+/// Why a tape must not run: a mistake in its construction, or a model whose parts do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {index} ({op}): {reason}")]
 pub struct TapeError {
@@ -15,8 +17,8 @@ impl Tape {
     /// Checks every operation in order.
     ///
     /// # Errors
-    /// The first operation that reads a buffer never written, writes one that it reads, names a buffer,
-    /// weight or layer that does not exist, or whose shapes or types do not fit together.
+    /// The first operation that reads a buffer never written, writes one that it reads, names a buffer, weight or layer
+    /// that does not exist, or has shapes or types that do not fit together.
     pub fn check(&self) -> Result<(), TapeError> {
         let mut written = vec![false; self.buffers.len()];
         for (index, op) in self.ops.iter().enumerate() {
@@ -44,7 +46,7 @@ impl Tape {
         Ok(())
     }
 
-    /// The proof without its order: that each operation's names exist and its shapes and types fit.
+    /// Checks names, shapes and types of all operations, but not their order.
     pub(crate) fn check_shapes_alone(&self) -> Result<(), TapeError> {
         self.ops.iter().enumerate().try_for_each(|(index, op)| {
             let fits = self.check_names(op).and_then(|()| self.check_shapes(op));
@@ -85,7 +87,7 @@ impl Tape {
             head_dim, types, ..
         } = self.kv;
         if !types.is_supported() {
-            let [k, v] = types.sides().map(super::KvType::name);
+            let [k, v] = types.sides().map(KvType::name);
             return Err(format!(
                 "a cache with K of {k} and V of {v} is not supported"
             ));
@@ -94,7 +96,7 @@ impl Tape {
         let fits = head_dim.is_multiple_of(granule);
         fits.then_some(()).ok_or_else(|| {
             format!(
-                "heads of {head_dim} are no multiple of {granule}, as a cache of {} takes them",
+                "heads of {head_dim} are not a multiple of {granule}, which a cache of {} needs",
                 types.name()
             )
         })
@@ -104,7 +106,7 @@ impl Tape {
         let (reads, writes) = op.buffers();
         if let Some(buffer) = reads.iter().find(|buffer| !written[buffer.0]) {
             return Err(format!(
-                "reads {} before anything wrote it",
+                "reads {} before it is written",
                 self.buffer(*buffer).name
             ));
         }
@@ -211,7 +213,7 @@ impl Tape {
                 self.residual(*x)?;
                 self.typed(*logits, DType::F32)?;
                 if ![1, self.rows].contains(&self.buffer(*logits).rows) {
-                    return Err("logits of neither the last row nor all of them".into());
+                    return Err("logits must have one row, or as many as the tape".into());
                 }
                 self.matrix(*norm, 1, self.buffer(*x).columns)?;
                 self.matrix(
@@ -224,7 +226,7 @@ impl Tape {
         }
     }
 
-    /// Rows that a token is chosen for.
+    /// The number of rows that choose a token.
     fn chosen(&self) -> usize {
         if self.input == Input::Step {
             self.rows
@@ -247,7 +249,7 @@ impl Tape {
         self.rows_of(rotated, self.rows)?;
         if !query.is_multiple_of(kv) {
             return Err(format!(
-                "{query} columns of q are no multiple of the cache's {kv}"
+                "{query} columns of q are not a multiple of the cache's {kv}"
             ));
         }
         let dims = rotation.dims;

@@ -1,4 +1,4 @@
-//! The operations: each is one fused kernel, and both executors match on them exhaustively.
+//! The operations. Each is a fused kernel, and both executors match on them exhaustively.
 
 use super::{Attention, Buffer, Rotation, WeightId};
 
@@ -14,8 +14,8 @@ pub struct Projection {
 pub enum Op {
     /// `x = table[token]` for each row.
     Embed { table: WeightId, x: Buffer },
-    /// `q, k, v = W rmsnorm(x) + b`, the normed row rounded to the tape's activation type.
-    /// RMS norm: Zhang and Sennrich 2019, `x / sqrt(mean(x^2) + epsilon) * norm`.
+    /// `q, k, v = W rmsnorm(x) + b`. The normed row is rounded to the tape's activation type. The RMS norm is `x /
+    /// sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
     Qkv {
         x: Buffer,
         norm: WeightId,
@@ -23,8 +23,8 @@ pub enum Op {
         projections: [Projection; 3],
         outputs: [Buffer; 3],
     },
-    /// Rotates each head of q and k by its row's position, after an RMS norm of each head where the model has one, and
-    /// stores k and v in the cache at that position.
+    /// Rotates each head of q and k by its row's position, and stores k and v in the cache at that position. Some
+    /// models norm each head of q and k first.
     RopeStore {
         layer: usize,
         inputs: [Buffer; 3],
@@ -34,8 +34,8 @@ pub enum Op {
         rotation: Rotation,
         rotated: Buffer,
     },
-    /// `out = softmax(scale q K^T) V` over the positions that the row sees, up to its own; query heads share KV heads in
-    /// groups.
+    /// `out = softmax(scale q K^T) V` over the positions that the row sees, up to its own. Groups of query heads share
+    /// a KV head.
     Attend {
         layer: usize,
         q: Buffer,
@@ -57,7 +57,7 @@ pub enum Op {
         up: WeightId,
         out: Buffer,
     },
-    /// `logits = weight rmsnorm(x)` of the last row of x, or of all, as `logits` has one row or as many.
+    /// `logits = weight rmsnorm(x)` of the last row of x, or of all rows if `logits` has as many.
     Head {
         x: Buffer,
         norm: WeightId,
@@ -65,7 +65,7 @@ pub enum Op {
         weight: WeightId,
         logits: Buffer,
     },
-    /// Samples a token from each row of logits by its conversation's sampler, and advances its `StepState`.
+    /// Chooses a token from each row of logits by its conversation's sampler, and advances the slot's state.
     Sample { logits: Buffer },
 }
 
@@ -84,7 +84,7 @@ impl Op {
         }
     }
 
-    /// The buffers that it reads, and those that it writes; `Project` adds to one that it reads.
+    /// The buffers that the operation reads, and those that it writes. `Project` adds to a buffer that it also reads.
     #[must_use]
     pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match *self {
@@ -101,7 +101,7 @@ impl Op {
         }
     }
 
-    /// The weights that it reads.
+    /// The weights that the operation reads.
     #[must_use]
     pub fn weights(&self) -> Vec<WeightId> {
         match self {

@@ -1,28 +1,29 @@
-//! What an executor gets wrong, one thing at a time: the CPU's, but for that.
+//! An executor with a single fault, on top of the CPU's.
 
 use ganglion::check::worst;
 use ganglion::cpu::Cpu;
-use ganglion::executor::{Executor, Inspect, Layout};
-use ganglion::tape::{Buffer, ExecuteError, KvType, Op, Tape};
+use ganglion::executor::{ExecuteError, Executor, Layout, Probe, Steps as _};
+use ganglion::kv::KvType;
+use ganglion::tape::{Buffer, Op, Tape};
 
-/// What an executor gets wrong after each run.
+/// The fault after each run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
-    /// An element of its first output is off by a little more than the bound allows.
+    /// An element of its first output is off by a little more than the bound.
     Element,
-    /// An element of its first output was never written.
+    /// An element of its first output stays unwritten.
     Unwritten,
-    /// What follows its first output.
+    /// The memory behind its first output changes.
     Beyond,
-    /// An input.
+    /// An input changes.
     Input,
-    /// The cache, where nothing is stored.
+    /// The cache changes where nothing is stored.
     Cache,
-    /// The choice.
+    /// The choice changes.
     State,
-    /// The quants of a block that is stored are the next ones: one alone may lie halfway.
+    /// The quants of a stored block are the next higher ones. A single one may lie halfway.
     Quant,
-    /// The scale of what is stored is off by a little more than the bound allows.
+    /// The stored scale is off by a little more than the bound.
     Scale,
 }
 
@@ -36,7 +37,7 @@ impl Faulty {
         Self { cpu, fault: None }
     }
 
-    /// Changes one element of a buffer, which may lie beyond its last.
+    /// Changes one element of a buffer, possibly beyond its last.
     fn set(
         &mut self,
         buffer: Buffer,
@@ -52,7 +53,7 @@ impl Faulty {
         self.cpu.write_buffer(buffer, &bytes)
     }
 
-    fn change(&mut self, tape: &Tape, fault: Fault, entry: usize) -> Result<(), ExecuteError> {
+    fn change(&mut self, tape: &Tape, fault: Fault, slot: usize) -> Result<(), ExecuteError> {
         let inputs = tape.ops[0].buffers().0;
         let outputs = tape.ops[tape.ops.len() - 1].buffers().1;
         let last = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns - 1;
@@ -81,13 +82,13 @@ impl Faulty {
             }
             Fault::State => {
                 let token = self.cpu.state().token;
-                self.cpu.post(token ^ 1);
+                self.cpu.set_token(token ^ 1);
                 Ok(())
             }
             Fault::Quant | Fault::Scale => {
                 let (element, head_dim) = (tape.kv.types.k, tape.kv.head_dim);
-                let position = self.cpu.state_of(entry).position - 1;
-                let mut cache = self.cpu.read_cache(entry)?;
+                let position = self.cpu.state_of(slot).position - 1;
+                let mut cache = self.cpu.read_cache(slot)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];
                 if fault == Fault::Quant {
                     let block = head[..KvType::Q8_0.granule()].iter_mut();
@@ -96,13 +97,13 @@ impl Faulty {
                     let scale = u16::from_le_bytes([head[head_dim], head[head_dim + 1]]);
                     head[head_dim..head_dim + 2].copy_from_slice(&(scale + 2).to_le_bytes());
                 }
-                self.cpu.write_cache(entry, &cache)
+                self.cpu.write_cache(slot, &cache)
             }
         }
     }
 }
 
-impl Inspect for Faulty {
+impl Probe for Faulty {
     fn executor(&mut self) -> &mut dyn Executor {
         &mut self.cpu
     }
@@ -111,11 +112,11 @@ impl Inspect for Faulty {
         &mut self,
         tape: &Tape,
         tokens: &[u32],
-        entries: &[usize],
+        slots: &[usize],
     ) -> Result<(), ExecuteError> {
-        self.cpu.run_part(tape, tokens, entries)?;
+        self.cpu.run_part(tape, tokens, slots)?;
         self.fault
-            .map_or(Ok(()), |fault| self.change(tape, fault, entries[0]))
+            .map_or(Ok(()), |fault| self.change(tape, fault, slots[0]))
     }
 
     fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
@@ -134,12 +135,12 @@ impl Inspect for Faulty {
         self.cpu.read_buffer(buffer, bytes)
     }
 
-    fn write_cache(&mut self, entry: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
-        self.cpu.write_cache(entry, bytes)
+    fn write_cache(&mut self, slot: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
+        self.cpu.write_cache(slot, bytes)
     }
 
-    fn read_cache(&mut self, entry: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
-        self.cpu.read_cache(entry)
+    fn read_cache(&mut self, slot: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
+        self.cpu.read_cache(slot)
     }
 
     fn poison_scratch(&mut self) -> Result<(), ExecuteError> {
@@ -147,7 +148,7 @@ impl Inspect for Faulty {
     }
 }
 
-/// Which faults an operation can have.
+/// Returns the possible faults of an operation.
 pub(super) fn faults(op: &Op) -> &'static [Fault] {
     match op {
         Op::Embed { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],

@@ -1,16 +1,16 @@
-//! What chooses: greedy, drawn, and what must be refused.
+//! Cases of token choice: greedy, sampled, and invalid logits.
 
 use super::{Run, VOCABULARY, World, unused_cache};
 use crate::check::case::{Case, Logits};
 use crate::check::deck::Deck;
 use crate::check::inputs;
 use crate::check::world::Builder;
-use crate::quant::Format;
 use crate::quant::random::Random;
+use crate::quant::{DType, Format};
 use crate::sampler::{Mask, Parameters};
-use crate::tape::{Buffer, DType, Input, Op};
+use crate::tape::{Buffer, Input, Op};
 
-/// Tokens of the table: masks are as wide.
+/// Tokens of the table, and bits of masks.
 const MASKED: usize = 32_000;
 
 pub(super) fn world() -> World {
@@ -24,7 +24,7 @@ pub(super) fn world() -> World {
         let (vocabulary, rows) = (vocabularies.deal(), rows.deal());
         let run = Run {
             rows: if rows == 0 { steps.deal() } else { rows },
-            // No rows of a prompt: a step.
+            // Zero rows of a prompt stand for a step.
             input: if rows == 0 {
                 Input::Step
             } else {
@@ -111,7 +111,7 @@ fn drawn(parameters: &Parameters) -> String {
     )
 }
 
-/// About half of the vocabulary, and one that is likely.
+/// Allows about half of the vocabulary, including a probable token.
 fn mask(seed: u64, vocabulary: usize) -> Mask {
     let mut random = Random::new(seed ^ 2);
     let mut words: Vec<u32> = (0..Mask::words_of(vocabulary))
@@ -123,7 +123,7 @@ fn mask(seed: u64, vocabulary: usize) -> Mask {
     Mask::new(words)
 }
 
-/// More tokens than are remembered, some of them twice, some of them likely.
+/// Adds more tokens than the sampler remembers, some of them twice, some of them probable.
 fn history(case: &mut Case, vocabulary: usize) {
     let mut random = Random::new(case.seed ^ 1);
     let mut token = || u32::try_from(random.below(vocabulary)).unwrap_or(0);

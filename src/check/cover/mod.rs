@@ -1,5 +1,5 @@
-//! Which cases there are: every kernel that formats, types and row counts select between, with sizes and
-//! lengths dealt around so that each appears beside several of the others. The same cases in every run.
+//! The cases: every kernel that formats, types and row counts select, with varied sizes and lengths. They are equal in
+//! every run.
 
 mod choices;
 mod positions;
@@ -7,25 +7,27 @@ mod products;
 
 pub use self::products::large;
 
-use super::world::{ENTRIES, ROWS, Run, World};
-use crate::tape::{DType, KvInfo, KvType, KvTypes, PAGE, STEP_ROWS};
+use super::world::{ROWS, Run, SLOTS, World};
+use crate::kv::{KvType, KvTypes, PAGE};
+use crate::quant::DType;
+use crate::tape::{KvInfo, STEP_ROWS};
 
 const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
-/// Pages of a chunk of memory: most conversations lie in several.
+/// Pages of a chunk of memory. Most conversations use several chunks.
 const CHUNK: usize = 20;
 /// Qwen's vocabulary.
 const VOCABULARY: usize = 151_936;
 
-/// All but the large ones, in the order in which they are best run: one executor after the other.
+/// All worlds except the large ones, in an order that runs one executor after another.
 pub fn worlds() -> impl Iterator<Item = World> {
     let cache = |(index, head_dim): (usize, usize), (at, types): (usize, KvTypes)| KvInfo {
         layers: 1,
         heads: 1 + (index + at) % 3,
         head_dim,
         context: 4096,
-        entries: ENTRIES,
-        pages: ENTRIES * 4096 / PAGE,
+        slots: SLOTS,
+        pages: SLOTS * 4096 / PAGE,
         chunk: CHUNK,
         types,
     };
@@ -33,14 +35,14 @@ pub fn worlds() -> impl Iterator<Item = World> {
         let types = KvType::ALL.map(KvTypes::both).into_iter().enumerate();
         types.map(move |types| cache(head_dim, types))
     };
-    // There are as many conversations as a step has rows.
+    // As many slots as a step has rows.
     let together = |kv: KvInfo| KvInfo {
         context: 1024,
-        entries: STEP_ROWS,
+        slots: STEP_ROWS,
         pages: STEP_ROWS * 1024 / PAGE,
         ..kv
     };
-    // Of few conversations and of many in turn.
+    // Few slots and many, alternating.
     let mixed = move |head_dim: (usize, usize)| {
         let types = KvTypes::MIXED.into_iter().enumerate();
         types.map(move |types| {
@@ -63,8 +65,8 @@ pub fn worlds() -> impl Iterator<Item = World> {
         heads: 1,
         head_dim,
         context: 40_960,
-        entries: ENTRIES,
-        pages: ENTRIES * 40_960 / PAGE,
+        slots: SLOTS,
+        pages: SLOTS * 40_960 / PAGE,
         chunk: CHUNK,
         types: element.into(),
     });
@@ -92,14 +94,14 @@ pub fn worlds() -> impl Iterator<Item = World> {
         .flat_map(World::split)
 }
 
-/// A cache that no case of a world looks at.
+/// A cache that no case of a world reads.
 fn unused_cache() -> KvInfo {
     KvInfo {
         layers: 1,
         heads: 1,
         head_dim: 16,
         context: 512,
-        entries: STEP_ROWS,
+        slots: STEP_ROWS,
         pages: STEP_ROWS * 512 / PAGE,
         chunk: CHUNK,
         types: KvType::F16.into(),

@@ -1,17 +1,18 @@
-//! What reads and writes one cache.
+//! Cases of operations on the cache.
 
 use std::num::NonZeroUsize;
 
 use super::{ACTIVATIONS, ROWS, Run, World};
 use crate::check::deck::Deck;
 use crate::check::world::{Builder, rotations};
+use crate::kv::KvTypes;
 use crate::quant::Format;
-use crate::tape::{Attention, Buffer, Input, KvInfo, KvTypes, Op, QueryScale, Rotation};
+use crate::tape::{Attention, Buffer, Input, KvInfo, Op, QueryScale, Rotation};
 
-/// The last is more than attention takes at a time.
+/// Query heads for each KV head. The last is more than attention computes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
 const LENGTHS: [usize; 8] = [1, 2, 127, 4095, 128, 65, 513, 1000];
-/// Positions that a row sees; all where there is none.
+/// Positions that a row sees; `None` is all.
 const WINDOWS: [Option<usize>; 8] = [
     None,
     Some(1),
@@ -22,7 +23,7 @@ const WINDOWS: [Option<usize>; 8] = [
     None,
     Some(700),
 ];
-/// How long the long conversations are.
+/// Positions of long conversations.
 const FAR: [usize; 4] = [40_000, 9_001, 32_769, 20_000];
 
 const QUERY_SCALE: QueryScale = QueryScale {
@@ -30,22 +31,22 @@ const QUERY_SCALE: QueryScale = QueryScale {
     original: NonZeroUsize::new(64).expect("it is not 0"),
 };
 
-/// What cases of a position and a length are dealt from, over all caches.
+/// The decks of positions, lengths and options, shared by all caches.
 pub(super) struct Deal {
     rows: Deck<usize>,
     lengths: Deck<usize>,
     groups: Deck<usize>,
     normed: Deck<bool>,
     padding: Deck<usize>,
-    entries: Deck<usize>,
+    slots: Deck<usize>,
     /// Rows of a step.
     steps: Deck<usize>,
     windows: Deck<Option<usize>>,
-    /// What scores are multiplied by beside 1 / sqrt(head_dim).
+    /// Factors of scores in addition to 1 / sqrt(head_dim).
     scales: Deck<f32>,
     softcaps: Deck<Option<f32>>,
     sunk: Deck<bool>,
-    /// Which one of `rotations`.
+    /// Indices of `rotations`.
     rotations: Deck<usize>,
     query_scales: Deck<Option<QueryScale>>,
 }
@@ -58,7 +59,7 @@ impl Deal {
             groups: Deck::new(23, &GROUPS),
             normed: Deck::new(24, &[true, false]),
             padding: Deck::new(25, &[0, 1, 0, 11]),
-            entries: Deck::new(26, &[0, 1]),
+            slots: Deck::new(26, &[0, 1]),
             steps: Deck::new(27, &[1, 8, 2, 4]),
             windows: Deck::new(51, &WINDOWS),
             scales: Deck::new(52, &[1.0, 1.0, 0.5]),
@@ -69,7 +70,7 @@ impl Deal {
         }
     }
 
-    /// Far into a conversation: few rows, for each reads all that was before it.
+    /// Decks for long conversations: few rows, because each reads all earlier positions.
     pub(super) fn far() -> Self {
         Self {
             rows: Deck::new(28, &[65, 1, 16]),
@@ -82,7 +83,7 @@ impl Deal {
     }
 }
 
-/// What a case runs: on a GPU a step's rotation and its attention are one kernel.
+/// The operations of a case. On a GPU, a step's rotation and attention are one kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Store,
@@ -108,7 +109,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             (Kind::Attend, Input::Prompt),
         ] {
             let rows = if input == Input::Step {
-                deal.steps.deal().min(kv.entries)
+                deal.steps.deal().min(kv.slots)
             } else {
                 deal.rows.deal()
             };
@@ -156,13 +157,13 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             }
             let case = b.case_of(&name.join(", "), run, &buffers, ops);
             case.pad(deal.padding.deal().min(rows - 1));
-            case.entry = deal.entries.deal() % kv.entries;
+            case.slot = deal.slots.deal() % kv.slots;
             if input == Input::Step {
                 case.position = length - 1;
                 case.others = (1..case.tokens.len())
                     .map(|row| {
                         let length = deal.lengths.deal().min(kv.context - 1);
-                        ((case.entry + row) % kv.entries, length - 1)
+                        ((case.slot + row) % kv.slots, length - 1)
                     })
                     .collect();
             } else {
@@ -174,7 +175,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
 }
 
 impl Deal {
-    /// How a case turns, which its name tells if it is not as usual.
+    /// The rotation of a case. An unusual one adds to the name.
     fn rotation(&mut self, head_dim: usize, name: &mut Vec<String>) -> Rotation {
         let rotation = Rotation {
             query_scale: self.query_scales.deal(),
@@ -189,7 +190,7 @@ impl Deal {
         rotation
     }
 
-    /// How a case of so many query heads attends, likewise.
+    /// The attention of a case with a number of query heads. An unusual one adds to the name.
     fn attention(
         &mut self,
         b: &mut Builder,

@@ -1,17 +1,17 @@
-//! What multiplies, and what looks up: each format, activation type and kernel.
+//! Cases of matrix products and of embeddings: each format, activation type and kernel.
 
 use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
 use crate::check::case::Case;
 use crate::check::deck::Deck;
 use crate::check::world::Builder;
-use crate::quant::Format;
 use crate::quant::random::Random;
-use crate::tape::{Buffer, DType, Input, Op, Projection, WeightId};
+use crate::quant::{DType, Format};
+use crate::tape::{Buffer, Input, Op, Projection, WeightId};
 
-/// Prompts of the narrow product, and of the wide one.
+/// Rows of prompts for the narrow product, and for the wide one.
 const FEW: [usize; 4] = [1, 2, 7, 8];
 const MANY: [usize; 7] = [9, 16, 63, 64, 65, 128, ROWS];
-/// Rows of a matrix: few are a multiple of a tile's.
+/// Rows of a matrix. Few of them are a multiple of a tile.
 const OUTPUTS: [usize; 7] = [17, 100, 16, 130, 33, 256, 8];
 
 fn columns_of(block_len: usize) -> &'static [usize] {
@@ -55,7 +55,7 @@ impl Runs {
     }
 }
 
-/// The sizes of products, dealt.
+/// Decks of the sizes of products.
 struct Sizes {
     outputs: Deck<usize>,
     columns: [Deck<usize>; 3],
@@ -80,7 +80,7 @@ impl Sizes {
         .deal()
     }
 
-    /// Another format that such rows can be stored in: real files mix them.
+    /// Another format for such rows, because real files mix formats.
     fn other(&mut self, columns: usize) -> Format {
         loop {
             let format = self.others.deal();
@@ -95,7 +95,7 @@ pub(super) fn world() -> World {
     let mut b = Builder::new(1, unused_cache(), (Format::BF16, 1024, 64));
     let (mut runs, mut sizes) = (Runs::new(2), Sizes::new());
     for format in Format::ALL {
-        // Its rows are f32 whatever the activations are.
+        // The rows are f32, whatever the type of activations is.
         for run in runs.each().into_iter().take(3) {
             embed(
                 &mut b,
@@ -127,25 +127,25 @@ pub(super) fn world() -> World {
         }
         for run in runs.each() {
             let weight = (sizes.outputs.deal(), sizes.columns(format));
-            // All rows are scored, or of a prompt the last of them.
+            // All rows have logits, or only the last one of a prompt.
             let mut scored = vec![run.rows];
             if run.input == Input::Prompt {
                 scored.push(1);
             }
-            // One row runs as a step's does, which both types have.
+            // A single row of a prompt uses the step's kernel, which both types have.
             scored.truncate(if run.activation == DType::F16 { 2 } else { 1 });
             scored.dedup();
             for scored in scored {
                 let weight_id = b.matrix(format, weight.0, weight.1);
                 let case = head(&mut b, (weight_id, format, weight), run, scored);
                 if scored == 1 && run.input == Input::Prompt {
-                    // The last real row is scored.
+                    // The last row that is not padding has logits.
                     case.pad((run.rows - 1).min(3));
                 }
             }
         }
     }
-    // What one kernel has, where rows have room for both.
+    // The formats of one kernel, if the columns are a multiple of both blocks.
     for first in [Format::Q4_K, Format::Q5_K] {
         for formats in [
             [first, first, Format::Q6_K],
@@ -183,14 +183,14 @@ fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) 
     let name = named(format, rows, columns);
     let case = b.case(&name, run, &[("x", columns, false)], op);
     for (at, token) in case.tokens.iter_mut().enumerate() {
-        // The first and the last row among them.
+        // Including the first and the last row.
         let row = [0, rows - 1, rows / 2].get(at).copied();
         let row = if run.rows > 2 { row } else { None };
         *token = u32::try_from(row.unwrap_or_else(|| random.below(rows))).unwrap_or(0);
     }
     case.pad(if run.rows == 7 { 2 } else { 0 });
     if run.input == Input::Step {
-        // The second takes the token from where the first has put it.
+        // The second run takes the token that the first one chose.
         case.runs = 2;
     }
 }
@@ -264,8 +264,8 @@ fn head(
     case
 }
 
-/// What is too large for a quick test: tables of a real vocabulary, one of them of two chunks of memory, and products of so many
-/// weights that a shape is chosen for them that smaller ones do not meet.
+/// Worlds that are too large for a quick test: tables of a real vocabulary, one of them in two chunks of memory, and
+/// products that are large enough for another tile shape.
 pub fn large() -> impl Iterator<Item = World> {
     const COLUMNS: usize = 1024;
     let mut b = Builder::new(41, unused_cache(), (Format::F32, VOCABULARY, COLUMNS));
@@ -283,7 +283,7 @@ pub fn large() -> impl Iterator<Item = World> {
     for run in [runs(1, Input::Step), runs(9, Input::Prompt)].concat() {
         head(&mut b, table, run, run.rows);
     }
-    // So many tiles that 132 multiprocessors have none twice in a shape of 64 x 80 alone.
+    // Enough tiles that each of 132 multiprocessors has one in a shape of 64 x 80 only.
     for format in [Format::F16, Format::BF16] {
         let (rows, columns) = (3456, 128);
         let weight = b.matrix(format, rows, columns);
@@ -291,7 +291,8 @@ pub fn large() -> impl Iterator<Item = World> {
             head(&mut b, (weight, format, (rows, columns)), run, ROWS);
         }
     }
-    // So many that 132 multiprocessors have a few left after four turns of the largest tiles, which come in smaller ones.
+    // Enough tiles that 132 multiprocessors have a few left after four turns of the largest shape, which are computed
+    // in smaller shapes.
     for format in [
         Format::F16,
         Format::BF16,
@@ -308,7 +309,7 @@ pub fn large() -> impl Iterator<Item = World> {
             gate_up(&mut b, [format; 2], (rows / 2, columns), run);
         }
     }
-    // So many, of both, that three turns of 128 x 128 have nothing left.
+    // Enough tiles in both directions that three turns of 128 x 128 leave none.
     for format in [Format::F16, Format::BF16] {
         let (rows, columns) = (25_330, 128);
         let weight = b.matrix(format, rows, columns);

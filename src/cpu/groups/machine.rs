@@ -1,14 +1,14 @@
-//! What multiplies integers, on each kind of machine. All of them give the same bits.
+//! Integer multiplication on each kind of machine. All of them compute the same bits.
 
 use super::{COLUMNS, HALF, SUMS};
 
-/// Sixteen columns of a row's integers, or twice as many: their upper halves and their lower ones.
+/// Sixteen columns of a row's integers, or thirty-two: their upper halves and their lower ones.
 type Inputs<'a, I> = (&'a I, &'a I);
 
 pub(super) trait Machine: Copy {
-    /// Sixteen weights, as they are multiplied.
+    /// Sixteen weights.
     type Half: Copy;
-    /// A whole group of them.
+    /// A whole group of weights.
     type Whole: Copy;
     /// Eight partial sums.
     type Sums: Copy;
@@ -28,7 +28,7 @@ pub(super) trait Machine: Copy {
         sums: Self::Sums,
     ) -> Self::Sums;
 
-    /// The same of a whole group: each sum gets four columns, two of each sixteen.
+    /// Adds a whole group: each sum gets four columns, two of each sixteen.
     fn add(
         self,
         weights: Self::Whole,
@@ -40,7 +40,7 @@ pub(super) trait Machine: Copy {
     fn numbers(self, sums: Self::Sums) -> [f32; SUMS];
 }
 
-/// Whatever the compiler makes of it.
+/// Plain Rust, for other machines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
 
@@ -208,7 +208,7 @@ mod x86 {
         machine.mul_add_f32x8(machine.splat_f32x8(scale), product, sums)
     }
 
-    /// AVX-512, a whole group in a vector.
+    /// AVX-512: a vector holds a whole group.
     impl Machine for V4 {
         type Half = i16x16;
         type Whole = i16x32;
@@ -256,7 +256,7 @@ mod x86 {
                     ._mm512_madd_epi16(cast(weights), cast(*inputs))
             };
             let (high, low) = (times(high), times(low));
-            // The products of the first sixteen of both, and of the second sixteen of both.
+            // The products of the first sixteen columns of both, and of the second sixteen.
             let first = self
                 .avx512f
                 ._mm512_shuffle_i64x2::<0b01_00_01_00>(high, low);

@@ -1,9 +1,11 @@
-//! Products of a step's rows with weights whose blocks are integers and scales, in integers.
+//! Products of a step's rows with weights whose blocks are integers and scales, computed in integers.
 //!
-//! A row of the input becomes integers of thirty bits, all multiples of one number: each is rounded as any f32 is, and to
-//! 2^-30 of the greatest. They are two halves of fifteen bits, so that a group of weights is multiplied with each in
-//! integers, which loses nothing, and scaled once. There are eight partial sums, of two neighbouring columns in sixteen each:
-//! so the bits of a product depend neither on the number of rows nor on the machine.
+//! A row of the input becomes 30-bit integers with a common unit: each value is rounded to 2^-30 of the greatest. An
+//! integer is split into two halves of 15 bits, so that products with a group of weights are exact, and are scaled
+//! once.
+//!
+//! There are eight partial sums, each of two neighbouring columns in sixteen. The bits of a product therefore depend
+//! neither on the number of rows nor on the machine.
 
 mod machine;
 
@@ -16,20 +18,20 @@ use super::Matrix;
 use super::dots::{eight_in_pairs, sixteen_in_pairs};
 use super::prefetch::prefetch;
 
-/// Columns that are multiplied at once; a group has them once or twice.
+/// Columns that are multiplied at a time. A group has one or two such pieces.
 const COLUMNS: usize = 16;
 /// Partial sums of a product.
 const SUMS: usize = 8;
-/// Columns whose sum a minimum multiplies.
+/// Columns whose sum a block's minimum multiplies.
 const GROUP: usize = 32;
-/// Between the halves of an integer.
+/// The factor between the halves of an integer.
 const HALF: i32 = 1 << 15;
-/// The greatest integer: both halves of it are 16 bits with their sign.
+/// The greatest integer whose halves are signed 16-bit numbers.
 #[allow(clippy::cast_precision_loss)] // fifteen bits and zeros
 const MOST: f32 = (32_767 * HALF) as f32;
-/// 1.5 times 2^52: a whole number that is added to it is in its low bits.
+/// 1.5 times 2^52: after an addition, the low bits of the sum hold the rounded number.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
-/// Bytes of weights that are asked for before they are multiplied.
+/// Bytes of weights that are prefetched.
 const AHEAD: usize = 2048;
 /// Rows of the input that are multiplied with a group while it is in registers.
 const TOGETHER: usize = 4;
@@ -47,8 +49,8 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
             }
         };
     }
-    // `dispatch` would compile the portable way for those that have their own, too; and of what few machines are left with here, one
-    // row at a time is enough: all this is the slowest part of the library to compile.
+    // `dispatch` would also compile the portable version for machines with their own. This code is the slowest part of
+    // the library to compile, so the remaining machines multiply one row at a time.
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(machine) = pulp::x86::V4::try_new() {
@@ -68,7 +70,7 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
 pub(super) struct Inputs {
     /// (rows, columns / GROUP)
     groups: Vec<Group>,
-    /// What a row's integers are multiples of; no number if one of the row's is none.
+    /// The unit of a row's integers; NaN if one of the row's values is not a number.
     units: Vec<f32>,
 }
 
@@ -77,12 +79,12 @@ pub(super) struct Inputs {
 struct Group {
     high: [[i16; COLUMNS]; 2],
     low: [[i16; COLUMNS]; 2],
-    /// What a minimum multiplies.
+    /// The sum that a block's minimum multiplies.
     sum: f32,
 }
 
 impl Inputs {
-    /// Takes rows of so many columns, a multiple of `GROUP`.
+    /// Converts rows of `columns`, a multiple of `GROUP`.
     pub(super) fn fill(&mut self, from: &[f32], columns: usize) {
         pulp::Arch::new().dispatch(Filling {
             inputs: self,
@@ -122,10 +124,10 @@ impl NullaryFnOnce for Filling<'_> {
             }
             let greatest = greatest.into_iter().fold(0.0, f32::max);
             units.push(if finite { greatest / MOST } else { f32::NAN });
-            // What is not finite, or next to nothing, is zero.
+            // Values that are not finite or almost zero become zero.
             let by = MOST / greatest;
             let by = if finite && by.is_finite() { by } else { 0.0 };
-            // The row first: it ends before one more of all is taken.
+            // The row is first in the zip, so that no element of `all` is lost at its end.
             for (group, to) in row.iter().zip(all.by_ref()) {
                 let Group { high, low, sum } = to;
                 let both = high
@@ -134,8 +136,8 @@ impl NullaryFnOnce for Filling<'_> {
                     .zip(low.as_flattened_mut());
                 for ((high, low), x) in both.zip(group) {
                     let integer = if finite { x * by } else { 0.0 };
-                    // Rounded by what it is added to, and found in the low bits: vectors have no other way that
-                    // checks nothing.
+                    // The addition rounds, and the low bits hold the result. Vectors have no other rounding without a
+                    // check.
                     #[allow(clippy::cast_possible_truncation)] // at most `MOST`
                     let integer = (f64::from(integer) + ROUNDER).to_bits() as i32;
                     let upper = (integer + HALF / 2) >> 15;
@@ -155,7 +157,7 @@ impl NullaryFnOnce for Filling<'_> {
     }
 }
 
-/// Some rows of a weight with all rows of the input, so many of these at once.
+/// Some rows of a weight with all rows of the input, `TOGETHER` of them at a time.
 struct Products<'a, M, const TOGETHER: usize> {
     machine: M,
     weight: &'a Matrix,
@@ -194,7 +196,7 @@ impl<M: Machine, const TOGETHER: usize> NullaryFnOnce for Products<'_, M, TOGETH
     }
 }
 
-/// A row of the weight with `R` rows of the input, from one on.
+/// Multiplies a row of the weight with `R` rows of the input.
 #[inline(always)]
 fn products<M: Machine, const R: usize>(
     machine: M,
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_has_the_integers_that_it_has_alone() {
+    fn rows_are_converted_independently() {
         let mut random = fastrand::Rng::with_seed(2);
         let rows: Vec<f32> = (0..3 * 64).map(|_| random.f32() - 0.5).collect();
         let (mut together, mut alone) = (Inputs::default(), Inputs::default());
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_lose_next_to_nothing() {
+    fn integers_are_accurate() {
         let mut random = fastrand::Rng::with_seed(1);
         let row: Vec<f32> = (0..64)
             .map(|_| random.f32() - 0.5)

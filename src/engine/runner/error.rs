@@ -1,6 +1,7 @@
 //! Why a run failed.
 
-use crate::tape::{ExecuteError, TapeError};
+use crate::executor::ExecuteError;
+use crate::tape::TapeError;
 
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

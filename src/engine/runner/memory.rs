@@ -52,8 +52,8 @@ impl Runner {
     /// Gives the memory back that no turn and no conversation needs, and that nobody has used after so many turns, but for that
     /// of the longest turn: whoever comes next waits for nobody's memory. No step is ahead.
     pub fn give_back(&mut self, rested: u64) -> Result<(), RunError> {
-        let chunks = self.kv.give_back(self.kept_pages(), rested);
-        let given = self.executor.give_back(&chunks);
+        let chunks = self.kv.release_memory(self.kept_pages(), rested);
+        let given = self.executor.release(&chunks);
         self.lift_quarantine();
         Ok(given?)
     }

@@ -24,12 +24,12 @@ impl Runner {
 
     /// The oldest page that was sent, once it is there.
     pub fn take_sent(&mut self) -> Result<Option<Vec<u8>>, RunError> {
-        Ok(self.executor.take_sent()?)
+        Ok(self.executor.take_page()?)
     }
 
     /// What was sent and not taken is nobody's any more.
     pub fn forget_sent(&mut self) {
-        self.executor.forget_sent();
+        self.executor.discard_pages();
     }
 
     /// Has a page of the turn in an entry, which no other has, hold what was taken of one; false where it is to be asked again.

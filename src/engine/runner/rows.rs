@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use super::{RunError, Runner};
 use crate::engine::witness;
-use crate::executor::{Behind, Leaves, Pass, Preempts};
+use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, PreemptStep, StepState};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
-use crate::tape::{Ending, ExecuteError, Input, Op, StepState};
+use crate::tape::{Ending, Input, Op};
 
 /// An operation of a step: what it does, and what it must read and write once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,14 +69,14 @@ impl Runner {
 
     /// The turn of an entry has ended: its pages serve others.
     pub fn leave(&mut self, entry: usize) {
-        self.executor.forget(entry);
+        self.executor.discard_preempted(entry);
         self.kv.unpin(entry);
     }
 
     /// Another of the turns that run is the one that `prefill` and `step` go on with.
     pub fn turn_to(&mut self, entry: usize) {
         self.kv.turn_to(entry);
-        self.executor.turn_to(entry);
+        self.executor.activate(entry);
     }
 
     /// Whether a step was launched whose tokens have not been taken: the next one is to be of the same conversations.
@@ -91,14 +91,14 @@ impl Runner {
         let Some(tape) = self.steps.get(&entries.len().next_power_of_two()) else {
             return Ok(false);
         };
-        let left = self.executor.leave_step(tape);
+        let left = self.executor.preempt_step(tape);
         self.tried(left)
     }
 
     /// Whether the step that is ahead is left.
     #[must_use]
     pub fn is_left(&self) -> bool {
-        self.executor.is_left()
+        self.executor.is_step_preempted()
     }
 
     /// Tokens that an entry holds.
@@ -130,7 +130,7 @@ impl Runner {
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         behind: &[usize],
-        (leaves, preempts): (Leaves<'_>, Preempts<'_>),
+        (leaves, preempts): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Stepped, RunError> {
         let before: Vec<_> = conversations
             .iter()
@@ -156,7 +156,7 @@ impl Runner {
         }
         let each = conversations.iter().zip(before);
         let each = each.map(|((entry, forced), before)| {
-            if self.executor.waits(*entry) {
+            if self.executor.awaits_mask(*entry) {
                 return Ok(None);
             }
             let after = self.executor.state_of(*entry);
@@ -236,7 +236,7 @@ impl Runner {
         };
         self.turn_to(entry);
         self.executor.guide(entry, None)?;
-        self.executor.post(*first);
+        self.executor.set_token(*first);
         let ran = self.run_rows(&vec![entry; said.len()], others, &[], (None, None));
         self.tried(ran)?;
         said.iter().for_each(|token| self.kv.push_to(entry, *token));
@@ -279,7 +279,7 @@ impl Runner {
 
     /// The next step of the turn that runs starts with `token` rather than the one chosen last.
     pub fn post(&mut self, token: u32) {
-        self.executor.post(token);
+        self.executor.set_token(token);
     }
 
     fn run_rows(
@@ -287,7 +287,7 @@ impl Runner {
         entries: &[usize],
         forced: &[u32],
         behind: &[usize],
-        (leaves, preempts): (Leaves<'_>, Preempts<'_>),
+        (leaves, preempts): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Pass, RunError> {
         self.seated(entries)?;
         self.seated(behind)?;
@@ -297,7 +297,7 @@ impl Runner {
         self.step_tape(rows_behind)?;
         let behind = (!behind.is_empty()).then(|| Behind {
             tape: &self.steps[&rows_behind],
-            entries: behind,
+            slots: behind,
             cut: leaves.is_some(),
             // Borrowed for no longer than the rest.
             preempts: preempts.map(|preempts| -> &mut dyn FnMut() -> bool { preempts }),
@@ -331,7 +331,7 @@ impl Runner {
     /// The logits of each row of the last `step_rows` of so many conversations.
     pub fn row_logits(&mut self, conversations: usize) -> Result<Vec<f32>, RunError> {
         let tape = &self.steps[&conversations.next_power_of_two()];
-        Ok(self.executor.left_logits(tape)?)
+        Ok(self.executor.all_logits(tape)?)
     }
 
     /// What each operation of a next step of so many conversations must move, each as long as the turn that runs.

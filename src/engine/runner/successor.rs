@@ -25,49 +25,51 @@ impl Runner {
     }
 
     fn take_place(&mut self, before: &mut Self, keeps: bool) -> Result<bool, RunError> {
-        self.executor.settle()?;
-        self.executor.succeed(&mut *before.executor);
+        self.executor.attach_thread()?;
+        self.executor
+            .graphs_mut()
+            .succeed(before.executor.graphs_mut());
         // What was reused by another rule may not have the bits of this one's.
         let reuse = self.kv.reuse();
         std::mem::swap(&mut self.kv, &mut before.kv);
         let keeps = keeps && reuse == self.kv.reuse();
         self.kv.set_reuse(reuse);
         let KvInfo {
-            entries,
+            slots,
             pages,
             chunk,
             ..
         } = self.forward.kv;
         if keeps {
-            let (change, copies) = self.kv.move_to(entries, (pages, chunk));
+            let (change, copies) = self.kv.move_to(slots, (pages, chunk));
             if self.bring(before, &copies).is_ok_and(|brought| brought) {
                 self.changed(change);
                 return Ok(true);
             }
             // What could not be copied is read again.
-            self.executor.settle()?;
+            self.executor.attach_thread()?;
         }
-        let change = self.kv.resize(entries, (pages, chunk));
+        let change = self.kv.resize(slots, (pages, chunk));
         self.changed(change);
         Ok(false)
     }
 
     /// Copies what pages hold, by the host's memory; false where one of both takes none.
     fn bring(&mut self, before: &mut Self, copies: &[Copied]) -> Result<bool, RunError> {
-        before.executor.settle()?;
-        before.executor.forget_sent();
+        before.executor.attach_thread()?;
+        before.executor.discard_pages();
         for Copied { from, to } in copies {
-            before.executor.settle()?;
+            before.executor.attach_thread()?;
             if !before.executor.send_page(*from, PAGE)? {
                 return Ok(false);
             }
             let bytes = loop {
-                if let Some(bytes) = before.executor.take_sent()? {
+                if let Some(bytes) = before.executor.take_page()? {
                     break bytes;
                 }
                 thread::yield_now();
             };
-            self.executor.settle()?;
+            self.executor.attach_thread()?;
             while !self.executor.write_page(*to, &bytes)? {
                 thread::yield_now();
             }

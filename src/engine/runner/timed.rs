@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OpCost, RunError, Runner};
 use crate::engine::witness;
-use crate::tape::{Span, Timed};
+use crate::executor::{Span, Timed};
 
 /// All operations of a kind in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A disk that gets full, and files that are another user's.
+//! A disk that becomes full, and files that belong to another user.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 use crate::files::{Disk, File, Files};
 
-/// The system's disk, of which so much is left.
+/// The system's disk with a limited size.
 #[derive(Clone, Debug)]
 pub(super) struct Faulty {
-    /// Bytes that may still be written.
+    /// Bytes that can still be written.
     room: Arc<AtomicI64>,
-    /// Who this process seems to be, besides who it is.
+    /// Added to the user of this process.
     user: Arc<AtomicU32>,
 }
 
@@ -29,8 +29,8 @@ impl Faulty {
         self.room.store(bytes, Ordering::Relaxed);
     }
 
-    /// Files are of another user than this process from now on, or are not any more.
-    pub(super) fn are_anothers(&self, they_are: bool) {
+    /// Sets whether files seem to belong to another user.
+    pub(super) fn set_other_user(&self, they_are: bool) {
         self.user.store(they_are.into(), Ordering::Relaxed);
     }
 }

@@ -36,4 +36,4 @@ done
 # A session answers only the connection that opened it, and ends with it: busctl disconnects after each call.
 session=$(as member busctl call $name $path $name.Manager OpenSession 'a{sv}' 0 | tr -d '"' | cut -d ' ' -f 2)
 said=$(as member busctl call $name "$session" $name.Session History 2>&1) && fail 'the session outlived its owner'
-matches 'what another reads' "$said" 'is no object of this connection'
+matches 'what another reads' "$said" 'is not an object of this connection'

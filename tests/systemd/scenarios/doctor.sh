@@ -7,13 +7,13 @@ start
 found=$(doctor)
 matches 'the unit' "$found" '^ok    unit: active \(running\)'
 matches 'the model' "$found" 'sandbox: the service can read /var/lib/ganglion/model.gguf'
-matches 'the policy' "$found" '^ok    bus: root may ask it'
+matches 'the policy' "$found" '^ok    bus: root may call it'
 holds 'not as the service' echo "$found" && fail "root did not check as the service: $found"
 
 # Other users check as themselves, and doctor says it.
 matches 'what a member finds' "$(as member ganglionctl doctor || true)" 'the device was checked as member, not as the service'
-matches 'what a member may do' "$(as member ganglionctl doctor || true)" '^ok    bus: member may ask it'
-matches 'what nobody may do' "$(as nobody ganglionctl doctor || true)" 'bus: nobody may not ask the daemon'
+matches 'what a member may do' "$(as member ganglionctl doctor || true)" '^ok    bus: member may call it'
+matches 'what nobody may do' "$(as nobody ganglionctl doctor || true)" 'bus: nobody may not call the daemon'
 
 # A report contains the journal, and no prompt.
 ask member 'sentinel-of-a-prompt' >/dev/null

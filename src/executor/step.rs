@@ -1,0 +1,86 @@
+//! The results of a run: the state of a slot, times, and errors.
+
+use std::time::Duration;
+
+use crate::fault::Call;
+
+/// The next step's token and position. A step advances both on the device, so that a recorded step needs no new
+/// arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepState {
+    pub token: u32,
+    pub position: usize,
+}
+
+/// How a step spent its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepTimes {
+    /// How long the host waited for the device.
+    pub waited: Duration,
+    /// How long the device was idle before the step, as far as the host knows.
+    pub idle: Duration,
+}
+
+impl StepTimes {
+    /// How long to spin for the next token before the thread sleeps. Steps longer than `most` are not worth a busy
+    /// core.
+    #[must_use]
+    pub fn spin(&self, most: Duration) -> Duration {
+        if self.waited > most {
+            Duration::ZERO
+        } else {
+            most
+        }
+    }
+}
+
+/// The operations of a step that take timestamps at their begin and end.
+///
+/// A timestamp takes time after its operation, so gaps between timed operations are longer than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// The first one and the last one.
+    Step,
+    /// All of them.
+    Operations,
+}
+
+/// The begin and end of an operation, in nanoseconds since an arbitrary time.
+pub type Span = (u64, u64);
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExecuteError {
+    #[error(
+        "the model's output is not a finite number at position {position}: \
+         its file is damaged, or its values exceed the type of the activations"
+    )]
+    NonFinite { position: usize },
+    #[error("{call:?} was refused on purpose")]
+    Refused { call: Call, lost: bool },
+    #[error("a recorded step was replayed after its memory had moved")]
+    Stale,
+    #[error("token {token} is not in the vocabulary of {vocabulary}")]
+    Token { token: u32, vocabulary: usize },
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] crate::device::Error),
+    #[error("{rows} rows from position {position} exceed the context of {context}")]
+    Context {
+        rows: usize,
+        position: usize,
+        context: usize,
+    },
+}
+
+impl ExecuteError {
+    /// The driver's name of the error, if it is a driver error.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<&str> {
+        #[cfg(feature = "cuda")]
+        if let Self::Device(error) = self {
+            return error.driver_error();
+        }
+        None
+    }
+}
