@@ -9,12 +9,22 @@ use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::service::{self, Arguments, Failure, Origin, Parts};
+use tikv_jemalloc_ctl::{Access as _, AsName as _};
 use tikv_jemallocator::Jemalloc;
 
 /// The allocator. Unlike glibc's, it returns the memory of a replaced model or a large prompt to the system within
-/// seconds. The delay is set in `.cargo/config.toml`.
+/// seconds.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// The milliseconds after which jemalloc returns freed pages, in arenas to come and in the main thread's. The default is ten
+/// seconds: repeated reloads would need room for three models instead of two.
+const DECAY: [(&str, isize); 4] = [
+    ("arenas.dirty_decay_ms\0", 1000),
+    ("arenas.muzzy_decay_ms\0", 0),
+    ("arena.0.dirty_decay_ms\0", 1000),
+    ("arena.0.muzzy_decay_ms\0", 0),
+];
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
@@ -22,6 +32,10 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
+    for (name, milliseconds) in DECAY {
+        let set = name.name().write(milliseconds);
+        set.expect("jemalloc has this setting");
+    }
     if let Some(code) = confined::run_if_asked(&[chat::TASK, guide::TASK]) {
         return code;
     }
