@@ -47,7 +47,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "session_store",
-        &["choice", "files", "journal", "model::Message", "model::Role"],
+        &[
+            "choice",
+            "files",
+            "journal",
+            "model::Message",
+            "model::Role",
+        ],
     ),
     (
         "kv_store",

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::engine::score::{Comparison, Reference, compare, score};
+use ganglion::kv::KvType;
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::kv::KvType;
 use ganglion::tape::Ending;
 
 use crate::support::needs;

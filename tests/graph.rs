@@ -11,8 +11,8 @@ mod told;
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::model::Checkpoint;
 use ganglion::graph::GraphOptions;
+use ganglion::model::Checkpoint;
 use ganglion::tape::Ending;
 
 const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ganglion::engine::runner::{Backend, KvChoice, KvChoices, KvMemory, Runner, Settings};
 use ganglion::engine::{KEY_BOUND, KeyReason};
+use ganglion::kv::{KvType, KvTypes};
 use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
-use ganglion::kv::{KvType, KvTypes};
 
 use crate::support::tiny_gguf;
 

@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
+use ganglion::executor::ExecuteError;
 use ganglion::graph::{GraphOptions, Mode};
+use ganglion::kv::KvType;
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
-use ganglion::sampler::Parameters;
-use ganglion::executor::ExecuteError;
-use ganglion::kv::KvType;
 use ganglion::quant::DType;
+use ganglion::sampler::Parameters;
 use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
 
 fn tiny() -> std::path::PathBuf {

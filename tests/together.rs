@@ -12,10 +12,10 @@ use ganglion::engine::{
     Client, Event, FinishReason, Handle, Held, Hold, Likelihood, Limits, Message, Options, Outcome,
     Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
+use ganglion::graph::GraphOptions;
 use ganglion::guide::Grammar;
 use ganglion::kv::{KvType, Reuse};
 use ganglion::sampler::Parameters;
-use ganglion::graph::GraphOptions;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;

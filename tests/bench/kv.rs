@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use ganglion::engine::PROBE;
 use ganglion::engine::runner::{Backend, KvChoice, KvChoices, Runner, Settings};
 use ganglion::engine::score::{Reference, compare, score};
-use ganglion::model::{Checkpoint, Language};
 use ganglion::kv::{KvType, KvTypes};
+use ganglion::model::{Checkpoint, Language};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

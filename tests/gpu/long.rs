@@ -11,8 +11,8 @@ use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings
 use ganglion::engine::score::{self, Case, Reference};
 use ganglion::kv::{KvType, Owner};
 use ganglion::model::Checkpoint;
-use ganglion::sampler::Parameters;
 use ganglion::quant::DType;
+use ganglion::sampler::Parameters;
 
 /// Positions of a conversation, and how many of them make a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];
