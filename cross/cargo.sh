@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# cargo.sh ARCH SUBCOMMAND [ARGUMENTS...]: runs cargo for amd64 or arm64 with what every release binary is made with: a
-# linker that keeps them to glibc 2.31, kernels that JetPack 6.2's driver loads, and nothing of this machine in them.
-# With KERNELS=own they are for this machine's driver alone. cargo.sh ARCH folder prints where they go.
+# cargo.sh ARCH SUBCOMMAND [ARGUMENTS...]: runs cargo for amd64 or arm64 as for a release: a linker for glibc 2.31, kernels
+# that JetPack 6.2's driver loads, and no path or time of this machine in the binaries. With KERNELS=own the kernels are for
+# this machine's GPU and driver. cargo.sh ARCH folder prints the output folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 arch=$1 subcommand=$2
@@ -14,23 +14,24 @@ arm64) target=aarch64-unknown-linux-gnu ;;
     exit 2
     ;;
 esac
-# Apart from what plain cargo builds, with its own flags and perhaps another compiler; and one for each architecture, so that
-# both can be built at once.
+# Plain cargo has other flags and perhaps another compiler, so it has another folder. Each architecture has its own, so that
+# two builds can run at once.
 folder=${CARGO_TARGET_DIR:-target}/cross/$arch
 if [ "$subcommand" = folder ]; then
     echo "$folder/$target/release"
     exit
 fi
 RUSTC=$(cross/toolchain.sh "$target" "$arch")
-# clippy asks its own.
+# clippy runs a compiler of its own.
 [ "$subcommand" = clippy ] || export RUSTC
 GANGLION_NVRTC=$(cross/deps/nvrtc.sh ${KERNELS:+"$KERNELS"})
 export GANGLION_NVRTC
+[ -n "${KERNELS:-}" ] || export GANGLION_ARCHITECTURES=${GANGLION_ARCHITECTURES:-sm_87 sm_90}
 
-# Kernels for arm64 have pages of 4 to 64 KiB, and the allocator runs with any that is not larger than what it was made for.
+# Linux for arm64 has pages of 4 to 64 KiB. The allocator is compiled for the largest, and then runs with each.
 [ "$arch" != arm64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
 
-# The builder's folders and clock stay out of the binaries: what panics name starts from the project's own.
+# No folder or time of the builder in the binaries: panics name paths below /usr/src.
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 standard=$("$RUSTC" --print sysroot)/lib/rustlib/src/rust
 RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/ganglion --remap-path-prefix=$sources=/usr/src/crates"

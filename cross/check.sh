@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# check.sh BINARY ARCH [own]: fails unless the binary loads where Ganglion must run, and says why not; "own" is for one
-# whose kernels need to run on this machine's driver alone. It reads the file and runs nothing, so any machine can check
-# any architecture's. cross/check-test.sh shows that each check can fail.
+# check.sh BINARY ARCH: fails with the reasons unless the binary loads on every supported system. It reads the file and runs
+# nothing, so it checks binaries of other architectures too. cross/check-test.sh shows that it can fail.
 set -euo pipefail
 binary=$1
 arch=$2
 # JetPack 6.2 has glibc 2.35; Debian 11 has 2.31, and the libgcc_s of GCC 10.
 declare -A newest_of=([GLIBC]=2.31 [GCC]=7.0.0)
-# What every such system has. Before 2.34 glibc had its threads, loader functions and timers apart.
+# The libraries of every supported system. Before 2.34 glibc had separate ones for threads, loading and timers.
 allowed='libc.so.6 libm.so.6 libgcc_s.so.1 libdl.so.2 libpthread.so.0 librt.so.1'
 case $arch in
 amd64) machine='Advanced Micro Devices X86-64' loader=/lib64/ld-linux-x86-64.so.2 ;;
@@ -29,7 +28,7 @@ dynamic=$(LC_ALL=C readelf --wide --dynamic "$binary")
 
 grep -q "Machine: *$machine\$" <<<"$header" || fault "is not for $arch"
 
-# What must be on the system for the loader to take it. Not only versions of symbols: GLIBC_ABI_DT_RELR has none.
+# The versions that the loader requires. GLIBC_ABI_DT_RELR is one without a symbol.
 versions=$(LC_ALL=C readelf --wide --version-info "$binary" | awk '
     /^Version / { needs = /^Version needs/ }
     needs && match($0, /Name: [^ ]+/) { print substr($0, RSTART + 6, RLENGTH - 6) }' | sort -Vu)
@@ -46,18 +45,18 @@ needed=$(sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' <<<"$dynamic" | paste -sd ' ')
 for library in $needed; do
     case " $allowed ${loader##*/} " in *" $library "*) ;; *) fault "needs the library $library" ;; esac
 done
-[[ " $needed " = *' libc.so.6 '* ]] || fault 'does not need libc.so.6: it is no program of glibc, or a static one'
+[[ " $needed " = *' libc.so.6 '* ]] || fault 'does not need libc.so.6: it is not a program for glibc, or a static one'
 interpreter=$(sed -n 's/.*\[Requesting program interpreter: \(.*\)\]/\1/p' <<<"$header")
 [ "$interpreter" = $loader ] || fault "is loaded by ${interpreter:-nothing}, not by $loader"
 
 path=$(sed -n 's/.*(\(R[UN]*PATH\)).*\[\(.*\)\]/\1 \2/p' <<<"$dynamic" | paste -sd ' ')
-[ -z "$path" ] || fault "has a $path, which looks for libraries where others may put them"
+[ -z "$path" ] || fault "has a $path, so it loads libraries from a folder that others may write to"
 
-grep -q 'FLAGS_1.*PIE' <<<"$dynamic" || fault 'is no position-independent executable'
+grep -q 'FLAGS_1.*PIE' <<<"$dynamic" || fault 'is not a position-independent executable'
 grep -q 'GNU_RELRO' <<<"$header" || fault 'has no RELRO: its relocations stay writable'
 grep -Eq '\((FLAGS|FLAGS_1)\).*(BIND_)?NOW' <<<"$dynamic" || fault 'has partial RELRO only: it binds lazily'
 
-images=$("${0%/*}/../target/venv/bin/python" "${0%/*}/images.py" "$binary" ${3:+"$3"})
+images=$("${0%/*}/../target/venv/bin/python" "${0%/*}/images.py" "$binary")
 if [ "${images%%:*}" != ok ]; then
     while read -r line; do fault "$line"; done <<<"$images"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deb.sh BIN_DIR ARCH OUT_DIR [VERSION]: packs the installed tree with these binaries as OUT_DIR/ganglion_VERSION_ARCH.deb,
-# and prints its path. VERSION is Cargo.toml's if none is given. The same binaries and commit give the same bytes.
-# The maintainer scripts in cross/debian say what an installation does.
+# deb.sh BIN_DIR ARCH OUT_DIR [VERSION]: packs these binaries as OUT_DIR/ganglion_VERSION_ARCH.deb, and prints its path.
+# VERSION defaults to that of Cargo.toml. The same binaries and commit give the same bytes. The scripts in cross/debian run
+# when the package is installed or removed.
 set -euo pipefail
 bin=$(cd "$1" && pwd)
 arch=$2
@@ -19,10 +19,10 @@ umask 022
 export SOURCE_DATE_EPOCH
 stage=$(mktemp -d -t ganglion-deb.XXXXXX)
 trap 'rm -rf "$stage"' EXIT
-chmod 00755 "$stage" # five digits: also without the set-group-ID bit that it inherits of its parent
+chmod 00755 "$stage" # five digits: clears the inherited set-group-ID bit too
 
 cross/install.sh "$bin" "$stage"
-# Not a file of the package's: see postinst.
+# The postinst copies it to /etc.
 mkdir -p "$stage/usr/share/ganglion"
 mv "$stage/etc/ganglion/gangliond.toml" "$stage/usr/share/ganglion/"
 
@@ -39,18 +39,18 @@ mkdir "$control"
 install --mode=0755 cross/debian/{postinst,prerm,postrm} "$control"
 (cd "$stage" && find etc usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
 case $arch in
-# JetPack's driver; other machines of this architecture have none, and apt then says nothing.
+# JetPack's driver. On other machines of this architecture apt ignores the recommendation.
 arm64) recommends=', nvidia-l4t-cuda' ;;
 *) recommends= ;;
 esac
-# As Debian's policy has it: what a folder takes differs from one file system to another.
+# Debian's policy defines this size, as a folder's own size depends on the file system.
 size=$(find "$stage/etc" "$stage/usr" -printf '%y %s\n' | awk '{ kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print kib }')
 sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/@RECOMMENDS@/$recommends/; /^$/d" \
     cross/debian/control >"$control/control"
 
-# Not the time of this build, nor an order or a thread count of this machine's.
+# The bytes depend neither on the time of this build nor on this machine's number of threads.
 find "$stage" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 deb=$out/ganglion_${version}_$arch.deb
-# dpkg of Debian 11 reads no zstd. Both binaries have the same kernels: only a level that looks back so far sees that.
+# dpkg of Debian 11 cannot read zstd. The window of -z9 is large enough to find that both binaries have the same kernels.
 DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz -z9 --build "$stage" "$deb" >&2
 echo "$deb"

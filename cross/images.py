@@ -1,9 +1,7 @@
-"""images.py BINARY [own]: finds the GPU's code in a binary, by what it contains, and prints what is wrong with it.
+"""images.py BINARY: finds the GPU's code in a binary by its content, and prints the faults or "ok: ...".
 
-The build deflates each image (zlib), so all that inflates to one is one.
-
-Each source of kernels must have exactly one image for sm_87, and one of PTX; and the driver of JetPack 6.2 must load
-them all, unless the binary is for this machine alone ("own"). Prints "ok: ..." where all is well. It runs nothing.
+The build deflates each image (zlib). Each source of kernels must have one cubin for sm_87 and one PTX, and the driver of
+JetPack 6.2 must load all of them.
 """
 
 import collections
@@ -19,18 +17,16 @@ NEWEST_ABI, NEWEST_PTX = 7, (8, 5)
 # An ELF header of 64 bits, for CUDA (machine 190).
 CUBIN = re.compile(rb"\x7fELF\x02\x01\x01.{9}\x02\x00\xbe\x00", re.DOTALL)
 PTX = re.compile(rb"\.version +(\d+)\.(\d+)\s+\.target +(\w+)")
-
-
-# What zlib writes first, at its best.
+# The header of zlib's best compression.
 DEFLATED = re.compile(rb"\x78\xda")
 
 
 def images(data):
-    """What was deflated of the GPU's code, inflated."""
+    """Yields each image, inflated."""
     for found in DEFLATED.finditer(data):
         rest = memoryview(data)[found.start() :]
         try:
-            # Most of what is found is nothing of that kind.
+            # Most matches of the header are other data.
             begin = zlib.decompressobj().decompress(rest[:4096], 256)
             if CUBIN.match(begin) or PTX.search(begin):
                 yield zlib.decompressobj().decompress(rest)
@@ -39,7 +35,7 @@ def images(data):
 
 
 def cubins(data):
-    """The ABI, the architecture and the kernels of each cubin."""
+    """Yields the ABI, the architecture and the kernels of each cubin."""
     for found in CUBIN.finditer(data):
         elf = memoryview(data)[found.start() :]
         abi, flags = elf[8], elf[48:52]
@@ -55,23 +51,23 @@ def cubins(data):
 
 
 def ptx(data):
-    """The version, the target and the kernels of each PTX."""
+    """Yields the version, the target and the kernels of each PTX."""
     for found in PTX.finditer(data):
         text = data[found.start() :]
         kernels = re.findall(rb"\.entry +(\w+)", text)
         yield (int(found[1]), int(found[2])), found[3].decode(), [name.decode() for name in kernels]
 
 
-def faults(found, sources, is_own):
-    """What is wrong; a source is told by its kernels, and named by the first of them."""
+def faults(found, sources):
+    """Yields the faults. The kernels identify a source, and the first of them names it."""
     counts = collections.defaultdict(lambda: {"images": 0, "PTX": 0})
     for abi, architecture, kernels in itertools.chain.from_iterable(map(cubins, found)):
-        if abi > NEWEST_ABI and not is_own:
+        if abi > NEWEST_ABI:
             yield f"has an {architecture} image of ABI {abi}, of CUDA 13 or later: JetPack 6.2's driver loads ABI {NEWEST_ABI}"
         if architecture == "sm_87":
             counts[frozenset(kernels)]["images"] += 1
     for version, target, kernels in itertools.chain.from_iterable(map(ptx, found)):
-        if version > NEWEST_PTX and not is_own:
+        if version > NEWEST_PTX:
             yield "has PTX %d.%d: JetPack 6.2's driver takes up to %d.%d" % (version + NEWEST_PTX)
         if target == "sm_87":
             counts[frozenset(kernels)]["PTX"] += 1
@@ -83,10 +79,10 @@ def faults(found, sources, is_own):
         yield f"has sm_87 kernels of {len(counts)} sources, and there are {sources}"
 
 
-def main(binary, *own):
+def main(binary):
     sources = sum(1 for _ in (pathlib.Path(__file__).parent.parent / "kernels").rglob("*.cu"))
     found = list(images(pathlib.Path(binary).read_bytes()))
-    wrong = list(faults(found, sources, own == ("own",)))
+    wrong = list(faults(found, sources))
     print("\n".join(wrong) if wrong else f"ok: {sources} sm_87 images, each with PTX")
 
 

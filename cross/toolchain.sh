@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# toolchain.sh TARGET ARCH: readies what builds binaries of that machine, installing what is missing, and prints
-# the rustc for them: one that has the target already, else Debian's own, else rustup's with the target added.
+# toolchain.sh TARGET ARCH: installs the missing tools that build binaries for the target, and prints the rustc for them: an
+# installed one with the target, or else Debian's, or else rustup's with the target added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
@@ -12,7 +12,7 @@ has_target() {
         compgen -G "$sysroot/lib/rustlib/$target/lib/libstd-*.rlib" >/dev/null
 }
 
-# Debian builds its web browsers with this rustc, so it is recent there; Ubuntu has none.
+# Debian keeps this rustc recent for its web browsers. Ubuntu has no such package.
 from_debian() {
     grep -qx ID=debian /etc/os-release 2>/dev/null || return 1
     if ! dpkg --print-foreign-architectures | grep -qx "$arch"; then

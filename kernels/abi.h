@@ -1,53 +1,69 @@
-// The parameters of every kernel: each takes one struct, by value. The only place where they are
-// declared: the build makes the Rust side from this file. Fields are u32, u64, f32, or a struct of
-// them; a pointer into device memory is a u64. 8-byte fields come first, so that no compiler pads.
+// The parameters of every kernel: each kernel takes one struct, by value. This is their only declaration: the build
+// derives the Rust side from this file. Fields are u32, u64, f32, an enum of u32, or a struct of them; a pointer into
+// device memory is a u64. Fields of 8 bytes come first, so that no compiler inserts padding.
 //
-// `count`: the address of how many rows of a prompt are real, in its `Row`; those after them only fill it up to a size
-// that was recorded. 0: all are. `stamp`: where the kernel notes when it began and ended; 0: nowhere.
+// `count` is the address of the number of real rows of a prompt, in its `Row`; rows after them pad the prompt to a
+// recorded size. With 0, all rows are real. `stamp` is the address where a kernel records its start and end; with 0, it
+// records nothing.
 #pragma once
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float f32;
 
-// A matrix in tiles (see tile.cuh).
+// What a product does with its sums: y = weight input + bias.
+enum class Epilogue : u32 {
+    // out = y
+    Stored = 0,
+    // out += y
+    Added = 1,
+    // out0 = silu(y0) y1, rounded to the input's type
+    Gated = 2,
+    // out = silu(y)
+    Silu = 3,
+    // out0 = y out1, rounded to the input's type; out1 is what `Silu` stored
+    Multiplied = 4,
+};
+
+// A weight matrix in tiles (see tile.cuh).
 struct Tiles {
     u64 data;
     u32 format;
-    // Rows of the matrix, and its columns rounded up to 64.
+    // Rows of the matrix.
     u32 rows;
+    // Columns of the matrix, rounded up to 64.
     u32 columns;
     u32 pad;
 };
 
-// Where conversations are: `Conversation`, `Row` and their pages of state.cuh.
+// Where conversations lie: `Conversation` and `Row` of state.cuh, and the pages of the cache.
 struct Places {
     u64 conversations;
     // (conversations, pages): addresses of pages.
     u64 tables;
-    // (STEP_ROWS) of a step; of a prompt one.
+    // (STEP_ROWS) rows of a step, or one row for a prompt.
     u64 rows;
-    // Pages of a table.
+    // Pages in a table.
     u32 pages;
-    // 1 of a step, whose rows are each of their own; 0 of a prompt.
+    // 1 for a step, where each row is one token; 0 for a prompt, where one row describes all tokens.
     u32 step;
 };
 
-// x = table[token], for the tokens of which this part of the table holds the row; the first part takes commands before.
+// x = table[token], for the tokens whose rows are in this part of the table. The first part applies commands first.
 struct EmbedArgs {
     Tiles table;
     Places places;
-    // In pinned memory, (COMMANDS, STEP_ROWS) of steps; of a prompt its one command.
+    // In pinned memory: (COMMANDS, STEP_ROWS) for steps. A prompt has one, in device memory.
     u64 commands;
     // The host's copy of the tables, in pinned memory.
     u64 host_tables;
-    // Number of the token that was chosen last.
+    // Number of the last token that was chosen.
     u64 sequence;
-    // Of a prompt, in pinned memory.
+    // Tokens of a prompt.
     u64 tokens;
     u64 x;
     u64 stamp;
     u32 hidden;
-    // Row of the whole table that this part begins with.
+    // First row of the whole table that this part has.
     u32 first;
 };
 
@@ -66,10 +82,10 @@ struct NormArgs {
     u32 rows;
 };
 
-// The sums of input[row][64 i .. 64 i + 31] and of the 32 columns behind them, as sums.cuh has them.
+// Sums of 32 adjacent columns of each input row, two per 64 columns, in the layout of sums.cuh.
 struct SumsArgs {
     u64 input;
-    // (stride / 64, rows), rows filled up to a multiple of sixteen.
+    // (stride / 64, rows), with rows rounded up to a multiple of 16.
     u64 sums;
     u64 count;
     u64 stamp;
@@ -77,8 +93,8 @@ struct SumsArgs {
     u32 rows;
 };
 
-// out[i] = weight[i] y + bias[i] of the rows of a step, y the input, or rmsnorm(x) where `input` is null; weights of
-// one format and width.
+// out[i] = weight[i] y + bias[i] for the rows of a step. y is the input, or rmsnorm(x) where `input` is null. All
+// weights have one format and width.
 struct StepArgs {
     Tiles weight0;
     Tiles weight1;
@@ -92,32 +108,31 @@ struct StepArgs {
     u64 x;
     u64 norm;
     u64 input;
-    // Says which row of x: the last real one of a prompt.
+    // Selects the row of x: the last real row of a prompt.
     u64 count;
     u64 stamp;
     u32 hidden;
     u32 stride;
     f32 epsilon;
-    // As in PromptArgs.
-    u32 outcome;
+    Epilogue epilogue;
     u32 rows;
-    // Elements from one row of the outputs to the next, where that is not the rows of their weight; else 0.
+    // Elements between two rows of the outputs; 0: the rows of their weight.
     u32 out_stride;
-    // In how many parts of their columns, one after the other, a block has the rows; 1 where they are normed.
+    // How many parts of the columns a block holds in shared memory, one after the other; 1 where rows are normed.
     u32 phases;
     u32 pad;
 };
 
-// Products of weights of two formats by the same rows, at once.
+// Two products of weights in different formats by the same rows, in one launch.
 struct MixedStepArgs {
     StepArgs first;
     StepArgs second;
-    // How many share the first; the others share the second.
+    // Blocks that work on the first product; the other blocks work on the second.
     u32 blocks;
     u32 pad;
 };
 
-// out[i] = weight[i] input + bias[i] of all rows of a prompt, or what `outcome` says; weights of one format and
+// out[i] = weight[i] input + bias[i] for all rows of a prompt, or what `epilogue` says. All weights have one format and
 // width.
 struct PromptArgs {
     Tiles weight0;
@@ -130,40 +145,38 @@ struct PromptArgs {
     u64 out1;
     u64 out2;
     u64 input;
-    // The input's sums over 32 columns each, for formats with a minimum: as in SumsArgs.
+    // As in SumsArgs, for formats with a minimum.
     u64 sums;
     u64 count;
     u64 stamp;
     u32 rows;
     u32 stride;
-    // Elements from one row of the outputs to the next, where that is not the rows of their weight; else 0.
+    // Elements between two rows of the outputs; 0: the rows of their weight.
     u32 out_stride;
-    // 0: stored; 1: added to out; 2: silu(out0) * out1 is stored in out0, rounded to the input's type; 3: silu of it is
-    // stored; 4: its product with what is in out1 is stored in out0, rounded as with 2.
-    u32 outcome;
-    // Of a kernel of two shapes: how many blocks along the weights take one of the larger tiles each; and how many of the smaller
-    // ones, in which the rest comes, there are along the tokens.
+    Epilogue epilogue;
+    // In a kernel of two tile shapes: grid rows that take tiles of the larger shape. The others take the smaller one.
     u32 whole;
+    // Tiles of the smaller shape along the tokens.
     u32 along;
 };
 
-// Where a layer's K and V lie in the pages of a cache, and how queries meet them.
+// Where a layer's K and V lie in the pages of a cache, and how queries are rotated.
 struct Cache {
     Places places;
-    // Of the layer within a page: (kv_heads, PAGE, head_dim) each.
+    // Offsets of the layer within a page: (kv_heads, PAGE, head_dim) each.
     u64 k;
     u64 v;
     u32 heads;
     u32 kv_heads;
     u32 head_dim;
-    // Elements of a head that are rotated, its first ones; 0: none.
+    // How many leading elements of a head are rotated; 0: none.
     u32 rotated;
     // A rotated query is multiplied by 1 + beta ln(1 + floor(position / original)); original 0: it is not.
     u32 original;
     f32 beta;
 };
 
-// Rotated q, and k and v into the cache, of a prompt.
+// Rotates q, and stores rotated k, and v, in the cache, for a prompt.
 struct RopeStoreArgs {
     Cache cache;
     u64 q;
@@ -178,11 +191,11 @@ struct RopeStoreArgs {
     f32 epsilon;
 };
 
-// out = softmax(scale q K^T) V. Of a step q, k and v may come as they left their product: they are rotated,
-// and k and v stored, on the way.
+// out = softmax(scale q K^T) V. For a step, q, k and v may be a product's plain outputs: the kernel then rotates q and
+// k, and stores k and v.
 struct AttendArgs {
     Cache cache;
-    // Rotated, in the activations' type; f32 where there is `k`.
+    // Rotated, in the activations' type; f32 if `k` is set.
     u64 q;
     u64 k;
     u64 v;
@@ -193,23 +206,23 @@ struct AttendArgs {
     u64 partials;
     u64 arrivals;
     u64 stamp;
-    // f32 (heads): what each head gives to nothing, as the logarithm of a weight; or null.
+    // f32 (heads), the logarithm of a weight that each head gives to no position; or null.
     u64 sinks;
     u32 rows;
     u32 stride;
     f32 scale;
     f32 epsilon;
-    // Into which the positions of a row may be split.
+    // Splits of a row's positions, at most.
     u32 splits;
-    // How many positions a row sees, itself among them; 0: all.
+    // Positions that a row sees, including its own; 0: all.
     u32 window;
-    // Scores become cap * tanh(score / cap), where it is not 0.
+    // Scores become cap * tanh(score / cap); 0: they do not.
     f32 softcap;
     // Query heads that share a KV head.
     u32 group;
 };
 
-// The next token of each row, by its conversation's sampler.
+// Chooses the next token of each row, with its conversation's sampler.
 struct SampleArgs {
     Places places;
     u64 logits;
@@ -220,7 +233,7 @@ struct SampleArgs {
     u64 tokens;
     // (TOKENS, STEP_ROWS, 1 + BEST), in pinned memory.
     u64 best;
-    // (conversations, mask_words): what each may say next, a head and a bit for each token.
+    // (conversations, mask_words): a head, then a bit for each token that the conversation allows next.
     u64 masks;
     u64 stamp;
     u32 vocabulary;

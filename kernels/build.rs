@@ -1,30 +1,32 @@
-//! Compiles every kernels/*.cu ahead of time to cubins for `sm_87` and `sm_90`, and to PTX for what is later.
-//! A kernel that spills more than a few registers fails the build. What the compiler makes is kept in target/kernels under
-//! a hash of all that went into it, so that builds of every profile and target share it.
+//! Compiles the CUDA kernels (`kernels/**/*.cu`) ahead of time: cubins for `sm_87` and `sm_90`, and PTX for later GPUs.
 //!
-//! Without a compiler for them the program is built all the same, and says that it has no kernels when it is to use a GPU.
-//! Whoever needs them sets `$GANGLION_NVRTC`, as cross/cargo.sh does: then it is an error. `$GANGLION_ARCHITECTURES` may name some of the
-//! architectures, where a binary is for no others; a later one's device then takes the PTX.
+//! The default is the architecture of this machine's GPU, or `sm_87` without one. `$GANGLION_ARCHITECTURES` lists others.
+//! A kernel that spills more than a few registers fails the build.
+//!
+//! Without NVRTC the build prints a warning, and the binary reports missing kernels when it is to use a GPU. With
+//! `$GANGLION_NVRTC` set, a missing NVRTC is an error.
 
+mod build_cache;
 mod nvrtc;
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::{env, fs, io, process, thread};
+use std::{env, fs, io, thread};
 
+use build_cache::BuildCache;
 use flate2::{Compression, write::ZlibEncoder};
 use nvrtc::Nvrtc;
 
-const KEPT: &str = "target/kernels";
-/// What is kept of each source and architecture.
+/// The outputs for each source and architecture. Images are deflated.
 const KINDS: [&str; 3] = ["cubin", "ptx", "log"];
-/// PTX of the first is for all that are later; that of the others would be deflated for nobody, and is kept empty.
+/// Later GPUs compile the PTX of the first; that of the others is left empty.
 const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
-/// A value that is spilled once, outside a loop, costs nothing; a loop that spills costs more than this.
+/// A single spill outside a loop is cheap; a loop that spills needs more bytes than this.
 const SPILLED_BYTES: usize = 32;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -51,7 +53,7 @@ fn main() {
     }
 }
 
-/// Whether the tests that need a message bus are built.
+/// Sets `dbus_daemon`, with which the tests that need a message bus are built.
 fn find_bus() {
     println!("cargo::rustc-check-cfg=cfg(dbus_daemon)");
     let path = env::var_os("PATH").unwrap_or_default();
@@ -59,22 +61,22 @@ fn find_bus() {
     if found.any(|program| program.exists()) {
         println!("cargo::rustc-cfg=dbus_daemon");
     } else {
-        // Where Debian puts it.
+        // Debian installs it there.
         println!("cargo::rerun-if-changed=/usr/bin");
     }
 }
 
 fn build(out: &Path) -> Result<()> {
-    // A macro reads the parameters' header itself, its comments as documentation.
+    // The header of the parameters becomes the input of a macro, its comments become documentation.
     let header = fs::read_to_string("kernels/abi.h")?.replace("//", "///");
     fs::write(out.join("abi.rs"), format!("parameters! {{\n{header}\n}}"))?;
 
     let Some(nvrtc) = &Nvrtc::find()? else {
         println!(
             "cargo::warning=no kernels for a GPU: NVRTC, which compiles them, is neither in $GANGLION_NVRTC nor in a \
-             CUDA toolkit nor in target/venv; `make deps` brings it"
+             CUDA toolkit nor in target/venv; `make deps` installs it"
         );
-        // A path that is not there has this run again each time, until it is.
+        // Cargo runs the build script each time as long as one of these is missing.
         for place in ["/usr/local/cuda", "target/venv/lib"] {
             println!("cargo::rerun-if-changed={place}");
         }
@@ -89,12 +91,13 @@ fn build(out: &Path) -> Result<()> {
         "kernels/step",
     ];
     let sources: Vec<_> = folders.into_iter().flat_map(of).collect();
-    // What was made of sources that are gone is nobody's.
+    // Images of deleted sources.
     let image = |name: &str| matches!(name.rsplit_once('.'), Some((_, "cubin" | "ptx")));
     for stale in listed(out, image) {
         fs::remove_file(stale)?;
     }
     let architectures = architectures()?;
+    let cache = BuildCache::open();
     let jobs: Vec<_> = architectures
         .iter()
         .flat_map(|arch| sources.iter().map(move |path| (path, *arch)))
@@ -102,7 +105,7 @@ fn build(out: &Path) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<()> {
         while let Some((path, arch)) = jobs.get(next.fetch_add(1, Relaxed)) {
-            compile(nvrtc, path, arch, out)?;
+            compile(nvrtc, &cache, path, arch, out)?;
         }
         Ok(())
     };
@@ -112,12 +115,13 @@ fn build(out: &Path) -> Result<()> {
         let mut joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
         joined.try_for_each(|done| done.expect("it does not panic"))
     })?;
+    cache.trim();
 
     let (mut images, mut resources) = (String::new(), String::new());
     let mut made = DefaultHasher::new();
     for name in &sources {
         let name = name_of(name);
-        let log = fs::read_to_string(out.join(format!("{name}.sm_87.log")))?;
+        let log = fs::read_to_string(out.join(format!("{name}.{}.log", architectures[0])))?;
         let kernels = log.split("Compiling entry function '").skip(1);
         let kernels: Vec<_> = kernels.filter_map(|rest| rest.split('\'').next()).collect();
         write!(images, "    Image {{ name: {name:?}, kernels: &{kernels:?}")?;
@@ -140,24 +144,35 @@ fn build(out: &Path) -> Result<()> {
     write_images(out, &images, &resources, made.finish())
 }
 
-/// All, or those that are named and the first, whose PTX serves others.
+/// Returns the architectures of `$GANGLION_ARCHITECTURES`, or that of this machine.
 fn architectures() -> Result<Vec<&'static str>> {
     let named = env::var("GANGLION_ARCHITECTURES").unwrap_or_default();
-    if let Some(unknown) = named
-        .split_whitespace()
-        .find(|name| !ARCHITECTURES.contains(name))
-    {
+    let mut named: Vec<_> = named.split_whitespace().collect();
+    if named.is_empty() {
+        named.push(own_architecture());
+    }
+    if let Some(unknown) = named.iter().find(|name| !ARCHITECTURES.contains(name)) {
         let all = ARCHITECTURES.join(" ");
         return Err(
             format!("$GANGLION_ARCHITECTURES has {unknown}, which is not one of {all}").into(),
         );
     }
-    let wanted = |name: &&str| named.trim().is_empty() || named.contains(*name);
-    let others = ARCHITECTURES[1..].iter().copied().filter(wanted);
-    Ok([ARCHITECTURES[0]].into_iter().chain(others).collect())
+    let known = ARCHITECTURES.into_iter();
+    Ok(known.filter(|name| named.contains(name)).collect())
 }
 
-/// The table of what was compiled with a hash of it, and what the compiler said of each kernel.
+/// Returns the architecture of this machine's GPU; the first, whose PTX suits others, if the driver reports none.
+fn own_architecture() -> &'static str {
+    let query = ["--query-gpu=compute_cap", "--format=csv,noheader"];
+    let reported = Command::new("nvidia-smi").args(query).output();
+    let reported = reported.map(|output| output.stdout).unwrap_or_default();
+    let capability = String::from_utf8_lossy(&reported).trim().replace('.', "");
+    let is_own = |name: &&str| name.strip_prefix("sm_") == Some(&capability);
+    let own = ARCHITECTURES.into_iter().find(is_own);
+    own.unwrap_or(ARCHITECTURES[0])
+}
+
+/// Writes the table of images, a hash of all images, and the compiler's report on each kernel.
 fn write_images(out: &Path, images: &str, resources: &str, hash: u64) -> Result<()> {
     let hash = hash.to_be_bytes();
     let images = format!(
@@ -168,7 +183,7 @@ fn write_images(out: &Path, images: &str, resources: &str, hash: u64) -> Result<
     Ok(fs::write(out.join("resources.txt"), resources)?)
 }
 
-/// Three images of each kernel would else be most of the binaries.
+/// Deflates an image: three of each kernel would otherwise be most of the binaries.
 fn deflated(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
@@ -191,7 +206,7 @@ fn refuse_spills(log: &str, name: &str) -> Result<()> {
             }
             None => {
                 return Err(
-                    format!("{name}: the compiler does not say what {entry} spills").into(),
+                    format!("{name}: the compiler does not report what {entry} spills").into(),
                 );
             }
         }
@@ -199,66 +214,51 @@ fn refuse_spills(log: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Of a source in a folder: the folder's, then its own.
+/// Returns the name of a source's images: its path with underscores.
 fn name_of(source: &Path) -> String {
     let path = source.strip_prefix("kernels").unwrap_or(source);
     path.with_extension("").to_string_lossy().replace('/', "_")
 }
 
-/// Puts a source's cubin, PTX and log for one architecture into `out`, compiling it only if it is not kept.
-fn compile(nvrtc: &Nvrtc, source: &Path, architecture: &str, out: &Path) -> Result<()> {
+/// Writes a source's cubin, PTX and log for one architecture to `out`, from the cache or from the compiler.
+fn compile(
+    nvrtc: &Nvrtc,
+    cache: &BuildCache,
+    source: &Path,
+    architecture: &str,
+    out: &Path,
+) -> Result<()> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().map(String::from).collect();
     options.push(format!("--gpu-architecture={architecture}"));
     options.push(format!("-I{}", nvrtc.headers.display()));
     let mut hasher = DefaultHasher::new();
-    (&options, "zlib", nvrtc.version()?).hash(&mut hasher);
+    (&options, "zlib", nvrtc.version()?, nvrtc.library_bytes).hash(&mut hasher);
     digest(source, &mut hasher)?;
     let name = format!("{}.{architecture}", name_of(source));
-    let kept = format!("{name}.{:016x}.", hasher.finish());
+    let keys = KINDS.map(|kind| format!("{name}.{:016x}.{kind}", hasher.finish()));
 
-    // Builds of other checkouts may share the folder, and take away what they call stale.
-    let exists = |kind: &str| Path::new(KEPT).join(format!("{kept}{kind}")).exists();
-    if !KINDS.into_iter().all(exists) {
-        fs::create_dir_all(KEPT)?;
-        // Builds for two architectures run side by side: what one of them compiles the other waits for.
-        let lock = fs::File::create(format!("{KEPT}/lock.{name}"))?;
-        lock.lock()?;
-        if !KINDS.into_iter().all(exists) {
-            for stale in listed(KEPT, |file| file.starts_with(&format!("{name}."))) {
-                fs::remove_file(stale)?;
-            }
-            keep(nvrtc, source, &options, (&name, &kept))?;
+    let cached: Option<Vec<_>> = keys.iter().map(|key| cache.get(key)).collect();
+    let outputs = if let Some(cached) = cached {
+        cached
+    } else {
+        let text = fs::read_to_string(source)?;
+        let made = nvrtc.compile(source, &text, &options)?;
+        refuse_spills(&String::from_utf8_lossy(&made.log), &name)?;
+        let for_later = architecture == ARCHITECTURES[0];
+        let ptx = if for_later { &made.ptx[..] } else { &[] };
+        let outputs = vec![deflated(&made.cubin)?, deflated(ptx)?, made.log];
+        for (key, bytes) in keys.iter().zip(&outputs) {
+            cache.put(key, bytes);
         }
-    }
-    for kind in KINDS {
-        let to = out.join(format!("{name}.{kind}"));
-        fs::copy(format!("{KEPT}/{kept}{kind}"), to)?;
-    }
-    Ok(())
-}
-
-/// Compiles a source, and keeps what comes of it.
-fn keep(
-    nvrtc: &Nvrtc,
-    source: &Path,
-    options: &[String],
-    (name, kept): (&str, &str),
-) -> Result<()> {
-    let text = fs::read_to_string(source)?;
-    let made = nvrtc.compile(source, &text, options)?;
-    refuse_spills(&String::from_utf8_lossy(&made.log), name)?;
-    let for_later = name.ends_with(ARCHITECTURES[0]);
-    let ptx = if for_later { &made.ptx[..] } else { &[] };
-    let images = [deflated(&made.cubin)?, deflated(ptx)?, made.log];
-    for (kind, bytes) in KINDS.into_iter().zip(images) {
-        let part = format!("{KEPT}/{kept}{kind}.{}", process::id());
-        fs::write(&part, bytes)?;
-        fs::rename(&part, format!("{KEPT}/{kept}{kind}"))?;
+        outputs
+    };
+    for (kind, bytes) in KINDS.into_iter().zip(outputs) {
+        fs::write(out.join(format!("{name}.{kind}")), bytes)?;
     }
     Ok(())
 }
 
-/// Hashes a source and all that it includes of kernels/.
+/// Hashes a source and its includes in kernels/.
 fn digest(path: &Path, hasher: &mut DefaultHasher) -> io::Result<()> {
     let text = fs::read_to_string(path)?;
     text.hash(hasher);
@@ -268,7 +268,7 @@ fn digest(path: &Path, hasher: &mut DefaultHasher) -> io::Result<()> {
     included.try_for_each(|name| digest(&Path::new("kernels").join(name), hasher))
 }
 
-/// The files of a folder whose names are wanted, sorted; none where there is no folder.
+/// Returns the files of a folder whose names are wanted, sorted. A missing folder has none.
 fn listed(folder: impl AsRef<Path>, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let wanted = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(&wanted);

@@ -1,15 +1,17 @@
-// How K and V lie in a page of the cache: as values of a type, or as integers of eight bits, blocks of which share a scale.
+// How K and V lie in a page of the cache: as values of a type, or as integers of eight bits with a scale for each
+// block.
 #pragma once
 #include "common.cuh"
 #include "state.cuh"
 #include "tile.cuh"
 
-// An integer of a block. The scales of a page's side, f16, follow all its integers: (kv_heads, PAGE, head_dim / block).
+// An integer of a block. The scales of K or V in a page, f16, follow all its integers: (kv_heads, PAGE, head_dim /
+// block).
 struct Q8 {
     i8 quant;
 };
 
-// Names the type of keys or of values to a function that takes either.
+// Passes the type of keys or of values to a function that takes either.
 template <typename C> struct SideOf {
     typedef C Type;
 };
@@ -22,23 +24,27 @@ template <typename A> struct IsSame<A, A> {
 
 __device__ __forceinline__ u32 block_of(u32 head_dim) { return head_dim % 32 ? 16 : 32; }
 
-// Where a position of a KV head lies, `side` the layer's K or V; and its scales.
-template <typename C> __device__ __forceinline__ C *in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
+// The place of a KV head's position, where `side` is the layer's K or V; and the place of its scales.
+template <typename C>
+__device__ __forceinline__ C *in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
     return at<C>(page + side) + ((u64)kv_head * PAGE + position % PAGE) * c.head_dim;
 }
 __device__ __forceinline__ half *scales_in_page(u64 page, u64 side, const Cache &c, u32 kv_head, u32 position) {
     u32 positions = kv_head * PAGE + position % PAGE;
-    return at<half>(page + side + (u64)c.kv_heads * PAGE * c.head_dim) + (u64)positions * (c.head_dim / block_of(c.head_dim));
+    return at<half>(page + side + (u64)c.kv_heads * PAGE * c.head_dim) +
+           (u64)positions * (c.head_dim / block_of(c.head_dim));
 }
-__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 entry) { return at<const u64>(c.places.tables) + (u64)entry * c.places.pages; }
+__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 entry) {
+    return at<const u64>(c.places.tables) + (u64)entry * c.places.pages;
+}
 
-// A head's values as blocks, by a warp: the scale is the greatest of a block over 127, rounded to f16, and is what values
-// are divided by.
+// Quantizes a head's values, by a warp. The scale is a block's greatest magnitude over 127, rounded to f16; values are
+// divided by the rounded scale.
 __device__ __forceinline__ void quantize(const float *values, u32 head_dim, u32 lane, Q8 *quants, half *scales) {
     u32 block = block_of(head_dim);
     for (u32 i = lane; i < (head_dim + 31) / 32 * 32; i += 32) {
         bool there = i < head_dim;
-        // What is not a number shows in its whole block.
+        // A NaN makes the scale of its block infinite, so that the whole block shows it.
         float value = there ? values[i] : 0.0f, most = isnan(value) ? INFINITY : fabsf(value);
         if (block == 32) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 16));
 #pragma unroll
@@ -51,7 +57,7 @@ __device__ __forceinline__ void quantize(const float *values, u32 head_dim, u32 
     }
 }
 
-// Two of a word's integers, the lower or the higher ones, times their scale, rounded to T.
+// The lower or the higher two integers of a word, times their scale, rounded to T.
 template <typename T> __device__ __forceinline__ u32 dequantized(u32 word, int higher, half scale);
 template <> __device__ __forceinline__ u32 dequantized<half>(u32 word, int higher, half scale) {
     u32 integers = bytes_less_128<half>(word ^ 0x80808080u, higher);

@@ -1,4 +1,4 @@
-// What every kernel needs: number types, reductions whose order never depends on the number of rows.
+// What every kernel needs: number types, launch order, and reductions whose order never depends on the number of rows.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -14,23 +14,24 @@ typedef unsigned short u16;
 typedef unsigned char u8;
 typedef signed char i8;
 
-// Notes when the first block of a launch began and the last one ended, in nanoseconds of the device's clock;
-// nothing where nobody asks, for which a kernel pays one comparison with a constant. A stamp is the begin and
-// ENDS ends, of which the latest counts: a launch is not over before its notes are written, and blocks that end
-// together would wait for each other at one.
+// Records when the first block of a launch began and when the last one ended, in nanoseconds of the device's clock.
+// Without an address it costs one comparison with a constant. A record is the start and ENDS ends, of which the latest
+// counts: a launch is over only when its records are written, and blocks that end together would contend for a single
+// end.
 #define ENDS 2047
-//
-// The kernels of a step begin while the one before them ends, where a device can do that (sm_90 on): what they do before it
-// is their turn may read what kernels before that one have left, and weights, and writes nothing. HELD: its turn is now, but the
-// next one begins only once this has let it, for its blocks would take the places of those of this that are still to come.
+// From sm_90 on, the kernels of a step begin while the one before them ends. Before its turn a kernel may read weights,
+// and results of kernels before the previous one; it writes nothing. NOW: waits for its turn at once, and lets the next
+// kernel begin. LATER: the kernel calls `our_turn` itself. HELD: waits at once, and lets the next kernel begin only
+// when it calls `let_next_begin`, because the next kernel's blocks would take the places of its own remaining blocks.
 enum Turn { NOW, LATER, HELD };
 struct Stopwatch {
     u64 *span;
-    __device__ __forceinline__ explicit Stopwatch(u64 address, Turn turn = NOW) : span(reinterpret_cast<u64 *>(address)) {
+    __device__ __forceinline__ explicit Stopwatch(u64 address, Turn turn = NOW)
+        : span(reinterpret_cast<u64 *>(address)) {
         if (turn == NOW) our_turn();
         if (turn == HELD) wait();
     }
-    // Waits until the kernel before this one has ended; then the next one may begin. By every thread, once.
+    // Waits until the kernel before this one has ended, then lets the next one begin. Every thread calls it once.
     __device__ __forceinline__ void our_turn() {
         wait();
         let_next_begin();
@@ -45,7 +46,7 @@ struct Stopwatch {
         asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
         if (threadIdx.x == 0 && block() == 0) {
-            // Read before anything waits for the parameters: by then the kernel runs.
+            // Read before anything waits for the parameters: the kernel runs by then.
             u64 begin = now();
             if (span) atomicMin(span, begin);
         }
@@ -53,7 +54,9 @@ struct Stopwatch {
     __device__ __forceinline__ ~Stopwatch() {
         if (span && threadIdx.x % 32 == 0) atomicMax(span + 1 + block() % ENDS, now());
     }
-    __device__ __forceinline__ static u32 block() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+    __device__ __forceinline__ static u32 block() {
+        return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    }
     __device__ __forceinline__ static u64 now() {
         u64 time;
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time)::"memory");
@@ -69,29 +72,43 @@ __device__ __forceinline__ float power_of_two(float x) {
     return y;
 }
 
-// How many of a prompt's rows are real.
-__device__ __forceinline__ u32 real_rows(u64 count, u32 rows) { return count ? min(rows, *reinterpret_cast<const u32 *>(count)) : rows; }
+// Real rows of a prompt.
+__device__ __forceinline__ u32 real_rows(u64 count, u32 rows) {
+    return count ? min(rows, *reinterpret_cast<const u32 *>(count)) : rows;
+}
 
-// Whether a row of a prompt only fills it up to a recorded size.
-__device__ __forceinline__ bool is_padding(u64 count, u32 row) { return count && row >= *reinterpret_cast<const u32 *>(count); }
+// Whether a row of a prompt only pads it to a recorded size.
+__device__ __forceinline__ bool is_padding(u64 count, u32 row) {
+    return count && row >= *reinterpret_cast<const u32 *>(count);
+}
 
 template <typename T> struct Pair;
-template <> struct Pair<half> { typedef half2 type; };
-template <> struct Pair<__nv_bfloat16> { typedef __nv_bfloat162 type; };
+template <> struct Pair<half> {
+    typedef half2 type;
+};
+template <> struct Pair<__nv_bfloat16> {
+    typedef __nv_bfloat162 type;
+};
 
 template <typename T> __device__ __forceinline__ T round_to(float value);
 template <> __device__ __forceinline__ half round_to<half>(float value) { return __float2half_rn(value); }
-template <> __device__ __forceinline__ __nv_bfloat16 round_to<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ __nv_bfloat16 round_to<__nv_bfloat16>(float value) {
+    return __float2bfloat16_rn(value);
+}
 template <> __device__ __forceinline__ float round_to<float>(float value) { return value; }
 
 __device__ __forceinline__ float widen(half value) { return __half2float(value); }
 __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float widen(float value) { return value; }
 
-// Shared memory has addresses of its own, of 32 bits.
+// Shared memory has 32-bit addresses of its own.
 __device__ __forceinline__ u32 in_shared(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
-__device__ __forceinline__ const u8 *from_shared(u32 address) { return static_cast<const u8 *>(__cvta_shared_to_generic(address)); }
-template <typename T> __device__ __forceinline__ T load_shared(u32 address) { return *reinterpret_cast<const T *>(from_shared(address)); }
+__device__ __forceinline__ const u8 *from_shared(u32 address) {
+    return static_cast<const u8 *>(__cvta_shared_to_generic(address));
+}
+template <typename T> __device__ __forceinline__ T load_shared(u32 address) {
+    return *reinterpret_cast<const T *>(from_shared(address));
+}
 
 template <typename T> __device__ __forceinline__ T *at(u64 address) { return reinterpret_cast<T *>(address); }
 
@@ -101,7 +118,7 @@ __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
-// The sum of each thread's value, in all threads of the block; the same order in every kernel.
+// The sum of all threads' values, returned to every thread of the block; the order is the same in every kernel.
 __device__ __forceinline__ float block_sum(float value, float *scratch) {
     value = warp_sum(value);
     __syncthreads();

@@ -1,17 +1,19 @@
-// The formats of weights: the other side of src/quant/. A new one is a line of FORMATS, a source in kernels/format/, and what it
-// has that no other has.
+// The formats of weights; src/quant/ is the host's side. A new format is a line of FORMATS, a source in
+// kernels/format/, and code for whatever no other format has.
 #pragma once
 #include "common.cuh"
 
-// What the scales of a row are: none, halves, halves with minima, bytes of a scale and a minimum that the head's halves multiply, or
-// signed bytes that the head's half multiplies.
+// Scales of a row: none; halves; halves with minima; bytes of a scale and a minimum, which the halves of the head
+// multiply; or signed bytes, which the half of the head multiplies.
 enum Scales { NONE, HALVES, PAIRS, BYTE_PAIRS, BYTES };
 
-// What is multiplied: values as they are, integers, or codes of four bits that stand for bytes.
+// Operands: plain values, integers, or codes of four bits that stand for bytes.
 enum Quants { VALUES, INTEGERS, CODES };
 
-// Its number in ggml's enum ggml_type, of which the last is none; bytes of the parts of a unit (tile.cuh) and of the head that four units of a
-// K format share; columns that share a scale; what its integers are more than they stand for; what scales and what quants are.
+// The columns are: the number in ggml's enum ggml_type (the last format is not in it); bytes of the parts of a unit
+// (see tile.cuh), and of the head that four units of a K format share; columns that share a scale; the integer that
+// stands for zero; kinds of scales and of quants.
+// clang-format off
 //         name        number quants high scales head block zero scales      quants
 #define FORMATS(FORMAT) \
     FORMAT(F32,        0,     4096,  0,   0,     0,   0,    0,   NONE,       VALUES) \
@@ -28,44 +30,49 @@ enum Quants { VALUES, INTEGERS, CODES };
     FORMAT(IQ4_NL,     20,    512,   0,   64,    0,   32,   128, HALVES,     CODES) \
     FORMAT(IQ4_XS,     23,    512,   0,   32,    32,  32,   128, BYTES,      CODES) \
     FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE,       VALUES)
+// clang-format on
 
 #define NUMBERED(F, NUMBER, ...) F = NUMBER,
 enum Format { FORMATS(NUMBERED) };
 #undef NUMBERED
 
-// `up`: how many bits higher than those of row g integers of row g + 8 lie, which are less than 16, 32 or 64.
+// `up`: how many bits higher integers of row g + 8 lie than those of row g, which are less than 16, 32 or 64.
 template <int F> struct Layout;
 #define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND, QUANT) \
     template <> struct Layout<F> { \
-        static constexpr u32 quants = QUANTS, high = HIGH, scales = SCALES, head = HEAD, before_scales = QUANTS + HIGH, unit = before_scales + SCALES, block = BLOCK; \
+        static constexpr u32 quants = QUANTS \
+        , high = HIGH, scales = SCALES, head = HEAD, before_scales = QUANTS \
+        + HIGH, unit = before_scales + SCALES, block = BLOCK; \
         static constexpr int zero = ZERO; \
         static constexpr Scales kind = KIND; \
         static constexpr bool scaled = KIND != NONE, minimum = KIND == PAIRS || KIND == BYTE_PAIRS; \
-        static constexpr bool codes = QUANT == CODES, bytes = QUANTS == 1024 || QUANT == CODES; \
+        static constexpr bool codes = QUANT == CODES, bytes = QUANTS \
+        == 1024 || QUANT == CODES; \
         static constexpr u32 up = HIGH == 128 ? 5 : 4; \
     };
 FORMATS(LAYOUT)
 #undef LAYOUT
 
-// What codes stand for, and 128 more. Bit 3 of a code says whether its lower bits name one of the first eight bytes or of the last.
+// The bytes that codes stand for, plus 128. Bit 3 of a code selects the first or the last eight bytes.
 __device__ constexpr u32 CODEBOOK[4] = {0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u};
 
-// Each of four nibbles names a byte of two words; with bit 3 it is that byte's sign, eight times.
+// Each of four nibbles selects a byte of two words; a nibble with bit 3 set gives that byte's sign, eight times.
 __device__ __forceinline__ u32 permute(u32 low, u32 high, u32 by) {
     u32 made;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(made) : "r"(low), "r"(high), "r"(by));
     return made;
 }
 
-// Eight codes as eight bytes. Each is looked up among the first eight and among the last: in one of them its bit 3 makes a sign of a
-// byte, which is no bits or all, and the words are such that both together are right.
+// Eight codes as eight bytes. A code is looked up among the first eight bytes and among the last eight. In the wrong
+// one, its bit 3 turns the byte into its sign: all zeros or all ones. The words are chosen so that the exclusive or of
+// both is right.
 __device__ __forceinline__ void look_up(u32 codes, u32 (&bytes)[2]) {
     u32 others = codes ^ 0x88888888u;
     bytes[0] = permute(CODEBOOK[0], CODEBOOK[1], codes) ^ permute(CODEBOOK[2], CODEBOOK[3], others);
     bytes[1] = permute(CODEBOOK[0], CODEBOOK[1], codes >> 16) ^ permute(CODEBOOK[2], CODEBOOK[3], others >> 16);
 }
 
-// Words that lie side by side, read in pieces as large as can be.
+// Reads adjacent words in the largest possible pieces.
 template <u32 N> __device__ __forceinline__ void read_words(const u8 *from, u32 (&words)[N]) {
     if constexpr (N % 4 == 0) {
 #pragma unroll
@@ -81,28 +88,36 @@ template <u32 N> __device__ __forceinline__ void read_words(const u8 *from, u32 
     }
 }
 
-// What a unit and its head have for one row.
+// The scales of a unit, and its head, for one row.
 template <int F> struct RowScale {
-    // Bytes of them; 0 where there are none.
+    // Bytes of both; 0 if the format has none.
     static constexpr u32 EACH = Layout<F>::scales / 16, HEAD = Layout<F>::head / 16;
     u32 words[EACH == 8 ? 2 : 1], head = 0;
 
-    // Where those of row g + 8 half lie, behind a unit's begin.
-    static __device__ __forceinline__ u32 place(u32 g, u32 half) { return Layout<F>::quants + Layout<F>::high + (2 * g + half) * EACH; }
-    static __device__ __forceinline__ u32 head_place(u32 g, u32 half) { return Layout<F>::unit + (2 * g + half) * HEAD; }
+    // Offsets of those of row g + 8 half from the start of a unit.
+    static __device__ __forceinline__ u32 place(u32 g, u32 half) {
+        return Layout<F>::quants + Layout<F>::high + (2 * g + half) * EACH;
+    }
+    static __device__ __forceinline__ u32 head_place(u32 g, u32 half) {
+        return Layout<F>::unit + (2 * g + half) * HEAD;
+    }
 
     __device__ __forceinline__ void read(const u8 *from, const u8 *from_head) {
-        auto small = [](const u8 *at, u32 bytes) -> u32 { return bytes == 4 ? *reinterpret_cast<const u32 *>(at) : *reinterpret_cast<const u16 *>(at); };
+        auto small = [](const u8 *at, u32 bytes) -> u32 {
+            return bytes == 4 ? *reinterpret_cast<const u32 *>(at) : *reinterpret_cast<const u16 *>(at);
+        };
         if constexpr (EACH == 8) read_words(from, words);
         else words[0] = small(from, EACH);
         if constexpr (HEAD > 0) head = small(from_head, HEAD);
     }
-    // Of formats whose scales are bytes: whether a row's blocks share what these, and minima, are multiplied by.
+    // Whether all blocks of a row share a factor for scales, and one for minima (formats whose scales are bytes).
     static constexpr bool SHARED = Layout<F>::kind == BYTE_PAIRS || Layout<F>::kind == BYTES;
-    // That, of scales and of minima, which are also multiplied by a power of two; and of block b what it multiplies.
+    // Those factors, and the scale and minimum of block b that they multiply. `by`, a power of two, also multiplies the
+    // minimum.
     __device__ __forceinline__ void shared(float &scale, float &minimum, float by) const {
         static_assert(SHARED);
-        scale = __half2float(__ushort_as_half((u16)(head & 0xffffu))), minimum = -by * __half2float(__ushort_as_half((u16)(head >> 16)));
+        scale = __half2float(__ushort_as_half((u16)(head & 0xffffu))),
+        minimum = -by * __half2float(__ushort_as_half((u16)(head >> 16)));
     }
     __device__ __forceinline__ void within(u32 b, float &scale, float &minimum) const {
         static_assert(SHARED);
@@ -111,7 +126,7 @@ template <int F> struct RowScale {
         scale = Layout<F>::minimum ? (float)byte : (float)(i8)byte;
         minimum = Layout<F>::minimum ? (float)(words[0] >> (8 * (EVERY * b + 1)) & 0xffu) : 0.0f;
     }
-    // In block b: value = scale q + minimum. The minimum is also multiplied by a power of two.
+    // In block b: value = scale q + minimum. `by`, a power of two, also multiplies the minimum.
     __device__ __forceinline__ void of(u32 b, float &scale, float &minimum, float by) const {
         auto number = [](u32 bits) { return __half2float(__ushort_as_half((u16)bits)); };
         auto byte = [&](u32 i) { return words[0] >> (8 * i) & 0xffu; };
@@ -119,7 +134,7 @@ template <int F> struct RowScale {
         if constexpr (Layout<F>::kind == HALVES) {
             scale = number(b ? words[0] >> 16 : words[0] & 0xffffu);
         } else if constexpr (Layout<F>::kind == PAIRS) {
-            // Chosen, not indexed: where b is no constant, words would lie in local memory.
+            // A selection, not an index: if b is not a constant, an index would put the words into local memory.
             u32 word = b ? words[EACH == 8] : words[0];
             scale = number(word & 0xffffu), minimum = by * number(word >> 16);
         } else if constexpr (Layout<F>::kind == BYTE_PAIRS) {
@@ -133,7 +148,7 @@ template <int F> struct RowScale {
     }
 };
 
-// What a unit and its head have for the rows N g to N g + N - 1, each with the row eight below.
+// The scales of a unit, and its head, for the rows N g to N g + N - 1, each with the row eight below.
 template <int F, u32 N> struct RowScales {
     static constexpr u32 SCALES = Layout<F>::scales / 32 * N, HEAD = Layout<F>::head / 32 * N;
     u32 scales[SCALES ? SCALES : 1], head[HEAD ? HEAD : 1];
@@ -143,12 +158,16 @@ template <int F, u32 N> struct RowScales {
         if constexpr (HEAD > 0) read_words(of_head + g * (4 * HEAD), head);
     }
 
-    // Of formats whose scales are bytes: what those of all of a row's blocks are multiplied by.
-    __device__ __forceinline__ float shared(u32 r) const { return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu))); }
-    // And what minima of them all are multiplied by.
-    __device__ __forceinline__ float shared_minimum(u32 r) const { return -__half2float(__ushort_as_half((u16)(head[r] >> 16))); }
+    // For formats whose scales are bytes: the factor for the scales of all blocks of a row.
+    __device__ __forceinline__ float shared(u32 r) const {
+        return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu)));
+    }
+    // The factor for their minima.
+    __device__ __forceinline__ float shared_minimum(u32 r) const {
+        return -__half2float(__ushort_as_half((u16)(head[r] >> 16)));
+    }
 
-    // What there is of row N g + r / 2 or of the one eight below it.
+    // The scales of row N g + r / 2, or of the row eight below it.
     __device__ __forceinline__ RowScale<F> row(u32 r) const {
         constexpr u32 EACH = Layout<F>::scales / 16, HEADS = Layout<F>::head / 16;
         auto half_of = [](u32 word, u32 odd) { return odd ? word >> 16 : word & 0xffffu; };

@@ -8,25 +8,28 @@ use libloading::Library;
 
 use crate::{Result, listed};
 
-/// The library, and the folder of CUDA's headers.
+/// NVRTC's library, and the folder of CUDA's headers.
 pub(crate) struct Nvrtc {
     library: Library,
+    /// The library's size, which differs between releases of one version.
+    pub library_bytes: u64,
     pub headers: PathBuf,
 }
 
-/// What a source is compiled to.
+/// The output of a compilation.
 pub(crate) struct Compiled {
     pub cubin: Vec<u8>,
-    /// Ends in a NUL, as the driver wants it.
+    /// Ends in a NUL, as the driver requires.
     pub ptx: Vec<u8>,
-    /// What ptxas says of each kernel's registers and memory.
+    /// The report of ptxas on each kernel's registers and memory.
     pub log: Vec<u8>,
 }
 
 impl Nvrtc {
-    /// In `$GANGLION_NVRTC` if it is set, else in a CUDA toolkit, else in the Python wheels of target/venv. The compiler
-    /// and the headers are of one root, as cross/deps/nvrtc.sh has it. None if it is nowhere; an error if it is not
-    /// where the variable says.
+    /// Looks for NVRTC in `$GANGLION_NVRTC` if that is set, or else in a CUDA toolkit, then in the Python wheels of
+    /// target/venv. The compiler and the headers must have one root, as in cross/deps/nvrtc.sh.
+    ///
+    /// Returns `None` if it is not found, and an error if the folder of the variable lacks it.
     pub(crate) fn find() -> Result<Option<Self>> {
         let set = env::var_os("GANGLION_NVRTC").filter(|root| !root.is_empty());
         let roots: Vec<PathBuf> = if let Some(root) = &set {
@@ -55,10 +58,12 @@ impl Nvrtc {
                 .iter()
                 .find(|folder| folder.join("cuda_fp16.h").is_file());
             if let (Some(library), Some(headers)) = (library, headers) {
+                let library_bytes = library.metadata()?.len();
                 // SAFETY: NVRTC needs nothing of the process that opens it.
                 let library = unsafe { Library::new(library) }?;
                 return Ok(Some(Self {
                     library,
+                    library_bytes,
                     headers: headers.clone(),
                 }));
             }
@@ -73,7 +78,7 @@ impl Nvrtc {
         Ok(None)
     }
 
-    /// Major and minor.
+    /// Returns the major and the minor version.
     pub(crate) fn version(&self) -> Result<(c_int, c_int)> {
         type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
         let (mut major, mut minor) = (0, 0);
@@ -103,7 +108,7 @@ impl Nvrtc {
         let options = options.iter().map(|option| CString::new(option.as_str()));
         let options = options.collect::<std::result::Result<Vec<_>, _>>()?;
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
-        // Left to the process's end, which is near.
+        // The process ends soon, and frees it.
         let mut program = ptr::null_mut();
         // SAFETY: nvrtc.h declares it so; the strings outlive the call.
         let created = unsafe {
@@ -136,7 +141,7 @@ impl Nvrtc {
         })
     }
 
-    /// One of a program's outputs, each got by two functions of the same kind.
+    /// Returns one of a program's outputs. NVRTC has a pair of functions for each.
     fn text(&self, program: *mut c_void, what: &str) -> Result<Vec<u8>> {
         type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
         type Get = unsafe extern "C" fn(*mut c_void, *mut u8) -> c_int;
@@ -155,9 +160,9 @@ impl Nvrtc {
         }
     }
 
-    /// A function; the caller names the type that nvrtc.h gives it.
+    /// Returns a function. The caller gives it the type of nvrtc.h.
     fn symbol<F: Copy>(&self, name: &str) -> Result<F> {
-        // SAFETY: `F` is the function's type, which each caller declares beside the call.
+        // SAFETY: `F` is the function's type, which each caller declares next to the call.
         Ok(*unsafe { self.library.get::<F>(name.as_bytes()) }?)
     }
 }

@@ -1,4 +1,4 @@
-# What ptxas says of each kernel, in one line a kernel.
+# Prints the report of ptxas on each kernel of sm_87 in one line: registers, shared memory and spills.
 BEGIN { printf "%-28s%10s%14s%14s\n", "kernel on sm_87", "registers", "shared bytes", "spilled bytes" }
 /Compiling entry function/ { split($0, quoted, "'"); name = quoted[2] }
 /bytes spill/ {

@@ -1,22 +1,29 @@
-// Rotary embedding (Su et al. 2021) of a head after an optional norm of it (Qwen3), by a warp.
+// Rotary embedding (Su et al. 2021) of a head, after an optional norm (Qwen3), by a warp.
 #pragma once
 #include "cache.cuh"
 
-// How many pairs a lane holds: two neighbours, two that are 64 further on, and so on.
+// Pairs that a lane holds: two neighbours, two that are 64 further on, and so on.
 #define PAIRS 4
 #define MOST_HEAD_DIM (2 * 32 * PAIRS)
 
-// How a head lies over the lanes of a warp.
+// How a head's pairs are spread over the lanes of a warp.
 struct HeadLayout {
-    // Pair i are the elements i and i + rotated / 2; what is not rotated lies behind those, two by two.
-    static __device__ __forceinline__ u32 at_first(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair : 2 * pair; }
-    static __device__ __forceinline__ u32 at_second(const Cache &c, u32 pair) { return pair < c.rotated / 2 ? pair + c.rotated / 2 : 2 * pair + 1; }
+    // Pair i is the elements i and i + rotated / 2. Elements that are not rotated follow, two by two.
+    static __device__ __forceinline__ u32 at_first(const Cache &c, u32 pair) {
+        return pair < c.rotated / 2 ? pair : 2 * pair;
+    }
+    static __device__ __forceinline__ u32 at_second(const Cache &c, u32 pair) {
+        return pair < c.rotated / 2 ? pair + c.rotated / 2 : 2 * pair + 1;
+    }
     static __device__ __forceinline__ u32 pair_of(u32 lane, int i) { return i / 2 * 64 + 2 * lane + i % 2; }
-    // Whether a lane's neighbours lie side by side in memory too, at even places: so they do where all is rotated.
-    static __device__ __forceinline__ bool even(const Cache &c) { return c.rotated == c.head_dim && c.head_dim % 4 == 0; }
+    // Whether a lane's two pairs are adjacent in memory, at even places. They are if the whole head is rotated.
+    static __device__ __forceinline__ bool even(const Cache &c) {
+        return c.rotated == c.head_dim && c.head_dim % 4 == 0;
+    }
 
-    // Calls `whole(i, pair)` for two neighbours that lie side by side, else `single(i, pair)` for each.
-    template <typename Whole, typename Single> static __device__ __forceinline__ void each(const Cache &c, u32 lane, u32 pairs, Whole whole, Single single) {
+    // Calls `whole(i, pair)` for two adjacent pairs, or `single(i, pair)` for each pair.
+    template <typename Whole, typename Single>
+    static __device__ __forceinline__ void each(const Cache &c, u32 lane, u32 pairs, Whole whole, Single single) {
         bool side_by_side = even(c);
 #pragma unroll
         for (int i = 0; i < PAIRS; i += 2) {
@@ -32,35 +39,41 @@ struct HeadLayout {
     }
 };
 
-// What a head is normed by. Of heads whose neighbours lie side by side it is read at once, which may be before the head is there.
+// The weights of a head's norm. Adjacent pairs are read at once, possibly before the head is there.
 struct NormWeights : HeadLayout {
     const float *all;
     float2 low[PAIRS / 2], high[PAIRS / 2];
 
-    // Nothing is read from nowhere.
+    // Without weights, nothing is read.
     __device__ __forceinline__ NormWeights(const Cache &c, const float *weights, u32 lane) : all(weights) {
         if (!all) return;
         each(
             c, lane, c.head_dim / 2,
-            [&](int i, u32 pair) { low[i / 2] = *reinterpret_cast<const float2 *>(all + pair), high[i / 2] = *reinterpret_cast<const float2 *>(all + c.head_dim / 2 + pair); },
+            [&](int i, u32 pair) {
+                low[i / 2] = *reinterpret_cast<const float2 *>(all + pair),
+                        high[i / 2] = *reinterpret_cast<const float2 *>(all + c.head_dim / 2 + pair);
+            },
             [](int, u32) {});
     }
 };
 
-// What the heads of a position are turned by; as above. `angles`: (position, rotated / 2) of (cos, sin).
+// The angles of a position's heads, read as `NormWeights` is. `angles`: (position, rotated / 2) of (cos, sin).
 struct Angles : HeadLayout {
     const float2 *all;
     float4 both[PAIRS / 2];
 
-    __device__ __forceinline__ Angles(const Cache &c, u64 angles, u32 position, u32 lane) : all(at<const float2>(angles) + (u64)position * (c.rotated / 2)) {
-        each(c, lane, c.rotated / 2, [&](int i, u32 pair) { both[i / 2] = *reinterpret_cast<const float4 *>(all + pair); }, [](int, u32) {});
+    __device__ __forceinline__ Angles(const Cache &c, u64 angles, u32 position, u32 lane)
+        : all(at<const float2>(angles) + (u64)position * (c.rotated / 2)) {
+        each(
+            c, lane, c.rotated / 2,
+            [&](int i, u32 pair) { both[i / 2] = *reinterpret_cast<const float4 *>(all + pair); }, [](int, u32) {});
     }
 };
 
 struct Head : HeadLayout {
     float first[PAIRS], second[PAIRS];
 
-    // Zeros from nowhere.
+    // Zeros without a source.
     __device__ __forceinline__ Head(const Cache &c, const float *from, u32 lane) {
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) first[i] = second[i] = 0.0f;
@@ -68,7 +81,8 @@ struct Head : HeadLayout {
         each(
             c, lane, c.head_dim / 2,
             [&](int i, u32 pair) {
-                float2 low = *reinterpret_cast<const float2 *>(from + pair), high = *reinterpret_cast<const float2 *>(from + c.head_dim / 2 + pair);
+                float2 low = *reinterpret_cast<const float2 *>(from + pair),
+                       high = *reinterpret_cast<const float2 *>(from + c.head_dim / 2 + pair);
                 first[i] = low.x, first[i + 1] = low.y, second[i] = high.x, second[i + 1] = high.y;
             },
             [&](int i, u32 pair) { first[i] = from[at_first(c, pair)], second[i] = from[at_second(c, pair)]; });
@@ -86,7 +100,10 @@ struct Head : HeadLayout {
                 first[i] = first[i] * scale * low.x, first[i + 1] = first[i + 1] * scale * low.y;
                 second[i] = second[i] * scale * high.x, second[i + 1] = second[i + 1] * scale * high.y;
             },
-            [&](int i, u32 pair) { first[i] = first[i] * scale * norm.all[at_first(c, pair)], second[i] = second[i] * scale * norm.all[at_second(c, pair)]; });
+            [&](int i, u32 pair) {
+                first[i] = first[i] * scale * norm.all[at_first(c, pair)],
+                second[i] = second[i] * scale * norm.all[at_second(c, pair)];
+            });
     }
 
     __device__ __forceinline__ void rotate(const Cache &c, const Angles &angles, u32 lane) {
@@ -97,7 +114,10 @@ struct Head : HeadLayout {
         };
         each(
             c, lane, c.rotated / 2,
-            [&](int i, u32) { turn(i, angles.both[i / 2].x, angles.both[i / 2].y), turn(i + 1, angles.both[i / 2].z, angles.both[i / 2].w); },
+            [&](int i, u32) {
+                turn(i, angles.both[i / 2].x, angles.both[i / 2].y),
+                    turn(i + 1, angles.both[i / 2].z, angles.both[i / 2].w);
+            },
             [&](int i, u32 pair) { turn(i, angles.all[pair].x, angles.all[pair].y); });
     }
 
@@ -116,7 +136,9 @@ struct Head : HeadLayout {
                 put_two(to + pair, first[i], first[i + 1]);
                 put_two(to + c.head_dim / 2 + pair, second[i], second[i + 1]);
             },
-            [&](int i, u32 pair) { to[at_first(c, pair)] = round_to<R>(first[i]), to[at_second(c, pair)] = round_to<R>(second[i]); });
+            [&](int i, u32 pair) {
+                to[at_first(c, pair)] = round_to<R>(first[i]), to[at_second(c, pair)] = round_to<R>(second[i]);
+            });
     }
 
     template <typename R> static __device__ __forceinline__ void put_two(R *to, float first, float second) {

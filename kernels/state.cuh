@@ -1,47 +1,50 @@
-// What steps and prompts read and advance: a conversation each in device memory, the rows of the step that runs, and
-// the mailboxes to the host, in pinned memory.
+// The state that steps and prompts read and advance: conversations in device memory, the rows of the running step, and
+// the mailboxes to the host in pinned memory.
 //
-// Everything of a conversation is found by its entry, which is a number that a row names: so a step that was recorded
-// serves whoever its rows name then. Rows join and leave, and a conversation gets another token, sampler or page, by a
-// command for one row of one step; a kernel at the step's head takes it, the only one that reads the mailbox.
+// A row names its conversation by a number, the entry. A recorded step therefore serves any conversation. Rows join and
+// leave, and a conversation gets another token, sampler or page, by a command for one row of one step. The first kernel
+// of a step applies the commands; no other kernel reads the mailbox.
 #pragma once
 #include "abi.h"
 
 // Rows of a step, at most.
 #define STEP_ROWS 8
-// Tokens that the penalty remembers.
+// Tokens that the repetition penalty covers.
 #define HISTORY 64
-// Positions of a page of the cache.
+// Positions in a page of the cache.
 #define PAGE 64
-// Steps whose commands are there at once; more than may be launched ahead.
+// Steps whose commands fit in the mailbox; more than the host launches ahead.
 #define COMMANDS 4
-// Steps whose tokens are there at once.
+// Steps whose tokens fit in the mailbox.
 #define TOKENS 8
-// The most probable tokens that are told with a chosen one, at most.
+// The most probable tokens that are reported with the chosen one, at most.
 #define BEST 20
-// Words before the bits of a mask: the number of the token that it is of, and what fills up to 16 bytes.
+// Words in front of a mask's bits: the number of the token that it is for, then padding to 16 bytes.
 #define MASK_HEAD 4
-// A row that only fills a step up to a recorded size.
-#define NOBODY 0xffffffffu
+// The entry of a row that only pads a step to a recorded size.
+#define NO_ENTRY 0xffffffffu
+// The token of such a row, and the end of a list of tokens.
+#define NO_TOKEN 0xffffffffu
 
 // One row of a step, or all rows of a prompt.
 struct Row {
     u32 entry;
-    // Of the row, or of a prompt's first.
+    // Of the row, or of a prompt's first token.
     u32 position;
     u32 token;
-    // The first row of this step that is of the same conversation; later ones follow it, at the next positions.
+    // The conversation's first row in this step. Its other rows follow, at the next positions.
     u32 first;
-    // Whether the conversation goes on from here: its last row of this step.
+    // Whether this is the conversation's last row in this step: the conversation continues from it.
     u32 advances;
-    // Number of the token that it ends with, counted from 1. Of a command: of the step that is to take it, written last.
+    // Number of the token that the row ends with, counted from 1. In a command: of the step that applies it; the host
+    // writes this field last.
     u32 sequence;
-    // Rows of a prompt that are real.
+    // Real rows of a prompt.
     u32 count;
     u32 unused;
 };
 
-// The sampler: parameters, counter of the random numbers, latest tokens.
+// Parameters, counter of the random numbers, and latest tokens.
 struct Sampler {
     f32 temperature;
     f32 top_p;
@@ -52,36 +55,43 @@ struct Sampler {
     u32 counter_high;
     u32 seed_low;
     u32 seed_high;
-    // How many of the most probable tokens are told with each, and 1; 0: not even the probability of the chosen one.
+    // 1 + the number of most probable tokens that are reported; 0: nothing is reported.
     u32 best;
     u32 pushed;
     u32 history[HISTORY];
 };
 
 struct Conversation {
-    // What the next step starts with.
+    // Where the next step starts.
     u32 token;
     u32 position;
-    // Number of the token, counted from 1, that the next mask must be of; 0: nothing guides.
+    // Number of the token, counted from 1, that the next mask must be for; 0: no guide.
     u32 guide;
     u32 unused;
     Sampler sampler;
 };
 
-// A token and the logarithm of its probability. The n best of step n are in pinned memory, (TOKENS, STEP_ROWS, 1 + BEST): the
-// chosen one, then others in any order, then NOBODY.
+// A token and the logarithm of its probability. Those of a step are in pinned memory, (TOKENS, STEP_ROWS, 1 + BEST):
+// the chosen token, the most probable ones in any order, then NO_TOKEN.
 struct Scored {
     u32 token;
     f32 logprob;
 };
 
-// What a command says.
-enum Says { SAYS_TOKEN = 1, SAYS_POSITION = 2, SAYS_SAMPLER = 4, SAYS_PAGES = 8, SAYS_GUIDE = 16 };
+// The parts of a conversation that a command replaces. src/device/mailbox.rs has the same values.
+enum CommandFlags {
+    SET_TOKEN = 1,
+    SET_POSITION = 2,
+    SET_SAMPLER = 4,
+    SET_PAGES = 8,
+    SET_GUIDE = 16,
+};
 
 struct Command {
     Row row;
-    u32 says;
-    // Pages of the conversation's table that are new, in the host's copy of it.
+    // CommandFlags.
+    u32 flags;
+    // New pages in the host's copy of the conversation's table.
     u32 first_page;
     u32 pages;
     u32 guide;

@@ -1,19 +1,21 @@
-// Sums of 32 columns each, which formats with a minimum multiply: as two bf16 whose sum has 16 bits of them, for the tensor cores
-// multiply minima (product.cuh).
+// Sums of 32 columns each, which multiply the minima of formats that have them. A sum is two bf16, its value and its
+// rounding error, because the tensor cores multiply minima (prompt/multiply.cuh).
 #pragma once
 #include "common.cuh"
 
-// Two numbers as bf16, and what these lack of them, as bf16 too.
+// Two numbers as bf16, and their rounding errors, as bf16, too.
 __device__ __forceinline__ void split_in_two(float first, float second, u32 &high, u32 &low) {
     __nv_bfloat162 rounded = __floats2bfloat162_rn(first, second);
     __nv_bfloat162 rest = __floats2bfloat162_rn(first - __low2float(rounded), second - __high2float(rounded));
     high = *reinterpret_cast<u32 *>(&rounded), low = *reinterpret_cast<u32 *>(&rest);
 }
 
-// Of 64 columns and of sixteen rows: of each both halves' numbers, and then what those lack.
-__device__ __forceinline__ u32 *sums_of_sixteen(u64 sums, u32 rows, u32 unit, u32 row) { return at<u32>(sums) + ((u64)unit * ((rows + 15) / 16) + row / 16) * 32; }
+// The sums of 64 columns of sixteen rows: for each row both halves' values, then both rounding errors.
+__device__ __forceinline__ u32 *sums_of_sixteen(u64 sums, u32 rows, u32 unit, u32 row) {
+    return at<u32>(sums) + ((u64)unit * ((rows + 15) / 16) + row / 16) * 32;
+}
 
-// Of 64 columns, by all threads of a warp, of which eight neighbours have the sums of eight columns each.
+// Stores the sums of 64 columns, by all threads of a warp; each of eight neighbours has the sum of eight columns.
 __device__ __forceinline__ void leave_sums(u64 sums, u32 rows, u32 row, u32 column, u32 columns, float eight) {
     eight += __shfl_xor_sync(0xffffffffu, eight, 1);
     eight += __shfl_xor_sync(0xffffffffu, eight, 2);

@@ -1,6 +1,5 @@
-//! Failures on purpose: a call on the way of a decode graph that is refused, so that tests can see what follows.
-//!
-//! Nothing here fails by itself: without an armed fault every call is made and believed.
+//! Injected failures of driver calls around a decode graph, for tests of the recovery. Without an armed fault, this
+//! module changes nothing.
 
 use std::cell::Cell;
 
@@ -30,24 +29,24 @@ impl Call {
     ];
 }
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
-    /// It is not made.
+    /// The call is not made.
     Before,
-    /// It is made, and reported as failed all the same.
+    /// The call is made, and reported as failed.
     After,
-    /// The stream is synchronised first, which a capture does not survive; the call is then made.
+    /// The stream is synchronized before the call, which breaks a capture.
     Synchronize,
-    /// It is not made, and the device is reported as lost.
+    /// The call is not made, and the device is reported as lost.
     Lost,
 }
 
-/// One call that will fail.
+/// A call that will fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub call: Call,
-    /// How many calls of the kind succeed before it.
+    /// The number of calls of this kind that succeed first.
     pub skip: u32,
     pub how: How,
 }
@@ -56,7 +55,7 @@ pub struct Fault {
 #[derive(Debug, Default)]
 pub struct Faults {
     next: Cell<Option<Fault>>,
-    /// How often it strikes again after that, each time at the next call of its kind.
+    /// The number of further calls of the kind that will fail.
     again: Cell<u32>,
 }
 
@@ -66,18 +65,18 @@ impl Faults {
         self.again.set(0);
     }
 
-    /// It strikes `times` calls in a row; none if that is 0.
+    /// Arms a fault that fails `times` calls in a row; 0 arms none.
     pub fn repeat(&self, fault: Fault, times: u32) {
         self.next.set((times > 0).then_some(fault));
         self.again.set(times.saturating_sub(1));
     }
 
-    /// Whether a fault was armed and has not struck.
+    /// Disarms the fault; returns whether it was armed and had not failed a call.
     pub fn disarm(&self) -> bool {
         self.next.take().is_some()
     }
 
-    /// Asked at each call: how it is to fail, if it is.
+    /// Returns how this call must fail, if it must.
     pub(crate) fn strike(&self, call: Call) -> Option<How> {
         let fault = self.next.get().filter(|fault| fault.call == call)?;
         let again = self.again.get();

@@ -1,6 +1,6 @@
-//! The calls of the file system that what is kept of sessions makes, and no others: a test can stand in for all of them.
+//! The file-system calls of session storage. A test can replace all of them.
 //!
-//! Only regular files are opened. A FIFO, a device, a socket or a link in the place of one is an error that comes at once.
+//! Only regular files are opened. A FIFO, a device, a socket or a symbolic link is an error, without waiting.
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, FileType, OpenOptions};
@@ -11,13 +11,13 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Something that is no regular file has a file's name.
+/// The error for a path that is not a regular file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("it is {0}, and no regular file")]
 pub struct NotAFile(&'static str);
 
 impl NotAFile {
-    /// Whether that is why a call failed.
+    /// Whether a call failed for this reason.
     #[must_use]
     pub fn is(error: &io::Error) -> bool {
         let inner = error.get_ref();
@@ -25,68 +25,70 @@ impl NotAFile {
     }
 }
 
-/// Folders and the names in them.
+/// Operations on folders and names.
 pub trait Files: Debug + Send + Sync {
-    /// Makes a folder for its owner alone; one that is there is as good.
+    /// Makes a folder for its owner alone. An existing folder is not an error.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a folder; of one that is not there, none. A link to a folder is an error.
+    /// Lists the names in a folder; a missing folder has none. A symbolic link to a folder is an error.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a file to read and to write, for its owner alone; where `new`, one that is there is emptied first.
+    /// Opens a file for reading and writing by its owner alone. With `new`, an existing file is emptied.
     fn open(&self, path: &Path, new: bool) -> io::Result<Box<dyn File>>;
 
-    /// Opens a file only to read it, also where nothing may be written.
+    /// Opens a file for reading, which also works on a read-only disk.
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Returns when the names in a folder are on the disk.
+    /// Waits until the names in a folder are on the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The user that this process runs as.
     fn user(&self) -> u32;
 }
 
-/// One open file.
+/// An open file.
 pub trait File: Debug + Send + Sync {
-    /// Whose it is.
+    /// The user that owns the file.
     fn owner(&self) -> io::Result<u32>;
 
-    /// Its bytes, and when it was written or touched last.
+    /// Returns its length, and when it was last written or touched.
     fn stat(&self) -> io::Result<(u64, SystemTime)>;
 
-    /// It was of use now.
+    /// Sets its modification time to the present.
     fn touch(&mut self) -> io::Result<()>;
 
-    /// All of it, from its first byte.
+    /// Reads the whole file.
     ///
     /// # Errors
     /// As the system's, and `FileTooLarge` if there are more bytes than `most`.
     fn read(&mut self, most: u64) -> io::Result<Vec<u8>>;
 
-    /// As many bytes as `out` has, from its byte `at` on.
+    /// Fills `out` with the bytes from position `at` on.
     ///
     /// # Errors
-    /// As the system's, and if there are fewer.
+    /// As the system's, and if there are fewer bytes.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
+    /// Writes bytes at position `at`.
+    ///
     /// # Errors
-    /// As the system's; some of the bytes may be written.
+    /// As the system's; a part of the bytes may be written.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Returns when all that was written and cut is on the disk.
+    /// Waits until all changes are on the disk.
     ///
     /// # Errors
-    /// As the system's; what of it is on the disk is unknown then.
+    /// As the system's; the state of the disk is then unknown.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The system's own.
+/// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -103,13 +105,13 @@ impl Files for Disk {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             found => found?,
         };
-        // Nobody's link is followed to a folder elsewhere.
+        // A symbolic link is never followed to another folder.
         if !found.is_dir() {
             return Err(ErrorKind::NotADirectory.into());
         }
         let entries = fs::read_dir(folder)?;
         let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
-        // A name that is no text is none of ours.
+        // Names that are not UTF-8 are foreign files.
         names.filter_map(io::Result::transpose).collect()
     }
 
@@ -148,15 +150,15 @@ impl Files for Disk {
     }
 }
 
-/// Opens a regular file, and waits for nothing else.
+/// Opens a regular file without waiting.
 fn open_regular(path: &Path, mut options: OpenOptions) -> io::Result<fs::File> {
-    // A device may do something when it is opened: first the name alone is looked at.
+    // Opening a device may have effects, so its type is checked first.
     match fs::symlink_metadata(path) {
         Ok(found) => is_regular(found.file_type())?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Nobody's link is followed to a file elsewhere, and a FIFO keeps nobody waiting.
+    // A symbolic link is never followed, and a FIFO never waits.
     options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
     let file = options.open(path)?;
     is_regular(file.metadata()?.file_type())?;
@@ -200,7 +202,7 @@ impl File for fs::File {
         }
         let mut bytes = Vec::new();
         self.rewind()?;
-        // It may grow meanwhile.
+        // The file may grow during the read.
         let mut rest = (&*self).take(most.saturating_add(1));
         rest.read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {

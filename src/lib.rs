@@ -1,8 +1,9 @@
-//! Ganglion keeps one language model warm on the robot and lets every program talk to it over D-Bus.
+//! Ganglion keeps one language model warm on the robot and lets every program use it over D-Bus.
 //!
-//! Arrows point one way: `bus -> engine -> model -> tape -> device`. The bus never names a device, the engine
-//! never names D-Bus. A token's way: `bus::manager` queues a turn, `engine::worker` prefills it,
-//! `tape` computes one step, `model::tokenizer` turns the id into text, `bus::stream` writes it.
+//! Dependencies point one way: `bus -> front -> engine -> runner -> model -> tape -> device`. The bus never names a device, and the engine
+//! never names D-Bus. The way of a token: `bus` accepts a request and queues it, the engine's worker prefills its
+//! prompt, a `tape` computes each step, `model::tokenizer` turns the id into text, and `bus` writes it to the caller's
+//! stream.
 
 pub mod bench;
 pub mod bus;
@@ -19,6 +20,7 @@ pub mod engine;
 pub mod executor;
 pub mod fault;
 pub mod files;
+pub mod front;
 pub mod graph;
 pub mod guide;
 pub mod journal;

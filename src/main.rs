@@ -1,4 +1,4 @@
-//! gangliond: arguments, then the configuration, then the service.
+//! gangliond: reads the arguments and starts the service.
 
 use std::process::ExitCode;
 
@@ -8,12 +8,11 @@ use ganglion::confined;
 use ganglion::guide;
 use ganglion::journal;
 use ganglion::model::chat;
-use ganglion::service::{self, Arguments, Failure, Origin, World};
+use ganglion::service::{self, Arguments, Failure, Origin, Parts};
 use tikv_jemallocator::Jemalloc;
 
-/// Gives back what a model, or a prompt of a megabyte, has left, within seconds and from a thread of its own. After 40
-/// reloads of a model of 98 MB, 139 MiB are resident, as before them; with glibc's allocator 696, and 170 with two arenas
-/// and a fixed threshold for mmap, which only the environment could set. How soon is in `.cargo/config.toml`.
+/// The allocator. Unlike glibc's, it returns the memory of a replaced model or a large prompt to the system within
+/// seconds. The delay is set in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -29,7 +28,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(asked) => {
-            // Help and version are no errors; if nobody can read them, nothing helps.
+            // Help and version are not errors. A failure to print them has no remedy.
             let _ = asked.print();
             return if asked.use_stderr() {
                 ExitCode::from(WRONG_ARGUMENTS)
@@ -69,7 +68,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         println!("{}: ok", origin.file().display());
         return Ok(());
     }
-    service::start(World {
+    service::start(Parts {
         bus: arguments.bus,
         origin,
         journal,

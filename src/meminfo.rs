@@ -1,9 +1,8 @@
-//! What the kernel tells in files of a line for each value, such as /proc/meminfo.
+//! Reads values from kernel files with one value a line, such as /proc/meminfo.
 //!
-//! The crate procfs reads those of this machine alone; a test's own file may stand for one, and doctor reads a folder that
-//! looks like a machine.
+//! The crate procfs reads only the files of this machine. Tests and doctor read copies.
 
-/// Bytes, by the first line that begins with `key`.
+/// Returns the bytes in the first line that begins with `key`.
 #[must_use]
 pub fn bytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;

@@ -1,12 +1,13 @@
-//! The device nodes that CUDA opens: what `device` looks at when the driver does not start, and doctor before that.
+//! The device nodes that CUDA opens. `device` names the missing one if the driver does not start, and doctor checks all
+//! of them.
 
-/// One that CUDA needs: by the first of these names that is there.
+/// A device node that CUDA needs: the first of these names that exists.
 #[derive(Debug)]
 pub struct Node {
     pub names: &'static [&'static str],
-    /// Which group a system gives it.
+    /// The group that a system gives it.
     pub group: &'static str,
-    /// What brings it back.
+    /// The remedy if it is missing.
     pub remedy: &'static str,
 }
 
@@ -18,23 +19,23 @@ const fn node(names: &'static [&'static str], group: &'static str, remedy: &'sta
     }
 }
 
-/// What of a node with that mode CUDA needs, as the mode has it of others: reading, and writing unless not even the group
-/// may. Some releases let it only read /dev/nvmap.
+/// Returns the access that CUDA needs to a node of this mode, as permission bits of others: reading, and writing unless
+/// even the group may only read. Some releases make /dev/nvmap read-only.
 #[must_use]
 pub const fn needed(mode: u32) -> u32 {
     0o4 | (mode >> 3 & 0o2)
 }
 
-/// Where firmware says which boards a machine is compatible with.
+/// The firmware's list of boards that a machine is compatible with.
 pub const COMPATIBLE: &str = "/proc/device-tree/compatible";
 
-/// Whether a machine that says so is a Jetson, whatever its drivers have come to yet.
+/// Whether the firmware's list names a Jetson.
 #[must_use]
 pub fn is_jetson(compatible: &str) -> bool {
     compatible.contains("nvidia,tegra")
 }
 
-/// What CUDA opens on an Orin, in its order.
+/// The nodes that CUDA opens on an Orin, in order.
 #[rustfmt::skip] // a table
 pub const JETSON: &[Node] = &[
     node(&["/dev/nvmap"], "video",
@@ -48,7 +49,7 @@ pub const JETSON: &[Node] = &[
         "sudo modprobe host1x-fence; for every start: echo host1x-fence | sudo tee /etc/modules-load.d/host1x-fence.conf"),
 ];
 
-/// The same with a discrete GPU, where the render node may be another's.
+/// The nodes that CUDA opens for a discrete GPU. The render node may belong to another GPU.
 #[rustfmt::skip] // a table
 pub const DISCRETE: &[Node] = &[
     node(&["/dev/nvidiactl"], "video", "sudo modprobe nvidia"),

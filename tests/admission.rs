@@ -1,4 +1,4 @@
-//! What is refused for want of memory, and that the refusal names what would be admitted.
+//! Models that are refused because memory is short. The error names a context that fits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use ganglion::model::Checkpoint;
 use crate::support::daemon::LIMITS;
 use crate::support::tiny_gguf;
 
-/// Where no memory is named, the cache takes as many pages as there is room for, between one conversation and four.
+/// With no memory limit in the configuration, free memory decides the cache's size: one to four conversations.
 #[test]
-fn room_decides_how_many_pages_the_cache_has() {
+fn free_memory_decides_the_number_of_pages() {
     let system = System::new();
     let load = |kilobytes: u64| {
         system.has(kilobytes);
@@ -27,7 +27,7 @@ fn room_decides_how_many_pages_the_cache_has() {
     };
     let full = load(1 << 20).expect("there is plenty").memory();
     let others = full.weights + full.activations + (4 << 20);
-    // Threads have a little of their own.
+    // Threads need a little memory of their own.
     let kilobytes = |kv: u64| (others + kv) / 1024 + 64;
     let half = load(kilobytes(full.kv / 2)).expect("for two").memory();
     assert!(
@@ -44,7 +44,7 @@ fn room_decides_how_many_pages_the_cache_has() {
     assert!((128..512).contains(&largest), "{largest}");
 }
 
-/// A system of its own.
+/// A simulated system with its own files.
 struct System {
     folder: tempfile::TempDir,
     checkpoint: Checkpoint,
@@ -63,7 +63,7 @@ impl System {
         self.folder.path().join("meminfo")
     }
 
-    /// Of a machine without any, until a test makes some.
+    /// Creates a machine without memory figures, until a test adds some.
     fn groups(&self) -> ControlGroups {
         ControlGroups {
             own: self.folder.path().join("cgroup"),
@@ -72,7 +72,7 @@ impl System {
         }
     }
 
-    /// Puts the process into a control group, and writes files of it or of one around it.
+    /// Puts the process into a control group, and writes files of that group or of a parent.
     fn is_in(&self, line: &str, files: &[(&str, &str)]) {
         let ControlGroups { own, mounted, .. } = self.groups();
         std::fs::write(own, line).expect("it is written");
@@ -85,7 +85,7 @@ impl System {
         }
     }
 
-    /// Loads the model where `kilobytes` are available, 4096 of them for others.
+    /// Loads the model with `kilobytes` available, of which 4096 are reserved.
     fn load(&self, kilobytes: u64, context: usize) -> Result<Runner, LoadError> {
         self.has(kilobytes);
         self.load_as_it_is(context)
@@ -102,7 +102,7 @@ impl System {
         Runner::load(&self.checkpoint, &self.settings(context), &mut |_, _| {})
     }
 
-    /// What a program says that asks for a service in that group; the machine has a gigabyte.
+    /// Returns the refusal for a service in that group, on a machine with a gigabyte.
     fn refused_to(&self, service: &str, limits: Vec<(&'static str, u64)>) -> String {
         self.has(1 << 20);
         let service = ServiceGroup {
@@ -166,7 +166,7 @@ fn the_largest_context_that_a_refusal_names_is_the_largest_that_is_admitted() {
 }
 
 #[test]
-fn what_is_asked_for_is_what_is_then_taken() {
+fn the_admitted_memory_is_the_memory_used() {
     let system = System::new();
     let Err(LoadError::Memory(MemoryRefusal::Memory { estimate, .. })) = system.load(4096, 100)
     else {
@@ -181,7 +181,7 @@ fn what_is_asked_for_is_what_is_then_taken() {
 }
 
 #[test]
-fn a_refusal_says_what_there_is_and_what_to_do() {
+fn a_refusal_names_the_memory_and_the_remedy() {
     let system = System::new();
     let error = system.load(4096, 512).expect_err("it is the reserve alone");
     let text = error.to_string();
@@ -201,9 +201,9 @@ fn a_refusal_says_what_there_is_and_what_to_do() {
     );
 }
 
-/// The machine has a gigabyte; the least that any group leaves counts.
+/// The machine has a gigabyte; the smallest limit of any parent group counts.
 #[test]
-fn what_a_control_group_leaves_is_all_that_there_is() {
+fn a_control_group_limits_the_memory() {
     let system = System::new();
     let unit = "system.slice/gangliond.service";
     let v2 = format!("0::/{unit}\n");
@@ -221,7 +221,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
             4,
             "memory.max",
         ),
-        // Its page cache can be taken back.
+        // The group's page cache can be reclaimed.
         (
             &v2,
             vec![current(63 << 20), limit("memory.max", max), cache(2 << 20)],
@@ -238,7 +238,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
             4,
             "memory.high",
         ),
-        // A slice around it.
+        // A slice around the group.
         (
             &v2,
             vec![
@@ -272,7 +272,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
             .load(1 << 20, 512)
             .expect_err("it is the reserve alone");
         let text = error.to_string();
-        assert_eq!(system.refused_to(unit, vec![]), text, "whoever asks");
+        assert_eq!(system.refused_to(unit, vec![]), text, "for every caller");
         let key = if file == "memory.high" {
             "MemoryHigh="
         } else {
@@ -285,7 +285,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
         assert!(names && has, "{text}");
     }
 
-    // What is not limited, or not to be read, is no limit; and where the machine has less, that counts.
+    // Unlimited or unreadable values are no limit. If the machine has less memory, that counts.
     let unlimited = [
         (format!("{unit}/memory.max"), "max\n".to_owned()),
         current(1 << 30),
@@ -305,7 +305,7 @@ fn what_a_control_group_leaves_is_all_that_there_is() {
 }
 
 #[test]
-fn a_service_that_does_not_run_has_its_limits_all_the_same() {
+fn a_stopped_service_has_its_limits() {
     let system = System::new();
     let unit = "system.slice/gangliond.service";
     let stopped = system.refused_to(
@@ -320,7 +320,7 @@ fn a_service_that_does_not_run_has_its_limits_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether_a_restart_helps() {
+async fn a_reload_without_memory_for_two_models_says_whether_a_restart_helps() {
     let system = System::new();
     let model = system.folder.path().join("tiny.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
@@ -338,7 +338,7 @@ async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether
     let held = loaded.expect("the engine lives").memory;
     let held = (held.weights + held.kv + held.activations) >> 10;
 
-    // As large as the old one, but for its context: the old one's memory would do, were it free.
+    // As large as the loaded model apart from its context: it would fit if the loaded model's memory were free.
     system.has((4 << 10) + held - 1);
     let refused = engine.replace(settings(511), Duration::ZERO).await;
     let Err(error @ ReplaceError::NeedsRestart { .. }) = refused else {
@@ -355,7 +355,7 @@ async fn a_model_that_has_no_room_beside_the_old_one_is_refused_and_told_whether
     assert!(text.contains("would not make room for it"), "{text}");
     assert_eq!(engine.status().borrow().model.context, 512);
 
-    // What is loaded already needs no room.
+    // The loaded model needs no further memory.
     let again = engine.replace(settings(512), Duration::ZERO).await;
     assert!(matches!(again, Ok(Replaced::Nothing)), "{again:?}");
     system.has(1 << 20);

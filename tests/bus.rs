@@ -3,34 +3,33 @@
 mod annotations;
 mod cancel;
 mod clients;
+mod constraints;
 mod contract;
 mod ending;
 mod errors;
-mod fitting;
+mod fair_turns;
 mod flood;
-mod graph_told;
-mod greedy;
+mod graph_events;
+mod hostile_grammars;
 mod hostile_wire;
-mod input;
+mod invalid_input;
 mod leaks;
 mod loading;
 mod members;
+mod nul_characters;
+mod operation_times;
 mod oversized;
 mod owners;
 mod policy;
-mod python;
+mod priorities;
 mod quotas;
 mod seeds;
 mod sessions;
 mod streaming;
 mod submit;
-mod taking;
-mod timed;
+mod taking_over;
 mod tools;
-mod turns;
-mod urgency;
 mod window;
-mod zeros;
 
 use std::collections::HashMap;
 
@@ -45,7 +44,7 @@ fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a
     HashMap::from(entries)
 }
 
-/// Asks one question of the user.
+/// Asks one question as the user.
 async fn ask(
     client: &Client,
     question: &str,

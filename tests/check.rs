@@ -1,4 +1,5 @@
-//! The comparison itself, CPU against CPU: equals are equal, each kind of fault is caught, and the reference is right.
+//! The comparison of two executors, CPU against CPU: equal executors pass, each kind of fault is caught, and the
+//! reference is right.
 
 mod faulty;
 
@@ -12,7 +13,7 @@ use ganglion::tape::Op;
 
 use self::faulty::{Fault, Faulty, faults};
 
-/// Every fifth case: all operations appear, and it does not take long.
+/// Every fifth case: it includes all operations in a short time.
 #[test]
 fn equals_are_equal_and_every_fault_is_caught() {
     let mut equal = Report::default();
@@ -22,7 +23,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
         cases += world.cases.len();
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty::new(world.cpu(2).expect("threads start"));
-        // Long prompts and far positions take a CPU long, and read the cache no differently.
+        // Long prompts and far positions are slow on a CPU, and read the cache in the same way.
         let far = |rows| if rows < 16 { 4096 } else { 256 };
         let quick = |case: &&Case| case.position < far(case.tape.rows);
         for case in world.cases.iter().step_by(5).filter(quick) {
@@ -39,7 +40,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
             world
                 .diff_case(case, &mut reference, &mut subject, &mut report)
                 .expect("it runs");
-            // A choice that is refused leaves no token to get wrong.
+            // A refused choice leaves no token to falsify.
             let refused = case.name.contains("NaN") || case.name.contains("inf");
             assert_eq!(
                 report.failures().len(),
@@ -50,7 +51,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
         }
     }
     assert!(equal.failures().is_empty(), "{equal}");
-    // Each format has some of its own, and each cache of two types.
+    // Each format has its own cases, and each pair of cache types has some.
     let most = 748 + 32 * Format::ALL.len() + 7 * 12 * KvTypes::MIXED.len();
     assert!((600..=most).contains(&cases), "{cases} cases");
     let all = caught.values().all(|count| *count >= 5);
@@ -60,7 +61,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
     );
 }
 
-/// It holds of what turns, what is stored, and what is attended to, in each case that is not too long for that.
+/// Plain loops agree with the rotation, the stored values and the attention of each short case.
 #[test]
 fn the_reference_turns_and_attends_as_plain_loops_do() {
     let mut report = Report::default();
@@ -85,7 +86,7 @@ fn the_reference_turns_and_attends_as_plain_loops_do() {
     }
 }
 
-/// What a cache of quants holds is held against exact values, so that neither may be off by a step.
+/// A quantized cache is compared with exact values, so that neither may be off by a step.
 #[test]
 fn a_quant_or_a_scale_that_is_off_is_caught() {
     let mut cases = 0;
@@ -117,7 +118,7 @@ fn this_machine_computes_as_it_should() {
     assert!(right, "{}", String::from_utf8_lossy(&text));
 }
 
-/// Who has no time for all of them, as under emulation, still meets each operation and each format.
+/// An emulated machine, which has no time for all cases, still runs each operation and each format.
 #[test]
 fn every_eleventh_case_has_each_operation_and_each_format() {
     let cases = worlds().flat_map(|world| world.cases);

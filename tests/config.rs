@@ -1,4 +1,4 @@
-//! The configuration file: what it documents, what it refuses, and how it says so.
+//! The configuration file: its documentation, its valid values, and its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn parse(text: &str) -> Result<Config, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The shipped file with every key in force.
+/// The shipped file with every key set.
 fn uncommented() -> String {
     SHIPPED
         .lines()
@@ -35,7 +35,7 @@ fn the_shipped_file_is_the_default() {
 
 #[test]
 fn every_key_is_documented_with_its_default() {
-    let mut config = parse(&uncommented()).expect("the shipped file with every key in force");
+    let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.model.chat_template.take().is_some());
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
@@ -44,7 +44,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
-    // Where neither the file nor the model says anything, the sampler's own defaults are as documented.
+    // A key without a value in the file and the model has the sampler's documented default.
     let sampling = std::mem::take(&mut config.sampling);
     let [set, unset] = [sampling.set(), Partial::default()];
     assert_eq!(
@@ -61,7 +61,7 @@ fn every_key_is_documented_with_its_default() {
     assert_eq!(keys(&documented), keys(&known));
 }
 
-/// Every key, with the sections that it is in.
+/// Returns every key with its sections.
 fn keys(value: &serde_json::Value) -> BTreeSet<String> {
     let object = value.as_object().expect("an object");
     object
@@ -77,21 +77,21 @@ fn keys(value: &serde_json::Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// The value of every key.
+/// Returns the value of every key.
 fn leaves(value: &serde_json::Value) -> BTreeMap<String, serde_json::Value> {
     let at = |key: &String| key.split('.').fold(value, |value, part| &value[part]);
     let keys = keys(value).into_iter();
     keys.map(|key| (key.clone(), at(&key).clone())).collect()
 }
 
-/// A value for `key` that is allowed and not its default; `allowed` is what the error about another one says.
+/// Returns a value for `key` other than its default; `allowed` is the list in the error for an invalid one.
 fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
     use serde_json::{Value, json};
     match default {
         Value::Bool(default) => json!(!default),
         Value::Number(number) => match number.as_u64() {
             Some(0) => json!(1),
-            // What may not be 0.
+            // Some keys may not be 0.
             Some(1) => json!(2),
             Some(number) => json!(number - 1),
             None => json!(0.5),
@@ -107,6 +107,36 @@ fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
     }
 }
 
+/// The allowed values of a key and the effect of a reload, as the last line of its comment has them.
+fn values_of(key: &str) -> (String, String) {
+    let (mut section, mut last) = ("", "");
+    for line in SHIPPED.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((name, _)) = line
+            .trim_start_matches('#')
+            .split_once(" = ")
+            .filter(|_| !line.starts_with("# "))
+        {
+            let dot = if section.is_empty() { "" } else { "." };
+            if format!("{section}{dot}{name}") == key {
+                let values = last
+                    .strip_prefix("# Values: ")
+                    .and_then(|values| values.strip_suffix('.'));
+                let parts = values.and_then(|values| {
+                    values
+                        .split_once(". Reload: ")
+                        .or(values.split_once(" Reload: "))
+                });
+                let (values, reload) = parts.unwrap_or_else(|| panic!("{key}: {last}"));
+                return (values.to_owned(), reload.to_owned());
+            }
+        }
+        last = line;
+    }
+    panic!("{key} is not documented");
+}
+
 #[test]
 fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
     let documented: toml::Table = uncommented().parse().expect("TOML");
@@ -117,6 +147,15 @@ fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
         let start = format!(": {key} = [true]: it must be ");
         let allowed = error.split_once(&start).map(|(_, allowed)| allowed);
         let allowed = allowed.unwrap_or_else(|| panic!("{key}: {error}"));
+        let (values, reload) = values_of(&key);
+        assert!(values.starts_with(allowed), "{key}: {values}; {allowed}");
+        let effects = [
+            "at once",
+            "loads the model again",
+            "next model",
+            "needs a restart",
+        ];
+        assert!(effects.contains(&reload.as_str()), "{key}: {reload}");
 
         let value = another(&default, allowed);
         let config = parse(&format!("{key} = {value}"));
@@ -126,12 +165,12 @@ fn every_key_is_named_in_its_errors_and_sets_itself_alone() {
         assert_eq!(after, before, "{key} = {value}: others have changed");
         let changed = changed.expect("the key");
         assert_ne!(changed, before[&key], "{key} = {value}");
-        // A duration has a form of its own.
+        // A duration has its own form.
         assert!(changed.is_object() || changed == value, "{key}: {changed}");
     }
 }
 
-/// The bounds of each number are those that its error names.
+/// The bounds in the errors are those of the numbers.
 #[test]
 fn every_key_takes_its_bounds_as_they_are_written() {
     let documented: toml::Table = uncommented().parse().expect("TOML");
@@ -159,7 +198,7 @@ fn every_key_takes_its_bounds_as_they_are_written() {
             };
             assert!(set(bound).is_ok(), "{key} = {bound}: {:?}", set(bound));
             let number: f64 = bound.parse().expect("a number");
-            // Above the largest integer of TOML there is none.
+            // TOML has no larger integer.
             if number < 1e18 {
                 let wide = takes_fractions(&key);
                 let beyond = number + if wide { step / 1e3 } else { step };
@@ -177,7 +216,7 @@ fn takes_fractions(key: &str) -> bool {
 }
 
 #[test]
-fn values_become_what_they_mean() {
+fn values_are_converted() {
     let config = parse(
         "[model]\npath = 'models/a.gguf'\n[kv]\ntype = 'bf16'\ncontext = 0\n\
          [stream]\nstall_seconds = 0.25\n[sampling]\ntemperature = 1\nrepetition_penalty = 0.1\n\
@@ -206,7 +245,7 @@ fn values_become_what_they_mean() {
 }
 
 #[test]
-fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
+fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
     let cases = [
         (
             "[kv]\ncontxt = 1\n",
@@ -290,7 +329,7 @@ fn errors_name_the_place_the_key_the_value_and_what_is_allowed() {
     assert!(syntax.ends_with("; the line is: [kv"), "{syntax}");
 }
 
-/// The configuration of a folder with these files, or the error without the folder's own name.
+/// Returns the configuration of a folder with these files, or the error without the folder's name.
 fn read(files: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(folder.path().join("gangliond.toml.d")).expect("a folder");
@@ -341,7 +380,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
     let nothing = read(&[]).expect_err("there is nothing to read");
     assert!(nothing.starts_with("gangliond.toml: "), "{nothing}");
 
-    // Whatever is wrong is found in the file that says it, and keys are held against the limits of other files.
+    // An error names the file with the mistake. Values are also checked against limits of other files.
     for (drop_in, expected) in [
         (
             "[kv]\nslots = 'two'\n",
@@ -370,12 +409,12 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         ("gangliond.toml", "backend = 1"),
         ("gangliond.toml.d/50.toml", "kv.slots = 4"),
     ]);
-    let main = main.expect_err("a number is no backend");
+    let main = main.expect_err("a number is not a backend");
     assert!(main.starts_with("gangliond.toml:1:11: "), "{main}");
 }
 
 #[test]
-fn the_types_of_k_and_v_take_the_place_of_that_of_both() {
+fn the_types_of_k_and_v_override_the_type_of_both() {
     let types = |text: &str| parse(&format!("[kv]\n{text}")).map(|config| config.kv.choices());
     let of = |k, v| Ok(KvChoices { k, v });
     let (f16, q8_0) = (KvChoice::F16, KvChoice::Q8_0);

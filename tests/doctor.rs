@@ -1,4 +1,4 @@
-//! `ganglionctl doctor`: what it finds in trees that look like a board, and what it makes of a driver's errors.
+//! `ganglionctl doctor`: its findings in file trees that look like a board, and its reports of a driver's errors.
 
 mod live;
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
 
-/// A copy of the healthy AGX Orin, with a model in it, that a test may spoil.
+/// A copy of the healthy AGX Orin with a model, which a test may damage.
 struct Board(TempDir);
 
 impl Board {
@@ -52,7 +52,7 @@ impl Board {
         fs::write(file, text).expect("it is written");
     }
 
-    /// Replaces a part of a file that it must have.
+    /// Replaces a part of a file, which must exist.
     fn change(&self, file: &str, from: &str, to: &str) {
         let text = fs::read_to_string(self.path(file)).expect(file);
         assert!(text.contains(from), "{file}: {text}");
@@ -69,7 +69,7 @@ impl Board {
         doctor.expect("ganglionctl runs")
     }
 
-    /// The lines that do not say ok, once the exit status has been held against them.
+    /// Returns the lines that do not say ok, after a check of the exit status.
     fn complaints(&self) -> Vec<String> {
         let output = self.doctor(&[]);
         let text = String::from_utf8(output.stdout).expect("it writes text");
@@ -82,7 +82,7 @@ impl Board {
         complaints.iter().map(|line| (*line).to_owned()).collect()
     }
 
-    /// What is told beside the one thing that is wrong with every board here: nothing runs.
+    /// Returns the complaints without the one that all these boards have: no daemon runs.
     fn spoilt(&self) -> Vec<String> {
         let mut complaints = self.complaints();
         complaints.retain(|line| !line.starts_with("warn  unit: inactive (dead)"));
@@ -104,7 +104,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_healthy_board_is_told_line_by_line() {
+fn a_healthy_board_is_reported_line_by_line() {
     let board = Board::healthy();
     let text = String::from_utf8(board.doctor(&[]).stdout).expect("text");
     let root = board.0.path().display().to_string();
@@ -134,7 +134,7 @@ ok    bus: policy /usr/share/dbus-1/system.d/org.ganglion.Llm1.conf
 }
 
 #[test]
-fn nodes_that_are_missing_or_closed_are_named_with_what_opens_them() {
+fn missing_and_closed_nodes_are_named_with_a_remedy() {
     let cases = [
         (
             "dev/nodes",
@@ -164,7 +164,7 @@ fn nodes_that_are_missing_or_closed_are_named_with_what_opens_them() {
         assert!(complaints[0].starts_with(expected), "{complaints:?}");
     }
 
-    // Neither the system nor the unit puts the service in the group.
+    // Neither the system nor the unit adds the service to the group.
     let board = Board::healthy();
     board.change("etc/group", "video:x:44:ganglion", "video:x:44:");
     assert_eq!(board.spoilt(), Vec::<String>::new());
@@ -184,7 +184,7 @@ fn nodes_that_are_missing_or_closed_are_named_with_what_opens_them() {
 }
 
 #[test]
-fn memory_heat_and_power_are_held_against_what_the_daemon_needs() {
+fn memory_heat_and_power_are_compared_with_the_daemons_needs() {
     let cases = [
         (
             "proc/meminfo",
@@ -247,7 +247,7 @@ fn memory_heat_and_power_are_held_against_what_the_daemon_needs() {
 }
 
 #[test]
-fn the_model_the_unit_and_the_policy_are_looked_at() {
+fn the_model_the_unit_and_the_policy_are_checked() {
     let model = "/var/lib/ganglion/models/tiny";
     let board = Board::healthy();
     board.change("etc/ganglion/gangliond.toml", model, "/home/me/tiny");
@@ -331,9 +331,9 @@ fn the_model_the_unit_and_the_policy_are_looked_at() {
     assert!(board.spoilt()[0].starts_with("fail  bus: no policy: "));
 }
 
-/// It can be sent to strangers, and it is enough to see what was seen.
+/// A report is safe to send to strangers and sufficient to see every finding.
 #[test]
-fn a_report_holds_what_was_found_and_read() {
+fn a_report_has_the_findings_and_their_sources() {
     let board = Board::healthy();
     board.write("commands/journalctl", "{\"MESSAGE\":\"ready\"}\n");
     let file = board.path("report.txt");

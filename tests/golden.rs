@@ -1,4 +1,4 @@
-//! The CPU executor against references that this project did not write (`tests/golden/README.md`).
+//! The CPU executor against references of other projects (`tests/golden/README.md`).
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use ganglion::tape::Ending;
 
 use crate::support::needs;
 
-/// Every tiny model, by the name of its directory.
+/// Every tiny model, by the name of its folder.
 fn tiny() -> Vec<String> {
     let entries = std::fs::read_dir(golden("")).expect("golden data is in the repository");
     let mut names: Vec<String> = entries
@@ -59,7 +59,7 @@ fn reference(path: &Path) -> Reference {
     serde_json::from_str(&text).expect("golden data is well formed")
 }
 
-/// Bounds of section 9 of the design on |delta logprob|.
+/// Bounds on |delta logprob|, from section 9 of the design.
 struct Bounds {
     mean: f64,
     p99: f64,
@@ -88,7 +88,7 @@ fn assert_within(what: &str, comparison: &Comparison, bounds: &Bounds) {
 }
 
 impl Bounds {
-    /// The bounds of a tiny model that shows rounding as its `rounding` says (`tests/golden/README.md`).
+    /// Returns the bounds of a tiny model whose `rounding` file scales them (`tests/golden/README.md`).
     fn of(self, name: &str) -> Self {
         let times = std::fs::read_to_string(golden(name).join("rounding"));
         let times: f64 = times.map_or(1.0, |times| times.trim().parse().expect("a number"));
@@ -99,14 +99,14 @@ impl Bounds {
     }
 }
 
-/// All that f32 leaves open is the order of the sums.
+/// With f32 only the order of the sums is free.
 const F32: Bounds = Bounds {
     mean: 1e-4,
     p99: 1e-4,
 };
 
-/// Section 9 of the design: 1e-4 with f32 KV and equal greedy tokens; 1e-3 with f16 KV. With q8_0 KV whatever
-/// tests/golden/README.md says of it.
+/// Section 9 of the design: 1e-4 and equal greedy tokens with f32 KV, 1e-3 with f16 KV. For q8_0 KV see
+/// tests/golden/README.md.
 #[test]
 fn tiny_models_meet_their_references() {
     for name in tiny() {
@@ -148,7 +148,7 @@ fn tiny_models_meet_their_references() {
     }
 }
 
-/// The same model written as GGUF: permuted Q and K, rope factors as a tensor.
+/// The same model as GGUF: with permuted Q and K, and rope factors as a tensor.
 #[test]
 fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -161,7 +161,7 @@ fn a_gguf_of_a_tiny_model_meets_the_same_reference() {
     assert_eq!(comparison.greedy_equal, comparison.greedy_total);
 }
 
-/// Files that llama.cpp's converter wrote, beside the tiny models: their references are of the weights as they are stored.
+/// Files of llama.cpp's converter, in the tiny models' folders. Their references use the stored weights.
 #[test]
 fn gguf_files_meet_their_references() {
     for name in tiny() {
@@ -177,7 +177,7 @@ fn gguf_files_meet_their_references() {
     }
 }
 
-/// A model that also sees describes the one that it writes with apart, and calls its tensors otherwise.
+/// A multimodal model describes its language model separately and has other tensor names.
 #[test]
 fn the_model_within_another_meets_the_same_reference() {
     let name = "tiny-qwen3";
@@ -218,7 +218,7 @@ fn the_model_within_another_meets_the_same_reference() {
     }
 }
 
-/// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3. Of q8_0 as above.
+/// Section 9 of the design: 1e-4 with f32 KV, mean 3e-3 with f16 KV, whose floor is 1.4e-3. q8_0 as above.
 #[test]
 fn smollm2_meets_its_reference() {
     if !needs::smollm2() {
@@ -252,7 +252,7 @@ fn smollm2_meets_its_reference() {
     }
 }
 
-/// The bits of a row's logits do not depend on how many rows ran with it, nor on the threads.
+/// The bits of a row's logits depend neither on the other rows nor on the threads.
 #[test]
 fn a_row_does_not_depend_on_how_many_rows_run() {
     let tokens: Vec<u32> = (0..150).map(|n| n * 7 % 512).collect();
@@ -284,9 +284,9 @@ fn a_row_does_not_depend_on_how_many_rows_run() {
     }
 }
 
-/// A turn that finds its beginning in the cache gives the very tokens of one that does not.
+/// A turn with a cached prefix has exactly the tokens of a turn without.
 #[test]
-fn what_the_cache_holds_changes_no_token() {
+fn a_cached_prefix_changes_no_token() {
     let prompt: Vec<u32> = (0..90).map(|n| n * 11 % 512).collect();
     let sampling = Parameters {
         temperature: 0.9,

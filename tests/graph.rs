@@ -1,12 +1,12 @@
-//! The decode graph's life cycle on the CPU executor, which records and replays as a GPU does: whatever fails on
-//! purpose, the text is that of eager execution, and the state is that of the design.
+//! The decode graph's life cycle on the CPU executor, which records and replays like a GPU. Whatever call fails, the
+//! text is that of eager execution, and the state is that of the design.
 
 mod cache;
 mod faults;
-mod lives;
 mod model;
 mod random;
-mod told;
+mod random_events;
+mod reported;
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn runner(name: &str, pages: usize, graph: GraphOptions) -> Runner {
     runner_with(name, pages, graph, false)
 }
 
-/// One that may launch steps ahead.
+/// A runner that may launch steps ahead.
 fn runner_with(name: &str, pages: usize, graph: GraphOptions, launch_ahead: bool) -> Runner {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -44,7 +44,7 @@ fn runner_with(name: &str, pages: usize, graph: GraphOptions, launch_ahead: bool
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
 }
 
-/// The chunks of a prompt, each with how it ends.
+/// Returns the chunks of a prompt, each with its ending.
 fn chunks(tokens: &[u32]) -> impl Iterator<Item = (&[u32], Ending)> {
     let last = tokens.len().div_ceil(CHUNK) - 1;
     let ending = move |at| {

@@ -1,4 +1,4 @@
-//! Answers that must fit something: they do, whoever else is answered, and what cannot be asked for is refused at once.
+//! Constrained answers: they fit their constraint whatever else runs, and unsupported constraints are refused at once.
 
 mod decimals;
 pub(crate) mod hostile;
@@ -22,7 +22,7 @@ use crate::support::tiny_gguf;
 use crate::text;
 use crate::together::Engine;
 
-/// Schemas as robot programs have them: what repeats in them is bounded.
+/// Schemas of robot programs: repetitions are bounded.
 const SCHEMAS: &[&str] = &[
     r#"{"type": "object", "properties": {"action": {"enum": ["go", "stop", "turn left"]}, "metres": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["action"], "additionalProperties": false}"#,
     r#"{"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}"#,
@@ -31,7 +31,7 @@ const SCHEMAS: &[&str] = &[
     r#"{"anyOf": [{"const": "done"}, {"type": "object", "properties": {"say": {"type": "string", "pattern": "^[a-z ]{0,12}$"}}, "required": ["say"], "additionalProperties": false}]}"#,
 ];
 
-/// What chooses almost anything.
+/// Sampling parameters that choose almost any token.
 pub(crate) fn hot(seed: u64) -> Parameters {
     Parameters {
         temperature: 1.5,
@@ -64,7 +64,7 @@ async fn hear(mut ticket: Ticket) -> (String, Vec<Likelihood>, Outcome) {
         match ticket.events.recv().await.expect("it ends") {
             Event::Text(more) => text += &more,
             Event::Likelihood(likelihood) => likelihoods.push(likelihood),
-            Event::Reasoning(_) | Event::Call(_) => panic!("nobody asked for it"),
+            Event::Reasoning(_) | Event::Call(_) => panic!("it was not requested"),
             Event::Done(outcome) => return (text, likelihoods, outcome),
         }
     }
@@ -100,9 +100,9 @@ fn grammars() -> Vec<Grammar> {
     schemas.chain(others).collect()
 }
 
-/// Hot answers of a model that knows nothing, eight at a time and each alone.
+/// Answers at a high temperature of a model with random weights, eight together and each alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_fit_what_bounds_them_and_are_the_same_alone() {
+async fn answers_fit_their_constraint_and_are_the_same_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -136,9 +136,9 @@ async fn answers_fit_what_bounds_them_and_are_the_same_alone() {
     assert!(whole > 100, "{whole} answers came to their end");
 }
 
-/// Of each token, whatever chose it: the model alone is what is told.
+/// The reported probabilities are the model's alone, whatever selected the token.
 #[tokio::test(flavor = "multi_thread")]
-async fn how_probable_tokens_were_is_told_and_changes_nothing() {
+async fn reported_probabilities_change_no_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -174,7 +174,7 @@ async fn how_probable_tokens_were_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_for_is_refused_with_its_option() {
+async fn an_unsupported_constraint_is_refused_with_its_option() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -214,7 +214,7 @@ async fn what_cannot_be_asked_for_is_refused_with_its_option() {
     }
     let no_json = Grammar::JsonSchema("an object, please".into());
     let refused = ask(&engine.handle, 1, options(no_json, 0)).await;
-    let refused = refused.expect_err("it is no JSON").to_string();
+    let refused = refused.expect_err("it is not JSON").to_string();
     assert!(refused.contains("it is not JSON: "), "{refused}");
     for (schema, pointer) in [
         (
@@ -231,15 +231,15 @@ async fn what_cannot_be_asked_for_is_refused_with_its_option() {
         let why = refused.expect_err("it is wrong").to_string();
         assert!(why.contains(&format!("at {pointer:?}; change it")), "{why}");
     }
-    // Whoever was refused takes no place.
+    // A refused request takes no place.
     tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())
         .await
-        .expect("nobody is left");
+        .expect("no request is left");
 }
 
-/// A grammar takes no other bytes than its own, whatever its model's tokenizer would compose them to.
+/// A grammar accepts only its own bytes, whatever the model's tokenizer composes.
 #[test]
-fn text_that_a_tokenizer_composes_is_said_as_it_is() {
+fn text_that_a_tokenizer_composes_stays_unchanged() {
     let language = text::load(text::qwen3_style());
     let words = language.words();
     let grammars = Grammars::new(words.clone());

@@ -1,4 +1,4 @@
-//! Input that is damaged or lies: a clear error, and nothing else happens.
+//! Damaged and deceptive input: a clear error and no other effect.
 
 mod files;
 mod refused;

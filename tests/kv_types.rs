@@ -1,4 +1,4 @@
-//! The types of K and V: which pairs there are, what "auto" selects, and what a measurement leaves.
+//! The types of K and V: the allowed pairs, the choice of "auto", and the effect of a measurement.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ fn load(model: &Path, settings: &Settings) -> Runner {
     Runner::load(&checkpoint, settings, &mut |_, _| {}).expect("it fits")
 }
 
-/// The bits of the logits that a few tokens leave.
+/// Returns the bits of the logits of a few tokens.
 fn bits(runner: &mut Runner) -> Vec<u32> {
     let begun = runner.begin(None, 0, &[3, 1, 4], Parameters::default());
     begun.expect("it begins");
@@ -53,7 +53,7 @@ fn bits(runner: &mut Runner) -> Vec<u32> {
 }
 
 #[test]
-fn auto_takes_q8_0_for_what_it_does_not_harm() {
+fn auto_selects_q8_0_where_it_does_no_harm() {
     let folder = tempfile::tempdir().expect("a folder");
     let outliers = tiny_gguf::with_outlier_keys(folder.path());
     let f16_keys = KvTypes::of(KvType::F16, KvType::Q8_0);
@@ -84,7 +84,7 @@ fn auto_takes_q8_0_for_what_it_does_not_harm() {
     }
 }
 
-/// "q8_0" means q8_0, and what it does is known.
+/// "q8_0" is never replaced, and its effect is known.
 #[test]
 fn explicit_q8_0_keys_stay_and_are_measured() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -97,9 +97,9 @@ fn explicit_q8_0_keys_stay_and_are_measured() {
     assert_eq!((selection.types, selection.key_delta), (values, None));
 }
 
-/// A model that was measured computes, and takes memory, as one that was not.
+/// A measured model has the same answers and the same memory as one without.
 #[test]
-fn a_measurement_leaves_nothing() {
+fn a_measurement_has_no_effect_afterwards() {
     let model = golden("tiny-qwen3");
     let measured = settings(KvType::Q8_0);
     let plain = Settings {
@@ -113,7 +113,7 @@ fn a_measurement_leaves_nothing() {
     assert_eq!(runners[0].graph().counters(), runners[1].graph().counters());
     let [with, without] = &mut runners;
     assert!(bits(with) == bits(without));
-    // What "auto" selects has the same room.
+    // The choice of "auto" has the same room.
     let automatic = load(&model, &settings(AUTO));
     assert_eq!(automatic.pages()[0], runners[1].pages()[0]);
     assert_eq!(automatic.memory().kv, runners[1].memory().kv);

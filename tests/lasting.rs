@@ -1,5 +1,5 @@
-//! Sessions whose pages are evicted, written to the disk and read back, branched and taken back, by random programs: what they
-//! answer is what an engine answers that has nothing but their journal, to the last bit.
+//! Random sequences of sessions whose pages are evicted, written to the disk, restored, branched and rewound. The
+//! answers equal those of an engine that has only their journal, to the last bit.
 
 mod connection;
 mod damage;
@@ -13,7 +13,7 @@ use ganglion::engine::runner::Backend;
 use crate::support::{limits, tiny_gguf};
 use sequences::Model;
 
-/// Sequences that run each time; `GANGLION_SEQUENCES` may ask for more.
+/// Sequences of each run; `GANGLION_SEQUENCES` may set more.
 const SEQUENCES: u64 = 100;
 
 fn model(folder: &Path) -> Model {
@@ -33,9 +33,9 @@ async fn a_session_answers_as_if_it_had_never_lost_its_pages() {
     assert!(counts.far_back > 0 && counts.from_host > 0);
 }
 
-/// A session of a connection has nothing on the disk: what comes back is from the host's memory, for as long as it is open.
+/// A session of a connection has no file: its pages are restored from the host's memory while it is open.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_without_a_name_comes_back_from_the_hosts_memory() {
+async fn an_unnamed_session_is_restored_from_the_hosts_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = model(folder.path());
     let evicted = connection::of_a_connection(&model, true).await;

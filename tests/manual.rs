@@ -1,4 +1,4 @@
-//! The manual: it says all that the code reads, as the code has it, and every man(1) can show it.
+//! The manual: its pages are formatted without a warning, are complete, and name only commands and keys that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,10 @@ use crate::support::served::Served;
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
 
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 7] = [
+    "ganglion.7",
+    "ganglion-migration.7",
+    "ganglion-troubleshooting.7",
     "gangliond.8",
     "ganglionctl.1",
     "gangliond.toml.5",
@@ -31,7 +34,7 @@ fn page(name: &str) -> String {
     String::from_utf8(made.stdout).expect("it writes text")
 }
 
-/// As a reader sees it; what the formatter complains about comes second.
+/// The page as a reader sees it, and the warnings of the formatter.
 fn formatted(source: &str) -> (String, String) {
     let mut groff = Command::new("groff")
         .args(["-man", "-Tutf8", "-ww", "-P-cbou", "-rLL=900n"])
@@ -56,74 +59,121 @@ fn pages_are_formatted_without_a_warning() {
     for name in PAGES {
         let (text, warnings) = formatted(&page(name));
         assert_eq!(warnings, "", "{name}");
-        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"] {
-            let interfaces = name.starts_with("org.") && section == "SYNOPSIS";
+        for section in ["NAME", "DESCRIPTION", "SEE ALSO"] {
             assert!(
-                interfaces || text.lines().any(|line| line == section),
+                text.lines().any(|line| line == section),
                 "{name}: {section}"
             );
         }
+        assert!(
+            !page(name).contains("\n.\\\" @"),
+            "{name}: a part has no source"
+        );
     }
 }
 
-/// The source of a page as words alone, without what roff needs.
-fn plain(source: &str) -> String {
-    let escapes = [
-        ("\\*(Aq", "'"),
-        ("\\-", "-"),
-        ("\\&", ""),
-        ("\\fB", ""),
-        ("\\fR", ""),
-    ];
-    let text = escapes
-        .iter()
-        .fold(source.to_owned(), |text, (escape, shown)| {
-            text.replace(escape, shown)
-        });
-    words(&text)
+/// A member of an interface, as its XML describes it.
+struct Member {
+    kind: &'static str,
+    /// `INTERFACE.NAME`.
+    name: String,
+    comment: String,
+    arguments: BTreeSet<String>,
 }
 
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// What the XML of the interfaces says, and nothing is said of a method that is not.
-#[test]
-fn the_interfaces_are_described_as_in_their_xml() {
-    let source = page("org.ganglion.Llm1.5");
-    let told = plain(&source);
+/// Reads the members of all interfaces.
+fn members() -> Vec<Member> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/interfaces");
-    let mut methods = 0;
+    let mut members = Vec::new();
     for entry in fs::read_dir(folder).expect("interfaces") {
         let xml = fs::read_to_string(entry.expect("an entry").path()).expect("text");
-        methods += xml.matches("<method name=").count();
-        for comment in xml.split("<!--").skip(1) {
-            let comment = comment.split("-->").next().unwrap_or_default();
-            for paragraph in comment.split("\n\n") {
-                let paragraph = words(paragraph).replace('`', "");
-                assert!(told.contains(&paragraph), "{paragraph}");
+        let (_, interface) = xml.split_once("org.ganglion.Llm1.").expect("an interface");
+        let (interface, _) = interface.split_once('"').expect("its name");
+        for kind in ["method", "signal", "property"] {
+            let parts: Vec<_> = xml.split(&format!("    <{kind} name=\"")).collect();
+            for (before, after) in parts.iter().zip(&parts[1..]) {
+                let (name, rest) = after.split_once('"').expect("a name");
+                let comment = before
+                    .rsplit("<!--\n")
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end();
+                let comment = comment
+                    .strip_suffix("-->")
+                    .unwrap_or_else(|| panic!("{name}: a comment"));
+                let inside = rest
+                    .lines()
+                    .skip(1)
+                    .take_while(|line| line.starts_with("      <"));
+                let arguments =
+                    inside.filter_map(|line| line.trim_start().strip_prefix("<arg name=\""));
+                let arguments =
+                    arguments.filter_map(|line| Some(line.split_once('"')?.0.to_owned()));
+                members.push(Member {
+                    kind,
+                    name: format!("{interface}.{name}"),
+                    comment: comment.to_owned(),
+                    arguments: arguments.collect(),
+                });
             }
         }
     }
-    assert_eq!(METHOD_ERRORS.len(), methods);
-    for (method, errors) in METHOD_ERRORS {
-        let (interface, name) = method.split_once('.').expect("both");
-        let interface = source
+    members
+}
+
+impl Member {
+    /// Returns the names in a list of the comment.
+    fn listed(&self, heading: &str) -> BTreeSet<String> {
+        let heading = format!("{heading}:\n");
+        let paragraphs = self.comment.split("\n\n");
+        let lists = paragraphs.filter_map(|one| one.trim_start().strip_prefix(&heading));
+        let lines = lists.flat_map(|list| list.lines());
+        let entries =
+            lines.filter_map(|line| line.trim_start().strip_prefix('@')?.split_once(": "));
+        entries
+            .flat_map(|(names, _)| names.split(", ").map(str::to_owned))
+            .collect()
+    }
+}
+
+/// The XML describes each argument and each error, and the page has an example of each method.
+#[test]
+fn every_member_of_the_interfaces_is_described() {
+    let source = page("org.ganglion.Llm1.5");
+    let members = members();
+    for member in &members {
+        let described = &member.listed("Arguments") | &member.listed("Result");
+        assert_eq!(described, member.arguments, "{}", member.name);
+        let Member { kind, name, .. } = member;
+        let (interface, name) = name.split_once('.').expect("both");
+        let sections = source
             .split(&format!("INTERFACE org.ganglion.Llm1.{interface}\""))
-            .nth(1)
-            .and_then(|rest| rest.split("\n.SH").next());
-        let described = interface.expect("a section").split("\n.SS \"");
-        let mut described = described.filter(|part| part.starts_with(&format!("{name}(")));
-        let described = described.next().expect(method);
-        let names = errors.join(", ");
-        let names = if errors.is_empty() {
-            "none of its own"
-        } else {
-            &names
+            .nth(1);
+        let mut sections = sections.expect("a section").split("\n.SS \"");
+        let title = match *kind {
+            "method" => format!("{name}("),
+            _ => format!("{kind} {name}"),
         };
-        let fails = format!("Errors: {names}.");
-        assert!(plain(described).contains(&fails), "{method}: {fails}");
-        assert!(described.contains("\n.EX\n"), "{method}: an example");
+        let section = sections.find(|part| part.starts_with(&title)).expect(name);
+        assert!(
+            *kind != "method" || section.contains("\n.EX\n"),
+            "{name}: an example"
+        );
+    }
+    let methods = members.iter().filter(|member| member.kind == "method");
+    assert_eq!(METHOD_ERRORS.len(), methods.count());
+    for (method, errors) in METHOD_ERRORS {
+        let member = members
+            .iter()
+            .find(|member| member.name == *method)
+            .expect(method);
+        assert_eq!(
+            member.listed("Errors"),
+            errors.iter().map(|&error| error.to_owned()).collect(),
+            "{method}"
+        );
+        let says_none = member.comment.contains("Errors: none of its own.");
+        assert_eq!(says_none, errors.is_empty(), "{method}");
         for error in *errors {
             assert!(ERRORS.iter().any(|(name, _)| name == error), "{error}");
         }
@@ -150,35 +200,8 @@ fn every_key_is_there() {
 }
 
 #[test]
-fn every_member_option_and_error_of_the_bus_is_there() {
+fn every_option_and_error_of_the_bus_is_there() {
     let (text, _) = formatted(&page("org.ganglion.Llm1.5"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for entry in fs::read_dir(root.join("config/interfaces")).expect("interfaces") {
-        let file = entry.expect("an entry").path();
-        let xml = fs::read_to_string(&file).expect("text");
-        for kind in ["method", "signal", "property"] {
-            for rest in xml.split(&format!("<{kind} name=\"")).skip(1) {
-                let name = rest.split('"').next().expect("a name");
-                let title = match kind {
-                    "method" => format!("{name}("),
-                    _ => format!("{kind} {name}"),
-                };
-                let there = text
-                    .lines()
-                    .any(|line| line.trim_start().starts_with(&title));
-                assert!(there, "{}: {title}", file.display());
-            }
-        }
-        for rest in xml.split("<arg name=\"").skip(1) {
-            let name = rest.split('"').next().expect("a name");
-            assert!(
-                text.contains(&format!(" {name}")),
-                "{}: {name}",
-                file.display()
-            );
-        }
-    }
-
     let entries: BTreeSet<_> = text
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -194,7 +217,7 @@ fn every_member_option_and_error_of_the_bus_is_there() {
         ..
     } in OPTIONS
     {
-        let whole = format!("{what} Allowed is {allowed}.");
+        let whole = format!("{what} Allowed is {allowed}. Default: ");
         assert!(entries.contains(name) && text.contains(&whole), "{name}");
     }
 }
@@ -314,9 +337,6 @@ fn every_verb_and_exit_code_is_there() {
             .any(|line| line.trim_start().starts_with(entry));
         assert!(there, "{entry}");
     }
-    for told in ["</dev/null", "q and Ctrl-C end it", "78 if that has failed"] {
-        assert!(text.contains(told), "{told}");
-    }
     for code in ["65", "69", "75", "77", "78", "130"] {
         assert!(
             text.lines()
@@ -325,7 +345,7 @@ fn every_verb_and_exit_code_is_there() {
         );
     }
     let (text, _) = formatted(&page("gangliond.8"));
-    for told in [
+    for entry in [
         "--config",
         "--check-config",
         "--self-test",
@@ -334,8 +354,75 @@ fn every_verb_and_exit_code_is_there() {
         "SIGTERM, SIGINT",
         "SIGHUP",
     ] {
-        assert!(text.contains(told), "{told}");
+        assert!(text.contains(entry), "{entry}");
     }
+}
+
+/// The options that `ganglionctl VERB --help` lists; `None` if there is no such verb.
+fn options_of(verb: &[&str]) -> Option<String> {
+    let help = Command::new(env!("CARGO_BIN_EXE_ganglionctl"))
+        .args(verb)
+        .arg("--help")
+        .output();
+    let help = help.expect("ganglionctl runs");
+    help.status
+        .success()
+        .then(|| String::from_utf8(help.stdout).expect("text"))
+}
+
+/// Every command in the introductory pages exists, with its options, and so does every key of the configuration.
+#[test]
+fn commands_and_keys_of_the_pages_exist() {
+    let known = serde_json::to_value(Config::default()).expect("a configuration");
+    let (mut commands, mut keys) = (0, 0);
+    for name in PAGES.iter().filter(|name| !name.ends_with(".5")) {
+        let source = page(name).replace("\\-", "-").replace("\\fR \\fB", " ");
+        let bold = source
+            .split("\\fB")
+            .skip(1)
+            .map(|rest| rest.split("\\fR").next().expect("its end"));
+        let examples = examples(&source);
+        let lines = examples.iter().flat_map(|example| example.lines());
+        for text in bold.chain(lines).map(|text| text.replace('\n', " ")) {
+            for command in text.split("ganglionctl ").skip(1) {
+                let words: Vec<_> = command
+                    .split([' ', ','])
+                    .take_while(|word| !["|", "--", "#"].contains(word))
+                    .collect();
+                let Some(verb) = words
+                    .first()
+                    .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+                else {
+                    continue;
+                };
+                let help = options_of(&[verb]).unwrap_or_else(|| panic!("{name}: {command}"));
+                for option in words.iter().filter(|word| word.starts_with("--")) {
+                    let option = option
+                        .split('=')
+                        .next()
+                        .unwrap_or_default()
+                        .trim_end_matches(['.', ':']);
+                    assert!(help.contains(option), "{name}: {command}: {option}");
+                }
+                commands += 1;
+            }
+            let Some((section, key)) = text.split_once('.') else {
+                continue;
+            };
+            if known.get(section).is_some_and(serde_json::Value::is_object)
+                && key
+                    .bytes()
+                    .all(|c| c.is_ascii_lowercase() || b"_.0123456789".contains(&c))
+            {
+                assert!(known[section].get(key).is_some(), "{name}: {text}");
+                keys += 1;
+            }
+        }
+    }
+    assert!(
+        commands > 50 && keys > 30,
+        "{commands} commands, {keys} keys"
+    );
 }
 
 /// A name in quotes that looks like one of the environment, in any source below `folder`.

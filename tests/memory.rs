@@ -1,4 +1,4 @@
-//! Memory of the cache that nobody needs goes back to the system, and comes again for who needs it.
+//! Unused memory of the cache is released, and allocated again when it is needed.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::support::daemon::eventually;
 use crate::support::tiny_gguf;
 use crate::together::Engine;
 
-/// Pages of the longest conversation, whose memory stays whatever happens.
+/// Pages of the longest conversation, whose memory is never released.
 const EACH: u64 = 4;
 /// K and V of 64 positions in f16: 3 layers, 2 heads, 16 wide.
 const PAGE_BYTES: u64 = 2 * 64 * 3 * 2 * 16 * 2;
 const USERS: u32 = 6;
 
-/// An engine of room for eight conversations on a system that has so much memory, which the test may change.
+/// An engine with room for eight conversations, on a system whose free memory the test sets.
 struct System {
     folder: tempfile::TempDir,
     engine: Engine,
@@ -39,11 +39,11 @@ impl System {
         Self { folder, engine }
     }
 
-    /// Waits until the cache takes so many bytes.
+    /// Waits until the cache has that many bytes.
     async fn takes(&self, expected: impl Fn(u64) -> bool) {
         let mut status = self.engine.handle.status();
-        let told = status.wait_for(|status| expected(status.memory.kv));
-        eventually(told).await.expect("the engine lives");
+        let reached = status.wait_for(|status| expected(status.memory.kv));
+        eventually(reached).await.expect("the engine lives");
     }
 
     fn open(&self, user: u32) -> SessionId {
@@ -55,7 +55,7 @@ impl System {
         opened.expect("there is room")
     }
 
-    /// A turn that takes most pages of a conversation.
+    /// A turn that uses most pages of a conversation.
     async fn say(&self, session: SessionId, text: &str) -> (String, Outcome) {
         let options = Options::new(40, Parameters::default());
         let sent = self.engine.handle.send(session, text.to_owned(), options);
@@ -70,7 +70,7 @@ impl System {
         }
     }
 
-    /// All users at once, each in a session of its own.
+    /// All users at once, each in its own session.
     async fn all_say(&self) -> Vec<(SessionId, String)> {
         let says = (0..USERS).map(|user| async move {
             let session = self.open(user);
@@ -92,19 +92,19 @@ fn answers(said: &[(SessionId, String)]) -> Vec<&str> {
     said.iter().map(|(_, answer)| answer.as_str()).collect()
 }
 
-/// So many kilobytes are available.
+/// Sets the available memory in kilobytes.
 fn has(folder: &Path, kilobytes: u64) {
     let text = format!("MemAvailable:   {kilobytes} kB\n");
     std::fs::write(folder.join("meminfo"), text).expect("it is written");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_goes_back_when_sessions_are_closed_and_comes_again_for_others() {
+async fn memory_is_released_when_sessions_close_and_allocated_again() {
     let system = System::start().await;
-    // Nobody has come yet.
+    // No request has arrived yet.
     system.takes(|kv| kv == EACH * PAGE_BYTES).await;
     let said = system.all_say().await;
-    // What is said in open sessions is kept, and that of one conversation more.
+    // Open sessions stay cached, and so does one more conversation.
     let kept = u64::from(USERS) * 2 * PAGE_BYTES;
     system.takes(|kv| kv >= kept + EACH * PAGE_BYTES).await;
     system.close(&said);
@@ -114,9 +114,10 @@ async fn memory_goes_back_when_sessions_are_closed_and_comes_again_for_others() 
     system.takes(|kv| kv >= kept + EACH * PAGE_BYTES).await;
 }
 
-/// Others may have taken what was given back: whoever comes waits for those that run, and makes those forget that rest.
+/// Other programs may have taken the released memory. A new request then waits for running ones, and evicts idle
+/// sessions.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_finds_no_memory_waits_for_others_and_is_answered() {
+async fn a_request_without_memory_waits_for_others_and_is_answered() {
     let system = System::start().await;
     system.takes(|kv| kv == EACH * PAGE_BYTES).await;
     has(system.folder.path(), 0);

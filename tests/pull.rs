@@ -1,4 +1,4 @@
-//! `ganglionctl pull` against a server that does what servers do: whole under the final name, or not there at all.
+//! `ganglionctl pull` against a real HTTP server: a complete file has its final name, and an incomplete one does not.
 
 mod hostile;
 mod server;
@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use self::server::{Reply, Server};
+use crate::support::needs;
 use crate::support::tiny_gguf;
 
 const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
@@ -31,7 +32,7 @@ fn sha256(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&sum.stdout)[..64].to_owned()
 }
 
-/// Where models are put.
+/// The folder of the models.
 struct Folder(TempDir);
 
 impl Folder {
@@ -58,7 +59,7 @@ impl Folder {
         names
     }
 
-    /// It is whole, and its checksum is beside it.
+    /// The file is complete, with its checksum next to it.
     fn holds(&self, file: &str, bytes: &[u8]) {
         assert_eq!(self.files(), [file.to_owned(), format!("{file}.sha256")]);
         assert!(
@@ -130,14 +131,14 @@ fn a_file_of_hugging_face_is_fetched_over_redirects_and_a_cut_connection() {
         "{output:?}"
     );
 
-    // It is there: nothing is asked again.
+    // The file exists: no request is sent.
     let again = pull(folder.0.path(), &["owner/repo:tiny.gguf"], &environment);
     assert!(again.status.success(), "{again:?}");
     assert_eq!(server.requests().len(), 4);
 }
 
 #[test]
-fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must() {
+fn a_second_run_resumes_or_starts_again() {
     let bytes = model();
     let third = bytes.len() / 3;
     let other: Vec<_> = bytes.iter().copied().chain([0; 64]).collect();
@@ -145,7 +146,7 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
         (Reply::file(&bytes), true),
         // Ranges are ignored.
         (Reply::file(&bytes).whole(), true),
-        // It has become another file meanwhile.
+        // The file has changed in the meantime.
         (Reply::file(&other).tag("\"new\""), true),
     ] {
         let expected = second.bytes().to_vec();
@@ -159,7 +160,7 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
         let url = format!("{}/tiny.gguf", server.url());
         let text = failure(&folder.pull(&[&url]), 69);
         assert!(
-            text.contains(&format!("{third} bytes came and are kept")),
+            text.contains(&format!("{third} bytes were received and kept")),
             "{text}"
         );
         assert!(!folder.path("tiny.gguf").exists());
@@ -179,7 +180,7 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
         );
     }
 
-    // Without a name for the version nobody knows whether the rest is of the same file.
+    // Without a version the rest may belong to another file.
     let server = Server::start(vec![
         Reply::file(&bytes).tag("").cut(third),
         Reply::gone(),
@@ -195,14 +196,14 @@ fn a_second_run_goes_on_where_the_first_stopped_and_starts_again_where_it_must()
     assert!(!last.contains("range:"), "{last}");
 }
 
-/// A part of one thing is not continued with another, whatever the server says.
+/// A part of one file is never continued with another, whatever the server sends.
 #[test]
 fn a_part_is_continued_with_the_same_thing_only() {
     let bytes = model();
     let third = bytes.len() / 3;
     let mut other = bytes.clone();
     *other.last_mut().expect("bytes") ^= 1;
-    // One server goes on with another version although it was asked not to; the other is of another address.
+    // One server continues with another version despite the condition; the other has another address.
     for (path, second) in [
         ("", Reply::file(&other).tag("\"new\"").ignoring_if_range()),
         ("/other", Reply::file(&other)),
@@ -240,13 +241,13 @@ fn the_token_is_for_hugging_face_alone() {
         assert!(output.status.success(), "{output:?}");
     }
     assert!(endpoint.requests()[0].contains("Bearer secret"));
-    let told = elsewhere.requests().concat();
-    assert!(!told.contains("secret"), "{told}");
+    let headers = elsewhere.requests().concat();
+    assert!(!headers.contains("secret"), "{headers}");
 }
 
-/// The first part of a split model stands for all, here and on a server.
+/// The first part of a split model stands for all, locally and on a server.
 #[test]
-fn all_parts_of_a_split_model_come_or_none() {
+fn all_parts_of_a_split_model_are_fetched_or_none() {
     let parts = tiny_gguf::with_vocabulary().parts(3);
     let name = |number: usize| format!("tiny-{number:05}-of-00003.gguf");
     let server = Server::start(parts.iter().map(|part| Reply::file(part)).collect());
@@ -256,7 +257,7 @@ fn all_parts_of_a_split_model_come_or_none() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(folder.files().len(), 6, "{:?}", folder.files());
 
-    // One that is damaged leaves none.
+    // A damaged part leaves none of them.
     let source = Folder::new();
     for (number, part) in (1..).zip(&parts) {
         fs::write(source.path(&name(number)), part).expect("it is written");
@@ -277,7 +278,7 @@ fn all_parts_of_a_split_model_come_or_none() {
 }
 
 #[test]
-fn what_is_not_what_it_should_be_is_not_kept() {
+fn a_file_with_another_checksum_is_not_kept() {
     let bytes = model();
     let wrong = "0".repeat(64);
     let page = b"<html>Sign in</html>";
@@ -285,17 +286,17 @@ fn what_is_not_what_it_should_be_is_not_kept() {
         (
             Reply::file(&bytes),
             &["--sha256", &wrong],
-            "was expected: it was not kept",
+            "was expected: it was deleted",
         ),
         (
             Reply::file(&bytes).header("X-Linked-ETag", &format!("\"{wrong}\"")),
             &[],
-            "was expected: it was not kept",
+            "was expected: it was deleted",
         ),
         (
             Reply::file(page),
             &[],
-            "is no model that this release can run, and was not kept",
+            "is not a model that this release can run, and was deleted",
         ),
     ];
     for (reply, arguments, expected) in cases {
@@ -306,7 +307,7 @@ fn what_is_not_what_it_should_be_is_not_kept() {
         assert!(text.contains(expected), "{text}");
         assert_eq!(folder.files(), Vec::<String>::new());
     }
-    // A name of the list stands for one file, whatever a mirror has.
+    // A known name stands for one file, whatever a mirror has.
     let sum = "9465e63a22add5354d9bb4b99e90117043c7124007664907259bd16d043bb031";
     let server = Server::start(vec![
         Reply::file(&bytes).header("X-Linked-ETag", &format!("\"{}\"", sha256(&bytes))),
@@ -322,7 +323,7 @@ fn what_is_not_what_it_should_be_is_not_kept() {
     assert!(!server.requests()[0].contains("main"));
 
     for (status, expected) in [
-        ("404 Not Found", "is there such a file?"),
+        ("404 Not Found", "does the file exist?"),
         ("401 Unauthorized", "set HF_TOKEN"),
     ] {
         let server = Server::start(vec![Reply::status(status)]);
@@ -334,16 +335,16 @@ fn what_is_not_what_it_should_be_is_not_kept() {
     }
 }
 
-/// A file system of 64 KiB, in a namespace of its own.
+/// A file system of 64 KiB, in its own namespace.
 #[test]
 fn a_full_disk_is_named_and_leaves_no_half_file() {
     let large = vec![7; 200_000];
     for (reply, expected) in [
         (
             Reply::file(&large),
-            "MiB are still to come and 0 MiB are free",
+            "MiB are missing and 0 MiB are free",
         ),
-        // Without a length it is noticed when it is full.
+        // Without a length the error comes when the disk is full.
         (Reply::file(&large).unmeasured(), "No space left on device"),
     ] {
         let server = Server::start(vec![reply]);
@@ -359,12 +360,7 @@ fn a_full_disk_is_named_and_leaves_no_half_file() {
             .expect("unshare runs");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if text.contains("unshare") || text.contains("mount:") {
-            use std::io::Write as _;
-            writeln!(
-                std::io::stderr(),
-                "NOT RUN: a full disk: no namespaces here: {text}"
-            )
-            .expect("standard error");
+            needs::skipped(&format!("namespaces are not allowed: {text}"));
             return;
         }
         let text = failure(&output, 1);
@@ -376,7 +372,7 @@ fn a_full_disk_is_named_and_leaves_no_half_file() {
 }
 
 #[test]
-fn files_of_this_machine_and_names_are_taken_too() {
+fn local_files_and_names_are_accepted() {
     let bytes = model();
     let (from, to) = (Folder::new(), Folder::new());
     fs::write(from.path("mine.gguf"), &bytes).expect("it is written");
@@ -384,7 +380,7 @@ fn files_of_this_machine_and_names_are_taken_too() {
     assert!(output.status.success(), "{output:?}");
     to.holds("mine.gguf", &bytes);
 
-    // From wherever it is looked for later, it is found.
+    // The path works from any folder.
     let relative = Command::new(CTL)
         .args(["pull", "--dir", ".", "--force"])
         .arg(from.path("mine.gguf"))

@@ -1,5 +1,5 @@
-//! Conversations that step together have the bits that each has alone, whoever joins or leaves. tests/gpu/rows.rs holds a
-//! GPU to the same.
+//! Conversations that step together have the bits that each has alone, whichever others join or leave.
+//! tests/gpu/rows.rs checks the same on a GPU.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const TOGETHER: [&[usize]; 5] = [
     &[3, 0, 1],
 ];
 
-/// Keys are numbers, and values quants.
+/// The types of K and V: keys are floats, values are quants.
 const MIXED: KvTypes = KvTypes::of(KvType::F16, KvType::Q8_0);
 
 /// A token, and the bits of the logits that it was chosen from.
@@ -30,7 +30,7 @@ fn load(types: impl Into<KvTypes>) -> Runner {
     load_with(types.into(), false)
 }
 
-/// Steps of some are launched ahead.
+/// Some steps are launched ahead.
 fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
@@ -42,7 +42,7 @@ fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
         rows: PROMPTS.len(),
         threads: 2,
         launch_ahead,
-        // A step is cut wherever it may be left.
+        // A step is cut at every point where it can be preempted.
         graph: GraphOptions {
             part_bytes: 1,
             ..GraphOptions::default()
@@ -52,7 +52,7 @@ fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
 }
 
-/// Begins all conversations, every other one sampled, and returns their entries.
+/// Starts all conversations, every other one sampled, and returns their slots.
 fn begin(runner: &mut Runner) -> Vec<usize> {
     let begin_one = |(user, length): (u32, u32)| {
         let parameters = Parameters {
@@ -67,7 +67,7 @@ fn begin(runner: &mut Runner) -> Vec<usize> {
     (0..).zip(PROMPTS).map(begin_one).collect()
 }
 
-/// Begins a conversation of a user's own, and returns its entry.
+/// Starts a conversation of its own user, and returns its slot.
 fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> usize {
     let prompt: Vec<u32> = (0..length)
         .map(|at| (at * 37 + 11 * user + 5) % 512)
@@ -95,7 +95,7 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
     }
 }
 
-/// Each number of rows has a recording of its own, which another number does not take away.
+/// Each number of rows has its own recording, which stays valid when another is recorded.
 #[test]
 fn each_number_of_rows_is_recorded_once() {
     let mut runner = load(KvType::F16);
@@ -106,7 +106,7 @@ fn each_number_of_rows_is_recorded_once() {
         }
         runner.graph().counters()
     };
-    // As steps grow, what they compute in moves.
+    // Larger steps move their working memory.
     round();
     let before = round();
     let after = round();
@@ -114,12 +114,12 @@ fn each_number_of_rows_is_recorded_once() {
     assert_eq!(after.launches, before.launches + 5);
 }
 
-/// Tokens that are known ahead run as rows of one step, with the bits of one step each.
+/// Known tokens run as rows of one step, with the bits of one step each.
 #[test]
 fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
     const FORCED: [u32; 7] = [17, 400, 3, 3, 250, 77, 5];
     for (kv_type, forced) in [(KvType::F16, &FORCED[..]), (KvType::Q8_0, &FORCED[..2])] {
-        // Each counts for the penalty and the random numbers, as if it had been chosen.
+        // Each counts for the penalty and the random numbers, like a chosen one.
         let drawn = Parameters {
             temperature: 0.9,
             repetition_penalty: 1.2,
@@ -149,8 +149,8 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
     }
 }
 
-/// A guided conversation chooses by its mask alone, and where that is late it repeats its row and has the same bits then; the
-/// one beside it goes on meanwhile.
+/// A guided conversation chooses by its mask alone. If the mask is late, its row repeats with the same bits, and the
+/// other conversation continues.
 #[test]
 fn a_guided_conversation_waits_for_its_mask() {
     let mask = |step: u32| {
@@ -160,7 +160,7 @@ fn a_guided_conversation_waits_for_its_mask() {
                 .collect(),
         )
     };
-    let told = Parameters {
+    let scored = Parameters {
         temperature: 1.0,
         logprobs: Some(3),
         ..Parameters::default()
@@ -168,22 +168,22 @@ fn a_guided_conversation_waits_for_its_mask() {
     let run = |late: u32| {
         let mut runner = load(KvType::F16);
         let entries =
-            [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, told));
+            [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, scored));
         let [free, guided] = entries;
         runner.guide(guided, Some(&mask(0))).expect("it is taken");
-        let (mut steps, mut beside) = (Vec::new(), Vec::new());
+        let (mut steps, mut other) = (Vec::new(), Vec::new());
         for step_number in 0..12 {
             if step_number % 3 == 1 {
                 for _ in 0..late {
                     let before = runner.state_of(guided);
-                    beside.push(step(&mut runner, &entries).remove(0));
+                    other.push(step(&mut runner, &entries).remove(0));
                     assert_eq!(runner.state_of(guided), before);
                 }
             }
             let (promise, promised) = Promise::new();
             let bound = match step_number {
                 0 => Ok(()),
-                // It is made while the step runs.
+                // The mask is made during the step.
                 2 | 5 | 8 => runner.guide_later(guided, promise),
                 _ => runner.guide(guided, Some(&mask(step_number))),
             };
@@ -196,7 +196,7 @@ fn a_guided_conversation_waits_for_its_mask() {
                 mask(step_number).allows(token),
                 "{token} in step {step_number}"
             );
-            beside.extend(both);
+            other.extend(both);
             let logits: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
             let scored = runner.scored(guided).to_vec();
             let of_all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
@@ -213,27 +213,27 @@ fn a_guided_conversation_waits_for_its_mask() {
             steps.push((token, bits));
         }
         assert_eq!(runner.scored(free).len(), 4);
-        // A promise that is broken is a mask that never comes.
+        // A dropped promise is a mask that never arrives.
         runner
             .guide_later(guided, Promise::new().0)
             .expect("it is taken");
         let before = runner.state_of(guided);
         step(&mut runner, &entries);
         assert_eq!(runner.state_of(guided), before);
-        (steps, beside)
+        (steps, other)
     };
-    let (steps, beside) = run(0);
+    let (steps, other) = run(0);
     let (late, longer) = run(2);
     assert!(steps == late, "a mask that comes late changes nothing");
     assert!(
-        longer.starts_with(&beside),
-        "nor does it for who runs beside"
+        longer.starts_with(&other),
+        "nor does it change the other conversation"
     );
 }
 
-/// Whoever has lost its pages, or began in another's, goes on with the bits that it would have had.
+/// A conversation that lost its pages, or shares a prefix, has the bits of one that did not.
 #[test]
-fn a_conversation_that_is_restored_or_shares_its_beginning_has_the_bits_of_one_that_is_not() {
+fn a_restored_or_shared_prefix_changes_no_bits() {
     for types in KvTypes::all() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
         let checkpoint = Checkpoint::open(&model).expect("the golden models open");
@@ -271,7 +271,7 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
 }
 
 #[test]
-fn prompts_that_are_left_between_layers_have_the_bits_of_those_that_are_not() {
+fn preempted_prompts_have_the_bits_of_others() {
     for kv_type in [KvType::F16, KvType::Q8_0] {
         let held = preempted::hold(&mut load(kv_type));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));

@@ -1,20 +1,20 @@
 //! The daemon as systemd and its operators meet it.
 
-mod ahead;
 #[cfg(feature = "cuda")]
 mod backends;
 mod bus_lost;
 mod catalog;
 #[cfg(feature = "cuda")]
 mod crash;
+mod dropped_turns;
 mod gangliond;
+mod journal;
 mod lifecycle;
 mod named_sessions;
 mod read_only;
-mod recommended;
-mod refusals;
+mod recommended_sampling;
 mod reload;
-mod reporting;
-mod standstill;
+mod start_failures;
 mod state_folder;
 mod units;
+mod watchdog;

@@ -1,4 +1,4 @@
-//! The proof that a tape gets before its first run, and what happens when values leave the numbers.
+//! The check of a tape before its first run, and errors for values that are not finite.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -52,12 +52,12 @@ fn forward() -> Forward {
     }
 }
 
-/// What is wrong, how it comes to be, and what the error must say.
+/// The mistake, the change that makes it, and the text of the error.
 type Case = (&'static str, fn(&mut Tape), &'static str);
 
-/// A tape with one thing wrong is refused, and the reason names it.
+/// A tape with a single mistake is refused with its reason.
 #[test]
-fn a_tape_with_one_thing_wrong_is_refused() {
+fn a_tape_with_one_mistake_is_refused() {
     let forward = forward();
     let whole = forward.tape(4, Input::Prompt, Ending::Token);
     whole.check().expect("what `forward` writes is right");
@@ -148,7 +148,7 @@ fn reshape(tape: &mut Tape) {
     tape.weights = weights.into();
 }
 
-/// What a step must move is at least its weights, and grows with the cache.
+/// A step moves at least its weights, and more with a longer cache.
 #[test]
 fn a_step_must_move_its_weights_and_its_cache() {
     let forward = forward();
@@ -160,13 +160,13 @@ fn a_step_must_move_its_weights_and_its_cache() {
         .sum();
     let bytes = StepBytes::of(&step);
     let first = bytes.at(0);
-    // Of the embedding, which is tied, the head reads all; the lookup one row more.
+    // The head reads the whole tied embedding; the lookup reads one more row.
     assert!(first >= weights as u64, "{first} < {weights}");
     assert!(first < 2 * weights as u64, "{first} counts weights twice");
     let per_position = forward.kv.bytes_per_position() as u64;
     assert_eq!(bytes.at(10) - first, 10 * per_position);
 
-    // Where layers see differently far, it is still what its operations must.
+    // With different windows per layer it is still the sum of its operations.
     let attends = step.ops.iter_mut().filter_map(|op| match op {
         Op::Attend { attention, .. } => Some(attention),
         _ => None,
@@ -181,7 +181,7 @@ fn a_step_must_move_its_weights_and_its_cache() {
     }
 }
 
-/// A model whose values are not finite gives an error and no token; what it held before is still there.
+/// A model with values that are not finite gives an error without a token; earlier conversations stay.
 #[test]
 fn values_that_are_not_finite_are_an_error() {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -191,7 +191,7 @@ fn values_that_are_not_finite_are_an_error() {
     let path = folder.path().join("model.safetensors");
     let mut bytes = std::fs::read(&path).expect("it was copied");
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    // All of the data becomes infinity: whichever tensor comes first, a product meets one.
+    // All data become infinite, so that any first tensor gives an infinite product.
     let data = usize::try_from(8 + header).expect("a header of kilobytes");
     for value in bytes[data..].as_chunks_mut::<4>().0 {
         *value = f32::INFINITY.to_le_bytes();
@@ -223,7 +223,7 @@ fn values_that_are_not_finite_are_an_error() {
     }
 }
 
-/// Prompts that are recorded at the start are replayed by the first request, which gets the same token.
+/// Prompts recorded at the start are replayed by the first request, with the same token.
 #[test]
 fn prompts_recorded_at_the_start_serve_the_first_request() {
     let checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
@@ -252,12 +252,12 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
         (runner.token(), recorded, counts.recordings, counts.launches)
     };
     let (token, ..) = first(Mode::None, true);
-    // Two sizes fit a chunk, and each ends in two ways.
+    // Two sizes fit a chunk, and each has two endings.
     assert_eq!(first(Mode::Full, true), (token, 4, 4, 1));
     assert_eq!(first(Mode::Full, false), (token, 0, 1, 1));
 }
 
-/// A cache of quants needs heads that its blocks divide, and says so before anything is read.
+/// A quantized cache needs heads that its blocks divide, which is checked before the weights are loaded.
 #[test]
 fn heads_that_no_block_divides_have_no_cache_of_quants() {
     let mut checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
@@ -271,7 +271,7 @@ fn heads_that_no_block_divides_have_no_cache_of_quants() {
     let load = |checkpoint: &Checkpoint| Runner::load(checkpoint, &settings, &mut |_, _| {});
     assert!(load(&checkpoint).is_ok());
     checkpoint.shape.head_dim = 24;
-    let error = load(&checkpoint).expect_err("24 is no multiple of 16");
+    let error = load(&checkpoint).expect_err("24 is not a multiple of 16");
     assert_eq!(
         error.to_string(),
         "kv.type = \"q8_0\" takes heads of a multiple of 16, and the model's have 24: use kv.type = \"f16\""

@@ -1,4 +1,4 @@
-//! A conversation becomes tokens and tokens become text, as the model's authors meant.
+//! Encoding of conversations and decoding of tokens, compared with the models' reference programs.
 
 mod damaged;
 mod huggingface;
@@ -25,7 +25,7 @@ fn path(relative: &str) -> PathBuf {
     path
 }
 
-/// The language of SmolLM2-135M-Instruct.
+/// Returns the language of SmolLM2-135M-Instruct.
 fn smollm2() -> GgufVocabulary {
     let path = path("target/models/SmolLM2-135M-Instruct.Q4_1.gguf");
     let checkpoint = Checkpoint::open(&path).unwrap();
@@ -35,7 +35,7 @@ fn smollm2() -> GgufVocabulary {
     }
 }
 
-/// A vocabulary of bytes and a few words, with Qwen3's special tokens and a template like Qwen3's.
+/// Returns a vocabulary of bytes and a few words, with Qwen3's special tokens and a template like Qwen3's.
 pub(crate) fn qwen3_style() -> GgufVocabulary {
     let mut tokens: Vec<String> = (0_u8..=255).map(|byte| spelled(&[byte])).collect();
     let merges = ["t h", "th e", "Ġ the", "h i", "i n", "in k", "th ink"];
@@ -85,7 +85,7 @@ pub(crate) fn load(vocabulary: GgufVocabulary) -> Language {
     Language::load(&LanguageSource::Gguf(vocabulary)).unwrap()
 }
 
-/// In the byte-level alphabet of GPT-2.
+/// Spells bytes in the byte-level alphabet of GPT-2.
 fn spelled(bytes: &[u8]) -> String {
     let is_kept = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let letter = |byte: u8| {
@@ -104,14 +104,14 @@ fn says(role: Role, content: &str) -> Message {
     Message::new(role, content)
 }
 
-/// All tokens at once.
+/// Decodes all tokens at once.
 fn decode(language: &Language, tokens: &[u32]) -> String {
     let mut decoder = language.decoder();
     let text: String = tokens.iter().map(|&token| decoder.push(token)).collect();
     text + &decoder.finish()
 }
 
-/// What a reference program of tests/reference says to `job`.
+/// Returns the output of a reference program of tests/reference for `job`.
 pub(crate) fn python(program: &str, job: &Value) -> Value {
     let mut child = Command::new(path("target/venv/bin/python"))
         .arg(path(&format!("tests/reference/{program}")))

@@ -1,5 +1,5 @@
-//! Many conversations at once, by random programs, against an engine that answers each of their requests alone: who else is
-//! there, who comes first and who makes way changes nothing of an answer.
+//! Many random conversations at once, compared with an engine that answers each request alone: other requests,
+//! priorities and preemption change no answer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,7 +25,8 @@ use crate::support::tiny_gguf;
 const CONVERSATIONS: u32 = 12;
 const LIMITS: Limits = limits(64, Duration::from_micros(200));
 
-/// What bounds answers: most are free. Much of these must come, and is run several tokens at a time where there is room.
+/// The constraints of answers; most answers are free. Many tokens are forced, and run several in a step if there is
+/// room.
 const GRAMMARS: [Option<&str>; 5] = [
     None,
     None,
@@ -48,7 +49,7 @@ fn hold_device(handle: &Handle, held: Held, reason: &str) -> Hold {
     handle.hold(client, held, reason.into(), Duration::from_secs(60))
 }
 
-/// An engine with a tiny model, on a thread of its own.
+/// An engine with a tiny model on its own thread.
 pub(crate) struct Engine {
     pub(crate) handle: Handle,
     journal: Journal,
@@ -74,7 +75,7 @@ impl Engine {
         Self::with(folder, runner).await
     }
 
-    /// Memory of the cache comes and goes all the time, steps are launched ahead, and are left wherever they may be.
+    /// The cache's memory changes all the time, and steps are launched ahead and preempted at every possible point.
     pub(crate) fn settings() -> runner::Settings {
         runner::Settings {
             backend: Backend::Cpu,
@@ -93,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// An engine that loads its model at this moment.
+    /// Starts an engine whose model is still loading.
     pub(crate) fn loading(folder: &Path) -> Handle {
         Self::begin(folder, Self::settings(), &Journal::default())
     }
@@ -116,12 +117,12 @@ impl Engine {
             chat_template: None,
             runner,
         };
-        let told = journal.clone();
-        std::thread::spawn(move || told.during(|| worker::run(&inbox, &settings)));
+        let captured = journal.clone();
+        std::thread::spawn(move || captured.during(|| worker::run(&inbox, &settings)));
         handle
     }
 
-    /// Requests that had to begin again, as they made way for others.
+    /// Requests that were evicted and started again.
     fn made_way(&self) -> usize {
         let (mut begun, mut again) = (BTreeSet::new(), 0);
         for entry in self.journal.take() {
@@ -139,7 +140,7 @@ impl Drop for Engine {
     }
 }
 
-/// What a conversation does next.
+/// The next event of a conversation.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)] // there are few
 enum Step {
@@ -150,30 +151,30 @@ enum Step {
     },
     Rewind(u32),
     Clear,
-    /// Closes the session, maybe with a turn under way, and opens another.
+    /// Closes the session, possibly during a turn, and opens another.
     Leave,
 }
 
-/// What becomes of a turn.
+/// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Heard,
-    /// Cancelled after so many pieces of text.
+    /// Cancelled after that many pieces of text.
     Cancelled(usize),
     Abandoned,
 }
 
-/// What was answered to a turn that was heard to its end.
+/// The answer to a completed turn.
 #[derive(Clone, Debug, PartialEq)]
 struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
-    /// A hash of each token's, where they were asked for, and of those of the most probable ones.
+    /// A hash of each token's probability and the most probable ones, if requested.
     logprobs: Vec<u64>,
 }
 
-/// Hashes of all logits that tokens were chosen from, of whomever they were.
+/// Hashes of the logits of all chosen tokens of all conversations.
 #[derive(Clone, Default)]
 struct Logits(Arc<Mutex<HashSet<u64>>>);
 
@@ -195,10 +196,10 @@ impl Logits {
     }
 }
 
-/// All that is told of how probable a token was.
-fn hash(told: &Likelihood) -> u64 {
+/// Every reported probability of a token.
+fn hash(likelihood: &Likelihood) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for one in std::iter::once(told).chain(&told.best) {
+    for one in std::iter::once(likelihood).chain(&likelihood.best) {
         (one.token, one.logprob.to_bits()).hash(&mut hasher);
     }
     hasher.finish()
@@ -228,7 +229,7 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                             temperature: if sampled { 1.0 } else { 0.0 },
                             repetition_penalty: [1.0, 1.3][random.usize(0..2)],
                             seed: random.u64(..),
-                            // Where they are not, tokens that must come run several at a time.
+                            // Without probabilities, several forced tokens run in one step.
                             logprobs: (random.u32(0..4) > 0).then_some(20),
                             ..Parameters::default()
                         },
@@ -256,7 +257,7 @@ impl<'a> Talk<'a> {
     fn begin(engine: &'a Handle, user: u32) -> Self {
         let client = Client {
             name: format!(":1.{user}").into(),
-            // Some conversations are of one user.
+            // Some conversations share a user.
             user: user % 5,
         };
         let session = engine
@@ -282,7 +283,7 @@ impl<'a> Talk<'a> {
         sent.await.ok()
     }
 
-    /// Follows a turn to its end, and cancels it after so many pieces of text.
+    /// Follows a turn to its end, or cancels it after that many pieces of text.
     async fn hear(&self, mut ticket: Ticket, pieces: usize) -> (String, Outcome, Vec<u64>) {
         let (mut text, mut heard, mut logprobs) = (String::new(), 0, Vec::new());
         if pieces == 0 {
@@ -297,14 +298,14 @@ impl<'a> Talk<'a> {
                         self.engine.cancel(ticket.id);
                     }
                 }
-                Event::Likelihood(told) => logprobs.push(hash(&told)),
+                Event::Likelihood(likelihood) => logprobs.push(hash(&likelihood)),
                 Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => return (text, outcome, logprobs),
             }
         }
     }
 
-    /// Runs a program among others. What was cut short is taken back, so that what follows does not depend on when.
+    /// Runs a program next to others. An incomplete turn is rewound, so that later turns do not depend on timing.
     async fn run(mut self, program: Vec<Step>) -> Vec<Option<Answer>> {
         let mut answers = Vec::new();
         for step in program {
@@ -362,7 +363,7 @@ impl<'a> Talk<'a> {
         *self = Self::begin(self.engine, self.user);
     }
 
-    /// Runs it alone, and holds what was answered among others against that. Returns how many answers were equal.
+    /// Runs it alone, and compares its answers. Returns the number of equal answers.
     async fn hold(mut self, program: &[Step], among: Vec<Option<Answer>>) -> usize {
         let (mut among, mut equal) = (among.into_iter(), 0);
         for step in program {
@@ -401,7 +402,7 @@ impl<'a> Talk<'a> {
                             self.leave();
                         }
                         Some(answer) if answer.reason.is_partial() => {
-                            // Where it ended within a character, that is replaced.
+                            // An answer that ended within a character has a replacement character.
                             let whole = answer.text.trim_end_matches(char::REPLACEMENT_CHARACTER);
                             assert!(
                                 alone.text.starts_with(whole),
@@ -425,8 +426,8 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// In several shapes: rows are plenty or few, pages too; who is urgent takes the place of who is not. Of all rows that chose a token,
-/// the logits have the hashes that they have alone. `GANGLION_SEED` has other programs.
+/// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
+/// the hashes that they have alone. `GANGLION_SEED` selects other programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -435,7 +436,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| runner::Settings {
         witness: Some(logits.witness()),
-        // What runs is left for whoever comes; what was launched ahead has run already.
+        // A new request preempts the running step; a step that was launched ahead has run already.
         launch_ahead: whole > 1,
         ..of_rows(folder.path(), rows, whole).runner
     };
@@ -456,7 +457,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
                 Talk::begin(&handle, user).run(program).await
             }));
         }
-        // Now and then the robot needs its device for something else.
+        // From time to time the robot needs its device for other work.
         let handle = together.handle.clone();
         let holder = tokio::spawn(async move {
             for what in [Held::Background, Held::All].into_iter().cycle() {
@@ -466,7 +467,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
                 tokio::time::sleep(Duration::from_millis(7)).await;
             }
         });
-        // Where pages are not what they wait for, the model comes anew, with rows that run.
+        // If pages are not scarce, the model is reloaded while rows run.
         let reloads = whole > 2;
         let handle = together.handle.clone();
         let mut next = worker::Settings {
@@ -474,7 +475,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
             ..of_rows(folder.path(), rows, whole)
         };
         let reloader = tokio::spawn(async move {
-            // Of what is the same nothing would be loaded.
+            // Equal settings would load nothing.
             let others = [(Duration::ZERO, 24), (Duration::from_millis(5), 16)];
             for (drain, chunk) in others.into_iter().cycle().take_while(|_| reloads) {
                 tokio::time::sleep(Duration::from_millis(150)).await;
@@ -499,7 +500,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         holder.abort();
         assert!(equal > 40, "few were heard to their end: {equal}");
         together.handle.idle().await;
-        // Whatever was computed for anybody, also in turns that were cut short, is as alone.
+        // Every computation, including those of incomplete turns, is as alone.
         let (alone, together_saw) = (of_alone.take(), of_together.take());
         let others = together_saw.difference(&alone).count();
         assert_eq!(others, 0, "of {} rows of logits", together_saw.len());
@@ -510,10 +511,10 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         }
         assert_eq!(together.handle.live().work.of, [0; 3]);
     }
-    assert!(made_way > 0, "nobody made way for another");
+    assert!(made_way > 0, "no request was evicted");
 }
 
-/// A question of a user's own, and all that is answered to it.
+/// Asks a question for a new user, and returns its answer's events.
 async fn ask(engine: &Handle, user: u32, options: Options) -> (Ticket, String) {
     let client = Client {
         name: format!(":1.{user}").into(),
@@ -558,14 +559,14 @@ fn sampled(user: u32, tokens: usize, priority: Priority) -> Options {
     }
 }
 
-/// Another model, as far as the engine can tell.
+/// Settings of another model, from the engine's view.
 fn another(folder: &Path, rows: usize, context: usize) -> worker::Settings {
     let mut another = of_rows(folder, rows, 8);
     another.runner.context = context;
     another
 }
 
-/// The same model, of so many rows, with pages for so many whole conversations.
+/// Settings of the same model, with that many rows and pages for that many whole conversations.
 fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     worker::Settings {
         model: folder.join("tiny.gguf"),
@@ -578,10 +579,10 @@ fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     }
 }
 
-/// Whoever is in the middle of an answer when the time is over in which it could have ended goes on with the other model, where it
-/// stood. Until then nobody begins, but `realtime` does.
+/// An answer that outlasts the drain deadline continues with the new model at its position. Until then no request
+/// starts except `realtime`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_takes_with_it_whoever_runs() {
+async fn a_reload_continues_running_answers() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -611,13 +612,13 @@ async fn a_reload_takes_with_it_whoever_runs() {
             replacing.await.expect("it ends").expect("it is loaded");
             drop(hold);
         } else {
-            // Those who rest hold up the other model, and nobody who is urgent.
+            // Idle requests delay the new model, and no urgent request.
             for user in 50..60 {
                 let mut urgent = ask(handle, user, sampled(user, 3, Priority::Realtime)).await;
                 follow(&mut urgent, true).await.expect("its end");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert!(!replacing.is_finished(), "nobody ran");
+            assert!(!replacing.is_finished(), "no request ran");
             drop(hold);
             replacing.await.expect("it ends").expect("it is loaded");
         }
@@ -628,10 +629,9 @@ async fn a_reload_takes_with_it_whoever_runs() {
     }
 }
 
-/// The last answer before another model ends at any step after memory of others was left, and so also when the engine thread looks
-/// after that: the other model takes its place all the same.
+/// A reload finishes whatever step the last answer ends at, also if memory was released at that time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_takes_its_place_however_the_last_answer_ends() {
+async fn a_reload_finishes_however_the_last_answer_ends() {
     const TOKENS: usize = 150;
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
@@ -679,7 +679,7 @@ async fn a_model_takes_its_place_however_the_last_answer_ends() {
         let (engine, next) = (handle.clone(), settings([320, 256][outlives % 2]));
         let drain = Duration::from_secs(3600);
         let replacing = tokio::spawn(async move { engine.replace(next, drain).await });
-        // It is loaded meanwhile, and waits for the answer.
+        // It is loaded in the meantime, and waits for the answer.
         tokio::time::sleep(Duration::from_millis(100)).await;
         while let Ok(event) = ticket.events.try_recv() {
             said += usize::from(matches!(event, Event::Likelihood(_)));
@@ -696,10 +696,9 @@ async fn a_model_takes_its_place_however_the_last_answer_ends() {
     }
 }
 
-/// What the cache holds lives on where the same model comes anew and computes the same, with the bits that it has; it does not where
-/// the cache is of another type.
+/// Cached pages survive a reload of the same model with the same results. They do not survive another cache type.
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_live_on_over_a_reload_of_the_same_model() {
+async fn pages_survive_a_reload_of_the_same_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -708,7 +707,7 @@ async fn pages_live_on_over_a_reload_of_the_same_model() {
         |to| (to.context, to.rows) = (320, 3),
         |to| (to.context, to.kv_type) = (320, KvType::Q8_0.into()),
     ];
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for change in changes {
         let engine = Engine::start(folder.path(), 4, 4).await;
         let talk = Talk::begin(&engine.handle, 1);
@@ -733,9 +732,9 @@ async fn pages_live_on_over_a_reload_of_the_same_model() {
         let replaced = engine.handle.replace(settings, Duration::ZERO).await;
         replaced.expect("it is loaded");
         let (text, outcome, logprobs) = say("a robot").await;
-        told.push((outcome.usage.cached_tokens, text, logprobs));
+        answers.push((outcome.usage.cached_tokens, text, logprobs));
     }
-    let [stayed, same, other] = &told[..] else {
+    let [stayed, same, other] = &answers[..] else {
         panic!("three were asked");
     };
     assert!(stayed.0 > 20, "{stayed:?}");
@@ -747,9 +746,9 @@ async fn pages_live_on_over_a_reload_of_the_same_model() {
     );
 }
 
-/// Reloads at any time, with rows that run: each answer is as alone.
+/// Reloads at random times while rows run: each answer is as alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_those_of_each_alone_however_often_the_model_comes_anew() {
+async fn repeated_reloads_change_no_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -777,7 +776,7 @@ async fn answers_are_those_of_each_alone_however_often_the_model_comes_anew() {
     }
 }
 
-/// Questions of a user's, one after another, and what is answered.
+/// Asks several questions of a user in sequence, and returns the answers.
 async fn questions(engine: &Handle, user: u32) -> Vec<(String, FinishReason)> {
     let mut texts = Vec::new();
     for number in 0..12 {
@@ -794,9 +793,9 @@ async fn questions(engine: &Handle, user: u32) -> Vec<(String, FinishReason)> {
     texts
 }
 
-/// Requests of one user that come together have their common beginning read once; another user's reads it for itself.
+/// Simultaneous requests of one user prefill their common prefix once; another user's request prefills it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_requests_of_a_user_have_in_common_is_read_once_also_if_they_come_together() {
+async fn simultaneous_requests_of_a_user_prefill_their_common_prefix_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -833,9 +832,10 @@ async fn what_requests_of_a_user_have_in_common_is_read_once_also_if_they_come_t
     assert!(others.iter().all(|cached| *cached > 128), "{cached:?}");
 }
 
-/// Beyond its share of the cache a user waits for itself, and nobody waits for it; what could never begin is refused.
+/// A user beyond its share of the cache waits for its own requests, and delays no other user. A request that could
+/// never start is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
+async fn a_user_has_a_share_of_the_cache() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
@@ -883,15 +883,15 @@ async fn a_user_has_its_share_of_the_cache_and_the_rest_is_for_others() {
         while !matches!(ticket.events.recv().await, Some(Event::Done(_))) {}
     }
     engine.handle.idle().await;
-    let told = engine.journal.take();
+    let events = engine.journal.take();
     let at = |id: u64, field: &str| {
-        let of = told.iter().position(|entry| {
+        let of = events.iter().position(|entry| {
             entry.get("request_id").map(String::as_str) == Some(&id.to_string())
                 && entry.contains_key(field)
         });
-        of.expect("it is told")
+        of.expect("an event")
     };
     let [began, ended] = ["sequence", "finish_reason"];
-    assert!(at(ids[2], began) < at(ids[0], ended), "{told:?}");
-    assert!(at(ids[1], began) > at(ids[0], ended), "{told:?}");
+    assert!(at(ids[2], began) < at(ids[0], ended), "{events:?}");
+    assert!(at(ids[1], began) > at(ids[0], ended), "{events:?}");
 }

@@ -1,4 +1,4 @@
-//! Calls of tools: they come in the model's own format, fit what was declared, and are read apart from what is said.
+//! Calls of tools: they have the model's own format, fit the declarations, and are separate from the text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
-use ganglion::tools::{Format, Formats, Heard, Tools, Writing};
+use ganglion::tools::{Format, Formats, AnswerPart, Tools, Writing};
 use serde_json::{Value, json};
 
 use crate::guided::hot;
@@ -18,7 +18,7 @@ use crate::support::{needs, tiny_gguf};
 use crate::text::python;
 use crate::together::Engine;
 
-/// As robot programs have them.
+/// Tools of robot programs.
 pub(crate) const TOOLS: &str = r#"[
     {"type": "function", "function": {"name": "go", "description": "Moves the robot.", "parameters": {
         "type": "object", "properties": {"metres": {"type": "integer", "minimum": -9, "maximum": 9},
@@ -28,13 +28,13 @@ pub(crate) const TOOLS: &str = r#"[
     {"type": "function", "function": {"name": "halt"}}
 ]"#;
 
-/// A model of Hermes' format that thinks, with little to read.
+/// A model with Hermes' format that reasons, with a short template.
 pub(crate) fn hermes() -> crate::support::gguf_writer::GgufWriter {
     let family = families().swap_remove(0);
     tiny_gguf::with_tokens(&family.template, family.tokens)
 }
 
-/// A chat template that a format knows, and the tokens that its vocabulary has.
+/// A chat template of a known format, and the tokens of its vocabulary.
 struct Family {
     format: &'static str,
     template: String,
@@ -44,7 +44,7 @@ struct Family {
 const TURNS: &str = "{% for m in messages %}<|start|>{{ m.role }}: {% if m.reasoning_content %}<think>{{ m.reasoning_content }}\
     </think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}CALL{% endfor %}<|end|>{% endfor %}<|start|>";
 
-/// Hermes with a token for its trigger and with none, and the others.
+/// Hermes with and without a trigger token, and the other formats.
 fn families() -> Vec<Family> {
     let hermes = "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>";
     let family = |format, call: &str, known: &str, tokens| Family {
@@ -120,12 +120,12 @@ fn user(text: &str) -> Message {
     Message::new(Role::User, text)
 }
 
-/// An answer as its reader hears it.
+/// An answer as its caller receives it.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     text: String,
     reasoning: String,
-    /// The names, and the arguments, joined.
+    /// The names and the joined arguments.
     calls: Vec<(String, String)>,
 }
 
@@ -162,7 +162,7 @@ async fn ask(
     }
 }
 
-/// Whether a call names a tool, and its arguments are what the tool declares, for an independent validator.
+/// Whether an independent validator accepts a call's name and arguments for the declared tools.
 pub(crate) fn fits(name: &str, arguments: &str) -> bool {
     let declared: Value = serde_json::from_str(TOOLS).expect("JSON");
     let declared = declared.as_array().expect("an array").iter();
@@ -179,12 +179,12 @@ pub(crate) fn fits(name: &str, arguments: &str) -> bool {
     arguments.is_ok_and(|arguments| jsonschema::is_valid(&schema, &arguments))
 }
 
-/// Hot answers of a model that knows nothing, eight at a time and each alone.
+/// Answers at a high temperature of a model with random weights, eight together and each alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
+async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
     let (mut whole, mut several, mut texts) = (0, 0, 0);
     for family in families() {
-        let format = family.format();
+        family.format();
         let (_folder, together) = family.engine(8).await;
         let (_other, alone) = family.engine(1).await;
         for (choice, most) in [
@@ -246,16 +246,12 @@ async fn hot_answers_call_what_was_declared_and_are_the_same_alone() {
                 }
             }
         }
-        println!(
-            "{} ({}): {whole} answers called",
-            family.format, format.name
-        );
     }
     assert!(whole > 60, "{whole} answers called");
     assert!(several > 0 && texts > 0, "{several} {texts}");
 }
 
-/// One keyword refuses no other tool, unless the model must call; what is required is declared.
+/// An unenforceable keyword refuses no other tool, unless a call is required; required members are declared.
 #[tokio::test(flavor = "multi_thread")]
 async fn keywords_of_tools_that_cannot_be_enforced_are_listed_or_refused() {
     const OFFER: &str = r#"[
@@ -298,10 +294,10 @@ async fn keywords_of_tools_that_cannot_be_enforced_are_listed_or_refused() {
     assert!(why.to_string().contains("no keyword"), "{why}");
 }
 
-/// Whether the prompt began them or the answer: they come apart, they end in time, and the answer comes after them.
+/// Reasoning that the prompt or the answer starts is separate, ends in time, and precedes the answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_come_apart_and_are_bounded() {
-    // What begins with space does so after thoughts as well.
+async fn reasoning_is_separate_and_bounded() {
+    // An answer that begins with space does so after reasoning as well.
     let choices = [" yes".to_owned(), "\nno".to_owned()];
     for opened in [false, true] {
         let mut family = families().swap_remove(0);
@@ -336,9 +332,9 @@ async fn thoughts_come_apart_and_are_bounded() {
     }
 }
 
-/// Thoughts are text, whatever must follow them.
+/// Reasoning is text, whatever must follow it.
 #[test]
-fn no_special_token_is_thought_but_the_end() {
+fn reasoning_contains_no_special_token_except_its_end() {
     let words = words(&families().swap_remove(0));
     let grammars = Grammars::new(words.clone());
     let thoughts = Thoughts {
@@ -360,9 +356,9 @@ fn no_special_token_is_thought_but_the_end() {
     assert!(text.iter().all(|token| mask.allows(*token)));
 }
 
-/// An answer that need not call may end within its thoughts, as it may where no tools are offered.
+/// An answer with optional calls may end within its reasoning, as without tools.
 #[test]
-fn an_answer_with_tools_may_end_in_thoughts() {
+fn an_answer_with_tools_may_end_in_reasoning() {
     let family = families().swap_remove(0);
     let words = words(&family);
     let writing = Writing::new(family.format(), words.clone());
@@ -400,10 +396,10 @@ fn call(id: &str, name: &str, arguments: &str) -> Call {
     }
 }
 
-/// What a model trained for a format writes is what its grammar accepts, and what is heard is what was written, and what
-/// public parsers read.
+/// A grammar accepts the calls that a trained model writes. The parsed calls equal the written ones, and public parsers
+/// agree.
 #[tokio::test]
-async fn calls_are_heard_as_they_are_written() {
+async fn calls_are_parsed_as_they_are_written() {
     let (mut jobs, mut expected) = (Vec::new(), Vec::new());
     let calls = [
         call(
@@ -455,14 +451,14 @@ async fn calls_are_heard_as_they_are_written() {
             let said: String = heard
                 .iter()
                 .filter_map(|heard| match heard {
-                    Heard::Text(text) => Some(text.as_str()),
-                    Heard::Call(_) => None,
+                    AnswerPart::Text(text) => Some(text.as_str()),
+                    AnswerPart::Call(_) => None,
                 })
                 .collect();
             assert_eq!(said, text.trim_end(), "{}", family.format);
             let mut made = listener.calls().to_vec();
             if family.format != "mistral-small" {
-                // Its models alone write ids.
+                // Only models of this format write ids.
                 for (made, call) in made.iter_mut().zip(&calls) {
                     made.id.clone_from(&call.id);
                 }
@@ -478,13 +474,13 @@ async fn calls_are_heard_as_they_are_written() {
     }
 }
 
-/// Its name and its arguments.
+/// Returns its name and its arguments.
 pub(crate) fn as_parsers_have_it(call: &Call) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).expect("JSON");
     json!([call.name, arguments])
 }
 
-/// A model that repeats an id would leave its caller with two calls that one result answers.
+/// With a repeated id, one result would answer two calls.
 #[test]
 fn each_call_has_its_own_id_whatever_the_model_writes() {
     let mut families = families();
@@ -506,7 +502,7 @@ fn each_call_has_its_own_id_whatever_the_model_writes() {
     assert!(second.id != first.id && second.id.len() == 9, "{second:?}");
 }
 
-/// As a model writes it.
+/// Writes calls in the form of a model.
 fn tokens(words: &Words, part: Part) -> Vec<u32> {
     match part {
         Part::Special(id) => vec![id],
@@ -514,7 +510,7 @@ fn tokens(words: &Words, part: Part) -> Vec<u32> {
     }
 }
 
-/// Where the beginning of an answer says whether it calls, nothing later does.
+/// If the beginning of an answer decides whether it calls, no later text does.
 fn hears_only_text(writing: &Writing, words: &Words, decoder: &mut Decoder) {
     let answer = "he llo {\"name\": \"halt\", \"parameters\": {}}";
     let mut listener = writing.listener(1);
@@ -526,8 +522,8 @@ fn hears_only_text(writing: &Writing, words: &Words, decoder: &mut Decoder) {
     heard.extend(listener.finish(""));
     for heard in heard {
         match heard {
-            Heard::Text(text) => said += &text,
-            Heard::Call(piece) => panic!("{piece:?}"),
+            AnswerPart::Text(text) => said += &text,
+            AnswerPart::Call(piece) => panic!("{piece:?}"),
         }
     }
     assert_eq!(said, answer);
@@ -547,9 +543,9 @@ fn words(family: &Family) -> Words {
     language(family).words()
 }
 
-/// SmolLM3's template tells of tools and knows neither calls nor thoughts: both are in the text, as the model writes them.
+/// SmolLM3's template has tools but neither calls nor reasoning: both are in the text, in the model's form.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_template_cannot_tell_apart_is_told_as_text() {
+async fn calls_that_a_template_does_not_know_are_text() {
     let family = Family {
         format: "hermes",
         template: "{% if tools %}<tool_call></tool_call>{% endif %}{% for m in messages %}<|start|>{{ m.role }}: \
@@ -575,14 +571,14 @@ async fn what_a_template_cannot_tell_apart_is_told_as_text() {
     let [(apart, _), (text, cached)] = tokens[..] else {
         unreachable!()
     };
-    // The second finds the first one's prompt in the cache, to its last page.
+    // The second one shares the first one's prompt to its last page.
     assert_eq!(text, apart);
     assert!(cached + 16 >= apart, "{cached} of {apart}");
 }
 
-/// A file that says nothing of use is told apart when it is read, not when a model calls.
+/// A useless format file is refused when it is read, not when a model calls.
 #[test]
-fn files_that_are_no_formats_are_refused_with_the_reason() {
+fn invalid_format_files_are_refused_with_the_reason() {
     let known = "template = ['x']\n";
     let call = "call = '<{name}|{arguments}>'\n";
     for (text, why) in [
@@ -613,8 +609,8 @@ fn files_that_are_no_formats_are_refused_with_the_reason() {
         (format!("{known}{call}colour = 'red'"), "colour"),
     ] {
         let refused = Format::parse("one", &text);
-        let told = refused.expect_err("it is no format");
-        assert!(told.contains(why), "{told}");
+        let error = refused.expect_err("it is not a format");
+        assert!(error.contains(why), "{error}");
     }
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(
@@ -624,11 +620,11 @@ fn files_that_are_no_formats_are_refused_with_the_reason() {
         ""
     );
     std::fs::write(folder.path().join("one.toml"), "template = 1").expect("it is written");
-    let told = Formats::read(folder.path())
+    let error = Formats::read(folder.path())
         .expect_err("it is wrong")
         .to_string();
     assert!(
-        told.contains("one.toml") && told.contains("hermes.toml"),
-        "{told}"
+        error.contains("one.toml") && error.contains("hermes.toml"),
+        "{error}"
     );
 }

@@ -1,9 +1,9 @@
-//! Weights as files store them: their values, their order, and the files they come in.
+//! Weights in files: their values, their order, and split files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::model::checkpoint::{Identity, Landing, files_of};
+use ganglion::model::checkpoint::{Identity, ReadBuffer, files_of};
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::quant::Format;
 use safetensors::SafeTensors;
@@ -14,7 +14,7 @@ use crate::support::tiny_gguf;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Holds a format against a file of its blocks and their values, as `tests/reference/dequantize.py` writes it.
+/// Compares a format with a file of its blocks and values, which `tests/reference/dequantize.py` writes.
 fn dequantizes_as(format: Format, file: &Path) {
     let file = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let both = format.block_bytes() + 4 * format.block_len();
@@ -40,7 +40,7 @@ fn every_format_dequantizes_bit_for_bit_as_its_golden() {
     }
 }
 
-/// More of what the goldens hold.
+/// Compares more blocks with the Python package.
 #[test]
 fn every_format_dequantizes_bit_for_bit_as_the_python_package_does() {
     if !needs::python() {
@@ -63,16 +63,16 @@ fn golden(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/golden").join(name)
 }
 
-/// Every weight of a checkpoint in the model's order, read a few rows at a time.
+/// Returns every weight of a checkpoint in the model's order, a few rows at a time.
 fn all_rows(checkpoint: &Checkpoint) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    let mut landing = Landing::default();
+    let mut buffer = ReadBuffer::default();
     let read = checkpoint.tensors.try_map(|tensor| {
         let mut bytes = Vec::new();
         // Seven does not divide a head: ranges begin and end within one.
         for start in (0..tensor.rows).step_by(7) {
             let rows = start..tensor.rows.min(start + 7);
-            bytes.extend_from_slice(checkpoint.rows(tensor, rows, &mut landing)?);
+            bytes.extend_from_slice(checkpoint.rows(tensor, rows, &mut buffer)?);
         }
         all.push(bytes);
         Ok::<_, ModelError>(())
@@ -132,7 +132,7 @@ fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
     assert!(all_rows(&sharded) == all_rows(&single));
     let bias = |checkpoint: &Checkpoint| {
         let bias = checkpoint.tensors.layers[0].q.bias.as_ref().unwrap();
-        checkpoint.vector(bias, &mut Landing::default()).unwrap()
+        checkpoint.vector(bias, &mut ReadBuffer::default()).unwrap()
     };
     assert_eq!(bias(&sharded), bias(&single));
 }
@@ -166,7 +166,7 @@ fn a_split_file_reads_as_the_whole() {
     assert_ne!(Identity::of(&first).unwrap().to_string(), before);
 }
 
-/// The page cache is read where it has the file, and else read around.
+/// Rows that the page cache has are read from it, others from the disk.
 #[test]
 fn rows_are_the_same_from_the_page_cache_and_from_the_disk() {
     let directory = tempfile::tempdir_in(Path::new(ROOT).join("target")).unwrap();

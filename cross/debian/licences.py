@@ -1,6 +1,7 @@
-"""Prints the licences of the crates that the binaries contain: each text once, below the crates that carry it.
+"""Prints the licences of the crates in the binaries: each text once, below the names of its crates.
 
-Run it with -X utf8: what it reads and prints is UTF-8 in every locale. It follows the dependencies that are linked, not those that only build or test, and fails where a crate names no licence.
+Run it with -X utf8, as its input and output are UTF-8 in every locale. It follows the dependencies that are linked, not those
+that only build or test. A crate without a licence is an error.
 """
 
 import json
@@ -12,7 +13,7 @@ TARGETS = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-
 
 
 def linked(metadata):
-    """The packages that are compiled into the project's, itself left out, by name."""
+    """Returns the linked packages without the project's own, sorted by name."""
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     root = metadata["resolve"]["root"]

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# nvrtc.sh [package|own]: readies the kernels' compiler and prints its folder, for $GANGLION_NVRTC: if that is set, it.
-# For a package it is NVIDIA's wheel of the CUDA that JetPack 6.2 has, whatever CUDA is installed here: the package is for
-# other machines. With "own", for what runs on this machine alone, and where the wheel cannot be had, it is the installed
-# CUDA toolkit, if it is complete. kernels/nvrtc.rs looks for the same files.
+# nvrtc.sh [package|own]: installs the kernels' compiler if it is missing, and prints its folder, for $GANGLION_NVRTC. If the
+# variable is set, it prints its value. For a package the compiler is NVIDIA's wheel of CUDA 12.6, the CUDA of JetPack 6.2.
+# With "own", or if pip cannot fetch the wheel, it is the installed CUDA toolkit, if that is complete. kernels/nvrtc.rs looks
+# for the same files.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# complete ROOT: it has the compiler and CUDA's headers.
+# complete ROOT: whether it has the compiler and CUDA's headers.
 complete() {
     local file part folder found
     for file in 'libnvrtc.so*' cuda_fp16.h; do
@@ -42,8 +42,8 @@ elif [ "${1:-}" = own ] && toolkit; then
 elif cross/deps/python.sh cross/deps/nvrtc.txt >&2; then
     echo target/venv/lib/python3*/site-packages/nvidia
 elif toolkit; then
-    echo 'NVRTC of CUDA 12.6 cannot be had (see above): the kernels are compiled by the CUDA toolkit instead' >&2
+    echo 'NVRTC of CUDA 12.6 could not be fetched (see above): the CUDA toolkit compiles the kernels instead' >&2
 else
-    echo 'NVRTC, which compiles the kernels, can neither be had (see above) nor is it in a CUDA toolkit here' >&2
+    echo 'NVRTC, which compiles the kernels, could not be fetched (see above), and there is no CUDA toolkit' >&2
     exit 1
 fi

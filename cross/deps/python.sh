@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes target/venv, and installs what each LIST given names into it.
+# python.sh LIST...: creates target/venv, and installs the packages of each LIST in it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# One at a time: builds run side by side.
+# One at a time: builds run in parallel.
 exec 9<cross/deps/python.sh
 flock 9
 venv=target/venv
 
-# The first python3 on PATH may be one without venv (Debian packages it apart), or one of pyenv's.
+# The first python3 on PATH may lack venv (a separate package in Debian), or belong to pyenv.
 make_venv() {
     local python
     for python in python3 /usr/bin/python3; do

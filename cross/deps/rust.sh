@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rust.sh [fmt] [clippy]: readies cargo and rustc, and those of cargo's commands: what is on PATH if it is recent enough,
-# else Debian's own, which it keeps recent for its web browsers. rustup adds the commands to what it installed.
+# rust.sh [fmt] [clippy]: ensures a recent cargo and rustc, and these cargo commands. It takes those on PATH, or else
+# installs Debian's, which are recent because its web browsers need them. rustup adds the commands to its own toolchain.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,12 +1,21 @@
-// Attention of a prompt's rows over a cache whose keys and values have one type.
+// Attention of a prompt's rows over a cache with one type for keys and values.
 #include "prompt/attend.cuh"
 
 #define KERNEL(T, NAME, C, D, M, KEYS, AHEAD) \
-    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, C, C, D, M, KEYS, AHEAD>(a); }
-// Of few rows, and of many.
-#define WIDTH(T, NAME, C, D) KERNEL(T, few_##NAME, C, D, 1, 64, true) KERNEL(T, NAME, C, D, 2, 64, false)
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) \
+        prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { \
+        prompt_attend<T, C, C, D, M, KEYS, AHEAD>(a); \
+    }
+// For few rows, and for many.
+#define WIDTH(T, NAME, C, D) \
+    KERNEL(T, few_##NAME, C, D, 1, 64, true) \
+    KERNEL(T, NAME, C, D, 2, 64, false)
 #define KERNELS(T, NAME, C) \
-    WIDTH(T, NAME, C, 64) WIDTH(T, NAME, C, 80) WIDTH(T, NAME, C, 96) WIDTH(T, NAME, C, 128) KERNEL(T, NAME, C, 256, 1, 32, false)
+    WIDTH(T, NAME, C, 64) \
+    WIDTH(T, NAME, C, 80) \
+    WIDTH(T, NAME, C, 96) \
+    WIDTH(T, NAME, C, 128) \
+    KERNEL(T, NAME, C, 256, 1, 32, false)
 KERNELS(half, f16, half)
 KERNELS(__nv_bfloat16, bf16, __nv_bfloat16)
 KERNELS(half, q8_f16, Q8)

@@ -1,42 +1,47 @@
-// Attention of a prompt's rows, in the tiles of FlashAttention-2 (Dao 2023, arXiv 2307.08691), on the tensor cores.
-// A block takes query rows of one KV head, counted over tokens and the heads that share it; keys come in tiles of
-// KEYS at absolute positions, one after the other: so a row's bits depend on nothing but its own position. The
-// weights of the softmax are rounded to the activations' type twice, the second time what the first has lost. A cache of
-// integers becomes values of that type as a tile arrives.
+// Attention of a prompt's rows on the tensor cores, in the tiles of FlashAttention-2 (Dao 2023, arXiv 2307.08691). A
+// block takes query rows of one KV head, counted over tokens and the heads that share it. Keys come in tiles of KEYS at
+// absolute positions, in order: a row's bits depend only on its own position. The softmax's weights are multiplied
+// twice, rounded to the activations' type and as their rounding errors. A cache of integers becomes values of that type
+// when a tile arrives.
 //
-// Positions come in splits, each of which is summed by itself; a row's splits are merged in their order. Where there are rows
-// enough a block takes all splits of its own, else each has a block, and the last one to end merges: the bits are the same. The first
-// positions come in short splits, for a few rows after a talk of usual length; all later ones in long ones, for a merge takes time
-// too. Of heads wider than 128 there is one split: no register is left to merge with.
+// Positions come in splits. Each split is summed by itself, and a row's splits are merged in order. With enough rows, a
+// block takes all splits of its rows; otherwise each split has a block, and the last block to end merges. Both give the
+// same bits. The first positions come in short splits, which serve a few rows behind a conversation of usual length.
+// Later ones come in long splits, because a merge takes time, too. Heads wider than 128 have one split: no registers
+// are left for a merge.
 #pragma once
-#include "prompt/product.cuh"
+#include "prompt/copy.cuh"
 #include "attention.cuh"
 
 #define ATTEND_WARPS 4
-// Positions of a split, before LONG_SPLIT and from there on: src/cuda/prompt_attend.rs knows them too.
+// Positions of a split below LONG_SPLIT, and from there on. src/cuda/prompt_attend.rs has the same values.
 #define SHORT_SPLIT 512
 #define LONG_SPLIT 4096
 
-// Splits in tiles of so many keys.
+// Splits, in tiles of KEYS keys.
 template <u32 KEYS> struct Splits {
     static constexpr u32 SHORT = SHORT_SPLIT / KEYS, LONG = LONG_SPLIT / KEYS, SHORTS = LONG / SHORT;
     static __device__ __forceinline__ u32 of(u32 tile) { return tile < LONG ? tile / SHORT : SHORTS - 1 + tile / LONG; }
-    static __device__ __forceinline__ u32 begin(u32 split) { return split < SHORTS ? split * SHORT : (split - (SHORTS - 1)) * LONG; }
+    static __device__ __forceinline__ u32 begin(u32 split) {
+        return split < SHORTS ? split * SHORT : (split - (SHORTS - 1)) * LONG;
+    }
     static __device__ __forceinline__ bool begins(u32 tile) { return tile % (tile < LONG ? SHORT : LONG) == 0; }
 };
 
 __device__ __forceinline__ void matrices_turned(u32 (&to)[4], u32 from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
 }
 
-// Asked again where it is needed rather than kept in a register.
+// Read where it is needed instead of kept in a register.
 __device__ __forceinline__ u32 thread_in_block() {
     u32 thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
 }
 
-// tanh of what is not large: no error of it is more than 2^-22.
+// tanh for small numbers: no error exceeds 2^-22.
 __device__ __forceinline__ float squashed(float x) { return 1.0f - 2.0f / (power_of_two(2.0f * LOG2_E * x) + 1.0f); }
 
 struct Yes {
@@ -46,44 +51,48 @@ struct No {
     __device__ constexpr operator bool() const { return false; }
 };
 
-// M: tiles of 16 query rows a warp. KEYS: of a tile. AHEAD: a tile's keys and values are asked for while the one before is multiplied,
-// which takes as much shared memory again.
-template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD> __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
+// M: tiles of 16 query rows in a warp. KEYS: keys in a tile. AHEAD: the next tile's keys and values are requested while
+// the current ones are multiplied, which doubles their shared memory.
+template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD>
+__device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     Stopwatch stopwatch(a.stamp);
     constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
     constexpr bool PACKED_K = sizeof(K) == 1, PACKED_V = sizeof(V) == 1;
     constexpr u32 BLOCK = D % 32 ? 16 : 32, SCALES = D / BLOCK;
-    // Places for keys, and for values, as they are multiplied and as they arrive.
+    // Places for keys and for values, as they are multiplied and as they arrive.
     constexpr u32 PLACES_K = AHEAD && !PACKED_K ? 2 : 1, PLACES_V = AHEAD && !PACKED_V ? 2 : 1, SIDE = KEYS * PITCH;
-    // Where packed values arrive, behind packed keys if both are on their way at once.
+    // Offset of arriving packed values behind packed keys, where both are in flight.
     constexpr u32 ARRIVING = AHEAD && PACKED_K ? KEYS * (D + 2 * SCALES) : 0;
-    // A warp that has a scheduler for itself waits for each thing that it asks for one by one.
+    // Without unrolling, a warp that is alone on its scheduler waits for its requests one by one.
     constexpr u32 UNROLLED = AHEAD ? 8 : 1;
     const Cache &c = a.cache;
     const Row *prompt = at<const Row>(c.places.rows);
     u32 group = c.heads / c.kv_heads, kv_head = blockIdx.y, tokens = prompt->count;
-    // The last tokens see the most keys: theirs go first.
+    // The last tokens see the most keys, so their blocks start first.
     u32 first = (gridDim.x - 1 - blockIdx.x) * ROWS, all = tokens * group;
     if (first >= all) return;
     u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
-    u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE, at_packed = at_v + PLACES_V * SIDE;
+    u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE,
+        at_packed = at_v + PLACES_V * SIDE;
     const u64 *table = table_of(c, prompt->entry);
     constexpr bool SPLITS = D <= 128;
-    // Not in registers: those are all taken.
+    // In shared memory, because no registers are left.
     __shared__ u32 last_of_all, first_split, splits;
     if (SPLITS && threadIdx.x == 0) last_of_all = last_position;
     if (SPLITS) __syncthreads();
     auto is_there = [&](u32 key) { return key <= (SPLITS ? last_of_all : last_position); };
-    // Keys of a tile lie in one page.
+    // Requests a tile's keys or values. The keys of a tile are in one page.
     auto load = [&](auto side_of, u32 to, u64 side, u32 tile, u32 arriving) {
         typedef typename decltype(side_of)::Type C;
         u64 page = table[tile * KEYS / PAGE];
         const C *from = in_page<C>(page, side, c, kv_head, tile * KEYS);
         if constexpr (sizeof(C) == 1) {
             const half *scales = scales_in_page(page, side, c, kv_head, tile * KEYS);
-            for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_) copy_16(at_packed + arriving + i * 16, from + i * 16);
-            for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_) copy_16(at_packed + arriving + KEYS * D + i * 16, scales + i * 8);
+            for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_)
+                copy_16(at_packed + arriving + i * 16, from + i * 16);
+            for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_)
+                copy_16(at_packed + arriving + KEYS * D + i * 16, scales + i * 8);
             copies_end();
             return;
         }
@@ -95,7 +104,7 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
         }
         copies_end();
     };
-    // What has arrived as integers; nothing where there is nothing.
+    // Converts arrived integers to values; does nothing in a cache of values.
     auto unpack = [&](auto side_of, u32 to, u32 tile, u32 arriving) {
         if constexpr (sizeof(typename decltype(side_of)::Type) == 1) {
             const u8 *packed = staged + (at_packed + arriving - base);
@@ -106,7 +115,8 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
                 half scale = reinterpret_cast<const half *>(packed + KEYS * D)[key * SCALES + piece * 8 / BLOCK];
                 uint4 values = make_uint4(0, 0, 0, 0);
                 if (is_there(tile * KEYS + key))
-                    values = make_uint4(dequantized<T>(quants.x, 0, scale), dequantized<T>(quants.x, 1, scale), dequantized<T>(quants.y, 0, scale), dequantized<T>(quants.y, 1, scale));
+                    values = make_uint4(dequantized<T>(quants.x, 0, scale), dequantized<T>(quants.x, 1, scale),
+                                        dequantized<T>(quants.y, 0, scale), dequantized<T>(quants.y, 1, scale));
                 *reinterpret_cast<uint4 *>(staged + (to - base) + key * PITCH + piece * 16) = values;
             }
             __syncthreads();
@@ -114,9 +124,10 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
     };
     for (u32 i = threadIdx.x; i < ROWS * PIECES; i += THREADS_) {
         u32 row = min(first + i / PIECES, all - 1), piece = i % PIECES;
-        copy_16(base + i / PIECES * PITCH + piece * 16, at<const T>(a.q) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + piece * 8);
+        copy_16(base + i / PIECES * PITCH + piece * 16,
+                at<const T>(a.q) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + piece * 8);
     }
-    // Where the window of a position begins.
+    // First position of the window of `position`.
     auto window_of = [&](u32 position) { return a.window && position >= a.window ? position + 1 - a.window : 0; };
     u32 first_tile = window_of(position + first / group) / KEYS;
     typedef Splits<KEYS> InSplits;
@@ -130,8 +141,8 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
     }
     load(SideOf<K>(), at_k, c.k, first_tile, 0);
     if (AHEAD) load(SideOf<V>(), at_v, c.v, first_tile, ARRIVING);
-    // Of rows g and g + 8 of each tile, in this split: the greatest score, this lane's part of the sum of weights, and what they
-    // add up to.
+    // For rows g and g + 8 of each tile, in this split: the greatest score, this lane's part of the sum of weights, and
+    // the weighted sum of values.
     float greatest[M][2], sum[M][2], out[M][D / 8][4];
     auto begin = [&] {
 #pragma unroll
@@ -145,12 +156,12 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
         }
     };
     begin();
-    // Tiles of which every row of the warp sees all.
+    // Tiles that every row of the warp sees entirely.
     u32 seen_whole = (position + min(first + warp * M * 16, all - 1) / group + 1) / KEYS;
-    // Tiles before this one lie outside the window of some row of the warp, in part or whole.
+    // Earlier tiles are partly or entirely outside the window of some row of the warp.
     u32 all_inside = (window_of(position + min(first + (warp + 1) * M * 16 - 1, all - 1) / group) + KEYS - 1) / KEYS;
     float scale = a.softcap != 0.0f ? LOG2_E : a.scale * LOG2_E;
-    // What a thread leaves of a split, of each block and split that has a block of its own.
+    // Where a thread stores its part of a split.
     auto left = [&](u32 split) {
         u64 block = ((u64)split * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
         return at<float4>(a.partials) + block * (M * (D / 8 + 1) * THREADS_) + thread_in_block();
@@ -160,10 +171,12 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
         for (int m = 0; m < M; ++m) {
             to[m * THREADS_] = make_float4(greatest[m][0], greatest[m][1], sum[m][0], sum[m][1]);
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d) to[(M + m * (D / 8) + d) * THREADS_] = make_float4(out[m][d][0], out[m][d][1], out[m][d][2], out[m][d][3]);
+            for (u32 d = 0; d < D / 8; ++d)
+                to[(M + m * (D / 8) + d) * THREADS_] =
+                    make_float4(out[m][d][0], out[m][d][1], out[m][d][2], out[m][d][3]);
         }
     };
-    // Merges with what was left of other splits, all of which are earlier or all of which are later.
+    // Merges with a stored part, whose splits are all earlier or all later.
     auto merge = [&](const float4 *from, auto earlier) {
 #pragma unroll
         for (int m = 0; m < M; ++m) {
@@ -173,9 +186,11 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
             for (int e = 0; e < 2; ++e) {
                 float greatest_there = e ? there.y : there.x, sum_there = e ? there.w : there.z;
                 float most = fmaxf(greatest[m][e], greatest_there), reference = most == -INFINITY ? 0.0f : most;
-                float here = power_of_two((greatest[m][e] - reference) * scale), other = power_of_two((greatest_there - reference) * scale);
+                float here = power_of_two((greatest[m][e] - reference) * scale),
+                      other = power_of_two((greatest_there - reference) * scale);
                 weights[e][0] = here, weights[e][1] = other;
-                sum[m][e] = earlier ? fmaf(sum_there, other, sum[m][e] * here) : fmaf(sum[m][e], here, sum_there * other);
+                sum[m][e] =
+                    earlier ? fmaf(sum_there, other, sum[m][e] * here) : fmaf(sum[m][e], here, sum_there * other);
                 greatest[m][e] = most;
             }
 #pragma unroll
@@ -185,7 +200,8 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     float here = weights[i / 2][0], other = weights[i / 2][1];
-                    out[m][d][i] = earlier ? fmaf(others[i], other, out[m][d][i] * here) : fmaf(out[m][d][i], here, others[i] * other);
+                    out[m][d][i] = earlier ? fmaf(others[i], other, out[m][d][i] * here)
+                                           : fmaf(out[m][d][i], here, others[i] * other);
                 }
             }
         }
@@ -194,7 +210,8 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
     u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
     u32 v_from = at_v + lane % 16 * PITCH + lane / 16 * 16;
     for (u32 tile = first_tile; tile < tiles; ++tile) {
-        const u32 place = AHEAD ? (tile - first_tile) % 2 * SIDE : 0, k_place = PLACES_K > 1 ? place : 0, v_place = PLACES_V > 1 ? place : 0;
+        const u32 place = AHEAD ? (tile - first_tile) % 2 * SIDE : 0, k_place = PLACES_K > 1 ? place : 0,
+                  v_place = PLACES_V > 1 ? place : 0;
         const u32 k_next = PLACES_K > 1 ? SIDE - place : 0, v_next = PLACES_V > 1 ? SIDE - place : 0;
         copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
@@ -203,7 +220,7 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
         else if (tile + 1 < tiles) load(SideOf<K>(), at_k + k_next, c.k, tile + 1, 0);
         else copies_end();
         float scores[M][KEYS / 8][4] = {};
-// Keys are loaded once for all: of two tiles a warp, what a scheduler would load ahead does not fit.
+// Keys are loaded once for all rows. With two tiles a warp, further loads ahead do not fit the registers.
 #pragma unroll UNROLLED
         for (u32 d = 0; d < D / 16; ++d) {
             u32 q[M][4];
@@ -223,7 +240,9 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
         copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
         unpack(SideOf<V>(), at_v, tile, ARRIVING);
-        if (tile + 1 < tiles) AHEAD ? load(SideOf<V>(), at_v + v_next, c.v, tile + 1, ARRIVING) : load(SideOf<K>(), at_k, c.k, tile + 1, 0);
+        if (tile + 1 < tiles)
+            AHEAD ? load(SideOf<V>(), at_v + v_next, c.v, tile + 1, ARRIVING)
+                  : load(SideOf<K>(), at_k, c.k, tile + 1, 0);
         else if (AHEAD) copies_end();
         if (a.softcap != 0.0f) {
             float within = a.scale / a.softcap;
@@ -240,12 +259,12 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
             for (int m = 0; m < M; ++m)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    u32 seen = at<const Row>(a.cache.places.rows)->position + min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
+                    u32 seen = at<const Row>(a.cache.places.rows)->position +
+                               min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
 #pragma unroll
                     for (u32 n = 0; n < KEYS / 8; ++n)
 #pragma unroll
-                        for (int i = 0; i < 2; ++i)
-                        {
+                        for (int i = 0; i < 2; ++i) {
                             u32 key = tile * KEYS + n * 8 + 2 * t + i;
                             if (key > seen || (a.window && key + a.window <= seen)) scores[m][n][2 * e + i] = -INFINITY;
                         }
@@ -257,21 +276,25 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
             for (int e = 0; e < 2; ++e) {
                 float most = greatest[m][e];
 #pragma unroll
-                for (u32 n = 0; n < KEYS / 8; ++n) most = fmaxf(most, fmaxf(scores[m][n][2 * e], scores[m][n][2 * e + 1]));
+                for (u32 n = 0; n < KEYS / 8; ++n)
+                    most = fmaxf(most, fmaxf(scores[m][n][2 * e], scores[m][n][2 * e + 1]));
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-                // Nothing of a tile may be inside the window.
+                // The window may exclude a whole tile.
                 float reference = most == -INFINITY ? 0.0f : most;
-                float before = power_of_two((greatest[m][e] - reference) * scale), less = reference * scale, added = 0.0f;
+                float before = power_of_two((greatest[m][e] - reference) * scale), less = reference * scale,
+                      added = 0.0f;
                 greatest[m][e] = most;
 #pragma unroll
                 for (u32 n = 0; n < KEYS / 8; ++n) {
-                    // In place: a pair of weights, and a pair of what it has lost.
-                    float(&pair)[4] = scores[m][n];
-                    float low = power_of_two(fmaf(pair[2 * e], scale, -less)), high = power_of_two(fmaf(pair[2 * e + 1], scale, -less));
+                    // In place: a pair of rounded weights, and the pair of their rounding errors.
+                    float (&pair)[4] = scores[m][n];
+                    float low = power_of_two(fmaf(pair[2 * e], scale, -less)),
+                          high = power_of_two(fmaf(pair[2 * e + 1], scale, -less));
                     added += low + high;
                     u32 packed = Mma<T>::pack(low, high);
-                    pair[2 * e] = __uint_as_float(packed), pair[2 * e + 1] = __uint_as_float(Mma<T>::rest(low, high, packed));
+                    pair[2 * e] = __uint_as_float(packed),
+                             pair[2 * e + 1] = __uint_as_float(Mma<T>::rest(low, high, packed));
                 }
                 sum[m][e] = fmaf(sum[m][e], before, added);
 #pragma unroll
@@ -326,10 +349,14 @@ template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD
             total += __shfl_xor_sync(0xffffffffu, total, 2);
             u32 row = first + (warp * M + m) * 16 + g + 8 * e;
             if (row >= all) continue;
-            if (a.sinks) total += power_of_two(at<const float>(a.sinks)[kv_head * group + row % group] * LOG2_E - greatest[m][e] * scale);
+            if (a.sinks)
+                total += power_of_two(at<const float>(a.sinks)[kv_head * group + row % group] * LOG2_E -
+                                      greatest[m][e] * scale);
             T *to = at<T>(a.out) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + 2 * t;
             float share = 1.0f / total;
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d) *reinterpret_cast<u32 *>(to + d * 8) = Mma<T>::pack(out[m][d][2 * e] * share, out[m][d][2 * e + 1] * share);
+            for (u32 d = 0; d < D / 8; ++d)
+                *reinterpret_cast<u32 *>(to + d * 8) =
+                    Mma<T>::pack(out[m][d][2 * e] * share, out[m][d][2 * e + 1] * share);
         }
 }

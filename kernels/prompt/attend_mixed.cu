@@ -1,12 +1,21 @@
-// Attention of a prompt's rows over a cache whose keys or values alone are quants.
+// Attention of a prompt's rows over a cache in which either the keys or the values are quants.
 #include "prompt/attend.cuh"
 
 #define KERNEL(T, NAME, K, V, D, M, KEYS, AHEAD) \
-    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { prompt_attend<T, K, V, D, M, KEYS, AHEAD>(a); }
-// Of few rows, and of many.
-#define WIDTH(T, NAME, K, V, D) KERNEL(T, few_##NAME, K, V, D, 1, 64, true) KERNEL(T, NAME, K, V, D, 2, 64, false)
+    extern "C" __global__ void __launch_bounds__(32 * ATTEND_WARPS) \
+        prompt_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { \
+        prompt_attend<T, K, V, D, M, KEYS, AHEAD>(a); \
+    }
+// For few rows, and for many.
+#define WIDTH(T, NAME, K, V, D) \
+    KERNEL(T, few_##NAME, K, V, D, 1, 64, true) \
+    KERNEL(T, NAME, K, V, D, 2, 64, false)
 #define KERNELS(T, NAME, K, V) \
-    WIDTH(T, NAME, K, V, 64) WIDTH(T, NAME, K, V, 80) WIDTH(T, NAME, K, V, 96) WIDTH(T, NAME, K, V, 128) KERNEL(T, NAME, K, V, 256, 1, 32, false)
+    WIDTH(T, NAME, K, V, 64) \
+    WIDTH(T, NAME, K, V, 80) \
+    WIDTH(T, NAME, K, V, 96) \
+    WIDTH(T, NAME, K, V, 128) \
+    KERNEL(T, NAME, K, V, 256, 1, 32, false)
 KERNELS(half, f16_f16_q8, half, Q8)
 KERNELS(half, f16_q8_f16, Q8, half)
 KERNELS(__nv_bfloat16, bf16_bf16_q8, __nv_bfloat16, Q8)

@@ -1,5 +1,5 @@
-// Rotated q, and k and v into the cache, of a prompt's rows; and of a step's where it is not one kernel with attention.
-// One warp a head, one block column a row.
+// Rotates q, and stores rotated k, and v, in the cache: for a prompt's rows, and for a step's where attention does not
+// do it. One warp a head, one block column a row.
 #include "rope.cuh"
 
 template <typename T, typename K, typename V> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
@@ -9,11 +9,11 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
     if (head >= c.heads + 2 * c.kv_heads) return;
     bool is_q = head < c.heads, is_k = !is_q && head < c.heads + c.kv_heads;
     u32 index = head - (is_q ? 0 : is_k ? c.heads : c.heads + c.kv_heads), heads = is_q ? c.heads : c.kv_heads;
-    // Asked for before it is known whether there is such a row, of which there are values all the same.
+    // Requested before the kernel knows whether the row exists; there are values in any case.
     Head values(c, at<const float>(is_q ? a.q : is_k ? a.k : a.v) + ((u64)row * heads + index) * c.head_dim, lane);
     NormWeights norm(c, at<const float>(is_q ? a.q_norm : is_k ? a.k_norm : 0), lane);
     const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
-    if (c.places.step ? mine->entry == NOBODY : row >= mine->count) return;
+    if (c.places.step ? mine->entry == NO_ENTRY : row >= mine->count) return;
     u32 position = mine->position + (c.places.step ? 0 : row);
     if (norm.all) values.normalize(c, norm, a.epsilon, lane);
     if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
@@ -42,15 +42,23 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
 }
 
 #define KERNEL(T, NAME, C, CACHE) \
-    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { rope_store<T, C, C>(a); }
-#define KERNELS(T, NAME) KERNEL(T, NAME, float, f32) KERNEL(T, NAME, half, f16) KERNEL(T, NAME, __nv_bfloat16, bf16)
+    extern "C" __global__ void __launch_bounds__(THREADS) \
+        rope_store_##NAME##_##CACHE(const __grid_constant__ RopeStoreArgs a) { \
+        rope_store<T, C, C>(a); \
+    }
+#define KERNELS(T, NAME) \
+    KERNEL(T, NAME, float, f32) \
+    KERNEL(T, NAME, half, f16) \
+    KERNEL(T, NAME, __nv_bfloat16, bf16)
 KERNELS(half, f16)
 KERNELS(__nv_bfloat16, bf16)
 KERNEL(half, q8, Q8, f16)
 KERNEL(__nv_bfloat16, q8, Q8, bf16)
-// By K's type, then V's.
+// Named by K's type, then V's.
 #define MIXED(T, NAME, K, V) \
-    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME(const __grid_constant__ RopeStoreArgs a) { rope_store<T, K, V>(a); }
+    extern "C" __global__ void __launch_bounds__(THREADS) rope_store_##NAME(const __grid_constant__ RopeStoreArgs a) { \
+        rope_store<T, K, V>(a); \
+    }
 MIXED(half, f16_f16_q8, half, Q8)
 MIXED(half, f16_bf16_q8, __nv_bfloat16, Q8)
 MIXED(half, f16_q8_f16, Q8, half)

@@ -1,27 +1,28 @@
-// Attention of a step's rows over the cache, each over its own conversation's, for types and heads that the tensor cores do
-// not multiply (see attend_tiles.cuh): lanes multiply. The positions of a row are split: a block serves the query heads that
-// share a KV head, at most GROUP of them, at the positions of every so many splits. Where splits begin depends on the row's
-// own position alone, and parts are merged in one order: so a row's bits depend neither on the grid, nor on where its pages
-// lie, nor on other rows.
+// Attention of a step's rows over the cache by lanes, for types and heads that the tensor cores do not multiply (see
+// attend_tiles.cuh). Each row attends to its own conversation. A row's positions are split. A block serves up to GROUP
+// query heads that share a KV head, in every gridDim.x-th split. Where splits begin depends on the row's position
+// alone, and parts are merged in one order. So neither the grid, nor the places of pages, nor other rows change a row's
+// bits.
 //
-// A step's q, k and v come as they left their product. Each block rotates what it needs of them, while the first of the
-// cache is under way, and whoever serves the row's own position stores its k and v. What other rows of the same
-// conversation store in this step nobody reads before the next: those positions are made again from their k and v,
-// rounded through the cache's type.
+// A step's q, k and v are the plain outputs of their product. Each block rotates what it needs of them while the first
+// part of the cache is in flight. The block that serves the row's own position stores its k and v. Positions that other
+// rows of the same conversation store in this step are not visible yet: each block computes them from k and v, rounded
+// through the cache's type.
 //
-// A prompt whose types the tensor cores do not multiply comes here too, rotated and stored, in one split.
+// A prompt with types that the tensor cores do not multiply comes here, too, rotated and stored, in one split.
 #pragma once
 #include "step/splits.cuh"
 
 #define GROUP 4
 
-// What a lane loads at once of the cache: elements side by side, and their scale if they have one.
+// What a lane loads of the cache at once: adjacent elements, and their scale if they have one.
 template <typename C> struct Piece {
     static constexpr u32 N = 16 / sizeof(C);
     uint4 bits;
 
     __device__ __forceinline__ Piece() : bits(make_uint4(0, 0, 0, 0)) {}
-    __device__ __forceinline__ Piece(const C *side, u32 element, u32, u32) : bits(*reinterpret_cast<const uint4 *>(side + element)) {}
+    __device__ __forceinline__ Piece(const C *side, u32 element, u32, u32)
+        : bits(*reinterpret_cast<const uint4 *>(side + element)) {}
     template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
         const C *each = reinterpret_cast<const C *>(&bits);
 #pragma unroll
@@ -34,9 +35,10 @@ template <> struct Piece<Q8> {
     half scale;
 
     __device__ __forceinline__ Piece() : bits(make_uint2(0, 0)), scale(__ushort_as_half(0)) {}
-    // From `element` of a side, of which 2^shift share a scale, and whose scales begin `scales` bytes on.
+    // From `element` of K or V, of which 2^shift share a scale. Scales begin `scales` bytes behind the first element.
     __device__ __forceinline__ Piece(const Q8 *side, u32 element, u32 scales, u32 shift)
-        : bits(*reinterpret_cast<const uint2 *>(side + element)), scale(reinterpret_cast<const half *>(side + scales)[element >> shift]) {}
+        : bits(*reinterpret_cast<const uint2 *>(side + element)),
+          scale(reinterpret_cast<const half *>(side + scales)[element >> shift]) {}
     template <typename T> __device__ __forceinline__ void widened(float (&to)[N]) const {
 #pragma unroll
         for (u32 n = 0; n < N; n += 2) {
@@ -47,18 +49,21 @@ template <> struct Piece<Q8> {
     }
 };
 
-// A KV head of pieces over LANES lanes, PIECES each; LANES lanes take a position, a warp several.
+// A KV head as pieces over LANES lanes, PIECES each. LANES lanes take a position, and a warp takes several positions.
 template <typename C, int LANES, int PIECES> struct Shape {
     // Elements of a piece.
     static constexpr u32 N = Piece<C>::N;
-    // Positions that a lane has under way; that a warp reads at once, that it has under way, and that a block has.
+    // Positions that a lane has in flight, that a warp reads at once, that a warp has in flight, and that a block has
+    // in flight.
     static constexpr u32 LOADS = 4 / PIECES, SIDE = 32 / LANES, EACH = LOADS * SIDE, CHUNK = WARPS * EACH;
 };
 
-// N elements in shared memory, read again wherever they are needed: registers are for the cache.
+// N elements in shared memory, read wherever they are needed: the registers are for the cache.
 template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, float (&to)[8]) {
     uint4 bits;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from));
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                 : "r"(from));
     const T *each = reinterpret_cast<const T *>(&bits);
 #pragma unroll
     for (int n = 0; n < 8; ++n) to[n] = widen(each[n]);
@@ -71,8 +76,9 @@ template <typename T> __device__ __forceinline__ void widened_pairs(u32 from, fl
     for (int n = 0; n < 4; ++n) to[n] = widen(each[n]);
 }
 
-// K, V: the types of the cache's keys and values; pieces of both have as many elements.
-template <typename T, typename K, typename V, int LANES, int PIECES> __device__ __forceinline__ void attend(const AttendArgs &a) {
+// K, V: the types of the cache's keys and values; pieces of both have equally many elements.
+template <typename T, typename K, typename V, int LANES, int PIECES>
+__device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Shape<K, LANES, PIECES> S;
     static_assert(Piece<K>::N == Piece<V>::N);
     constexpr u32 N = S::N, LOADS = S::LOADS;
@@ -81,24 +87,26 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
     u32 row = blockIdx.z, head_dim = c.head_dim, group = a.group, subgroups = (group + GROUP - 1) / GROUP;
-    u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP, heads = min(group - begun, (u32)GROUP);
+    u32 kv_head = blockIdx.y / subgroups, begun = blockIdx.y % subgroups * GROUP,
+        heads = min(group - begun, (u32)GROUP);
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, piece = lane % LANES, side = lane / LANES;
     const Row *rows = at<const Row>(c.places.rows);
     bool raw = a.k != 0, takes_q = warp < heads, takes_kv = warp == GROUP || warp == GROUP + 1;
-    // What the cache holds has been there since the step before, if this step's comes later.
+    // The cache is complete since the previous step if this kernel stores this step's k and v.
     if (!raw) stopwatch.our_turn();
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
     Row mine = row_now(rows + (c.places.step ? row : 0));
-    if (c.places.step ? mine.entry == NOBODY : row >= mine.count) return;
+    if (c.places.step ? mine.entry == NO_ENTRY : row >= mine.count) return;
     u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
     while (split * a.splits < length) split *= 2;
     u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
     u32 end_split = (length + split - 1) / split, splits = end_split - first_split;
     if (first_split + blockIdx.x >= end_split) return;
-    // Of its first split a window skips what lies before its first chunk.
+    // In its first split, a window skips the chunks before its own first one.
     u32 first_chunk = seen_from / S::CHUNK * S::CHUNK;
-    u32 begin = max((first_split + blockIdx.x) * split, first_chunk), end = min(length, (first_split + blockIdx.x + 1) * split);
-    // From here on positions are of this step, and their k and v are in `fresh`.
+    u32 begin = max((first_split + blockIdx.x) * split, first_chunk),
+        end = min(length, (first_split + blockIdx.x + 1) * split);
+    // Positions from here on belong to this step; their k and v are in `fresh`.
     u32 fresh_from = raw ? position - (row - mine.first) : length;
     const u64 *table = table_of(c, mine.entry);
     u32 shift = block_of(head_dim) == 32 ? 5 : 4;
@@ -107,7 +115,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
     auto there = [&](u32 p, int j) { return (piece + j * LANES) * N < head_dim && p < end; };
     auto load = [&](auto side_of, auto &to, u64 layer, u32 chunk) {
         typedef typename decltype(side_of)::Type C;
-        // Those of a warp lie in one page.
+        // The positions of a warp are in one page.
         u32 first = chunk + warp * S::EACH;
         const C *all = at<const C>((first < end ? __ldcg(table + first / PAGE) : 0) + layer);
         u32 begins = (kv_head * PAGE + first % PAGE) * head_dim;
@@ -117,19 +125,21 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             for (int j = 0; j < PIECES; ++j) {
                 u32 within = i * S::SIDE + side, p = first + within;
                 to[i][j] = Piece<C>();
-                if (there(p, j) && p < fresh_from) to[i][j] = Piece<C>(all, begins + within * head_dim + (piece + j * LANES) * N, c.kv_heads * PAGE * head_dim, shift);
+                if (there(p, j) && p < fresh_from)
+                    to[i][j] = Piece<C>(all, begins + within * head_dim + (piece + j * LANES) * N,
+                                        c.kv_heads * PAGE * head_dim, shift);
             }
     };
     load(SideOf<K>(), k, c.k, begin);
     load(SideOf<V>(), v, c.v, begin);
     if (raw) stopwatch.our_turn();
-    // What the warp will rotate: a query or the row's own k or v.
+    // What the warp rotates: a query, or the row's own k or v.
     const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
     own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;
     Head taken(c, raw && (takes_q || takes_kv) ? own : nullptr, lane);
 
-    // (GROUP, padded) of T, the warps' parts, and (rows of the step, K and V, head_dim); of blocks their scales behind that. Keys and
-    // values of two types lie apart, each with room for four bytes an element.
+    // Shared memory: (GROUP, padded) queries in T; the warps' parts; (rows of the step, K and V, head_dim), and the
+    // scales of blocks behind them. Keys and values of two types lie apart, each with room for four bytes an element.
     constexpr u32 padded = LANES * PIECES * N;
     T *queries = reinterpret_cast<T *>(memory);
     float *parts = memory + GROUP * padded / 2;
@@ -149,8 +159,11 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             __syncwarp();
             values.template put<float>(c, mine, lane);
             __syncwarp();
-            quantize(mine, head_dim, lane, to + index * head_dim, reinterpret_cast<half *>(to + SIDES * STEP_ROWS * head_dim) + (index * head_dim >> shift));
-            if (kept) quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p), scales_in_page(page, layer, c, kv_head, p));
+            quantize(mine, head_dim, lane, to + index * head_dim,
+                     reinterpret_cast<half *>(to + SIDES * STEP_ROWS * head_dim) + (index * head_dim >> shift));
+            if (kept)
+                quantize(mine, head_dim, lane, in_page<C>(page, layer, c, kv_head, p),
+                         scales_in_page(page, layer, c, kv_head, p));
         } else {
             values.template put<C>(c, to + index * head_dim, lane);
             if (kept) values.template put<C>(c, in_page<C>(page, layer, c, kv_head, p), lane);
@@ -179,10 +192,13 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
         }
     } else if (raw) {
         if (takes_kv) store(taken, position, warp - GROUP);
-        // Of the conversation's earlier rows of this step.
+        // The conversation's earlier rows of this step.
         for (u32 task = 2 * fresh_from + warp - GROUP; task < 2 * position; task += WARPS - GROUP) {
             u32 p = task / 2, is_v = task % 2;
-            Head values(c, at<const float>(is_v ? a.v : a.k) + (u64)(mine.first + p - fresh_from) * kv_columns + kv_head * head_dim, lane);
+            Head values(c,
+                        at<const float>(is_v ? a.v : a.k) + (u64)(mine.first + p - fresh_from) * kv_columns +
+                            kv_head * head_dim,
+                        lane);
             store(values, p, is_v);
         }
     }
@@ -196,11 +212,14 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
         for (u32 i = 0; i < LOADS; ++i)
 #pragma unroll
             for (int j = 0; j < PIECES; ++j) {
-                u32 p = chunk + warp * S::EACH + i * S::SIDE + side, index = (p - fresh_from) * SIDES + (SAME ? is_v : 0);
-                if (there(p, j) && p >= fresh_from) to[i][j] = Piece<C>(from, index * head_dim + (piece + j * LANES) * N, SIDES * STEP_ROWS * head_dim, shift);
+                u32 p = chunk + warp * S::EACH + i * S::SIDE + side,
+                    index = (p - fresh_from) * SIDES + (SAME ? is_v : 0);
+                if (there(p, j) && p >= fresh_from)
+                    to[i][j] =
+                        Piece<C>(from, index * head_dim + (piece + j * LANES) * N, SIDES * STEP_ROWS * head_dim, shift);
             }
     };
-    // To base 2; a cap is met before.
+    // To base 2, except with a cap, which applies before.
     float scale = a.softcap != 0.0f ? a.scale / a.softcap : a.scale * LOG2_E;
     u32 of = row * gridDim.y + blockIdx.y, part = part_of(head_dim), done = 0;
     const float *sinks = a.sinks ? at<const float>(a.sinks) + kv_head * group + begun : nullptr;
@@ -212,7 +231,8 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             load(SideOf<K>(), k, c.k, begin);
             load(SideOf<V>(), v, c.v, begin);
         }
-        // Of each head: of all positions of the warp the greatest, and of this lane's the sum, and what they add up to.
+        // For each head: the greatest score of all the warp's positions; this lane's sum of weights, and weighted sum
+        // of values.
         float greatest[GROUP], sum[GROUP] = {}, out[GROUP][PIECES][N] = {};
 #pragma unroll
         for (int h = 0; h < GROUP; ++h) greatest[h] = LEAST;
@@ -234,7 +254,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
                     }
                 }
             load(SideOf<K>(), k, c.k, chunk + S::CHUNK);
-            // All sums at once, step by step: each waits for the one before.
+            // All sums advance together, because each step waits for the one before.
 #pragma unroll
             for (int offset = LANES / 2; offset > 0; offset /= 2)
 #pragma unroll
@@ -284,7 +304,7 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
             load(SideOf<V>(), v, c.v, chunk + S::CHUNK);
         }
         __syncthreads();
-        // Of `parts`: (WARPS, GROUP, head_dim).
+        // `parts` is (WARPS, GROUP, head_dim).
 #pragma unroll
         for (int offset = LANES; offset < 32; offset *= 2)
 #pragma unroll
@@ -305,7 +325,9 @@ template <typename T, typename K, typename V, int LANES, int PIECES> __device__ 
                 float *to = parts + (warp * GROUP + h) * head_dim + column;
 #pragma unroll
                 for (u32 n = 0; n < N; n += 4)
-                    if (column < head_dim) *reinterpret_cast<float4 *>(to + n) = make_float4(out[h][j][n], out[h][j][n + 1], out[h][j][n + 2], out[h][j][n + 3]);
+                    if (column < head_dim)
+                        *reinterpret_cast<float4 *>(to + n) =
+                            make_float4(out[h][j][n], out[h][j][n + 1], out[h][j][n + 2], out[h][j][n + 3]);
             }
         }
         __syncthreads();

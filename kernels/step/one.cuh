@@ -1,28 +1,30 @@
-// Tiles of scaled blocks by one row. mma has eight columns for it, which are all alike: what they give to four lanes each of them
-// takes for one output, of the weight rows g and g + 8 of two tiles.
+// Tiles of scaled blocks by one row. mma has eight columns, which are then all equal: four lanes get the same outputs.
+// Each of them takes one output, of rows g and g + 8 of two tiles.
 #pragma once
 #include "step/codes.cuh"
 #include "step/stream.cuh"
 
-// Which output a lane sums, of those that mma gives to four lanes alike: so each scales its own alone.
+// The output that a lane sums, out of those that mma gives to four lanes. Each lane scales only its own.
 struct Role {
     u32 tile, half;
-    // Of rows g and g + 8 of which the first comes with the second in it, how many times this lane's is each.
+    // Row g may come with row g + 8 in it: the factors that select this lane's row.
     float of_lower = half ? 0.0f : 1.0f, of_upper = half ? 1.0f : -1.0f;
 };
 
 // Adds the products of units at the same columns, of one tile or two, to the sum of this lane's output.
 template <int F, typename T, u32 TILES>
-__device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales, const Codes<F, T, 1> &codes, Role role, const Columns<F, T, 1> &x, float &sum) {
+__device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b, const RowScale<F> &scales,
+                                             const Codes<F, T, 1> &codes, Role role, const Columns<F, T, 1> &x,
+                                             float &sum) {
     constexpr u32 BLOCKS = Rows<F, T, 1>::UNIT, STEPS = 4 / BLOCKS;
     constexpr float MINIMA_BY = -1.0f / (float)Rows<F, T, 1>::TIMES;
-    // Of the unit, before they are multiplied by what blocks share.
+    // Sums of the unit, before the factors that its blocks share.
     float together = 0.0f, minima = 0.0f;
 #pragma unroll
     for (u32 n = 0; n < BLOCKS; ++n) {
         const u32 column = n % 2;
         float4 first = x.excess[n / 2];
-        // What is multiplied by a minimum.
+        // The factor of a minimum.
         const float own = column ? first.y : first.x;
         float products[TILES];
 #pragma unroll
@@ -35,9 +37,10 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
                 (i ? b : a).template step<T>(s, codes, fragment, rest);
                 Mma<T>::run(block, fragment, x.of(s));
             }
-            // All of mma's columns are alike but in what they begin with.
+            // mma's columns differ only in what they start from.
             if constexpr (Excess<F, T>::both) {
-                // By multiplications, which others than the choices of bits are done by. A lane of row g + 8 has no use for the first.
+                // Multiplications run on another pipe than the bit operations of a selection. A lane of row g + 8
+                // ignores the first product.
                 products[i] = fmaf(block[column], role.of_lower, block[2 + column] * role.of_upper);
             } else {
                 products[i] = role.half ? block[2 + column] : block[column];
@@ -63,10 +66,12 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
     }
 }
 
-// `prepare` puts the row while the first units are under way; `finish(i, row of the tile, row, sum, scale)` is called by sixteen threads
-// a tile.
+// `prepare` puts the row into shared memory while the first units are in flight. `finish(i, row of the tile, row, sum,
+// scale)` is called by sixteen threads a tile.
 template <int F, typename T, typename Prepare, typename Finish>
-__device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const Phases<false> &phases, const Rows<F, T, 1> &rows, const Codes<F, T, 1> &codes, Prepare prepare, Finish finish) {
+__device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const Phases<false> &phases,
+                                                 const Rows<F, T, 1> &rows, const Codes<F, T, 1> &codes,
+                                                 Prepare prepare, Finish finish) {
     typedef Rows<F, T, 1> Row;
     constexpr u32 BATCH = Row::BATCH, BYTES = Slot<F>::bytes, STEP = Row::COLUMNS_STEP;
     const Team<F, 1> team;
@@ -80,9 +85,12 @@ __device__ __forceinline__ void sum_tiles_of_one(const Share<F, 1> &share, const
         for (batch = 0; batch < BATCH && share.there(i + batch);) {
             const bool pair = stream.pair(i + batch);
             const Role role = {pair ? lane % 2 : 0, lane / 2 % 2};
-            // Where this lane's scales lie in a slot, of which `stream` says where it begins for this lane.
-            const u32 begin = role.tile * BYTES - lane * 16, at = begin + RowScale<F>::place(lane / 4, role.half), head_at = begin + RowScale<F>::head_place(lane / 4, role.half);
-            auto read = [&](RowScale<F> &scales, u32 slot) { scales.read(from_shared(slot + at), from_shared(slot + head_at)); };
+            // Where this lane's scales lie, relative to the slot's address for this lane.
+            const u32 begin = role.tile * BYTES - lane * 16, at = begin + RowScale<F>::place(lane / 4, role.half),
+                      head_at = begin + RowScale<F>::head_place(lane / 4, role.half);
+            auto read = [&](RowScale<F> &scales, u32 slot) {
+                scales.read(from_shared(slot + at), from_shared(slot + head_at));
+            };
             float sum = 0.0f;
             u32 x = columns, e = excess + (Columns<F, T, 1>::begins ? 0 : role.half * 8);
             if (pair) {

@@ -1,15 +1,17 @@
-// Tiles by several rows, or of values as they are by one: each row is a column of mma.
+// Tiles by several rows, or tiles of plain values by one row: each row is a column of mma.
 #pragma once
 #include "step/codes.cuh"
 #include "step/stream.cuh"
 
-// Adds a unit's products with the rows to the sums of the weight rows g and g + 8: of mma's columns 2 t and 2 t + 1, which
-// are the same where there is one row.
-template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(const Unit<F> &w, const RowScales<F, 1> &scales, const Columns<F, T, R> &x, float (&sums)[4]) {
+// Adds a unit's products to the sums of the weight rows g and g + 8, for mma's columns 2 t and 2 t + 1. With one row,
+// both columns are equal.
+template <int F, typename T, u32 R>
+__device__ __forceinline__ void multiply(const Unit<F> &w, const RowScales<F, 1> &scales, const Columns<F, T, R> &x,
+                                         float (&sums)[4]) {
     constexpr u32 STEPS = Layout<F>::block == 16 ? 1 : 2;
     constexpr float HIGH = Rows<F, T, R>::HIGH, MINIMA_BY = -1.0f / (float)Rows<F, T, R>::TIMES;
     typename Rows<F, T, R>::Sums first;
-    // Of a block; and of the unit, before they are multiplied by what blocks share.
+    // Sums of a block; and of the unit, before the factors that its blocks share.
     float block[4], together[4], minima[4];
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
@@ -63,20 +65,24 @@ template <int F, typename T, u32 R> __device__ __forceinline__ void multiply(con
     }
 }
 
-// `prepare` fills the rows, of a phase, while the first units are under way; `finish(i, row of the tile, row, sum, scale)` is called by
-// sixteen threads a row of each team, for which `scale_of(i, row of the tile)` was asked for while the tile was still being multiplied.
+// `prepare` fills the rows of a phase while the first units are in flight. `finish(i, row of the tile, row, sum,
+// scale)` is called by sixteen threads a row of each team; `scale_of(i, row of the tile)` gives them `scale` while the
+// tile is still being multiplied.
 template <int F, typename T, u32 R, bool PHASED, typename Prepare, typename Scale, typename Finish>
-__device__ __forceinline__ void sum_tiles(const Share<F, R> &share, const Phases<PHASED> &phases, const Rows<F, T, R> &rows, Prepare prepare, Scale scale_of, Finish finish) {
+__device__ __forceinline__ void sum_tiles(const Share<F, R> &share, const Phases<PHASED> &phases,
+                                          const Rows<F, T, R> &rows, Prepare prepare, Scale scale_of, Finish finish) {
     typedef Stream<F, R, PHASED> Units;
-    constexpr u32 N = Units::N, BYTES = Slot<F>::bytes, STEP = Rows<F, T, R>::COLUMNS_STEP, EXCESS_STEP = Rows<F, T, R>::EXCESS_STEP;
+    constexpr u32 N = Units::N, BYTES = Slot<F>::bytes, STEP = Rows<F, T, R>::COLUMNS_STEP,
+                  EXCESS_STEP = Rows<F, T, R>::EXCESS_STEP;
     const Team<F, R> team;
     const u32 thread = Team<F, R>::thread(), lane = thread % 32, warp = thread / 32;
     Units stream(share, phases, rows.rings, warp, lane);
     prepare(0);
     const u32 columns = rows.columns_at(warp, lane), excess = rows.excess_at(warp, lane);
     const bool finishes = thread < 16 * rows.rows;
-    // (tiles of a team, THREADS), behind the rings: what was summed in earlier phases.
-    float4 *summed = reinterpret_cast<float4 *>(rows.rings + team.teams * WARPS * Units::RING) + team.index * THREADS + thread;
+    // (tiles of a team, THREADS), behind the rings: sums of earlier phases.
+    float4 *summed =
+        reinterpret_cast<float4 *>(rows.rings + team.teams * WARPS * Units::RING) + team.index * THREADS + thread;
     auto scales_of = [&](u32 unit) {
         RowScales<F, 1> scales;
         scales.read(from_shared(unit - lane * 16), from_shared(unit - lane * 16) + Layout<F>::unit, lane / 4);
@@ -110,16 +116,17 @@ __device__ __forceinline__ void sum_tiles(const Share<F, R> &share, const Phases
                 summed[i * team.teams * THREADS] = make_float4(sums[0], sums[1], sums[2], sums[3]);
                 continue;
             }
-            // Of one row twice, by turns.
+            // One row has two places in turns.
             float *parts = rows.parts + (R == 1 ? i % 2 * (WARPS * 16) : team.index * Rows<F, T, R>::PARTS);
             if (R == 1) {
                 float *to = parts + warp * 16 + lane / 4;
                 if (lane % 4 == 0) to[0] = sums[0], to[8] = sums[2];
             } else {
-                // What was there has been summed.
+                // The previous sums have been read.
                 if (i > 0) team.wait();
                 float *to = parts + (warp * R + lane % 4 * 2) * 16 + lane / 4;
-                constexpr float LOW = Layout<F>::scaled ? 1.0f / Excess<F, T>::low : 1.0f, HIGH = Layout<F>::scaled ? 1.0f / Excess<F, T>::high : 1.0f;
+                constexpr float LOW = Layout<F>::scaled ? 1.0f / Excess<F, T>::low : 1.0f,
+                                HIGH = Layout<F>::scaled ? 1.0f / Excess<F, T>::high : 1.0f;
                 to[0] = LOW * sums[0], to[16] = LOW * sums[1], to[8] = HIGH * sums[2], to[24] = HIGH * sums[3];
             }
             team.wait();

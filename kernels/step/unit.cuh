@@ -1,26 +1,26 @@
-// A unit of weights on its way from shared memory to the tensor cores: in the registers of a warp, then fragments of mma.
+// A unit of weights on its way from shared memory to the tensor cores: in a warp's registers, then as operands of mma.
 #pragma once
 #include "tile.cuh"
 
-// What lies in shared memory of a unit: itself, then the head that it shares.
+// A unit in shared memory: the unit itself, then the head that it shares.
 template <int F> struct Slot {
     static constexpr u32 bytes = Layout<F>::unit + Layout<F>::head;
-    // Behind the quants.
+    // Bytes behind the quants.
     static constexpr u32 rest = Layout<F>::high + Layout<F>::scales;
-    // Of four units with their head.
+    // Bytes of four units with their head.
     static constexpr u32 four = Layout<F>::head + 4 * Layout<F>::unit;
 };
 
-// What a format's integers become in T. `zero`: what they are more than they stand for, in their last place. `low` and `high`: how large
-// that place is in the rows g and g + 8 of a tile, by which what these have summed is divided; powers of two. Where the least bits
-// of a half lie among bits that are zero, it is that many times 2^-24, its least number, which mma multiplies as any other; so a nibble is
-// a number where it lies, or beside it.
+// How a format's integers appear in T. `zero`: the excess over the value that they stand for, in units of the last
+// place. `low`, `high`: the size of that place in rows g and g + 8 of a tile, powers of two that divide their sums. An
+// integer in the lowest bits of a half whose other bits are zero is that many times 2^-24, a subnormal number, which
+// mma multiplies exactly. So a nibble is a number where it lies, or one shift away.
 template <int F, typename T> struct Excess {
     static constexpr bool bytes = Layout<F>::bytes;
     static constexpr u32 zero = Layout<F>::zero + (bytes ? 1024 : 0);
     static constexpr float low = bytes ? 1.0f : 0x1p-24f, high = bytes ? 1.0f : low * (1 << Layout<F>::up);
-    // Whether what is a row g's comes with what is row g + 8's, which lies above it and is taken off afterwards: an operation less a word. Both
-    // have ten bits at most, which are no more than an f16 has without an exponent.
+    // Whether row g comes with row g + 8 above it, whose product is subtracted afterwards: one operation less a word.
+    // Both together have at most ten bits, which is what an f16 holds without an exponent.
     static constexpr bool both = !bytes && Layout<F>::high < 256;
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
@@ -29,25 +29,29 @@ template <int F> struct Excess<F, __nv_bfloat16> {
     static constexpr bool both = false;
 };
 
-// What mma adds a block's products to: what goes off them, or nothing.
+// What mma adds a block's products to: the corrections, or zeros.
 template <bool BEGINS> __device__ __forceinline__ void begin(float (&sums)[4], float a, float b, float c, float d) {
     sums[0] = BEGINS ? a : 0.0f, sums[1] = BEGINS ? b : 0.0f, sums[2] = BEGINS ? c : 0.0f, sums[3] = BEGINS ? d : 0.0f;
 }
 
-// Two of a word's bytes, the lower or the higher ones: they are stored, or looked up, 128 more.
+// The lower or the higher two bytes of a word; they are stored, or looked up, plus 128.
 template <typename T> __device__ __forceinline__ u32 bytes(u32 word, int higher);
-template <> __device__ __forceinline__ u32 bytes<half>(u32 word, int higher) { return __byte_perm(word, 0x64646464u, higher ? 0x4342 : 0x4140); }
-template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int higher) { return bytes_less_128<__nv_bfloat16>(word, higher); }
+template <> __device__ __forceinline__ u32 bytes<half>(u32 word, int higher) {
+    return __byte_perm(word, 0x64646464u, higher ? 0x4342 : 0x4140);
+}
+template <> __device__ __forceinline__ u32 bytes<__nv_bfloat16>(u32 word, int higher) {
+    return bytes_less_128<__nv_bfloat16>(word, higher);
+}
 // Whether one operation does that.
 template <typename T> constexpr bool BYTES_AT_ONCE = false;
 template <> constexpr bool BYTES_AT_ONCE<half> = true;
 
-// What a lane holds of one unit.
+// A lane's part of a unit.
 template <int F> struct Unit {
     uint4 quants[Layout<F>::quants / 512];
     u32 high[Layout<F>::high ? Layout<F>::high / 128 : 1];
 
-    // `slot`: in shared memory, 16 bytes a lane behind its begin.
+    // `slot`: its address in shared memory, 16 bytes a lane.
     __device__ __forceinline__ Unit(u32 slot, u32 lane) {
 #pragma unroll
         for (u32 i = 0; i < Layout<F>::quants / 512; ++i) quants[i] = load_shared<uint4>(slot + i * 512);
@@ -63,8 +67,10 @@ template <int F> struct Unit {
         return of == 0 ? q.x : of == 1 ? q.y : of == 2 ? q.z : q.w;
     }
 
-    // The four pairs of a step, as `Excess` says; and where T cannot hold them, what it lacks. `codes` knows what codes stand for.
-    template <typename T, typename Codes> __device__ __forceinline__ void step(u32 s, const Codes &codes, u32 (&a)[4], u32 (&rest)[4]) const {
+    // The four pairs of a step, as `Excess` describes; and their rounding errors if T does not hold the format. `codes`
+    // looks codes up.
+    template <typename T, typename Codes>
+    __device__ __forceinline__ void step(u32 s, const Codes &codes, u32 (&a)[4], u32 (&rest)[4]) const {
         if constexpr (F == F16 || F == BF16 || F == SCALED_F16) {
             u32 raw[4] = {quants[s].x, quants[s].y, quants[s].z, quants[s].w};
 #pragma unroll
@@ -106,7 +112,9 @@ template <int F> struct Unit {
         } else {
             constexpr bool least = Excess<F, T>::high == Excess<F, T>::low;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) a[i] = pair<F, least>(word(0, s), high_bits<F>(high, s), s % 2, i, least ? Integers<F, T>::exponents : 0);
+            for (int i = 0; i < 4; ++i)
+                a[i] =
+                    pair<F, least>(word(0, s), high_bits<F>(high, s), s % 2, i, least ? Integers<F, T>::exponents : 0);
         }
     }
 };

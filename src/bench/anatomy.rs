@@ -1,9 +1,9 @@
-//! Where a step's time goes, for each mode of the decode graph; without a profiler.
+//! The parts of a step's time in each mode of the decode graph, without a profiler.
 //!
-//! Turns are timed as they run in earnest, one step ahead of the host. Where the device has a clock, a few more
-//! steps then run one at a time: in some the first and the last operation take timestamps, in others all do.
-//! What lies between operations is then the length of the former without what the latter were busy, for a timestamp takes time
-//! of its own between two operations.
+//! Turns are timed in normal operation, one step ahead of the host. Where the device has a clock, a few more steps then
+//! run one at a time. In some of them only the first and the last operation take timestamps, in the others all do. The
+//! time between operations is the length of the former minus the busy time of the latter, because a timestamp takes
+//! time of its own.
 
 use serde::Serialize;
 
@@ -15,17 +15,17 @@ use crate::graph::Mode;
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Device {
-    /// So long operations ran.
+    /// The time in which operations ran.
     gpu_microseconds: Option<f64>,
-    /// So long nothing ran, between the first operation and the last.
+    /// The idle time between the first operation and the last.
     gap_microseconds: Option<f64>,
-    /// The gaps are so much of the time from the first operation to the last.
+    /// The share of the idle time.
     gap_percent: Option<f64>,
     gap_microseconds_per_node: Option<f64>,
 }
 
 impl Device {
-    /// `whole` are steps whose ends have timestamps, `inside` those of which all operations were.
+    /// `whole` are steps with timestamps at their ends, `inside` steps with timestamps at all operations.
     #[allow(clippy::cast_precision_loss)] // differences of less than a minute, and operations of a step
     fn new(whole: &[Spans], inside: &[Spans]) -> Self {
         let length = |step: &Spans| {
@@ -55,32 +55,32 @@ impl Device {
     }
 }
 
-/// The keys are stable: scripts read them.
+/// The times of one mode. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Anatomy {
     mode: &'static str,
-    /// It is the median of the repetitions.
+    /// The median of the repetitions.
     tokens_per_second: f64,
     step_milliseconds_p50: f64,
     step_milliseconds_p99: f64,
-    /// The CPU backend counts its operations here.
+    /// Operations, for the CPU backend.
     kernels_per_step: usize,
     #[serde(flatten)]
     device: Device,
-    /// So long the engine's thread worked rather than waited.
+    /// The time that the engine's thread worked, without its waiting.
     host_microseconds_per_token: f64,
-    /// It is the time of all threads of the process, those too that spin while they wait.
+    /// The processor time of all threads, including threads that spin.
     cpu_microseconds_per_token: f64,
-    /// The process takes so much of one core while it decodes.
+    /// The share of one core that the process uses while it decodes.
     cpu_percent: f64,
-    /// A prompt takes so long until its first token; it is the median of the repetitions.
+    /// The time of a prompt until its first token; the median of the repetitions.
     first_token_milliseconds: f64,
-    /// The last recording took so long; `None` in a mode that records nothing.
+    /// The duration of the last recording; `None` in a mode that records nothing.
     recording_microseconds: Option<f64>,
 }
 
 impl Anatomy {
-    /// What turns in one mode tell; `runner` has run the last of them just before.
+    /// Evaluates turns in one mode; `runner` has run the last of them just before.
     #[allow(clippy::cast_precision_loss)] // counts of steps
     pub(super) fn new(mode: Mode, turns: &[Turn], runner: &mut Runner) -> Self {
         let sum = |of: fn(&Turn) -> f64| turns.iter().map(of).sum::<f64>();
@@ -106,7 +106,7 @@ impl Anatomy {
     }
 
     /// Adds the device's own times; `runner` is in the mode.
-    pub(super) fn look_inside(
+    pub(super) fn measure_operations(
         &mut self,
         runner: &mut Runner,
         work: Workload<'_>,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_what_the_operations_leave_of_a_step() {
+    fn gaps_are_the_step_without_its_operations() {
         // 3, 4 and 1 microseconds, with pauses of 0.5 and 1.5 between them.
         let spans = [(1_000, 4_000), (4_500, 8_500), (10_000, 11_000)];
         let step = vec![spans.map(Some).to_vec()];

@@ -1,27 +1,29 @@
-//! The machine's ceiling: how fast it moves memory, measured and not looked up.
+//! The measured memory bandwidth of this machine.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::engine::runner::Runner;
 
-/// The buffer has so many bytes: far more than any cache keeps of it between two passes.
+/// The size of the buffer, far above that of any cache.
 const BYTES: usize = 512 << 20;
 const PASSES: usize = 5;
 
-/// What decode is held against.
+/// The bandwidth that decoding is compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
-    /// It is the GPU's copies within its memory, reads and writes together; else sequential reads, with as many threads.
+    /// Whether it is the bandwidth of copies within a GPU's memory, reads and writes together. Otherwise it is that of
+    /// sequential reads with the runner's number of threads.
     pub(super) copies: bool,
     pub(super) bytes_per_second: f64,
 }
 
 impl Ceiling {
-    /// Measures what `runner` ran on: the GPU, or a partition of so many multiprocessors, or so many threads.
+    /// Measures the device that `runner` used: the GPU, a partition of it with `sms` multiprocessors, or the CPU with
+    /// `threads` threads.
     pub(super) fn measure(runner: Runner, threads: usize, sms: Option<u32>) -> Option<Self> {
         let copies = runner.executor().multiprocessors().is_some();
-        // A small GPU may have no room for the copy beside the model.
+        // A small GPU may not have room for both the model and the copy.
         drop(runner);
         let speed = if copies {
             copy_bandwidth(sms)
@@ -35,13 +37,13 @@ impl Ceiling {
     }
 }
 
-/// Bytes per second of the best of several sequential reads of a buffer larger than the caches, split
-/// between `threads`; `None` if there is no memory for the buffer.
+/// Returns the bytes per second of the best of several sequential reads of a large buffer, split between `threads`;
+/// `None` if there is no memory for the buffer.
 fn read_bandwidth(threads: usize) -> Option<f64> {
     let words = BYTES / size_of::<u64>();
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(words).ok()?;
-    // Written, so that every page is its own: untouched ones are all the same page of zeros.
+    // Written pages are distinct; untouched ones would all be the same page of zeros.
     buffer.extend((0_u64..).take(words));
     let share = words.div_ceil(threads.max(1));
     let seconds = (0..PASSES)
@@ -59,8 +61,8 @@ fn read_bandwidth(threads: usize) -> Option<f64> {
     Some(BYTES as f64 / seconds)
 }
 
-/// Bytes per second that the GPU, or a partition of so many multiprocessors, copies within its memory, read and written
-/// together: reading alone is somewhat faster. `None` if it will not.
+/// Returns the bytes per second that the GPU, or a partition of it, copies within its memory, read and written
+/// together. Reading alone is somewhat faster. `None` if the GPU cannot.
 #[cfg(feature = "cuda")]
 fn copy_bandwidth(multiprocessors: Option<u32>) -> Option<f64> {
     use crate::device::{Context, copy_bandwidth};
@@ -72,7 +74,7 @@ fn copy_bandwidth(_: Option<u32>) -> Option<f64> {
     None
 }
 
-/// Sums in independent lanes, so that the loads and not the additions set the pace.
+/// Sums in independent lanes, so that the loads are the bottleneck.
 fn sum(words: &[u64]) -> u64 {
     let (lines, rest) = words.as_chunks::<16>();
     let mut sums = [0_u64; 16];

@@ -1,4 +1,4 @@
-//! What was measured after prompts of one length: turns, conversations that step together, and where a step's time goes.
+//! The measurements after prompts of one length: turns, steps of several conversations, and the parts of a step's time.
 
 use serde::Serialize;
 
@@ -10,16 +10,16 @@ use super::steps::{Turn, Workload, begin, end, laps, median, steady};
 use crate::engine::runner::{RunError, Runner};
 use crate::tape::Input;
 
-/// What one repetition reached.
+/// The speeds of one repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Speed {
-    /// The prompt's tokens are read at so many a second.
+    /// Prompt tokens per second.
     #[serde(rename = "prefill_tokens_per_second")]
     pub prefill: f64,
-    /// Tokens are generated at so many a second.
+    /// Generated tokens per second.
     #[serde(rename = "decode_tokens_per_second")]
     pub decode: f64,
-    /// The steps had to move so many bytes a second, in 10^9.
+    /// Bytes per second that the steps had to move, in 10^9.
     #[serde(rename = "decode_gigabytes_per_second")]
     moved: f64,
 }
@@ -34,7 +34,7 @@ impl Speed {
         }
     }
 
-    /// Each figure by itself: a repetition may be the best of one and not of another.
+    /// Picks each figure separately: a repetition may be the best in one and not in another.
     fn each(speeds: &[Self], pick: impl Fn(Vec<f64>) -> f64) -> Self {
         let pick = |figure: fn(&Self) -> f64| pick(speeds.iter().map(figure).collect());
         Self {
@@ -45,22 +45,22 @@ impl Speed {
     }
 }
 
-/// Several conversations that step together: what a step of so many rows takes. The keys are stable: scripts read them.
+/// The steps of several conversations together. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
-struct Together {
+struct Concurrent {
     rows: usize,
-    /// It is the median of the steps.
+    /// The median of the steps.
     step_milliseconds: f64,
-    /// All rows together generate so many.
+    /// The tokens per second of all rows together.
     tokens_per_second: f64,
-    /// A step takes so many times as long as one of the first in the list.
+    /// The duration of a step relative to the first number of rows in the list.
     times_the_first: f64,
-    /// A step of several rows spends its time on these.
+    /// The operations of a step of several rows.
     operations: Vec<Kind>,
 }
 
-impl Together {
-    /// Times steps of conversations of other prompts each, as long as the one given; `first` is the first in the list.
+impl Concurrent {
+    /// Times steps of conversations with different prompts of equal length; `first` is the first result in the list.
     #[allow(clippy::cast_precision_loss)] // at most eight rows
     fn time(
         runner: &mut Runner,
@@ -85,16 +85,16 @@ impl Together {
     }
 }
 
-/// The kernels that an operation is, wherever it comes. The keys are stable: scripts read them.
+/// The kernels that implement an operation. The keys are stable: scripts read them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Chosen {
+struct OperationKernels {
     operation: &'static str,
     of_a_prompt: Vec<String>,
     of_a_step: Vec<String>,
 }
 
-impl Chosen {
-    /// The operations are in the order in which they come.
+impl OperationKernels {
+    /// Lists the operations in order of their first occurrence.
     fn of(prompt: &[(&'static str, String)], step: &[(&'static str, String)]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for (operation, _) in prompt.iter().chain(step) {
@@ -110,7 +110,7 @@ impl Chosen {
     }
 }
 
-/// The kernels of an operation, each once.
+/// Returns the kernels of an operation, each once.
 fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
     let mut kernels: Vec<String> = Vec::new();
     for (_, kernel) in all.iter().filter(|(of, _)| *of == operation) {
@@ -121,27 +121,27 @@ fn kernels(all: &[(&str, String)], operation: &str) -> Vec<String> {
     kernels
 }
 
-/// What was measured after prompts of one length. The keys are stable: scripts read them.
+/// The measurements after prompts of one length. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Context {
-    /// It has so many tokens.
+    /// The tokens of the prompt.
     pub prompt: usize,
-    /// Kernels, or operations of the CPU's, that a replayed step launches; `None` where none is replayed.
+    /// Kernels, or operations of the CPU backend, in a replayed step; `None` without replay.
     step_nodes: Option<usize>,
-    /// They ran in the first mode.
+    /// The repetitions in the first mode.
     repetitions: Vec<Speed>,
     pub best: Speed,
     median: Speed,
     modes: Vec<Anatomy>,
-    /// Several conversations ran at once, for each number of rows that was asked for.
-    rows: Vec<Together>,
-    /// A step of one conversation spends its time on these.
+    /// The results for each number of concurrent conversations.
+    rows: Vec<Concurrent>,
+    /// The operations of a step of one conversation.
     pub operations: Vec<Kind>,
-    /// Kernels that were chosen, of a GPU's.
-    kernels: Vec<Chosen>,
-    /// The best decode moves so much of what this machine reads (CPU backend).
+    /// The kernels that a GPU uses.
+    kernels: Vec<OperationKernels>,
+    /// The best decode bandwidth relative to sequential reads (CPU backend).
     percent_of_read: Option<f64>,
-    /// The best decode moves so much of what the GPU reads and writes while it copies (CUDA backend).
+    /// The best decode bandwidth relative to copies (CUDA backend).
     percent_of_copy: Option<f64>,
 }
 
@@ -164,10 +164,10 @@ impl Context {
             modes.push(Anatomy::new(mode, &turns, runner));
         }
         runner.set_graph_mode(plan.modes[0]);
-        let mut rows: Vec<Together> = Vec::new();
+        let mut rows: Vec<Concurrent> = Vec::new();
         for number in &plan.rows {
             let number = usize::from(*number);
-            rows.push(Together::time(runner, number, work, rows.first())?);
+            rows.push(Concurrent::time(runner, number, work, rows.first())?);
         }
         Ok(Self {
             prompt: prompt.len(),
@@ -184,22 +184,22 @@ impl Context {
         })
     }
 
-    /// Adds where a step's time goes. That costs a little from then on, so it comes after all that is only timed.
-    pub(super) fn look_inside(
+    /// Adds the parts of a step's time. Timestamps slow the runner down, so this follows all other measurements.
+    pub(super) fn measure_operations(
         &mut self,
         runner: &mut Runner,
         prompt: &[u32],
         plan: &Plan,
     ) -> Result<(), RunError> {
         let work = plan.workload(prompt);
-        // A CPU has no clock but the one that has timed the steps.
+        // Without a device clock, the steps' own times are the only ones.
         if runner.executor().multiprocessors().is_some() {
             for (&mode, row) in plan.modes.iter().zip(&mut self.modes) {
                 runner.set_graph_mode(mode);
-                row.look_inside(runner, work)?;
+                row.measure_operations(runner, work)?;
             }
             let of_a_prompt = runner.kernels(Input::Prompt, prompt.len());
-            self.kernels = Chosen::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
+            self.kernels = OperationKernels::of(&of_a_prompt, &runner.kernels(Input::Step, 1));
         }
         runner.set_graph_mode(plan.modes[0]);
         self.operations = kinds::measure(runner, 1, work)?;
@@ -209,15 +209,15 @@ impl Context {
         Ok(())
     }
 
-    /// Adds what the machine's memory would allow.
-    pub(super) fn hold_against(&mut self, ceiling: Ceiling) {
+    /// Adds the ratios to the machine's memory bandwidth.
+    pub(super) fn compare_with_memory(&mut self, ceiling: Ceiling) {
         let speed = ceiling.bytes_per_second;
         let percent = Some(100.0 * self.best.moved * 1e9 / speed);
         self.percent_of_read = percent.filter(|_| !ceiling.copies);
         self.percent_of_copy = percent.filter(|_| ceiling.copies);
         let of_rows = self.rows.iter_mut().flat_map(|row| &mut row.operations);
         for kind in of_rows.chain(&mut self.operations) {
-            kind.hold_against(speed);
+            kind.compare_with_memory(speed);
         }
     }
 }

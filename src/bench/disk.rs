@@ -1,4 +1,4 @@
-//! The disk's ceiling: how fast the model's own files can be read from it, and whether the page cache has them.
+//! The measured speed of reading the model's files from the disk, and their presence in the page cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use super::memory::available;
 use crate::model::checkpoint;
 
-/// No more bytes of a file are read: a slow disk is to take seconds and no minutes.
+/// The most bytes that are read of a file, so that a slow disk takes seconds and not minutes.
 const LONGEST: u64 = 1 << 30;
-/// One read takes so many bytes; its memory, its place and its length are multiples of a block.
+/// The size of one read. Address, offset and length of a read are multiples of a block.
 const PIECE: usize = 4 << 20;
 const BLOCK: usize = 4096;
-/// So many reads are in flight at once.
+/// The number of concurrent reads.
 const READERS: usize = 4;
 
 /// The files that hold a model's weights, each with its length.
@@ -39,25 +39,25 @@ impl Files {
         self.0.iter().map(|(_, length)| length).sum()
     }
 
-    /// Has the page cache forget them, as after the machine's start.
-    pub(super) fn forget(&self) -> io::Result<()> {
+    /// Removes the files from the page cache, as after a boot.
+    pub(super) fn drop_from_cache(&self) -> io::Result<()> {
         for (path, _) in &self.0 {
             let file = File::open(path)?;
-            // What has not been written yet is not forgotten.
+            // The page cache keeps pages that are not written yet.
             file.sync_data()?;
             posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
         }
         Ok(())
     }
 
-    /// Has the page cache hold them; whether there is room for them beside the model.
-    pub(super) fn remember(&self) -> bool {
+    /// Reads the files into the page cache; returns whether they fit next to the model.
+    pub(super) fn read_into_cache(&self) -> bool {
         let has_room = available().is_some_and(|bytes| bytes / 3 >= self.bytes());
         let read = |path| io::copy(&mut File::open(path)?, &mut io::sink());
         has_room && self.0.iter().all(|(path, _)| read(path).is_ok())
     }
 
-    /// Bytes per second of reading the largest of them around the page cache, from its start on, several reads in flight;
+    /// Returns the bytes per second of reading the largest file around the page cache with several concurrent reads;
     /// `None` where its file system does not allow that.
     pub(super) fn disk(&self) -> Option<f64> {
         let (path, length) = self.0.iter().max_by_key(|(_, length)| length)?;
@@ -78,7 +78,7 @@ impl Files {
     }
 }
 
-/// Reads pieces that nobody else has taken, up to byte `end`; how much that was.
+/// Reads pieces from the shared counter up to byte `end`; returns the bytes read.
 fn read(file: &File, next: &AtomicU64, end: u64) -> io::Result<u64> {
     let mut memory = vec![0; PIECE + BLOCK];
     let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);

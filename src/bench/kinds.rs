@@ -1,7 +1,6 @@
-//! Where the time of a step goes: each kind of operation, beside the least that its bytes would take.
+//! The time of each kind of operation in a step, and the least time that moving its bytes would take.
 //!
-//! A timestamp takes time of its own after each operation, so these are the times of operations alone, not of what lies
-//! between them.
+//! A timestamp takes time of its own, so these are the times of operations alone, without the gaps between them.
 
 use serde::Serialize;
 
@@ -13,18 +12,18 @@ use crate::executor::Timed;
 #[derive(Clone, Debug, Serialize)]
 pub struct Kind {
     pub name: String,
-    /// A step has so many of them.
+    /// The number of these operations in a step.
     count: usize,
-    /// They take so long together; it is the median of the steps.
+    /// Their total time; the median of the steps.
     pub microseconds: f64,
-    /// That is so much of the time that all operations take.
+    /// Their share of the time of all operations.
     percent: f64,
     bytes: u64,
-    /// Moving the bytes would take so long at the speed that this machine's memory was measured at.
+    /// The time to move their bytes at the measured memory bandwidth.
     pub floor_microseconds: Option<f64>,
 }
 
-/// Runs steps of so many conversations one at a time, each after a prompt.
+/// Runs steps of `rows` conversations one at a time, each after a prompt.
 pub(super) fn measure(
     runner: &mut Runner,
     rows: usize,
@@ -57,9 +56,9 @@ fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
 }
 
 impl Kind {
-    /// Adds what memory of so many bytes per second would allow.
+    /// Adds the least time at this memory bandwidth.
     #[allow(clippy::cast_precision_loss)] // bytes of a step
-    pub(super) fn hold_against(&mut self, bytes_per_second: f64) {
+    pub(super) fn compare_with_memory(&mut self, bytes_per_second: f64) {
         self.floor_microseconds = Some(self.bytes as f64 / bytes_per_second * 1e6);
     }
 }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_of_a_kind_are_added_up_and_held_against_their_bytes() {
+    fn operations_of_a_kind_are_summed_next_to_their_least_time() {
         let cost = |kind: &str, bytes| OpCost {
             kind: kind.into(),
             bytes,
@@ -78,7 +77,9 @@ mod tests {
         let steps = [[2, 5, 1], [2, 4, 2], [3, 3, 3]]
             .map(|step| step.map(|time| Some((0, 1000 * time))).to_vec());
         let mut kinds = kinds(&costs, &steps);
-        kinds.iter_mut().for_each(|kind| kind.hold_against(1e9));
+        kinds
+            .iter_mut()
+            .for_each(|kind| kind.compare_with_memory(1e9));
         let [qkv, attend] = &kinds[..] else {
             panic!("two kinds, not {kinds:?}")
         };

@@ -1,9 +1,8 @@
-//! What loading a model takes: time, and memory at its peak.
+//! The time and peak memory of loading a model.
 //!
-//! Memory is what the system and a discrete GPU together have less of than just before, not what this
-//! process counts as its own: on a Jetson the model lies in the driver's pages, which no process counts.
-//! Nor is it a cgroup's count, which holds the page cache of the file that is read. What other programs
-//! take or give meanwhile counts too.
+//! Memory is the decrease of free memory of the system and of a discrete GPU together. The process's own count would
+//! miss driver pages, where a Jetson keeps the model. A control group's count would include the page cache of the file.
+//! Other programs influence the figure.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -16,19 +15,19 @@ use super::memory::available;
 use crate::device::{self, Arena, Context, Plan, Stream};
 use crate::engine::MemoryUse;
 
-/// So long it waits between two readings of memory.
+/// The interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// What one load took.
+/// The measurements of one load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     seconds: f64,
-    /// The weights were read at this speed, in 10^9 bytes.
+    /// The speed of reading the weights, in 10^9 bytes per second.
     gigabytes_per_second: Option<f64>,
 }
 
 impl Load {
-    /// Times `load`, which tells how many bytes of the weights it has read, and of how many.
+    /// Times `load`, which reports the bytes of weights that it has read and their total.
     pub(super) fn time<T>(load: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> (T, Self) {
         let (mut first, mut last) = (None, None);
         let start = Instant::now();
@@ -56,16 +55,16 @@ impl Load {
     }
 }
 
-/// What was seen of the memory while a model was loaded.
+/// The memory readings during a load.
 pub(super) struct Watched {
-    /// The GPU could be used after so many seconds, which is not part of the load; `None` without one.
+    /// The seconds until the GPU could be used, which do not count as part of the load; `None` without a GPU.
     device: Option<f64>,
-    /// Memory fell by so many bytes at most; `None` where nothing tells.
+    /// The largest decrease of free memory; `None` where it is unknown.
     peak: Option<u64>,
 }
 
-/// Runs `load` and watches memory meanwhile. With `gpu` a GPU is opened first if there is one: what its
-/// driver takes for itself belongs to no model.
+/// Runs `load` and watches memory meanwhile. With `gpu`, a GPU is opened first, so that the driver's own memory does
+/// not count.
 pub(super) fn watch<T>(gpu: bool, load: impl FnOnce() -> T) -> (T, Watched) {
     let (ready, opened) = mpsc::channel();
     let (stop, stopped) = mpsc::channel();
@@ -79,20 +78,20 @@ pub(super) fn watch<T>(gpu: bool, load: impl FnOnce() -> T) -> (T, Watched) {
     })
 }
 
-/// By how much free memory falls, at most, until `stopped` is closed; `ready` is told how long it took to
-/// open the GPU.
+/// Returns the largest decrease of free memory until `stopped` is closed. Sends the time that it took to open the GPU
+/// to `ready`.
 fn largest_fall(gpu: bool, ready: &Sender<Option<f64>>, stopped: &Receiver<()>) -> Option<u64> {
     let start = Instant::now();
     let device = gpu.then(open_device).flatten();
     let opened = device.is_some().then(|| start.elapsed().as_secs_f64());
-    // The sum is what counts: pages of unified memory move from one to the other.
+    // Only the sum counts: pages of unified memory move between the two.
     let free = || {
         let of_device = device.as_ref().map_or(Some(0), |free| free());
         of_device?.checked_add(available()?)
     };
     let before = free();
     let mut least = before;
-    // If nobody listens any more, the load has ended, and `stopped` says so too.
+    // Without a receiver the load has ended, and `stopped` is closed too.
     let _ = ready.send(opened);
     loop {
         let ended = stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
@@ -103,7 +102,7 @@ fn largest_fall(gpu: bool, ready: &Sender<Option<f64>>, stopped: &Receiver<()>) 
     }
 }
 
-/// Reads the free bytes that a GPU has besides the system's, and keeps it open.
+/// Reads the free bytes of a GPU's own memory, and keeps the GPU open.
 type FreeBytes = Box<dyn Fn() -> Option<u64>>;
 
 #[cfg(feature = "cuda")]
@@ -118,7 +117,7 @@ fn open_device() -> Option<FreeBytes> {
     }))
 }
 
-/// The first use of unified memory takes the driver some for itself, and keeps it.
+/// Uses unified memory once, because the driver then allocates memory for itself and keeps it.
 #[cfg(feature = "cuda")]
 fn use_unified(context: &std::rc::Rc<Context>) -> device::Result<()> {
     let mut plan = Plan::new();
@@ -136,22 +135,22 @@ fn open_device() -> Option<FreeBytes> {
     None
 }
 
-/// The keys are stable: scripts read them.
+/// The measurements of loading. The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
 pub(super) struct Loading {
     device_open_seconds: Option<f64>,
     load_seconds: f64,
-    /// The model's file is read at this speed, in 10^9, while weights are read: from the disk, unless the page cache
-    /// could not be emptied.
+    /// The speed of reading the model's file during the load, in 10^9 bytes per second. The file comes from the disk
+    /// unless the page cache could not be emptied.
     load_gigabytes_per_second: Option<f64>,
-    /// Reading the file around the page cache, besides nothing else, does so much, in 10^9 bytes per second.
+    /// The speed of reading the file around the page cache without other work, in 10^9 bytes per second.
     disk_gigabytes_per_second: Option<f64>,
     percent_of_disk: Option<f64>,
-    /// A load from the page cache took so long.
+    /// The duration of a load from the page cache.
     cached_load_seconds: Option<f64>,
     cached_gigabytes_per_second: Option<f64>,
     load_peak_bytes: Option<u64>,
-    /// The peak is so many times the weights and the cache.
+    /// The peak relative to the weights and the cache.
     load_peak_ratio: Option<f64>,
     weight_bytes: u64,
     kv_bytes: u64,
@@ -159,7 +158,7 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// The first load, what was seen meanwhile, what the disk alone does, and a load from the page cache.
+    /// Combines the first load, its memory readings, the disk's speed, and a load from the page cache.
     #[allow(clippy::cast_precision_loss)] // shown to three digits
     pub(super) fn new(
         (load, watched): (Load, &Watched),

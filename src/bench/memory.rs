@@ -1,20 +1,20 @@
-//! Memory as the kernel counts it: what this process holds, and what the system could still give.
+//! Memory as the kernel counts it: the process's own, and the available memory of the system.
 
 use std::fs::read_to_string;
 
 use crate::meminfo::bytes;
 
-/// Bytes that this process holds.
+/// The resident memory of this process, in bytes.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Resident {
-    /// It holds so many now (`VmRSS`).
+    /// The present value (`VmRSS`).
     pub(super) now: u64,
-    /// It held so many at most so far (`VmHWM`).
+    /// The peak (`VmHWM`).
     pub(super) peak: u64,
 }
 
 impl Resident {
-    /// `None` where the kernel does not tell.
+    /// Reads the values; `None` where the kernel does not report them.
     pub(super) fn read() -> Option<Self> {
         let status = read_to_string("/proc/self/status").ok()?;
         Some(Self {
@@ -24,12 +24,12 @@ impl Resident {
     }
 }
 
-/// Programs could still get so many bytes without swapping: what the kernel says, and the pages that it forgets. `None`
-/// where it does not tell.
+/// Returns the bytes that programs could still allocate without swapping: the kernel's figure, corrected for pages that
+/// it omits. `None` where the kernel does not report it.
 pub(super) fn available() -> Option<u64> {
     let available = bytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    // Freed pages that a core keeps for its next allocation count as used: since Linux 6.7 up to an
-    // eighth of all memory, which would hide a load that takes them.
+    // Freed pages that a core keeps for its next allocation count as used. Since Linux 6.7 these can be an eighth of
+    // all memory, which would hide a load that takes them.
     let zones = read_to_string("/proc/zoneinfo").unwrap_or_default();
     let counts = zones
         .lines()

@@ -1,6 +1,6 @@
-//! What loading a model and its steps take on this machine, measured beside how fast the machine moves memory.
-//!
-//! It drives a runner as the engine does and prints nothing: a report is for whoever asked. It judges nothing either.
+//! Measures loading, prompts and steps of a model on this machine, and the memory bandwidth that bounds them. It drives
+//! a runner as the engine does.
+//! Not here: printing, and judging the figures.
 
 mod anatomy;
 mod ceiling;
@@ -32,41 +32,41 @@ use crate::graph::Mode;
 use crate::model::{Checkpoint, ModelError};
 use crate::sampler::Parameters;
 
-/// What is measured, as command lines ask for it.
+/// The measurements to make, as command-line arguments.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Plan {
     /// Tokens of the prompt; several numbers are measured one after another, with the model loaded once
-    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = some())]
+    #[arg(long = "prompt", value_name = "P,...", value_delimiter = ',', default_value = "512", value_parser = count())]
     prompts: Vec<usize>,
     /// Tokens to generate after it
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = some())]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count())]
     generate: usize,
     /// How often to measure
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = some())]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = count())]
     reps: usize,
-    /// What of the work is recorded and replayed; several are measured one after another
+    /// Parts of the work that are recorded and replayed; several modes are measured one after another
     #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_enum, default_value = Mode::default().name())]
     modes: Vec<Mode>,
-    /// Conversations that step together, each after a prompt of its own; several numbers are measured one after another
+    /// Conversations that share a step, each after a prompt of its own; several numbers are measured one after another
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
     rows: Vec<u8>,
-    /// Draw each token at so high a temperature; 0 takes the most probable
+    /// Temperature of the sampling; 0 takes the most probable token
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f32,
-    /// Draw it among so many of the most probable ones; 0 is all
+    /// Sample among the K most probable tokens; 0 is all
     #[arg(long, value_name = "K", default_value_t = 0)]
     top_k: u32,
-    /// Draw it among the most probable ones that reach so much together
+    /// Sample among the most probable tokens that together reach this probability
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
 }
 
-/// Tokens, or repetitions: more than any model has positions is a typing error.
-fn some() -> RangedU64ValueParser<usize> {
+/// Parses a number of tokens or repetitions. Numbers above any model's positions are typing errors.
+fn count() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1 << 20)
 }
 
-/// Why nothing could be measured.
+/// The reason why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]
@@ -78,12 +78,12 @@ pub enum BenchError {
 }
 
 impl Plan {
-    /// The longest prompt has so many tokens.
+    /// Returns the length of the longest prompt.
     fn longest(&self) -> usize {
         self.prompts.iter().copied().max().unwrap_or(1)
     }
 
-    /// `settings` with room for what is planned.
+    /// Returns `settings` with room for the plan.
     fn settings(&self, settings: &Settings) -> Settings {
         let conversations = self.rows.iter().max().map_or(1, |rows| usize::from(*rows));
         let mut settings = settings.clone();
@@ -107,28 +107,28 @@ impl Plan {
         }
     }
 
-    /// Measures after a prompt of each length, which is the first so many `ids`.
+    /// Measures after a prompt of each length; a prompt is a prefix of `ids`.
     fn measure(&self, runner: &mut Runner, ids: &[u32]) -> Result<Vec<Context>, RunError> {
         let prompts = || self.prompts.iter().map(|length| &ids[..*length]);
         let mut contexts = prompts()
             .map(|prompt| Context::time(runner, prompt, self))
             .collect::<Result<Vec<_>, _>>()?;
         for (context, prompt) in contexts.iter_mut().zip(prompts()) {
-            context.look_inside(runner, prompt, self)?;
+            context.measure_operations(runner, prompt, self)?;
         }
         Ok(contexts)
     }
 
-    /// Loads the model at `path` twice, from the disk and from the page cache, and measures what the second one does.
-    /// `settings` say what it runs on; what they leave to the plan is the room that it needs.
+    /// Loads the model at `path` twice, from the disk and from the page cache, and measures the second one. The plan
+    /// determines the context and the rows; `settings` has everything else.
     ///
     /// # Errors
-    /// If it has fewer positions than planned, it does not fit the memory, or its device fails.
+    /// If the model has fewer positions than planned or does not fit the memory, or its device fails.
     pub fn run(&self, path: &Path, settings: &Settings) -> Result<Report, BenchError> {
         let settings = self.settings(settings);
         let files = Files::of(path).ok();
-        // Where they cannot be forgotten, what is opened next says why.
-        let _ = files.as_ref().map(Files::forget);
+        // If this fails, the load below reports the reason.
+        let _ = files.as_ref().map(Files::drop_from_cache);
         let checkpoint = Checkpoint::open(path)?;
         let load = |checkpoint: &Checkpoint| {
             Load::time(|progress| Runner::load(checkpoint, &settings, progress))
@@ -139,10 +139,10 @@ impl Plan {
         let disk = files.as_ref().and_then(Files::disk);
         let mut cached = None;
         if let Some(files) = &files {
-            // Two models have no room everywhere.
+            // Not every machine has room for two models.
             drop(runner);
-            let remembered = files.remember();
-            // It is opened anew: whether the page cache has a file is looked at only once.
+            let remembered = files.read_into_cache();
+            // A file's presence in the page cache is checked only once, when it is opened.
             let (again, load) = load(&Checkpoint::open(path)?);
             runner = again?;
             cached = Some(load).filter(|_| remembered);
@@ -154,7 +154,7 @@ impl Plan {
             .map(|_| random.u32(..vocabulary))
             .collect();
         let mut contexts = self.measure(&mut runner, &ids)?;
-        // It is read before the buffer of the next measurement counts as ours.
+        // Read before the buffer of the bandwidth measurement is allocated.
         let resident_bytes = Resident::read();
         let threads = match settings.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -166,7 +166,7 @@ impl Plan {
         let ceiling = Ceiling::measure(runner, threads, settings.cuda.multiprocessors);
         if let Some(ceiling) = ceiling {
             let contexts = contexts.iter_mut();
-            contexts.for_each(|context| context.hold_against(ceiling));
+            contexts.for_each(|context| context.compare_with_memory(ceiling));
         }
         let speed = |copies| {
             let ceiling = ceiling.filter(|ceiling| ceiling.copies == copies);

@@ -1,4 +1,4 @@
-//! Turns and steps as they run in earnest, and what each of them took.
+//! Runs turns and steps as in normal operation, and measures each of them.
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,41 +11,42 @@ use crate::executor::{Span, Timed};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::Parameters;
 
-/// Steps whose operations take timestamps, at most.
+/// The most steps with timestamps at their operations.
 const MEASURED: usize = 50;
 
-/// When the operations of a step began and ended, in nanoseconds; `None` for one that another did on the way.
+/// The beginning and end of each operation of a step, in nanoseconds; `None` for an operation that another one
+/// includes.
 pub(super) type Spans = Vec<Option<Span>>;
 
-/// What each turn is to do.
+/// The work of each turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload<'a> {
     pub(super) prompt: &'a [u32],
     /// Tokens after the prompt.
     pub(super) generate: usize,
-    /// Tokens are chosen by these.
+    /// The sampling parameters.
     pub(super) parameters: Parameters,
 }
 
-/// What one turn from an empty cache took, in seconds.
+/// The times of a turn that starts with an empty cache, in seconds.
 pub(super) struct Turn {
-    /// The prompt took so long, until its first token had been chosen.
+    /// The time from the prompt's start to its first token.
     pub(super) prompt: f64,
-    /// All steps after it took so long.
+    /// The time of all steps after the first token.
     pub(super) decode: f64,
-    /// So long all threads of the process worked meanwhile, those too that have ended.
+    /// The processor time of all threads of the process, including ended ones.
     pub(super) cpu: f64,
-    /// The steps had to move so many bytes.
+    /// Bytes that the steps had to move.
     pub(super) bytes: u64,
-    /// How long each step took, and of that the host worked rather than waited.
+    /// The duration of each step, and the host's working time in it.
     steps: Vec<(f64, f64)>,
 }
 
 impl Turn {
-    /// Reads a prompt, then runs step after step, one ahead of the host.
+    /// Prefills a prompt, and then decodes one step ahead of the host.
     pub(super) fn run(runner: &mut Runner, work: Workload<'_>) -> Result<Self, RunError> {
         let start = Instant::now();
-        runner.begin(None, stranger(), work.prompt, work.parameters)?;
+        runner.begin(None, new_user(), work.prompt, work.parameters)?;
         runner.prefill_all(work.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
         let mut bytes = 0;
@@ -76,18 +77,18 @@ impl Turn {
         self.steps.len() as f64
     }
 
-    /// Steps like the thousands that follow.
+    /// Returns the steps that are typical for a long answer.
     pub(super) fn steady(&self) -> &[(f64, f64)] {
         steady(&self.steps)
     }
 }
 
-/// All but the first step, which records the graph and waits for two.
+/// Returns all but the first step, which records the graph and waits for two.
 pub(super) fn steady<T>(steps: &[T]) -> &[T] {
     &steps[usize::from(steps.len() > 1)..]
 }
 
-/// Runs so many steps; how long each took, and what it returned.
+/// Runs `count` steps; returns the duration and the result of each.
 pub(super) fn laps<T>(
     count: usize,
     mut step: impl FnMut(usize) -> Result<T, RunError>,
@@ -101,21 +102,21 @@ pub(super) fn laps<T>(
     (0..count).map(lap).collect()
 }
 
-/// Reads a prompt of its own for each of so many conversations, which keep their places in the cache until `end`; returns
-/// these.
+/// Prefills a prompt for each of `rows` conversations, which keep their slots of the cache until `end`; returns the
+/// slots.
 pub(super) fn begin(
     runner: &mut Runner,
     rows: usize,
     work: Workload<'_>,
 ) -> Result<Vec<usize>, RunError> {
     let conversation = |number: usize| {
-        // Each prompt has as many tokens in another order.
+        // Each prompt is another permutation of the same tokens.
         let mut prompt = work.prompt.to_vec();
         let by = number % prompt.len();
         prompt.rotate_left(by);
         let (entry, _) = runner.join(
             Some(Owner(number as u64)),
-            stranger(),
+            new_user(),
             Wanted::read(&prompt),
             work.parameters,
             prompt.len() + work.generate,
@@ -126,12 +127,12 @@ pub(super) fn begin(
     (0..rows).map(conversation).collect()
 }
 
-/// What the conversations of `begin` hold may serve others.
+/// Releases the slots that `begin` returned.
 pub(super) fn end(runner: &mut Runner, entries: &[usize]) {
     entries.iter().for_each(|entry| runner.leave(*entry));
 }
 
-/// Runs steps of so many conversations one at a time, each after a prompt, and has their operations take timestamps.
+/// Runs steps of `rows` conversations one at a time, each after a prompt, with timestamps at their operations.
 pub(super) fn timed_steps(
     runner: &mut Runner,
     timed: Timed,
@@ -140,7 +141,7 @@ pub(super) fn timed_steps(
 ) -> Result<Vec<Spans>, RunError> {
     runner.measure(timed)?;
     let entries = begin(runner, rows, work)?;
-    // Those of the prompts have left timestamps too.
+    // Discards the timestamps of the prompts.
     runner.take_spans()?;
     let step = |_| {
         runner.step_rows(&entries, false)?;
@@ -151,8 +152,8 @@ pub(super) fn timed_steps(
     Ok(steady(&steps?).to_vec())
 }
 
-/// A user who has said nothing before: nothing that the cache holds serves them.
-fn stranger() -> u32 {
+/// Returns a new user, for whom the cache holds nothing.
+fn new_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -161,7 +162,7 @@ fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// The middle of `values`, 0 if there are none.
+/// Returns the median of `values`, 0 if there are none.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let values = sorted(values);
     let middle = values.len() / 2;
@@ -172,7 +173,7 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The least of `values` that so many percent of them do not exceed, 0 if there are none.
+/// Returns the least of `values` that `percent` percent of them do not exceed, 0 if there are none.
 pub(super) fn percentile(values: impl IntoIterator<Item = f64>, percent: usize) -> f64 {
     let values = sorted(values);
     let rank = (values.len() * percent).div_ceil(100);

@@ -1,4 +1,4 @@
-//! Which bus the daemon answers on, and its clients call.
+//! The address of the bus that the daemon and its clients use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use zbus::Connection;
 use zbus::connection::Builder;
 
-/// Which bus.
+/// The address of a bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     System,
@@ -38,12 +38,12 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Connects as a client would.
+    /// Connects to the bus.
     pub async fn connect(&self) -> zbus::Result<Connection> {
         Builder::address(self.target()?).build().await
     }
 
-    /// Where its socket is.
+    /// Returns the address of its socket.
     pub(super) fn target(&self) -> zbus::Result<zbus::Address> {
         match self {
             Self::System => zbus::Address::system(),

@@ -1,7 +1,6 @@
-//! What callers send, as it is decoded: a call may be as long as the bus allows, but what is kept of it may not. Past a
-//! limit the rest is walked over, and nothing of it is kept.
+//! Texts and variants of calls, decoded with limits: a call may be as long as the bus allows, but little of it is kept.
 //!
-//! Whether a call is refused for it, and with what error, is for `messages` and `options` to say.
+//! Past a limit the decoder skips the rest. `options` and `messages_argument` decide whether that is an error.
 
 use std::fmt;
 
@@ -10,14 +9,18 @@ use serde::de::{
 };
 use zbus::{Signature, Type};
 
-/// Bytes of text in one call. It is held once for each request that waits; no context takes more.
-pub const TEXT_BYTES: usize = 1 << 20;
-/// Texts of one array: choices.
-pub(super) const TEXTS: usize = 256;
+use crate::front::{self, TEXT_BYTES, TEXTS, Value, too_long};
 
-/// A text, or how many bytes it has if that is too many.
+/// A text, or its bytes if there are too many to keep it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Text(pub(super) Result<String, usize>);
+
+impl Text {
+    /// Returns the text, or the error of a text that is too long.
+    pub(super) fn read(self) -> Result<String, front::Error> {
+        self.0.map_err(|bytes| too_long("text", bytes))
+    }
+}
 
 impl Type for Text {
     const SIGNATURE: &'static Signature = <&str>::SIGNATURE;
@@ -27,35 +30,17 @@ impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&str>::deserialize(deserializer)?;
         let mut room = TEXT_BYTES;
-        Ok(Self(kept(text, &mut room)))
+        Ok(Self(keep(text, &mut room)))
     }
 }
 
-/// Keeps a text if there is room for it.
-fn kept(text: &str, room: &mut usize) -> Result<String, usize> {
+/// Copies a text if there is room for it; otherwise returns its bytes.
+fn keep(text: &str, room: &mut usize) -> Result<String, usize> {
     *room = room.checked_sub(text.len()).ok_or(text.len())?;
     Ok(text.to_owned())
 }
 
-/// What a variant holds.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Bool(bool),
-    /// It may have any integer type: languages differ in what they make of a plain number.
-    Whole(i128),
-    Number(f64),
-    Text(String),
-    /// Bytes of a text that there was no room for.
-    Long(usize),
-    /// There are at most `TEXTS`; an empty array of whatever type is one.
-    Texts(Vec<String>),
-    /// How many texts, of which there are too many.
-    Many(usize),
-    /// Anything else, of which nothing is kept.
-    Other,
-}
-
-/// Reads a variant, and of which type it is. `room` is what may still be kept of texts.
+/// Decodes a variant and its type. `room` is the number of bytes of text that may still be kept.
 pub(super) struct VariantSeed<'a> {
     pub(super) room: &'a mut usize,
 }
@@ -87,7 +72,7 @@ impl<'de> Visitor<'de> for VariantSeed<'_> {
     }
 }
 
-/// What is in a variant of this type.
+/// Decodes the content of a variant of type `kind`.
 pub(super) struct ContentSeed<'a> {
     pub(super) kind: &'a str,
     pub(super) room: &'a mut usize,
@@ -126,7 +111,7 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
     }
 
     fn visit_i32<E>(self, value: i32) -> Result<Value, E> {
-        // A file descriptor comes as its number.
+        // A file descriptor is decoded as its number.
         Ok(match self.kind {
             "h" => Value::Other,
             _ => Value::Whole(value.into()),
@@ -142,9 +127,9 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        // Object paths and signatures are texts, too.
+        // Object paths and signatures are decoded as texts, too.
         Ok(match self.kind {
-            "s" => kept(text, self.room).map_or_else(Value::Long, Value::Text),
+            "s" => keep(text, self.room).map_or_else(Value::Long, Value::Text),
             _ => Value::Other,
         })
     }
@@ -160,7 +145,7 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
                     }
                     return Ok(Value::Many(count));
                 }
-                match kept(text, self.room) {
+                match keep(text, self.room) {
                     Ok(text) => texts.push(text),
                     Err(_) => return IgnoredAny.visit_seq(elements).map(|_| Value::Other),
                 }
@@ -174,14 +159,4 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
         IgnoredAny.visit_map(map).map(|_| Value::Other)
     }
-}
-
-/// Errors quote what they refuse, but never megabytes of it.
-pub(super) fn shortened(text: &str) -> String {
-    const CHARS: usize = 60;
-    let mut short: String = text.chars().take(CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }

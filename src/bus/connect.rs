@@ -1,4 +1,4 @@
-//! Keeps the daemon on a bus: where the bus ends, and starts again, the name is owned again.
+//! Keeps the daemon on a bus: when the bus ends and starts again, the daemon reconnects and owns its name again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use super::own_name::OwnName;
 use super::reload::ReloadCall;
 use super::shared::Shared;
 use super::{BusConfig, NAME};
-use crate::engine::Handle;
+use crate::front::Front;
 use crate::journal;
 
-/// So long passes between two tries to reach a bus that was lost: at first, and at most.
+/// The first and the longest time between two attempts to reach a lost bus.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
-/// How long what has come is waited for when the daemon leaves, and how long what is to be written: a bus that reads
-/// nothing must not keep it.
+/// How long the daemon waits for pending answers when it leaves, and how long for the bus to read them: a stuck bus must not
+/// keep it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The daemon on its bus.
 #[derive(Debug)]
 pub struct Bus {
     address: Address,
-    /// What outlives a connection.
+    /// State that outlives a connection.
     common: Shared,
     /// Absent while the bus is lost.
     link: watch::Sender<Option<Arc<Link>>>,
 }
 
-/// Serves `engine` on a bus. When it returns the name is owned; what depends on the configuration is answered once
-/// there is one.
+/// Serves the engine of `front` on a bus; the name is owned when it returns. Calls that need the configuration wait until
+/// `front` and the bus have one.
 ///
 /// # Errors
 /// If there is no bus, or the name cannot be owned.
-pub async fn serve(address: &Address, engine: Handle) -> Result<Bus, BusError> {
-    let common = Shared::new(engine);
+pub async fn serve(address: &Address, front: impl Into<Front>) -> Result<Bus, BusError> {
+    let common = Shared::new(front.into());
     let link = Link::make(address, &common).await?;
     Ok(Bus {
         address: address.clone(),
@@ -50,19 +50,19 @@ pub async fn serve(address: &Address, engine: Handle) -> Result<Bus, BusError> {
 }
 
 impl Bus {
-    /// Puts a configuration in force: the first, or another in its place.
+    /// Applies settings of the bus: the first, or new ones.
     pub fn configure(&self, config: BusConfig) {
         self.common.configure(config);
     }
 
-    /// The daemon's name, to be asked whether it answers.
+    /// Returns a probe that calls the daemon by its own name.
     #[must_use]
     pub fn own_name(&self) -> OwnName {
         OwnName::new(self.link.subscribe())
     }
 
-    /// Connects again whenever the connection is lost: with it went who called, their sessions and their requests; the
-    /// model stays.
+    /// Reconnects each time the connection is lost. Requests of callers, and their sessions without a name, end with the
+    /// connection; the model stays loaded.
     pub async fn keep(&self) -> Infallible {
         loop {
             let Some(link) = self.link.borrow().clone() else {
@@ -81,17 +81,17 @@ impl Bus {
 
     async fn find(&self) -> Link {
         let [mut pause, longest] = PAUSES;
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             sleep(pause).await;
             match Link::make(&self.address, &self.common).await {
                 Ok(link) => return link,
                 Err(error) => {
                     let text = error.to_string();
-                    // While a bus starts, the first tries are refused: only what lasts is worth a word.
-                    if pause == longest && text != told {
+                    // While a bus starts, it refuses the first attempts: only lasting errors are reported.
+                    if pause == longest && text != reported {
                         journal::bus_unavailable(&text);
-                        told = text;
+                        reported = text;
                     }
                 }
             }
@@ -99,8 +99,8 @@ impl Bus {
         }
     }
 
-    /// Gives the name back, and returns when every call that came before has been answered. Calls from then on start
-    /// another daemon, where systemd may.
+    /// Releases the name, and returns when every earlier call has been answered. Later calls start another daemon, if systemd
+    /// may start one.
     pub async fn leave(self) {
         let Some(link) = self.link.send_replace(None) else {
             return;
@@ -108,23 +108,23 @@ impl Bus {
         let connection = link.connection.clone();
         let name = WellKnownName::from_static_str_unchecked(NAME);
         let _ = connection.release_name(name).await;
-        // All that came for the name has been read by now. zbus would drop what it has not yet taken up.
+        // All calls to the name have been received by now. zbus would drop those that it has not dispatched yet.
         let _ = timeout(PATIENCE, link.shared.accounts.answered()).await;
         let outbox = link.outbox.clone();
         drop(link);
-        // Each call that is being answered keeps the connection.
+        // Calls in progress keep the connection open.
         connection.graceful_shutdown().await;
         let _ = timeout(PATIENCE, outbox.flushed()).await;
     }
 
-    /// The calls of `Manager.Reload`, for one who answers them; they are refused until somebody does.
+    /// Returns the calls of `Manager.Reload`, for the task that answers them. Until it is called, they are refused.
     #[must_use]
     pub fn take_reloads(&self) -> mpsc::Receiver<ReloadCall> {
         self.common.reloads.take()
     }
 
-    /// Returns when every request that has ended was read, or given up on.
+    /// Returns when the answers of all ended requests have been read or abandoned.
     pub async fn delivered(&self) {
-        self.common.delivered().await;
+        self.common.front.delivered().await;
     }
 }

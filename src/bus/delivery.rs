@@ -1,4 +1,4 @@
-//! Brings one request from its call to its owner: queue, object, reply, stream, `Finished`, and the end of the object.
+//! The life of one request: queue, object, reply, stream, `Finished`, and the end of the object.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use zbus::object_server::{ResponseDispatchListener, ResponseDispatchNotifier, Si
 use zbus::{Connection, OwnedObjectPath};
 
 use super::accounts::Load;
-use super::authorize::Owner;
 use super::options::Stream;
 use super::output::Output;
-use super::permits::Permit;
+use super::owner::Owner;
 use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
-use super::{Error, deltas, objects, undelivered};
+use super::{Error, deltas, objects, returned_answers};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
+use crate::front::Permit;
 use crate::journal;
 
-/// The request's object; dropped once the reply has been sent, which `Finished` waits for.
+/// The path of the request's object; dropped when the reply has been sent, which `Finished` waits for.
 pub(super) type Replied = ResponseDispatchNotifier<OwnedObjectPath>;
 
-/// A call that asks, and whose it is.
+/// A call that makes a request, and its owner.
 pub(super) struct Call<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) connection: &'a Connection,
@@ -33,15 +33,14 @@ pub(super) struct Call<'a> {
 }
 
 /// How text reaches the caller.
-enum Way {
+enum Channel {
     Pipe(Sender),
     Signals,
     Calls,
 }
 
 impl Call<'_> {
-    /// Queues a request whose text goes through a pipe, and sees it through. `queue` is polled only once there is room
-    /// for it.
+    /// Makes a request with a pipe. `queue` is polled only after a permit and room on the bus were found.
     pub(super) async fn stream(
         self,
         stream: Stream,
@@ -51,7 +50,7 @@ impl Call<'_> {
         let permit = shared.admit(&self.owner.client)?;
         let caller = self.owner.caller.name();
         if shared.accounts.is_without_descriptors(caller) {
-            return Err(undelivered::error());
+            return Err(returned_answers::error());
         }
         let one = Load {
             bytes: 0,
@@ -63,29 +62,33 @@ impl Call<'_> {
                 "no pipe could be made ({error}); try again when other requests have finished"
             ))
         })?;
-        let way = match stream {
-            Stream::Pipe => Way::Pipe(pipe),
-            Stream::Signals => Way::Signals,
+        let channel = match stream {
+            Stream::Pipe => Channel::Pipe(pipe),
+            Stream::Signals => Channel::Signals,
         };
-        let reply = self.start(permit, way, queue).await?;
+        let reply = self.start(permit, channel, queue).await?;
         Ok((reply, OwnedFd::from(reader).into()))
     }
 
-    /// The same for a request whose text is read by calls, and sent by signals if they are wanted.
+    /// Makes a request whose text is read by calls, and sent by signals if `signals`.
     pub(super) async fn submit(
         self,
         signals: bool,
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<Replied, Error> {
         let permit = self.shared.admit(&self.owner.client)?;
-        let way = if signals { Way::Signals } else { Way::Calls };
-        self.start(permit, way, queue).await
+        let channel = if signals {
+            Channel::Signals
+        } else {
+            Channel::Calls
+        };
+        self.start(permit, channel, queue).await
     }
 
     async fn start(
         self,
         permit: Permit,
-        way: Way,
+        channel: Channel,
         queue: impl Future<Output = Result<Ticket, Refusal>>,
     ) -> Result<Replied, Error> {
         let Self {
@@ -101,9 +104,9 @@ impl Call<'_> {
         } = queue
             .await
             .map_err(|refusal| shared.refused(&owner.client, refusal))?;
-        let output = match way {
-            Way::Pipe(_) => None,
-            Way::Signals | Way::Calls => Some(Output::default()),
+        let output = match channel {
+            Channel::Pipe(_) => None,
+            Channel::Signals | Channel::Calls => Some(Output::default()),
         };
         let running = Arc::new(Running::new(id, owner, reading, output));
         let path = Request::path(id);
@@ -127,7 +130,7 @@ impl Call<'_> {
             replied,
             permit,
         };
-        tokio::spawn(delivery.run(way));
+        tokio::spawn(delivery.run(channel));
         Ok(reply)
     }
 }
@@ -142,7 +145,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    async fn run(mut self, way: Way) {
+    async fn run(mut self, channel: Channel) {
         let Running {
             id, owner, output, ..
         } = &*self.running;
@@ -155,33 +158,33 @@ impl Delivery {
                 note: None,
             });
         };
-        if let Way::Pipe(pipe) = way {
+        if let Channel::Pipe(pipe) = channel {
             let stall = self.shared.config().await.stream_stall;
             let written = stream::write(&mut self.events, &pipe, stall, end).await;
             if let Err(abandoned) = written {
                 abandon(&self.shared, &self.running, self.events, abandoned).await;
             }
             self.replied.await;
-            // Its permit is taken as long as there is something to read.
+            // The permit stays taken until the reader has everything.
             tokio::spawn(stream::drained(pipe, self.permit));
         } else if let Some(output) = output {
             self.replied.await;
-            let truncated = if let Way::Signals = way {
+            let truncated = if let Channel::Signals = channel {
                 let stall = self.shared.config().await.stream_stall;
-                let taken = self.shared.accounts.taking(&owner.caller, stall);
-                deltas::emit(&mut self.events, output, &emitter, &taken, end).await
+                let flow = self.shared.accounts.signal_flow(&owner.caller, stall);
+                deltas::emit(&mut self.events, output, &emitter, &flow, end).await
             } else {
-                deltas::keep(&mut self.events, output, end).await
+                deltas::store(&mut self.events, output, end).await
             };
             if truncated {
                 annotate(
                     &self.running,
-                    "the text exceeds 1 MiB, or its signals were not read; they stopped there",
+                    "the text exceeds 1 MiB, or its signals were not read; both stop there",
                 );
             }
         }
         if let Some(ending) = self.running.ending() {
-            // An owner that has left is noticed elsewhere.
+            // `departures` notices an owner that has left.
             let reason = ending.outcome.reason.name();
             let _ = emitter.finished(reason, ending.receipt()).await;
         }
@@ -193,7 +196,7 @@ impl Delivery {
     }
 }
 
-/// Cancels a request that nobody reads, and waits until the engine has let go of it.
+/// Cancels a request whose stream is not read, and waits for its end.
 async fn abandon(
     shared: &Shared,
     running: &Running,
@@ -203,7 +206,7 @@ async fn abandon(
     if abandoned == Abandoned::Stalled {
         let client = &running.owner.client;
         let stall = shared.config().await.stream_stall.as_secs_f32();
-        journal::slow_reader(running.id, &client.name, client.user, stall);
+        journal::slow_reader(running.id, client.name.as_str(), client.user, stall);
     }
     shared.engine.cancel(running.id);
     let mut usage = running.ending().map(|ending| ending.outcome.usage);

@@ -1,7 +1,7 @@
-//! A request's text for callers that take no descriptor: kept for their calls, and if they want as unicast signals.
+//! Delivery of text without a pipe: stores it for `Request.Read`, and sends it as unicast `Delta` signals if the caller wants
+//! them.
 //!
-//! The bus daemon buffers signals that nobody reads, and stops the sender when it has too many: so they
-//! are coalesced and capped, and the pipe remains the way for everything else.
+//! The bus daemon buffers unread signals, and stops a sender with too many. Signals are therefore coalesced and capped.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 use zbus::object_server::SignalEmitter;
 
-use super::accounts::Taking;
+use super::accounts::SignalFlow;
 use super::error;
 use super::output::Output;
 use super::request::RequestSignals;
@@ -18,8 +18,8 @@ use crate::engine::{Event, Outcome};
 /// The least time between two signals of a request.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Keeps all text as far as there is room; says whether some was left out.
-pub(super) async fn keep(
+/// Stores the text as far as there is room; returns whether some was left out.
+pub(super) async fn store(
     events: &mut UnboundedReceiver<Event>,
     output: &Output,
     done: impl FnOnce(Outcome),
@@ -27,8 +27,8 @@ pub(super) async fn keep(
     let mut truncated = false;
     loop {
         match events.recv().await {
-            Some(Event::Likelihood(one)) => output.likelihoods().push(&one),
-            // They are in the outcome.
+            Some(Event::Likelihood(one)) => output.likelihoods().push(&likelihood),
+            // The outcome has these.
             Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Text(text)) => truncated = truncated || !output.push(&text),
             Some(Event::Done(outcome)) => {
@@ -43,27 +43,27 @@ pub(super) async fn keep(
     }
 }
 
-/// The same, and emits all text as `Delta` signals as far as the owner takes them.
+/// Stores the text, and emits it as `Delta` signals as far as the owner reads them; returns whether some was left out.
 pub(super) async fn emit(
     events: &mut UnboundedReceiver<Event>,
     output: &Output,
     emitter: &SignalEmitter<'_>,
-    owner: &Taking<'_>,
+    owner: &SignalFlow<'_>,
     mut done: impl FnMut(Outcome),
 ) -> bool {
     let (mut seq, mut text) = (0, String::new());
     let (mut last, mut truncated) = (false, false);
     let mut next = Instant::now();
     while !last {
-        let said = events.recv().await;
-        let mut event = Some(said.unwrap_or_else(|| Event::Done(error::engine_gone())));
+        let received = events.recv().await;
+        let mut event = Some(received.unwrap_or_else(|| Event::Done(error::engine_gone())));
         sleep_until(next).await;
-        while let Some(said) = event {
-            match said {
+        while let Some(one) = event {
+            match one {
                 Event::Text(more) if !truncated && output.push(&more) => text.push_str(&more),
                 Event::Text(_) => truncated = true,
-                Event::Likelihood(one) => output.likelihoods().push(&one),
-                // They are in the outcome.
+                Event::Likelihood(likelihood) => output.likelihoods().push(&likelihood),
+                // The outcome has these.
                 Event::Reasoning(_) | Event::Call(_) => {}
                 Event::Done(outcome) => {
                     last = true;
@@ -72,12 +72,12 @@ pub(super) async fn emit(
             }
             event = events.try_recv().ok();
         }
-        if !text.is_empty() && !owner.takes().await {
+        if !text.is_empty() && !owner.ready().await {
             truncated = true;
             text.clear();
         }
         if !text.is_empty() {
-            // A caller that has left is noticed elsewhere.
+            // `departures` notices a caller that has left.
             let _ = emitter.delta(seq, &text).await;
             seq += 1;
             text.clear();

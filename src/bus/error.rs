@@ -4,18 +4,20 @@ use zbus::message::{Header, Message};
 use zbus::names::ErrorName;
 use zbus::{DBusError, fdo};
 
+use super::options_table::Allowed;
 use crate::engine::{EngineError, FinishReason, Outcome, Refusal, RequestError, Usage};
+use crate::front::{self, OptionError};
 
-/// Errors of the connection itself, which have no name of their own.
+/// The name of errors of the connection itself.
 const OF_CONNECTION: &str = "org.freedesktop.zbus.Error";
 
-/// Says each error once: for the type, and for those who list them.
+/// Defines each error once: for the type, and for the list.
 macro_rules! errors {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Every error name of `org.ganglion.Llm1`; the text names the value and the remedy.
+        /// An error of `org.ganglion.Llm1`; its text names the wrong value and the remedy.
         #[derive(Debug)]
         pub enum Error {
-            /// Any other D-Bus error: of the connection, or one of the standard names.
+            /// Any other D-Bus error: of the connection, or with a standard name.
             Bus(zbus::Error),
             $($(#[doc = $doc])+ $name(String),)+
         }
@@ -61,45 +63,45 @@ macro_rules! errors {
             }
         }
 
-        /// Each error, and what it means.
+        /// Each error, and its meaning.
         pub const ERRORS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc),+).trim_ascii())),+];
     };
 }
 
 errors! {
-    /// The model failed to load, or is still loading where that matters, or the daemon is stopping.
+    /// The model could not be loaded, or is still loading and the call needs it, or the daemon is stopping.
     NotReady,
-    /// All have as much as there is for all, this session is still answering, or another connection holds it: try again.
+    /// A shared limit is reached, or the session is in use. Try again later.
     Busy,
-    /// The caller's user has as many requests or sessions as one user may have, or keeps as much on disk.
+    /// A limit of the caller's user is reached: of requests, sessions, unread answers, or data on disk.
     QuotaExceeded,
-    /// No token could follow this prompt: start anew, take back turns, or raise kv.context.
+    /// The prompt leaves no room for an answer. Clear the session, rewind it, or raise kv.context.
     ContextFull,
     /// An option is unknown, has the wrong type or is out of range; of Reload, the configuration cannot be used.
     InvalidOption,
-    /// The conversation is too long for one call, or is not one that the model can answer.
+    /// The conversation is too long for one call, or the model cannot answer it.
     InvalidMessages,
     /// The model does not fit the memory.
     OutOfMemory,
-    /// The daemon stopped before the answer was whole.
+    /// The daemon stopped before the answer was complete.
     Cancelled,
-    /// Of Complete: there was no whole answer within 20 s.
+    /// Of Complete: the answer was not complete within 20 s.
     Timeout,
-    /// This daemon, what it computes with, or the caller cannot do it.
+    /// This daemon, its model, its device or the caller's connection cannot do this.
     NotSupported,
-    /// The device or the system failed; others go on.
+    /// The device or the system failed. Other requests continue.
     EngineFailed,
 }
 
-/// What all that ask can answer with.
+/// The errors of every method that makes a request.
 macro_rules! refusals {
     ($($more:literal),*) => {
         &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages", "NotSupported" $(, $more)*]
     };
 }
 
-/// Each method, and the errors of `ERRORS` that it can answer with. A request that was accepted tells of its end by
-/// its stream and its signal.
+/// Each method, and the errors of `ERRORS` that it can answer with. An accepted request reports later errors by its stream
+/// and its signal.
 #[rustfmt::skip] // a table
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Generate", refusals!()),
@@ -130,8 +132,8 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Diagnostics.DumpGraph", &["NotReady", "NotSupported", "EngineFailed"]),
 ];
 
-/// A text that may quote what a caller has spelt in JSON, as a D-Bus string may hold it: the bus cuts off whoever sends U+0000.
-pub(super) fn carried(text: &impl ToString) -> String {
+/// Returns a text without U+0000, which a quoted JSON string may hold: the bus disconnects a sender of such a string.
+fn without_nul(text: &impl ToString) -> String {
     text.to_string()
         .replace('\0', char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]))
 }
@@ -147,23 +149,23 @@ impl std::error::Error for Error {}
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        let message = carried(&refusal);
+        let message = without_nul(&refusal);
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
-            // What all have together.
+            // Limits of all users together, and sessions in use.
             Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
             | Refusal::SessionBusy
             | Refusal::SessionHeld { .. } => Self::Busy(message),
-            // What one user has.
+            // Limits of one user.
             Refusal::UserQueue { .. }
             | Refusal::UserRequests { .. }
             | Refusal::UserSessions { .. }
             | Refusal::UserPages { .. }
             | Refusal::Quota { .. } => Self::QuotaExceeded(message),
-            // Its object is about to go.
-            Refusal::SessionClosed => unknown(message),
+            // Its object is about to be removed.
+            Refusal::SessionClosed => unknown_object(message),
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
             Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
             Refusal::Turns { .. }
@@ -176,37 +178,59 @@ impl From<Refusal> for Error {
     }
 }
 
-impl From<RequestError> for Error {
-    fn from(error: RequestError) -> Self {
+impl From<front::Error> for Error {
+    fn from(error: front::Error) -> Self {
+        let message = without_nul(&error);
         match error {
-            RequestError::Refused(refusal) => refusal.into(),
-            // What the caller asked for cannot be said.
-            RequestError::Guide(error) => Self::InvalidOption(carried(&error)),
-            RequestError::EngineFailed(error) => Self::EngineFailed(carried(&error)),
+            front::Error::Option(OptionError::Value {
+                name,
+                given,
+                allowed,
+            }) => Self::InvalidOption(option_error(&name, &given, Allowed::Shared(allowed))),
+            front::Error::Option(_) => Self::InvalidOption(message),
+            front::Error::Messages(_) => Self::InvalidMessages(message),
+            front::Error::Refused(refusal) => refusal.into(),
+            front::Error::NoRandomness(_) => Self::EngineFailed(message),
         }
     }
 }
 
-/// The standard error of an object that is not there.
-pub(super) fn unknown(text: String) -> Error {
+/// Returns the text for an option whose value is not allowed, with the D-Bus types of the allowed values.
+pub(super) fn option_error(name: &str, given: &str, allowed: Allowed) -> String {
+    without_nul(&format!("option {name:?} is {given}; allowed is {allowed}"))
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Refused(refusal) => refusal.into(),
+            // The model has no token that continues the answer.
+            RequestError::Guide(error) => Self::InvalidOption(without_nul(&error)),
+            RequestError::EngineFailed(error) => Self::EngineFailed(without_nul(&error)),
+        }
+    }
+}
+
+/// Returns the standard error of an object that does not exist.
+pub(super) fn unknown_object(text: String) -> Error {
     Error::Bus(zbus::Error::FDO(Box::new(fdo::Error::UnknownObject(text))))
 }
 
-/// What a caller reads of a path that is none of its own objects, whether it is another caller's or nobody's.
+/// Returns the text for a path that is not one of the caller's objects, whether or not another caller has it.
 pub(super) fn no_object(path: &str) -> String {
     format!(
-        "{path} is no object of this connection: it is closed, or gone, or another connection made it; open your own on the \
-         connection that uses it"
+        "{path} is not an object of this connection: it was closed or has ended, or another connection made it; make your own \
+         on the connection that uses it"
     )
 }
 
-/// The outcome of a request whose engine thread has died.
+/// Returns the outcome of a request whose engine thread has ended.
 pub(super) fn engine_gone() -> Outcome {
     let error = EngineError::Stopped.into();
     Outcome::new(FinishReason::Error, Usage::default(), Some(error))
 }
 
-/// Name and text of the error that ended a request; `None` if none did.
+/// Returns name and text of the error that ended a request; `None` if none did.
 pub(super) fn of_outcome(outcome: &Outcome) -> Option<(String, String)> {
     if outcome.reason != FinishReason::Error {
         return None;

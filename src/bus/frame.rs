@@ -1,4 +1,4 @@
-//! What travels through a request's pipe: one JSON object a line. Daemon and clients share this type.
+//! The lines of a request's pipe: one JSON object each. Daemon and clients share this type.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::engine::Likelihood;
 use crate::telemetry::{FinishReason, Usage};
 use crate::tools::Piece;
 
-/// One line of a stream. The end of the file without `Done` means that the daemon died.
+/// One line of a stream. A stream that ends without `Done` means that the daemon ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Frame {
@@ -18,48 +18,49 @@ pub enum Frame {
         done: bool,
         finish_reason: FinishReason,
         usage: Usage,
-        /// Whether it was to fit something, or to call tools, and is only the beginning of such an answer.
+        /// Whether a constrained answer, or one with tools, ends before it is complete.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
-        /// JSON pointers to keywords of the request's schemas that the answer was not held to.
+        /// JSON pointers to keywords of the request's schemas that were not enforced.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unchecked: Vec<String>,
-        /// The calls that the model made, as `Request.Result` has them.
+        /// The calls of the model, as in `Request.Result`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_calls: Option<Value>,
         /// D-Bus name of the error, if `finish_reason` is `error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// What happened and what helps, if `finish_reason` is `error`.
+        /// The reason and the remedy, if `finish_reason` is `error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// What the model thinks before it answers.
+    /// A part of the model's thoughts before its answer.
     Reasoning {
         seq: u64,
-        /// Empty, for readers that know of texts alone; below as well.
+        /// Empty, for readers that know only texts.
         text: String,
         reasoning: String,
     },
-    /// A part of a call of a tool: first its id and name, then pieces of the text of its arguments.
+    /// A part of a call of a tool: first its id and name, then parts of the text of its arguments.
     ToolCall {
         seq: u64,
+        /// Empty, for readers that know only texts.
         text: String,
         tool_call: Piece,
     },
-    /// Whole characters; texts in order of `seq`, joined, are the answer.
+    /// Whole characters of the answer, which is the concatenation in order of `seq`.
     Text {
         seq: u64,
         text: String,
-        /// With the option logprobs: how probable tokens were, each before the text that it completes, which may come in a
-        /// later frame.
+        /// With the option logprobs: the log probabilities of tokens. Those of a token precede the text that it completes,
+        /// which may be in a later frame.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         logprobs: Vec<Likelihood>,
     },
 }
 
 impl Frame {
-    /// Which it is of its stream, from 0 on.
+    /// Returns the number of the frame in its stream, from 0.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         let (Self::Done { seq, .. }
@@ -69,14 +70,14 @@ impl Frame {
         *seq
     }
 
-    /// Reads one line of a stream, with or without its newline.
+    /// Parses one line of a stream, with or without its newline.
     pub fn from_line(line: &str) -> serde_json::Result<Self> {
         serde_json::from_str(line)
     }
 
     /// Appends the frame to `out` as one line.
     pub(super) fn write_line(&self, out: &mut Vec<u8>) {
-        // Neither maps nor writers are involved: serializing cannot fail.
+        // Serializing to memory fails only for maps without text keys.
         if serde_json::to_writer(&mut *out, self).is_ok() {
             out.push(b'\n');
         }

@@ -1,5 +1,5 @@
-//! `Manager.Hold` and `HoldAll`: requests stay off the device until the caller closes a descriptor, leaves the bus, or has
-//! held for `hold.max_seconds`.
+//! `Manager.Hold` and `HoldAll`: requests stay off the device until the caller closes a descriptor, leaves the bus, or
+//! `hold.max_seconds` have passed.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use tokio::time::timeout;
 use zbus::message::Header;
 
 use super::accounts::Load;
-use super::authorize::Owner;
+use super::owner::Owner;
 use super::shared::Shared;
-use super::{Error, undelivered};
+use super::{Error, returned_answers};
 use crate::engine::Held;
+use crate::front::Forbidden;
 
 /// Characters of a reason that are kept.
 const REASON: usize = 200;
 
 impl Shared {
-    /// Holds for a caller, who gets what ends it.
+    /// Begins a hold for a caller; returns the descriptor whose closing ends it.
     pub(super) async fn hold(
         &self,
         owner: &Owner,
         header: &Header<'_>,
-        what: Held,
+        held: Held,
         reason: &str,
     ) -> Result<zbus::OwnedFd, Error> {
         if self.accounts.is_without_descriptors(owner.caller.name()) {
-            return Err(undelivered::error());
+            return Err(returned_answers::error_of_hold());
         }
         let one = Load {
             bytes: 0,
             descriptors: 1,
         };
         self.accounts.room(owner, header, one).await?;
-        if what == Held::All {
-            let refused = |who| {
+        if held == Held::All {
+            let refused = |forbidden: Forbidden| {
                 Error::NotSupported(format!(
-                    "to hold all that is asked is for {who}; Hold holds background requests"
+                    "HoldAll is for {forbidden}; Hold holds background requests"
                 ))
             };
-            self.admit_realtime(owner.client.user)
-                .await
-                .map_err(refused)?;
+            let admitted = self.front.admit_realtime(owner.client.user).await;
+            admitted.map_err(refused)?;
         }
-        let longest = self.config().await.hold_longest;
+        let longest = self.defaults().await.hold_longest;
         let refused = |error| {
             let why = format!("no pipe could be made ({error}); try again");
             Error::Busy(why)
@@ -55,7 +55,7 @@ impl Shared {
         {
             let mut holds = self.holds.lock();
             if holds.contains_key(&owner.caller) {
-                let why = "this connection holds already; close that descriptor first";
+                let why = "this connection has a hold already; close its descriptor first";
                 return Err(Error::Busy(why.to_owned()));
             }
             holds.insert(owner.caller.clone(), end);
@@ -63,11 +63,11 @@ impl Shared {
         let reason = reason.chars().take(REASON).collect();
         let hold = self
             .engine
-            .hold(owner.client.clone(), what, reason, longest);
+            .hold(owner.client.clone(), held, reason, longest);
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {
-            last(ours, ended, longest).await;
+            wait_for_end(ours, ended, longest).await;
             drop(hold);
             holds.leave(&caller);
         });
@@ -75,14 +75,14 @@ impl Shared {
     }
 }
 
-/// Returns when the other end is closed, its owner has left, or the time is over.
-async fn last(pipe: Receiver, left: oneshot::Receiver<()>, longest: Duration) {
+/// Returns when the other end of the pipe is closed, its owner has left, or the time is over.
+async fn wait_for_end(pipe: Receiver, left: oneshot::Receiver<()>, longest: Duration) {
     let closed = async {
-        let mut nothing = [0; 64];
+        let mut ignored = [0; 64];
         loop {
-            // What is written there means nothing.
+            // Bytes that the caller writes mean nothing.
             match pipe.readable().await {
-                Ok(()) => match pipe.try_read(&mut nothing) {
+                Ok(()) => match pipe.try_read(&mut ignored) {
                     Ok(0) => return,
                     Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return,
                     Ok(_) | Err(_) => {}
@@ -97,6 +97,6 @@ async fn last(pipe: Receiver, left: oneshot::Receiver<()>, longest: Duration) {
             _ = left => {}
         }
     };
-    // Too late is over, too.
+    // The timeout ends the hold as well.
     let _ = timeout(longest, ends).await;
 }

@@ -1,4 +1,4 @@
-//! The holds that last, each with the connection whose it is.
+//! The active holds of each connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::authorize::Caller;
+use super::owner::Caller;
 
-/// These are the holds that last: each connection has its own, which ends when its sender is dropped.
+/// The active holds: one for each connection at most, which ends when its sender is dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds(Arc<Mutex<HashMap<Caller, oneshot::Sender<()>>>>);
 
@@ -17,12 +17,12 @@ impl Holds {
         self.0.lock()
     }
 
-    /// A connection has left.
+    /// Ends the hold of a connection that has left.
     pub(super) fn leave(&self, caller: &Caller) {
         self.lock().remove(caller);
     }
 
-    /// The bus is lost, and everyone with it.
+    /// Ends all holds, because the bus is lost.
     pub(super) fn lose(&self) {
         self.lock().clear();
     }

@@ -1,4 +1,4 @@
-//! Writes `a{sv}`: what the engine tells, as dictionaries.
+//! Encodes facts of the engine as dictionaries, `a{sv}`.
 
 use std::time::UNIX_EPOCH;
 
@@ -8,8 +8,8 @@ use super::error;
 use super::proxy::Info;
 use crate::engine::runner::KindTime;
 use crate::engine::{
-    ActiveHold, Commits, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo, Outcome, Priority,
-    Receipt, Snapshot, Status, Usage, Work,
+    ActiveHold, Commits, ConnectionName, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo,
+    Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
 };
 use crate::sampler::Partial;
 use crate::telemetry::{Percentiles, decimal};
@@ -47,7 +47,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
     ])
 }
 
-/// The values that a model recommends.
+/// Returns the values that a model recommends.
 fn recommended(sampling: &Partial) -> Info {
     let real = |value: Option<f32>| value.map(|value| decimal(value).into());
     let values = [
@@ -117,7 +117,7 @@ pub(super) fn usage(usage: &Usage) -> Info {
     info
 }
 
-/// How a request ended: `finish_reason`, its usage, `incomplete` if so, and `error` with `message` if one ended it.
+/// Returns the end of a request: `finish_reason`, its usage, `incomplete`, and `error` with `message` if one ended it.
 pub(super) fn outcome(outcome: &Outcome) -> Info {
     let mut info = usage(&outcome.usage);
     info.insert("finish_reason".to_owned(), text(outcome.reason.name()));
@@ -125,7 +125,7 @@ pub(super) fn outcome(outcome: &Outcome) -> Info {
         info.insert("incomplete".to_owned(), true.into());
     }
     if !outcome.unchecked.is_empty()
-        // They have no descriptor, which alone could not be kept.
+        // The conversion fails only for descriptors.
         && let Ok(pointers) = Array::from(outcome.unchecked.clone()).try_into()
     {
         info.insert("unchecked".to_owned(), pointers);
@@ -137,7 +137,7 @@ pub(super) fn outcome(outcome: &Outcome) -> Info {
     info
 }
 
-/// The same, and what was said besides text: `reasoning`, and `tool_calls` as JSON.
+/// Returns the end of a request, with `reasoning`, and `tool_calls` as JSON.
 pub(super) fn result(outcome: &Outcome) -> Info {
     let mut info = self::outcome(outcome);
     if !outcome.reasoning.is_empty() {
@@ -150,13 +150,13 @@ pub(super) fn result(outcome: &Outcome) -> Info {
     info
 }
 
-/// Bytes of what a result has besides text, about: of what may be long.
+/// Returns the approximate bytes of the long parts of a result: reasoning and calls.
 pub(super) fn bytes(outcome: &Outcome) -> usize {
     let calls = outcome.calls.iter().map(|call| call.arguments.len());
     outcome.reasoning.len() + calls.sum::<usize>()
 }
 
-/// One of a user's sessions.
+/// Describes one of a user's sessions.
 pub(super) fn listed(listed: &Listed) -> Info {
     let mut info = info([
         ("turns", listed.turns.into()),
@@ -166,7 +166,7 @@ pub(super) fn listed(listed: &Listed) -> Info {
         ("persistent", listed.persistent.into()),
     ]);
     let others = [
-        ("holder", listed.holder.as_deref()),
+        ("holder", listed.holder.as_ref().map(ConnectionName::as_str)),
         ("error", listed.error.as_deref()),
     ];
     for (name, value) in others {
@@ -175,7 +175,7 @@ pub(super) fn listed(listed: &Listed) -> Info {
         }
     }
     if !listed.damaged.is_empty()
-        // They have no descriptor, which alone could not be kept.
+        // The conversion fails only for descriptors.
         && let Ok(files) = Array::from(listed.damaged.clone()).try_into()
     {
         info.insert("damaged".to_owned(), files);
@@ -183,7 +183,7 @@ pub(super) fn listed(listed: &Listed) -> Info {
     info
 }
 
-/// How fast steps are, how soon turns are on the disk, and what the last finished request cost.
+/// Returns the times of steps and commits, and the cost of the last finished request.
 pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>) -> Info {
     let Commits { count, p50, p99 } = commits;
     #[allow(clippy::cast_precision_loss)] // at most a minute
@@ -205,7 +205,7 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
     }
     if let Some(receipt) = receipt {
         info.extend(usage(&receipt.usage));
-        // Who asked may keep these.
+        // These are private to the caller of the request.
         info.remove("seed");
         info.remove("sampling");
         info.insert("finish_reason".to_owned(), text(receipt.reason.name()));
@@ -213,7 +213,7 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
     info
 }
 
-/// Whom the engine answers, and who waits.
+/// Returns the active and the queued requests.
 pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: &[ActiveHold]) -> Info {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let mut users: Vec<u32> = waiting.iter().map(|(_, user)| *user).collect();
@@ -237,7 +237,7 @@ pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: &[ActiveHold]
         ("holds", Array::from(reasons)),
     ];
     for (name, list) in lists {
-        // They have no descriptor, which alone could not be kept.
+        // The conversion fails only for descriptors.
         if let Ok(list) = list.try_into() {
             info.insert(name.to_owned(), list);
         }
@@ -257,14 +257,14 @@ pub(super) fn hold(hold: &ActiveHold) -> Info {
     info([
         ("held", text(hold.held.name())),
         ("user", hold.client.user.into()),
-        ("connection", text(&hold.client.name)),
+        ("connection", text(hold.client.name.as_str())),
         ("reason", text(&hold.reason)),
         ("since", since.as_secs().into()),
         ("seconds_left", hold.left().as_secs_f64().into()),
     ])
 }
 
-/// A dictionary for each kind of operation of a step.
+/// Returns a dictionary for each kind of operation of a step.
 fn operations(kinds: &[KindTime]) -> Info {
     let of = |kind: &KindTime| {
         info([
@@ -290,7 +290,7 @@ pub(super) fn decode_graph(graph: &GraphStatus) -> Info {
     info(graph_entries(graph))
 }
 
-/// What `decode_graph` has, in the order in which people read it.
+/// Returns the keys of `decode_graph`, in the order in which people read them.
 pub fn graph_keys() -> impl Iterator<Item = &'static str> {
     let entries = graph_entries(&GraphStatus::default());
     entries.into_iter().map(|(key, _)| key)
@@ -298,7 +298,7 @@ pub fn graph_keys() -> impl Iterator<Item = &'static str> {
 
 /// Names first, then figures.
 fn graph_entries(graph: &GraphStatus) -> [(&'static str, OwnedVariant); 18] {
-    // An engine without one, or none yet.
+    // Empty: the engine has no graph, or none yet.
     let named = |name: &'static str| text(if name.is_empty() { "none" } else { name });
     let counters = &graph.counters;
     [

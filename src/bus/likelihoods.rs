@@ -1,4 +1,4 @@
-//! How probable the tokens of an answer were, for whoever is told when it has ended: a JSON array, as long as a text may be.
+//! The log probabilities of an answer whose text is not streamed: a JSON array, reported at its end.
 
 use zbus::Str;
 
@@ -10,15 +10,15 @@ const KEPT: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Likelihoods {
-    /// It is an array that still lacks its end.
+    /// The array without its closing bracket.
     array: String,
-    /// Whether there was no room for some.
+    /// Whether later tokens were left out.
     cut: bool,
 }
 
 impl Likelihoods {
     pub(super) fn push(&mut self, likelihood: &Likelihood) {
-        // Neither maps nor writers are involved: serializing cannot fail.
+        // Serializing to memory fails only for maps without text keys.
         let one = serde_json::to_string(likelihood).unwrap_or_default();
         self.cut |= self.array.len() + one.len() + 2 > KEPT;
         if self.cut {
@@ -33,8 +33,8 @@ impl Likelihoods {
         self.array.len()
     }
 
-    /// Adds them to how a request ended.
-    pub(super) fn tell(&self, info: &mut Info) {
+    /// Adds the array to the end of a request.
+    pub(super) fn add_to(&self, info: &mut Info) {
         if self.array.is_empty() {
             return;
         }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_between_tokens_and_says_so() {
+    fn a_long_array_is_cut_between_tokens_with_a_note() {
         let one = Likelihood {
             token: 7,
             text: "x".repeat(1000),
@@ -65,11 +65,11 @@ mod tests {
             likelihoods.push(&one);
         }
         let mut info = Info::new();
-        likelihoods.tell(&mut info);
+        likelihoods.add_to(&mut info);
         let text = |key: &str| String::try_from(info[key].try_clone().expect("a copy"));
         let array = text("logprobs").expect("a text");
         assert!(array.len() <= KEPT && info.contains_key("message"));
-        let told: Vec<Likelihood> = serde_json::from_str(&array).expect("an array");
-        assert!(told.len() > 900 && told.iter().all(|told| *told == one));
+        let kept: Vec<Likelihood> = serde_json::from_str(&array).expect("an array");
+        assert!(kept.len() > 900 && kept.iter().all(|kept| *kept == one));
     }
 }

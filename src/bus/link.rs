@@ -1,4 +1,4 @@
-//! One connection to the bus: the objects first, then those who watch it, and the name last.
+//! One connection of the daemon to the bus: it makes the objects first, then the tasks that watch it, and owns the name last.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use zbus::names::{BusName, OwnedUniqueName, WellKnownName};
 
 use super::accounts::Accounts;
 use super::address::Address;
-use super::authorize::Caller;
-use super::departure;
+use super::call_filter::{self, ObjectFilter};
+use super::departures;
 use super::diagnostics::Diagnostics;
-use super::gate::{self, Gate};
 use super::manager::Manager;
+use super::owner::Caller;
 use super::registry::Registry;
 use super::shared::Shared;
 use super::transport::{BusSocket, Outbox, Refused};
-use super::{NAME, PATH, publish, undelivered, unread};
+use super::{NAME, PATH, property_changes, returned_answers, stalled_readers};
 
-/// Why the daemon could not be put on the bus.
+/// Why the daemon could not connect to the bus, or not own its name.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     #[error("cannot connect to the {address}: {source}; is dbus-daemon running there?")]
@@ -31,12 +31,12 @@ pub enum BusError {
     #[error("{NAME} is owned by {owner} already; stop it first, or choose another bus with --bus")]
     NameTaken { owner: String },
     #[error(
-        "the bus does not let this user own {NAME}: {0}; install config/org.ganglion.Llm1.conf and run as its user"
+        "the bus does not let this user own {NAME}: {0}; reinstall the package, and start the daemon by systemctl start gangliond"
     )]
     NameRefused(zbus::Error),
 }
 
-/// A connection that owns the name; dropping it stops those who watch it.
+/// A connection that owns the name; dropping it stops the tasks that watch it.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) connection: Connection,
@@ -47,13 +47,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, serves what `common` knows of on a connection of its own, and takes the name.
+    /// Connects, serves the objects with the state of `common`, and owns the name.
     pub(super) async fn make(address: &Address, common: &Shared) -> Result<Self, BusError> {
         let failed = |source| BusError::Connect {
             address: address.clone(),
             source,
         };
-        let (accounts, questions) = Accounts::new();
+        let (accounts, queries) = Accounts::new();
         let (registry, newcomers) = Registry::new();
         let shared = Arc::new(common.on(accounts.clone(), registry));
         let target = address.target().map_err(failed)?;
@@ -63,8 +63,8 @@ impl Link {
         let diagnostics = Diagnostics {
             shared: shared.clone(),
         };
-        let (gate, answers) = Gate::new(shared.clone(), &manager, &diagnostics);
-        let socket = BusSocket::connect(&target, accounts.clone(), Arc::new(gate)).await;
+        let (filter, answers) = ObjectFilter::new(shared.clone(), &manager, &diagnostics);
+        let socket = BusSocket::connect(&target, accounts.clone(), Arc::new(filter)).await;
         let (socket, refused) = socket.map_err(failed)?;
         let outbox = socket.outbox();
         let connection = zbus::connection::Builder::socket(socket)
@@ -76,37 +76,50 @@ impl Link {
         if let Some(own) = connection.unique_name() {
             accounts.set_own(own);
         }
-        let errors = undelivered::errors(&connection).await.map_err(failed)?;
+        let errors = returned_answers::errors(&connection)
+            .await
+            .map_err(failed)?;
         let bus = DBusProxy::new(&connection).await.map_err(failed)?;
-        // Whoever leaves has no name any more; names that only change hands are of no interest.
+        // A connection that leaves has an empty new owner; other changes of names do not matter.
         let leaving = bus
             .receive_name_owner_changed_with_args(&[(2, "")])
             .await
             .map_err(failed)?;
         let mut watchers = JoinSet::new();
         watchers.spawn(refuse(connection.clone(), refused));
-        watchers.spawn(gate::answer(connection.clone(), answers));
-        watchers.spawn(know(connection.clone(), shared.clone(), questions.whose));
-        watchers.spawn(unread::run(
+        watchers.spawn(call_filter::answer(connection.clone(), answers));
+        watchers.spawn(learn_users(
+            connection.clone(),
+            shared.clone(),
+            queries.users,
+        ));
+        watchers.spawn(stalled_readers::run(
             connection.clone(),
             shared.clone(),
             accounts,
-            questions.unread,
+            queries.unread,
         ));
-        watchers.spawn(undelivered::run(connection.clone(), shared.clone(), errors));
-        watchers.spawn(departure::watch(
+        watchers.spawn(returned_answers::run(
+            connection.clone(),
+            shared.clone(),
+            errors,
+        ));
+        watchers.spawn(departures::watch(
             connection.clone(),
             shared.clone(),
             leaving,
         ));
-        watchers.spawn(publish::run(connection.clone(), shared.engine.status()));
-        watchers.spawn(departure::confirm(
+        watchers.spawn(property_changes::run(
+            connection.clone(),
+            shared.engine.status(),
+        ));
+        watchers.spawn(departures::confirm(
             connection.clone(),
             shared.clone(),
             newcomers,
         ));
-        watchers.spawn(departure::sweep(connection.clone(), shared.clone()));
-        take_name(&connection, &bus).await?;
+        watchers.spawn(departures::sweep(connection.clone(), shared.clone()));
+        own_name(&connection, &bus).await?;
         Ok(Self {
             connection,
             shared,
@@ -116,7 +129,7 @@ impl Link {
     }
 }
 
-async fn take_name(connection: &Connection, bus: &DBusProxy<'_>) -> Result<(), BusError> {
+async fn own_name(connection: &Connection, bus: &DBusProxy<'_>) -> Result<(), BusError> {
     let name = WellKnownName::from_static_str_unchecked(NAME);
     let flags = RequestNameFlags::DO_NOT_QUEUE;
     match connection
@@ -144,7 +157,7 @@ async fn describe_owner(bus: &DBusProxy<'_>, name: BusName<'_>) -> String {
     }
 }
 
-/// Answers the calls that went no further than the socket.
+/// Answers the calls that the transport refused.
 async fn refuse(connection: Connection, mut refused: mpsc::Receiver<Refused>) {
     while let Some(Refused { call, why }) = refused.recv().await {
         let error = zbus::fdo::Error::LimitsExceeded(why);
@@ -158,19 +171,23 @@ async fn refuse(connection: Connection, mut refused: mpsc::Receiver<Refused>) {
     }
 }
 
-/// Learns whose the connections are that call, so that their calls can take turns.
-async fn know(connection: Connection, shared: Arc<Shared>, mut names: UnboundedReceiver<String>) {
-    let mut asking = JoinSet::new();
+/// Learns the users of connections that call, so that their calls can take turns.
+async fn learn_users(
+    connection: Connection,
+    shared: Arc<Shared>,
+    mut names: UnboundedReceiver<String>,
+) {
+    let mut queries = JoinSet::new();
     while let Some(name) = names.recv().await {
-        while asking.try_join_next().is_some() {}
+        while queries.try_join_next().is_some() {}
         let Ok(unique) = OwnedUniqueName::try_from(name.as_str()) else {
             continue;
         };
         let (shared, connection) = (shared.clone(), connection.clone());
-        asking.spawn(async move {
-            // One that has left is nobody.
+        queries.spawn(async move {
+            // A connection that has left has no user.
             if let Ok(user) = shared.user(&connection, &Caller::new(unique)).await {
-                shared.accounts.know(&name, user);
+                shared.accounts.set_user(&name, user);
             }
         });
     }

@@ -1,5 +1,5 @@
-//! The members of the daemon's objects, as the shipped interface files list them: which interface of an object has a method or
-//! a property that a call names without its interface.
+//! The members of the daemon's objects, from the shipped interface files. They complete calls without an interface: the
+//! interface of the object that has the method or the property.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use zbus::fdo;
 use super::PATH;
 use super::registry::Kind;
 
-/// Every path answers to it, whether there is an object or not.
+/// Every path answers to it, with or without an object.
 pub(super) const PEER: &str = "org.freedesktop.DBus.Peer";
 
 /// The interfaces of every node.
@@ -25,7 +25,7 @@ pub(super) const OF_NODES: &str = r#"  <interface name="org.freedesktop.DBus.Int
     </method>
   </interface>
 "#;
-/// What objects have besides.
+/// The interface that every object has in addition.
 pub(super) const OF_OBJECTS: &str = r#"  <interface name="org.freedesktop.DBus.Properties">
     <method name="Get">
       <arg name="interface_name" type="s" direction="in"/>
@@ -91,7 +91,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// The error of a call without an interface, of a method that not exactly one interface has.
+    /// Returns the error of a call without an interface, unless exactly one interface has the method.
     pub(super) fn refusal(&self, path: &str, method: &str) -> fdo::Error {
         match self {
             Self::Several(names) => fdo::Error::InvalidArgs(format!(
@@ -105,8 +105,8 @@ impl Found {
     }
 }
 
-/// The kind of object that a path belongs to, whether there is an object or not; `None` of the daemon's own object and of nodes
-/// above it.
+/// Returns the kind of object that a path belongs to, with or without an object; `None` for the daemon's own object and the
+/// nodes above it.
 pub(super) fn kind(path: &str) -> Option<Kind> {
     let below = path.strip_prefix(PATH)?.strip_prefix('/')?;
     let (node, _) = below.split_once('/')?;
@@ -129,7 +129,7 @@ pub(super) fn has_property(path: &str, interface: &str, property: &str) -> Optio
     Some(interface.properties.iter().any(|one| one == property))
 }
 
-/// The interfaces of an object, its own first.
+/// Returns the interfaces of an object, its own first.
 fn of(path: &str) -> impl Iterator<Item = &'static Interface> {
     let members = &*MEMBERS;
     let own: &[Interface] = match kind(path) {
@@ -155,7 +155,7 @@ fn found(
     }
 }
 
-/// Reads introspection data; what is none has no interfaces.
+/// Parses introspection data; other text has no interfaces.
 fn interfaces(xml: &str) -> Vec<Interface> {
     let options = ParsingOptions {
         allow_dtd: true,
@@ -213,7 +213,7 @@ mod tests {
         );
     }
 
-    /// No caller can hit this: each method that the daemon has is in one interface of its object.
+    /// No caller gets this error: each method of the daemon is in one interface of its object.
     #[test]
     fn a_method_of_several_interfaces_is_an_error() {
         let one = "<interface name='a.B'><method name='Do'/></interface>";

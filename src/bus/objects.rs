@@ -1,4 +1,4 @@
-//! Where the objects of callers lie, and how one is put there.
+//! The paths of callers' objects, and their registration.
 
 use zbus::object_server::Interface;
 use zbus::{Connection, OwnedObjectPath};
@@ -6,14 +6,14 @@ use zbus::{Connection, OwnedObjectPath};
 use super::registry::Kind;
 use super::{Error, PATH};
 
-/// The path of an object.
+/// Returns the path of an object.
 pub(super) fn path(kind: Kind, number: u64) -> OwnedObjectPath {
     let path = format!("{PATH}/{}/{number}", kind.name());
-    // Constants and a number: always valid; the root is harmless.
+    // Constants and a number are a valid path; the default is never used.
     OwnedObjectPath::try_from(path).unwrap_or_default()
 }
 
-/// Puts an object at a path where there is none.
+/// Registers an object at a free path.
 pub(super) async fn put<I: Interface>(
     connection: &Connection,
     path: &OwnedObjectPath,
@@ -22,7 +22,7 @@ pub(super) async fn put<I: Interface>(
     match connection.object_server().at(path, object).await? {
         None => Ok(()),
         Some(_) => Err(Error::EngineFailed(format!(
-            "there is an object at {} already; call again",
+            "an object exists at {} already; call again",
             path.as_str()
         ))),
     }

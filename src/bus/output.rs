@@ -1,14 +1,13 @@
-//! The text of a request that is read by calls, and how probable its tokens were: kept until the request's object goes, for
-//! callers that take neither descriptors nor signals.
+//! The text of a request that is read by calls, and its log probabilities. They stay as long as the object of the request.
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Error;
 use super::likelihoods::Likelihoods;
 
-/// Bytes of text that are kept of a request.
+/// The most bytes of text of one request.
 pub(super) const KEPT: usize = 1 << 20;
-/// Bytes of text that one call reads at most.
+/// The most bytes of text that one call returns.
 pub(super) const PIECE: usize = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -21,14 +20,14 @@ pub(super) struct Output {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) text: String,
-    /// Where the next one begins.
+    /// The offset of the next part.
     pub(super) next: u64,
-    /// Nothing follows, now or later.
+    /// Whether the text ends here.
     pub(super) done: bool,
 }
 
 impl Output {
-    /// `false` if there is no room for it: from then on nothing more may be added.
+    /// Adds text; `false` if there is no room for it: the caller then adds nothing more.
     pub(super) fn push(&self, text: &str) -> bool {
         let mut kept = self.text.lock();
         let room = kept.len() + text.len() <= KEPT;
@@ -38,13 +37,13 @@ impl Output {
         room
     }
 
-    /// The text from `offset`, in bytes, on; `ended` says that no more will be added.
+    /// Returns the text from `offset`, in bytes, on; `ended` says that no more will be added.
     pub(super) fn read(&self, offset: u64, ended: bool) -> Result<Piece, Error> {
         let kept = self.text.lock();
         let rest = usize::try_from(offset).ok().and_then(|at| kept.get(at..));
         let Some(rest) = rest else {
             return Err(Error::InvalidOption(format!(
-                "there is no character at byte {offset} of the {} that there are; begin with 0, then give what next was",
+                "offset {offset} is past the end of the text ({} bytes) or inside a character; start at 0, then pass next",
                 kept.len()
             )));
         };
@@ -60,7 +59,7 @@ impl Output {
         })
     }
 
-    /// How probable its tokens were, as far as there is room.
+    /// Returns the log probabilities, as far as there is room.
     pub(super) fn likelihoods(&self) -> MutexGuard<'_, Likelihoods> {
         self.likelihoods.lock()
     }
@@ -77,7 +76,7 @@ mod tests {
         assert!(output.push(&text) && !output.push(&"x".repeat(KEPT)));
         let (mut read, mut next, mut pieces) = (String::new(), 0, 0);
         loop {
-            let piece = output.read(next, true).expect("it goes on");
+            let piece = output.read(next, true).expect("there is more");
             assert!(piece.text.len() <= PIECE && !piece.text.is_empty());
             read += &piece.text;
             next = piece.next;

@@ -1,4 +1,4 @@
-//! Asks the daemon's own name over the bus, there and back, as a client would.
+//! A probe of the daemon: it calls the daemon's own name over the bus, as a client would.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use zbus::proxy::{CacheProperties, MethodFlags};
 use super::link::Link;
 use super::{NAME, PATH};
 
-/// An answer that takes longer is none; it is asked again.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The name on the connection that owns it, which it does not keep open.
+/// The daemon's name on its connection, which the probe does not keep open.
 #[derive(Clone, Debug)]
 pub struct OwnName(watch::Receiver<Option<Arc<Link>>>);
 
@@ -22,15 +22,15 @@ impl OwnName {
         Self(link)
     }
 
-    /// Whether it answers; what came to it before has been taken up by then. Where the bus is lost there is nobody to
-    /// ask, and nothing that is at fault here.
+    /// Whether the daemon answers; it has then received all earlier calls. Also `true` while the bus is lost, which is not a
+    /// fault of the daemon.
     pub async fn answers(&self) -> bool {
         let connection = match &*self.0.borrow() {
             Some(link) => link.connection.clone(),
             None => return true,
         };
-        let asked = tokio::time::timeout(PATIENCE, ping(&connection)).await;
-        matches!(asked, Ok(Ok(()))) || connection.is_closed()
+        let answered = tokio::time::timeout(PATIENCE, ping(&connection)).await;
+        matches!(answered, Ok(Ok(()))) || connection.is_closed()
     }
 }
 
@@ -42,7 +42,7 @@ async fn ping(connection: &Connection) -> zbus::Result<()> {
         .cache_properties(CacheProperties::No)
         .build()
         .await?;
-    // If another daemon had to be started for it, this one has lost its name.
+    // A daemon that has lost its name must not start another one.
     let flags = MethodFlags::NO_AUTO_START;
     peer.call_with_flags::<_, _, ()>("Ping", flags, &()).await?;
     Ok(())

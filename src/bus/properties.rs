@@ -1,5 +1,5 @@
-//! Calls of `org.freedesktop.DBus.Properties` that zbus refuses: those with an empty interface, which stands for any, and Set,
-//! as no property can be written.
+//! Calls of `org.freedesktop.DBus.Properties` that zbus refuses: reads with an empty interface, which means any interface,
+//! and Set, because all properties are read-only.
 
 use std::collections::HashMap;
 
@@ -19,16 +19,16 @@ use super::session::Session;
 
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// What is asked of an object without an interface.
+/// A read of properties without an interface.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum PropertyRead {
     /// All properties of all interfaces.
     All,
     One(String),
 }
 
-/// Reads a call; `None` if zbus answers it.
-pub(super) fn asked(call: &Message) -> Option<fdo::Result<Asked>> {
+/// Parses a call; `None` if zbus answers it.
+pub(super) fn read(call: &Message) -> Option<fdo::Result<PropertyRead>> {
     let header = call.header();
     if header.interface()?.as_str() != PROPERTIES {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn asked(call: &Message) -> Option<fdo::Result<Asked>> {
     match header.member()?.as_str() {
         "GetAll" => {
             let interface: &str = body.deserialize().ok()?;
-            interface.is_empty().then_some(Ok(Asked::All))
+            interface.is_empty().then_some(Ok(PropertyRead::All))
         }
         "Get" => {
             let (interface, property): (&str, &str) = body.deserialize().ok()?;
@@ -51,9 +51,9 @@ pub(super) fn asked(call: &Message) -> Option<fdo::Result<Asked>> {
     }
 }
 
-fn one(path: &str, property: &str) -> fdo::Result<Asked> {
+fn one(path: &str, property: &str) -> fdo::Result<PropertyRead> {
     match members::with_property(path, property) {
-        Found::One(_) => Ok(Asked::One(property.to_owned())),
+        Found::One(_) => Ok(PropertyRead::One(property.to_owned())),
         Found::None => Err(unknown(property)),
         Found::Several(names) => Err(fdo::Error::InvalidArgs(format!(
             "property {property:?} of {path} is in several interfaces ({}); name one in the call",
@@ -66,7 +66,7 @@ fn unknown(property: &str) -> fdo::Error {
     fdo::Error::UnknownProperty(format!("Unknown property '{property}'"))
 }
 
-/// The error of an attempt to write.
+/// Returns the error of an attempt to write.
 fn unwritable(path: &str, interface: &str, property: &str) -> fdo::Error {
     let known = if interface.is_empty() {
         Some(members::with_property(path, property) != Found::None)
@@ -75,39 +75,40 @@ fn unwritable(path: &str, interface: &str, property: &str) -> fdo::Error {
     };
     match known {
         Some(true) => fdo::Error::PropertyReadOnly(format!(
-            "property {property:?} cannot be written: it reports, and methods and the configuration change things"
+            "property {property:?} is read-only; use methods or the configuration to change settings"
         )),
         Some(false) => unknown(property),
         None => fdo::Error::UnknownInterface(format!("Unknown interface '{interface}'")),
     }
 }
 
-/// Answers such a call.
-pub(super) async fn answer(connection: Connection, call: Message, asked: Asked) {
+/// Answers a read.
+pub(super) async fn answer(connection: Connection, call: Message, read: PropertyRead) {
     let header = call.header();
-    let read = Reading {
+    let object = Object {
         connection: &connection,
         header: &header,
     };
-    // Nobody answers on a connection that is being lost.
-    let _ = match asked {
-        Asked::All => match read.all().await {
+    // An answer fails only if the bus is lost.
+    let _ = match read {
+        PropertyRead::All => match object.all().await {
             Ok(properties) => connection.reply(&header, &properties).await,
             Err(error) => connection.reply_dbus_error(&header, error).await,
         },
-        Asked::One(property) => match read.one(&property).await {
+        PropertyRead::One(property) => match object.one(&property).await {
             Ok(value) => connection.reply(&header, &value).await,
             Err(error) => connection.reply_dbus_error(&header, error).await,
         },
     };
 }
 
-struct Reading<'a> {
+/// The object of a call.
+struct Object<'a> {
     connection: &'a Connection,
     header: &'a Header<'a>,
 }
 
-impl Reading<'_> {
+impl Object<'_> {
     fn path(&self) -> &str {
         self.header.path().map_or("/", |path| path.as_str())
     }
@@ -138,7 +139,7 @@ impl Reading<'_> {
         value.ok_or_else(|| unknown(property).into())
     }
 
-    /// The properties of one interface.
+    /// Returns the properties of one interface.
     async fn of<I: Interface>(&self) -> Result<Info, zbus::BoxDBusError> {
         let server = self.connection.object_server();
         let object = server.interface::<_, I>(self.path()).await;
@@ -151,7 +152,7 @@ impl Reading<'_> {
             .await?)
     }
 
-    /// A property of one interface; `None` if that has none of this name.
+    /// Returns a property of one interface; `None` if it has no property of this name.
     async fn value<I: Interface>(
         &self,
         property: &str,

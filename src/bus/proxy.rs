@@ -1,4 +1,4 @@
-//! The interfaces as a client sees them. Errors come back as [`Error`], by name.
+//! The interfaces for clients. Errors are returned as [`Error`], by name.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use zbus::{OwnedFd, OwnedObjectPath, OwnedVariant, Variant, proxy};
 
 use super::Error;
 
-/// A dictionary as a client writes it: options, or the fields of a message.
+/// A dictionary that a client sends: options, or the fields of a message.
 pub type Fields<'a> = HashMap<&'a str, Variant<'a>>;
-/// A dictionary as a client receives it.
+/// A dictionary that a client receives.
 pub type Info = HashMap<String, OwnedVariant>;
 
 #[proxy(

@@ -1,5 +1,4 @@
-//! The connections that own something, and what: their sessions and requests. A connection that leaves loses all of it at
-//! once.
+//! The sessions and requests of each connection. A connection that leaves loses all of them at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -8,35 +7,34 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use zbus::message::Header;
 
-use super::authorize::{Caller, Owner};
+use super::owner::{Caller, Owner};
 use crate::engine::Lease;
 
-/// Finished requests of one connection, and of one user, that can still be asked for their result. Each is an object, and
-/// whoever asks what objects there are is told of all.
+/// Finished requests of one connection, and of one user, that still have an object. Introspection lists all of them.
 const FINISHED: usize = 16;
 const FINISHED_OF_USER: usize = 64;
 
-/// What one connection owns.
+/// The sessions and requests of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     user: u32,
-    /// By the numbers of their leases.
+    /// By the number of the lease.
     pub(super) sessions: HashMap<u64, Lease>,
     pub(super) running: HashMap<u64, Made>,
-    /// Oldest first, with the time until which they are kept.
+    /// Oldest first, each with the time when it expires.
     pub(super) finished: VecDeque<(u64, Instant)>,
 }
 
 /// How a request was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
-    /// The call that made it: a serial, of the caller's own counting.
+    /// The serial of the call that made it.
     call: u32,
     /// Whether it has an object.
     object: bool,
 }
 
-/// What the objects of a connection are.
+/// A kind of object of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Session,
@@ -46,7 +44,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Self; 2] = [Self::Session, Self::Request];
 
-    /// The name of the node that its objects lie below.
+    /// Returns the name of the node above the objects of this kind.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -56,7 +54,7 @@ impl Kind {
 }
 
 impl Belongings {
-    /// The numbers of the objects of a kind.
+    /// Returns the numbers of the objects of a kind.
     fn objects(&self, kind: Kind) -> Vec<u64> {
         let running = self.running.iter().filter(|(_, made)| made.object);
         let finished = self.finished.iter().map(|(id, _)| *id);
@@ -81,15 +79,15 @@ impl Belongings {
     }
 }
 
-/// Those who own something.
+/// The connections that own something.
 #[derive(Debug, Default)]
 struct Callers {
     by_name: HashMap<Caller, Belongings>,
-    /// The bus is lost, and everyone with it.
+    /// Whether the bus is lost.
     lost: bool,
 }
 
-/// The belongings of all connections.
+/// The sessions and requests of all connections.
 #[derive(Debug)]
 pub(super) struct Registry {
     callers: Mutex<Callers>,
@@ -97,30 +95,30 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// And the connections that own something and have owned nothing before: the bus may have told that they left before
-    /// they did.
+    /// Returns an empty registry, and the connections that become owners: the bus may have reported their departure before
+    /// that.
     pub(super) fn new() -> (Self, UnboundedReceiver<Caller>) {
-        let (newcomers, come) = mpsc::unbounded_channel();
+        let (newcomers, arrivals) = mpsc::unbounded_channel();
         let new = Self {
             callers: Mutex::default(),
             newcomers,
         };
-        (new, come)
+        (new, arrivals)
     }
 
-    /// Returns whether its owner may still be there; what is added to the belongings of nobody is not.
+    /// Adds a session. Returns `false`, and adds nothing, if the bus is lost.
     pub(super) fn add_session(&self, owner: &Owner, lease: Lease) -> bool {
         self.add(owner, |belongings| {
             belongings.sessions.insert(lease.number(), lease);
         })
     }
 
-    /// A request with an object, by the call that has made it.
+    /// Adds a request with an object, which `call` has made.
     pub(super) fn add_request(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
         self.add_made(owner, id, call, true)
     }
 
-    /// A request without an object, which its call waits for.
+    /// Adds a request without an object; its call waits for the answer.
     pub(super) fn add_awaited(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
         self.add_made(owner, id, call, false)
     }
@@ -132,22 +130,22 @@ impl Registry {
         })
     }
 
-    /// Whether a connection has such an object.
+    /// Whether a connection has this object.
     pub(super) fn has(&self, caller: &Caller, kind: Kind, number: u64) -> bool {
         let callers = self.callers.lock();
         let belongings = callers.by_name.get(caller);
         belongings.is_some_and(|belongings| belongings.has(kind, number))
     }
 
-    /// The numbers of the objects of a kind that a connection has.
+    /// Returns the numbers of the objects of a kind that a connection has.
     pub(super) fn objects(&self, caller: &Caller, kind: Kind) -> Vec<u64> {
         let callers = self.callers.lock();
         let belongings = callers.by_name.get(caller);
         belongings.map_or_else(Vec::new, |belongings| belongings.objects(kind))
     }
 
-    /// The running request that a call has made.
-    pub(super) fn asked_by(&self, caller: &Caller, call: u32) -> Option<u64> {
+    /// Returns the running request that a call has made.
+    pub(super) fn request_of_call(&self, caller: &Caller, call: u32) -> Option<u64> {
         let callers = self.callers.lock();
         let mut running = callers.by_name.get(caller)?.running.iter();
         running.find(|(_, of)| of.call == call).map(|(id, _)| *id)
@@ -159,12 +157,12 @@ impl Registry {
         });
     }
 
-    /// The request has no object: nobody can ask for it afterwards.
+    /// Removes a request without an object.
     pub(super) fn remove_request(&self, caller: &Caller, id: u64) {
         self.change(caller, |belongings| belongings.running.remove(&id));
     }
 
-    /// Keeps a request as finished; gives back the one that must make room for it.
+    /// Marks a request as finished; returns the oldest finished request if there are too many.
     pub(super) fn finish_request(&self, owner: &Owner, id: u64, until: Instant) -> Option<u64> {
         let Callers { by_name, .. } = &mut *self.callers.lock();
         let belongings = by_name.get_mut(&owner.caller)?;
@@ -174,9 +172,13 @@ impl Registry {
         let mut from = owner.caller.clone();
         if !full {
             let of_user = |(_, one): &(&Caller, &Belongings)| one.user == owner.client.user;
-            let theirs = || by_name.iter().filter(of_user);
-            full = theirs().map(|(_, one)| one.finished.len()).sum::<usize>() > FINISHED_OF_USER;
-            let oldest = theirs().filter_map(|(name, one)| Some((one.finished.front()?.1, name)));
+            let connections = || by_name.iter().filter(of_user);
+            full = connections()
+                .map(|(_, one)| one.finished.len())
+                .sum::<usize>()
+                > FINISHED_OF_USER;
+            let oldest =
+                connections().filter_map(|(name, one)| Some((one.finished.front()?.1, name)));
             if let Some((_, name)) = oldest.min_by_key(|(until, _)| *until) {
                 from = name.clone();
             }
@@ -186,7 +188,7 @@ impl Registry {
         oldest.flatten().map(|(oldest, _)| oldest)
     }
 
-    /// Takes the finished requests that have been kept until `now`.
+    /// Removes the finished requests that expire before or at `now`, and returns them.
     pub(super) fn expire(&self, now: Instant) -> Vec<u64> {
         let mut expired = Vec::new();
         self.callers.lock().by_name.retain(|_, belongings| {
@@ -198,19 +200,19 @@ impl Registry {
         expired
     }
 
-    /// Takes everything from a connection that has left.
+    /// Removes everything of a connection that has left, and returns it.
     pub(super) fn take(&self, caller: &Caller) -> Option<Belongings> {
         self.callers.lock().by_name.remove(caller)
     }
 
-    /// Takes everything from everyone, as the bus is lost: nobody owns anything by it from now on.
+    /// Removes everything of all connections, because the bus is lost. Later additions fail.
     pub(super) fn take_all(&self) -> impl Iterator<Item = (Caller, Belongings)> + use<> {
         let mut callers = self.callers.lock();
         callers.lost = true;
         std::mem::take(&mut callers.by_name).into_iter()
     }
 
-    /// A session is another connection's from now on: the lease has ended, whoever had it.
+    /// Removes a session whose lease has ended because another connection has taken the session.
     pub(super) fn lose_session(&self, lease: Lease) {
         self.callers.lock().by_name.retain(|_, belongings| {
             belongings.sessions.remove(&lease.number());
@@ -221,7 +223,7 @@ impl Registry {
     fn add(&self, owner: &Owner, change: impl FnOnce(&mut Belongings)) -> bool {
         let Callers { by_name, lost } = &mut *self.callers.lock();
         let Owner { caller, client } = owner;
-        // Where nobody listens the connection to the bus has ended, and everyone has left.
+        // The channel is closed when the connection to the bus has ended.
         if *lost || (!by_name.contains_key(caller) && self.newcomers.send(caller.clone()).is_err())
         {
             return false;
@@ -258,35 +260,35 @@ mod tests {
     }
 
     #[test]
-    fn a_user_keeps_so_many_finished_requests_whatever_connections_made_them() {
-        let (registry, _come) = Registry::new();
+    fn finished_requests_of_a_user_are_bounded_over_all_its_connections() {
+        let (registry, _arrivals) = Registry::new();
         let call = Message::method_call("/", "Submit").build(&()).unwrap();
         let begun = Instant::now();
-        let mut made_room = Vec::new();
+        let mut removed = Vec::new();
         for number in 0..100 {
-            // Ten connections of one user, and one of another, who loses nothing by it.
+            // Ten connections of one user, and one of another user, which loses nothing.
             let owner = match number {
                 0 => owner(99, 2),
                 number => owner(number % 10, 1),
             };
             let (id, until) = (number.into(), Duration::from_secs(number.into()));
             assert!(registry.add_request(&owner, id, &call.header()));
-            made_room.extend(registry.finish_request(&owner, id, begun + until));
+            removed.extend(registry.finish_request(&owner, id, begun + until));
         }
-        assert!(made_room.into_iter().eq(1..100 - FINISHED_OF_USER as u64));
+        assert!(removed.into_iter().eq(1..100 - FINISHED_OF_USER as u64));
     }
 
     #[test]
-    fn nobody_owns_anything_by_a_bus_that_is_lost() {
-        let (registry, come) = Registry::new();
+    fn a_lost_bus_has_no_owners() {
+        let (registry, arrivals) = Registry::new();
         let one = owner(1, 1);
         assert!(registry.add_session(&one, SessionId(1).into()));
         assert_eq!(registry.take_all().count(), 1);
         assert!(
             !registry.add_session(&one, SessionId(2).into()),
-            "also while somebody listens"
+            "while the channel is open, too"
         );
-        drop(come);
+        drop(arrivals);
         assert!(!registry.add_session(&owner(2, 1), SessionId(3).into()));
         assert_eq!(registry.take_all().count(), 0);
     }

@@ -1,26 +1,26 @@
-//! Calls of `Manager.Reload` on their way to whoever reads the configuration: the bus knows no file.
+//! Calls of `Manager.Reload`, on their way to the service, which reads the configuration.
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Error;
 
-/// Calls that may wait for the one before.
+/// Calls that may wait behind the active one.
 const WAITING: usize = 8;
 
-/// One call; dropped unanswered, it tells its caller why nothing is accepted any more.
+/// One call. Dropped without an answer, it answers that the daemon is stopping.
 #[derive(Debug)]
 pub struct ReloadCall(oneshot::Sender<Result<(), Error>>);
 
 impl ReloadCall {
-    /// The configuration is in force, or why it is not.
+    /// Answers the call: the configuration is applied, or the reason why it is not.
     pub fn answer(self, result: Result<(), Error>) {
-        // The caller may have gone.
+        // The caller may have left.
         let _ = self.0.send(result);
     }
 }
 
-/// Both ends, until one of them is taken.
+/// Both ends of the queue, until `take` takes the receiver.
 #[derive(Debug)]
 pub(super) struct Reloads {
     calls: mpsc::Sender<ReloadCall>,
@@ -38,16 +38,16 @@ impl Default for Reloads {
 }
 
 impl Reloads {
-    /// The end that answers. A second one hears nothing.
+    /// Returns the receiver of the calls; a second one receives nothing.
     pub(super) fn take(&self) -> mpsc::Receiver<ReloadCall> {
         let taken = self.taker.lock().take();
         taken.unwrap_or_else(|| mpsc::channel(1).1)
     }
 
-    /// Waits its turn, and for its answer. `closed` says why there is nobody any more to give one.
+    /// Queues a call, and waits for its answer. `closed` is the error if the receiver has ended.
     pub(super) async fn call(&self, closed: impl Fn() -> Error) -> Result<(), Error> {
         if self.taker.lock().is_some() {
-            let message = "nobody here reads a configuration";
+            let message = "this daemon has no configuration to reload";
             return Err(Error::NotSupported(message.to_owned()));
         }
         let (reply, answer) = oneshot::channel();
@@ -55,7 +55,7 @@ impl Reloads {
             .try_send(ReloadCall(reply))
             .map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => Error::Busy(format!(
-                    "{WAITING} reloads wait already; each reads all of the configuration, so one is enough"
+                    "{WAITING} reloads are waiting already; each reads the whole configuration, so one is enough"
                 )),
                 mpsc::error::TrySendError::Closed(_) => closed(),
             })?;

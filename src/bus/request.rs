@@ -1,7 +1,7 @@
-//! `org.ganglion.Llm1.Request`: one answer being made, or made within the last minute. For its owner alone.
+//! `org.ganglion.Llm1.Request`: a running request, or one that ended within the last minute, for its owner alone.
+//!
+//! `config/interfaces/org.ganglion.Llm1.Request.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
@@ -13,21 +13,21 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedObjectPath, Str, interface};
 
 use super::accounts::Load;
-use super::authorize::Owner;
 use super::output::{Output, Piece};
+use super::owner::Owner;
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
 use super::{Error, info, objects};
 use crate::engine::{Outcome, Reading, Waits};
 
-/// A request, as its object and its delivery know it.
+/// A request, shared by its object and its delivery.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
     pub(super) owner: Owner,
     reading: Reading,
-    /// Its text, if that is read by calls.
+    /// The text, if calls read it.
     pub(super) output: Option<Output>,
     ending: Mutex<Option<Ended>>,
 }
@@ -36,12 +36,12 @@ pub(super) struct Running {
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
-    /// What the outcome alone does not tell.
+    /// A fact that the outcome does not have.
     pub(super) note: Option<&'static str>,
 }
 
 impl Ended {
-    /// What everyone may be told unasked: it is short.
+    /// Returns the short facts, for the signal.
     pub(super) fn receipt(&self) -> Info {
         self.noted(info::outcome(&self.outcome))
     }
@@ -90,7 +90,7 @@ impl Request {
         objects::path(Kind::Request, id)
     }
 
-    /// Takes its object away. Not being there is as good: `Complete` has none, and it may have been taken away before.
+    /// Removes the object of a request, if there is one.
     pub(super) async fn remove(connection: &Connection, id: u64) {
         let server = connection.object_server();
         let _ = server.remove::<Self, _>(Self::path(id)).await;
@@ -102,23 +102,20 @@ impl Request {
     }
 
     fn piece(&self, offset: u64) -> Result<Piece, Error> {
-        // First: what is added after that is not looked for.
+        // The end is read before the text, so that no text is missed.
         let ended = self.running.ending().is_some();
         let output = self.running.output.as_ref().ok_or_else(|| {
-            let why = "the text of this request goes through its pipe; Submit makes requests that are read by calls";
+            let why = "the text of this request goes through its pipe; call Submit to read text by Request.Read";
             Error::NotSupported(why.to_owned())
         })?;
         output.read(offset, ended)
     }
 }
 
-/// One answer being made, or made within the last minute. Only the connection that asked may use it.
-#[interface(name = "org.ganglion.Llm1.Request")]
+/// One answer, for the connection that made the request. The XML file of the interface describes each member.
+#[interface(name = "org.ganglion.Llm1.Request", introspection_docs = false)]
 impl Request {
-    /// The text of a request that Submit made, or one with stream="signals", from a byte on: at most 64 KiB of it, and in
-    /// next where to go on. done says that nothing follows; until then there may be nothing new, and four calls a second
-    /// do. The text is kept as long as this object, up to 1 MiB of it: for 60 s after its end.
-    /// Error.InvalidOption if no character begins at that byte, Error.NotSupported if the text goes through a pipe.
+    /// Returns the text of the answer from an offset on.
     #[zbus(out_args("text", "next", "done"))]
     async fn read(
         &self,
@@ -131,15 +128,14 @@ impl Request {
             bytes: piece.text.len(),
             descriptors: 0,
         };
-        // Nothing more is put on the bus while the caller has not taken what it asked for before.
+        // Text waits until the caller has read earlier answers.
         let accounts = &self.shared.accounts;
         accounts.room(&self.running.owner, &header, need).await?;
         let Piece { text, next, done } = piece;
         Ok((text, next, done))
     }
 
-    /// Ends the request: at once if it still waits, else at its next token. Its text ends with
-    /// finish_reason "cancelled". Cancelling what has finished does nothing.
+    /// Cancels the request.
     fn cancel(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         let Running { id, owner, .. } = &*self.running;
         owner.admit(&header)?;
@@ -147,7 +143,7 @@ impl Request {
         Ok(())
     }
 
-    /// "running", from acceptance on, or "finished".
+    /// "running" or "finished".
     #[zbus(property(emits_changed_signal = "false"))]
     fn state(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<String, Error> {
         self.running.owner.admit_reader(header.as_ref())?;
@@ -158,10 +154,7 @@ impl Request {
         Ok(state.to_owned())
     }
 
-    /// Empty while it runs; then what Finished tells, and what the answer says besides its text: reasoning (s), what the
-    /// model thought, and tool_calls (s), a JSON array of its calls as in OpenAI: {"id", "type": "function", "function":
-    /// {"name", "arguments"}}, with the arguments as JSON text. With the option logprobs, unless a pipe has told them,
-    /// logprobs (s): a JSON array, up to 1 MiB of it.
+    /// The result; empty while the request runs.
     #[zbus(property(emits_changed_signal = "false"))]
     fn result(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<Info, Error> {
         let owner = &self.running.owner;
@@ -175,59 +168,41 @@ impl Request {
             bytes: info::bytes(&ending.outcome) + likelihoods,
             descriptors: 0,
         };
-        // It is as the text of Read, which is not given while the caller has not taken what it asked for before.
+        // A long result is refused until the caller has read earlier answers.
         if let Some(header) = header.filter(|_| need.bytes > 0) {
             self.shared.accounts.room_now(owner, &header, need)?;
         }
         let mut info = ending.result();
         if let Some(output) = output {
-            output.likelihoods().tell(&mut info);
+            output.likelihoods().add_to(&mut info);
         }
         Ok(info)
     }
 
-    /// How far the reading of the prompt has got: tokens that are read, those in the cache among them, and all tokens of it.
-    /// 0 of 0 while the request waits. No signal tells of it: to be read when a person waits, once or twice a second.
+    /// Tokens of the prompt that are prefilled, and all tokens of the prompt.
     #[zbus(property(emits_changed_signal = "false"))]
     fn reading(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<(u32, u32), Error> {
         self.running.owner.admit_reader(header.as_ref())?;
         Ok(self.running.reading.get())
     }
 
-    /// How many other requests come before this one; 0 once it is being answered. More urgent ones that come later come
-    /// before it, too. A hold that keeps this request off the device, also one that suspends its answer, counts as one more:
-    /// Manager.Holds has its owner and its reason. No signal tells of it: to be read when a person waits, once or twice a
-    /// second.
+    /// Requests that come before this one.
     #[zbus(property(emits_changed_signal = "false"))]
     fn queue_position(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
         Ok(self.waits(header)?.before)
     }
 
-    /// In how many seconds it will probably begin, as long as others took so far: 0 once it has begun, or where nothing is
-    /// known yet. While a hold keeps this request off the device, the longest time that the hold can still last is added,
-    /// also after the beginning of the answer: the hold may end at any moment before.
+    /// The expected seconds until the answer begins.
     #[zbus(property(emits_changed_signal = "false"))]
     fn estimated_wait(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<f64, Error> {
         Ok(self.waits(header)?.seconds)
     }
 
-    /// Only with the option stream="signals", or signals of Submit: the next piece of text. Sent to the owner only, at
-    /// most every 50 ms; after 1 MiB no more is sent.
+    /// The next part of the text.
     #[zbus(signal)]
     async fn delta(emitter: &SignalEmitter<'_>, seq: u64, text: &str) -> zbus::Result<()>;
 
-    /// The request has ended, and its stream holds all that it will. Sent to the owner only, after the
-    /// reply of the call that made the request. The reason is "stop", "tool_calls" (the model calls tools and waits for
-    /// what they say: Result has the calls), "length" (max_tokens), "context" (the context is full), "deadline"
-    /// (deadline_ms), "cancelled" or "error"; info holds finish_reason, prompt_tokens, cached_tokens, completion_tokens (u),
-    /// queue_us, first_token_us, seed (t), tokens_per_second, gigabytes_per_second (d), and where they apply sampling (a{sv}),
-    /// what the answer was sampled with: temperature, top_p, min_p, repetition_penalty (d), top_k (u), restored (u),
-    /// tokens that came back from the disk, reread_tokens (u), those that the cache had held and that were read again, as
-    /// their pages had gone to others or the daemon had been restarted, repeated_steps (u), those that ran again as what the
-    /// answer may say next was not known in time, dropped_turns (u), turns of the session that it goes on without
-    /// (context_overflow), unchecked (as), JSON pointers to keywords of schemas that the answer was not held to, incomplete (b),
-    /// true if the answer was to fit something, or could call tools, and is only the beginning of such an answer, and error (a
-    /// D-Bus error name) and message.
+    /// The request has ended.
     #[zbus(signal)]
     async fn finished(emitter: &SignalEmitter<'_>, reason: &str, info: Info) -> zbus::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! A text that is handed over as a file: in memory, whole, and never to change again.
+//! Sealed files in memory, to pass a whole text as a descriptor.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// A file that holds `content` and is read from its start. `name` is for those who list descriptors.
+/// Returns a file with `content`, at its start; it cannot be changed. `name` appears in lists of descriptors.
 pub(super) fn file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let mut file = File::from(memfd_create(CString::new(name)?.as_c_str(), flags)?);

@@ -1,7 +1,7 @@
-//! `org.ganglion.Llm1.Session`: a conversation that the daemon remembers. For its owner alone.
+//! `org.ganglion.Llm1.Session`: a conversation that the daemon remembers, for its owner alone.
+//!
+//! `config/interfaces/org.ganglion.Llm1.Session.xml` describes each member.
 
-// The docs of an interface become introspection data: plain text.
-#![allow(clippy::doc_markdown)]
 // zbus hands headers over by value.
 #![allow(clippy::needless_pass_by_value)]
 
@@ -12,19 +12,20 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::accounts::Load;
 use super::argument::Text;
-use super::authorize::{Caller, Owner};
+use super::bus_statistics;
 use super::delivery::{Call, Replied};
-use super::entries::Entries;
-use super::messages::Messages;
-use super::options::Beginnings;
+use super::messages_argument::{self, Messages};
+use super::options_argument::OptionsArgument;
+use super::owner::{Caller, Owner};
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
-use super::{BusConfig, Error, messages, objects, options, statistics};
+use super::{Error, objects, options};
 use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
+use crate::front::{Config, SessionDefaults};
 
-/// Bytes of an answer that only one who reads may have: dbus-daemon takes 2 KiB in each turn of its loop, and the answers
-/// of all others come behind.
+/// Answers with more bytes wait until the caller has read everything else: dbus-daemon reads 2 KiB in each turn of its loop,
+/// and other answers wait behind.
 pub(super) const LONG: usize = 8 << 10;
 
 #[derive(Debug)]
@@ -32,16 +33,16 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     owner: Owner,
     lease: Lease,
-    beginnings: Beginnings,
+    defaults: SessionDefaults,
 }
 
-/// A session in the hands of a connection that has no object of it yet: dropping this lets go of the session.
+/// A session that a connection holds, before it has an object: dropping this releases the session.
 #[derive(Debug)]
 pub(super) struct Claim {
     shared: Arc<Shared>,
     owner: Owner,
     lease: Lease,
-    is_kept: bool,
+    has_object: bool,
 }
 
 impl Claim {
@@ -50,22 +51,22 @@ impl Claim {
             shared: shared.clone(),
             owner,
             lease,
-            is_kept: false,
+            has_object: false,
         }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.is_kept {
-            let holder = self.owner.caller.name();
-            self.shared.engine.let_go(self.lease, holder);
+        if !self.has_object {
+            let holder = self.owner.caller.connection_name();
+            self.shared.engine.let_go(self.lease, &holder);
         }
     }
 }
 
 impl Session {
-    /// The path of its object. No other lease of the session has the same.
+    /// Returns the path of the object of a lease; each lease of a session has its own.
     pub(super) fn path(lease: Lease) -> OwnedObjectPath {
         objects::path(Kind::Session, lease.number())
     }
@@ -76,11 +77,11 @@ impl Session {
         let _ = server.remove::<Self, _>(Self::path(lease)).await;
     }
 
-    /// Makes the object of a session.
+    /// Registers the object of a session.
     pub(super) async fn serve(
         connection: &Connection,
         mut claim: Claim,
-        beginnings: Beginnings,
+        defaults: SessionDefaults,
     ) -> Result<OwnedObjectPath, Error> {
         let Claim {
             shared,
@@ -93,32 +94,33 @@ impl Session {
             shared: shared.clone(),
             owner: owner.clone(),
             lease: *lease,
-            beginnings,
+            defaults,
         };
         objects::put(connection, &path, session).await?;
         if shared.registry.add_session(owner, *lease) {
-            claim.is_kept = true;
+            claim.has_object = true;
         } else {
-            // Its bus is lost, and its caller with it.
+            // The bus is lost, and its caller with it.
             Self::remove(connection, *lease).await;
         }
         Ok(path)
     }
 
-    /// Ends a caller's hold of a session, and removes the object.
-    pub(super) async fn let_go(
+    /// Releases a session of a caller, and removes the object.
+    pub(super) async fn release(
         shared: &Shared,
         connection: &Connection,
         caller: &Caller,
         lease: Lease,
     ) {
-        shared.engine.let_go(lease, caller.name());
+        shared.engine.let_go(lease, &caller.connection_name());
         Self::remove(connection, lease).await;
     }
 
-    /// What its turns start from.
-    async fn config(&self) -> Result<BusConfig, Error> {
-        options::turns(&self.beginnings, &*self.shared.config().await)
+    /// Returns the configuration with the defaults of the session.
+    async fn config(&self) -> Result<Config, Error> {
+        let config = self.shared.defaults().await;
+        Ok(self.defaults.over(&config)?)
     }
 
     async fn admit_priority(&self, priority: Priority) -> Result<(), Error> {
@@ -135,7 +137,7 @@ impl Session {
         }
     }
 
-    /// The messages for one who may read them, when there is room for them on the bus.
+    /// Returns the messages, when there is room for them on the bus.
     async fn said(&self, connection: &Connection, header: &Header<'_>) -> Result<Vec<Said>, Error> {
         self.owner.admit(header)?;
         let Shared {
@@ -148,103 +150,93 @@ impl Session {
             bytes: sizes(read()?),
             descriptors: 0,
         };
-        // They may be long: nothing of them is kept while the caller has not taken what it asked for before.
+        // The messages may be long: they are copied only when the caller has read earlier answers.
         accounts.room(&self.owner, header, need).await?;
         if need.bytes > LONG {
-            statistics::nothing_held(connection, &self.owner.caller).await?;
+            bus_statistics::nothing_held(connection, &self.owner.caller).await?;
         }
         Ok(read()?)
     }
 
-    fn read(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
+    fn status(&self, header: Option<&Header<'_>>) -> Result<SessionStatus, Error> {
         self.owner.admit_reader(header)?;
         let status = self.shared.engine.session(self.lease.session());
         status.ok_or_else(|| Refusal::SessionClosed.into())
     }
 }
 
-/// A conversation that the daemon remembers. Only the connection that opened it may use it, and it ends
-/// when that connection leaves the bus, unless it has a name: then its user opens it again.
-#[interface(name = "org.ganglion.Llm1.Session")]
+/// A conversation that the daemon remembers, for the connection that opened it. The XML file of the interface describes each member.
+#[interface(name = "org.ganglion.Llm1.Session", introspection_docs = false)]
 impl Session {
-    /// Queues one turn of the user; the options and the stream are those of Generate. A session answers one turn at a
-    /// time: Error.Busy until the request before has finished.
-    ///
-    /// A turn that is cancelled, by whatever way, or ended by its deadline, keeps what was made of its answer, also what was not read: Messages
-    /// marks it as partial, the next turn goes on from there, and Rewind takes it back. If nothing was made yet, or if it
-    /// failed, the session is as before the turn; a call of a tool that is not whole is nothing.
+    /// Queues one turn of the user, answered through a pipe.
     #[zbus(out_args("request", "stream"))]
     async fn send(
         &self,
         text: Text,
-        options: Entries,
+        options: OptionsArgument,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
-        let text = messages::text(text)?;
-        let (options, kind) = options::streamed(&options, &self.config().await?)?;
+        let text = text.read()?;
+        let (options, kind) = options::streamed(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.lease, text, options);
         self.call(connection, &header).stream(kind, queue).await
     }
 
-    /// As Send, without a pipe, for callers that take no file descriptors: Request.Read has the text, and with
-    /// signals=true Request.Delta too. Options are those of Manager.Submit.
+    /// Queues one turn of the user; Request.Read returns the text.
     #[zbus(out_args("request"))]
     async fn submit(
         &self,
         text: Text,
-        options: Entries,
+        options: OptionsArgument,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Replied, Error> {
         self.owner.admit(&header)?;
-        let text = messages::text(text)?;
-        let (options, signals) = options::submitted(&options, &self.config().await?)?;
+        let text = text.read()?;
+        let (options, signals) = options::submitted(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.send(self.lease, text, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
-    /// Queues a turn of whatever messages, as Generate takes them: what tools said, each with the id of the call that it
-    /// answers, say, or a user's text. All else is as with Send.
+    /// Queues a turn of any messages, answered through a pipe.
     #[zbus(out_args("request", "stream"))]
     async fn reply(
         &self,
         messages: Messages,
-        options: Entries,
+        options: OptionsArgument,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
-        let (options, kind) = options::streamed(&options, &self.config().await?)?;
+        let (options, kind) = options::streamed(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.reply(self.lease, messages, options);
         self.call(connection, &header).stream(kind, queue).await
     }
 
-    /// As Reply, without a pipe, for callers that take no file descriptors; options are those of Submit.
+    /// Queues a turn of any messages; Request.Read returns the text.
     #[zbus(out_args("request"))]
     async fn submit_reply(
         &self,
         messages: Messages,
-        options: Entries,
+        options: OptionsArgument,
         #[zbus(header)] header: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Replied, Error> {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
-        let (options, signals) = options::submitted(&options, &self.config().await?)?;
+        let (options, signals) = options::submitted(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
         let queue = self.shared.engine.reply(self.lease, messages, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
-    /// Adds messages without an answer, as Generate takes them but none by "assistant": what a tool or a sensor says, say.
-    /// The next turn answers to them too, and they are taken back with it. Error.Busy while a turn waits or is being
-    /// answered, Error.NotReady while the model loads.
+    /// Adds messages without an answer.
     async fn append(
         &self,
         messages: Messages,
@@ -257,20 +249,16 @@ impl Session {
         appended.map_err(|refusal| self.shared.refused(client, refusal))
     }
 
-    /// Reads ahead what the next turn has in common with one of this text: a Send whose text begins with it pays only for the
-    /// rest. Of priority "background"; answers when it is queued, and the session is as before. Whatever is called next comes
-    /// before it. Error.Busy while a turn waits or is being answered, Error.NotReady while the model loads.
+    /// Prefills the beginning of a likely next turn.
     async fn prewarm(&self, text: Text, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
-        let text = messages::text(text)?;
-        let (options, _) = options::streamed(&Entries::default(), &self.config().await?)?;
+        let text = text.read()?;
+        let (options, _) = options::streamed(OptionsArgument::default(), &self.config().await?)?;
         let warmed = self.shared.engine.prewarm(self.lease, text, options).await;
         warmed.map_err(|refusal| self.shared.refused(&self.owner.client, refusal))
     }
 
-    /// Opens another session of this connection that has the same past, and the same options for its turns, and goes its own
-    /// way. What the cache holds of the past is not read again. It has no name, and ends as such sessions do. Error.Busy
-    /// while a turn of this one waits or is being answered.
+    /// Opens another session with the same past.
     #[zbus(out_args("session"))]
     async fn branch(
         &self,
@@ -278,34 +266,28 @@ impl Session {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
         self.owner.admit(&header)?;
-        let (owner, beginnings) = (self.owner.clone(), self.beginnings.clone());
+        let (owner, defaults) = (self.owner.clone(), self.defaults.clone());
         let engine = &self.shared.engine;
         let branched = engine.branch(self.lease, owner.client.clone()).await;
         let id = branched.map_err(|refusal| self.shared.refused(&owner.client, refusal))?;
         let lease = engine.lease(id).ok_or(Refusal::SessionClosed)?;
-        Self::serve(
-            connection,
-            Claim::new(&self.shared, owner, lease),
-            beginnings,
-        )
-        .await
+        let claim = Claim::new(&self.shared, owner, lease);
+        Self::serve(connection, claim, defaults).await
     }
 
-    /// Takes back the last turns, with their answers. Error.Busy while a turn waits or is being answered,
-    /// Error.InvalidOption if there are fewer turns. What was appended since the last turn is taken back first: Rewind(0)
-    /// takes back that alone. Of a session that is kept, returns when that is on the disk.
+    /// Removes the last turns.
     async fn rewind(&self, turns: u32, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
         Ok(self.shared.engine.rewind(self.lease, turns).await?)
     }
 
-    /// Takes back all turns; the system message stays. Error.Busy while a turn waits or is being answered.
+    /// Removes all turns.
     async fn clear(&self, #[zbus(header)] header: Header<'_>) -> Result<(), Error> {
         self.owner.admit(&header)?;
         Ok(self.shared.engine.clear_session(self.lease).await?)
     }
 
-    /// The messages so far, oldest first: role and text. Thoughts and calls of tools are not in it: Messages has all.
+    /// Returns the role and the text of each message.
     #[zbus(out_args("messages"))]
     async fn history(
         &self,
@@ -320,9 +302,7 @@ impl Session {
         Ok(said.into_iter().map(named).collect())
     }
 
-    /// The same as Generate takes them: role, and content (s); an answer may have reasoning (s) and tool_calls (s), what a
-    /// tool said tool_call_id (s); an answer that was cancelled, or ended by its deadline, or is
-    /// incomplete as Request.Finished tells it, has partial=true, too.
+    /// Returns all messages, with all their fields.
     #[zbus(out_args("messages"))]
     async fn messages(
         &self,
@@ -330,12 +310,10 @@ impl Session {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Vec<(String, Info)>, Error> {
         let said = self.said(connection, &header).await?;
-        Ok(said.into_iter().map(messages::written).collect())
+        Ok(said.into_iter().map(messages_argument::encode).collect())
     }
 
-    /// Ends the session, and its request with it, whether that waits or runs. The object goes away: who calls it then
-    /// gets org.freedesktop.DBus.Error.UnknownObject. One with a name is only let go: OpenSession goes on with it, and
-    /// Manager.DeleteSession ends it.
+    /// Closes the session and cancels its request.
     async fn close(
         &self,
         #[zbus(header)] header: Header<'_>,
@@ -344,33 +322,32 @@ impl Session {
         self.owner.admit(&header)?;
         let caller = &self.owner.caller;
         self.shared.registry.remove_session(caller, self.lease);
-        Self::let_go(&self.shared, connection, caller, self.lease).await;
+        Self::release(&self.shared, connection, caller, self.lease).await;
         Ok(())
     }
 
-    /// Finished turns: each is a message of the user, or what was given to Reply, and one answer. Rewind and Clear take turns
-    /// back.
+    /// Finished turns.
     #[zbus(property(emits_changed_signal = "false"))]
     fn turns(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
-        Ok(self.read(header.as_ref())?.turns)
+        Ok(self.status(header.as_ref())?.turns)
     }
 
-    /// Tokens that the conversation takes.
+    /// Tokens of the conversation.
     #[zbus(property(emits_changed_signal = "false"))]
     fn context_used(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
-        Ok(self.read(header.as_ref())?.context_used)
+        Ok(self.status(header.as_ref())?.context_used)
     }
 
-    /// Tokens that the conversation may take; 0 while the model loads.
+    /// The most tokens of a conversation; 0 while the model loads.
     #[zbus(property(emits_changed_signal = "false"))]
     fn context_size(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<u32, Error> {
-        self.read(header.as_ref())?;
+        self.status(header.as_ref())?;
         Ok(self.shared.engine.status().borrow().model.context)
     }
 
-    /// Whether a turn waits or is being answered.
+    /// Whether a turn is queued or running.
     #[zbus(property(emits_changed_signal = "false"))]
     fn busy(&self, #[zbus(header)] header: Option<Header<'_>>) -> Result<bool, Error> {
-        Ok(self.read(header.as_ref())?.busy)
+        Ok(self.status(header.as_ref())?.busy)
     }
 }

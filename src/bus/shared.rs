@@ -1,33 +1,29 @@
-//! What all objects of the bus share: the engine, the configuration in force, and what is counted of callers. How objects
-//! go with their owners is for `departure`.
+//! State that all objects of a connection to the bus share: the front, the settings of the bus, and facts about callers.
+//!
+//! `departures` ends the objects of callers that leave.
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use zbus::Connection;
 use zbus::message::Header;
 
 use super::accounts::Accounts;
-use super::authorize::{Caller, Owner};
-use super::complaints::Complaints;
 use super::holds::Holds;
-use super::permits::{Permit, Permits};
+use super::owner::{Caller, Owner};
 use super::registry::{Belongings, Registry};
 use super::reload::Reloads;
 use super::users::Users;
 use super::{BusConfig, Error};
-use crate::engine::{Client, Handle, Refusal};
+use crate::engine::{Client, Handle, Priority, Refusal};
+use crate::front::{Config, Front, Permit, Setting};
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) engine: Handle,
-    /// Absent until the configuration has been read.
-    config: Arc<watch::Sender<Option<Arc<BusConfig>>>>,
+    pub(super) front: Front,
+    config: Setting<BusConfig>,
     pub(super) reloads: Arc<Reloads>,
-    /// One a request, from its call until its reader has everything.
-    permits: Permits,
-    complaints: Arc<Complaints>,
-    // It belongs to one connection to the bus: on another the same names are others'.
+    // These belong to one connection to the bus: on the next one, the same names are other clients.
     pub(super) registry: Registry,
     users: Users,
     pub(super) holds: Holds,
@@ -35,13 +31,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(engine: Handle) -> Self {
+    pub(super) fn new(front: Front) -> Self {
         Self {
-            engine,
-            config: Arc::new(watch::Sender::new(None)),
+            engine: front.engine().clone(),
+            front,
+            config: Setting::default(),
             reloads: Arc::default(),
-            permits: Permits::default(),
-            complaints: Arc::default(),
             registry: Registry::new().0,
             users: Users::default(),
             holds: Holds::default(),
@@ -49,14 +44,13 @@ impl Shared {
         }
     }
 
-    /// The same for another connection to the bus.
+    /// Returns the state for another connection to the bus.
     pub(super) fn on(&self, accounts: Arc<Accounts>, registry: Registry) -> Self {
         Self {
             engine: self.engine.clone(),
+            front: self.front.clone(),
             config: self.config.clone(),
             reloads: self.reloads.clone(),
-            permits: self.permits.clone(),
-            complaints: self.complaints.clone(),
             registry,
             users: Users::default(),
             holds: Holds::default(),
@@ -64,21 +58,21 @@ impl Shared {
         }
     }
 
-    /// What is in force; waits until there is something.
+    /// Returns the settings of the bus; waits until there are some.
     pub(super) async fn config(&self) -> Arc<BusConfig> {
-        let mut changes = self.config.subscribe();
-        match changes.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(config)) => config.clone(),
-            // Its sender is in `self`.
-            _ => Arc::default(),
-        }
+        self.config.get().await
+    }
+
+    /// Returns the limits and defaults of requests; waits until there are some.
+    pub(super) async fn defaults(&self) -> Arc<Config> {
+        self.front.config().await
     }
 
     pub(super) fn configure(&self, config: BusConfig) {
-        self.config.send_replace(Some(Arc::new(config)));
+        self.config.set(config);
     }
 
-    /// Who calls, and which user that is.
+    /// Returns the caller as the owner of objects that the call makes.
     pub(super) async fn caller(
         &self,
         connection: &Connection,
@@ -86,17 +80,19 @@ impl Shared {
     ) -> Result<Owner, Error> {
         let caller = Caller::of(header)?;
         let user = self.users.of(connection, &caller).await?;
+        // A connection that calls for the first time had no user yet when its call was handed in.
+        self.accounts.keep_pace(user).await;
         Ok(Owner::new(caller, user))
     }
 
-    /// A connection has left; what it owns is ended by `departure`.
+    /// Forgets a connection that has left. `departures` ends its objects.
     pub(super) fn forget(&self, caller: &Caller) {
         self.accounts.leave(caller.name());
         self.users.forget(caller);
         self.holds.leave(caller);
     }
 
-    /// The user behind a connection.
+    /// Returns the user of a connection.
     pub(super) async fn user(
         &self,
         connection: &Connection,
@@ -105,54 +101,54 @@ impl Shared {
         self.users.of(connection, caller).await
     }
 
-    /// Whether a call is of root or of an operator, who may see what others have asked for.
-    pub(super) async fn operates(
+    /// Whether a call is an operator's, who may see facts about the requests of others.
+    pub(super) async fn is_operator(
         &self,
         connection: &Connection,
         header: Option<&Header<'_>>,
     ) -> bool {
         let caller = header.and_then(|header| Caller::of(header).ok());
         match caller {
-            Some(caller) => self.users.operates(connection, &caller).await,
+            Some(caller) => self.users.is_operator(connection, &caller).await,
             None => false,
         }
     }
 
-    /// A permit for one more request. Asked first: refusing must cost next to nothing.
+    /// Takes a permit for one more request.
     pub(super) fn admit(&self, client: &Client) -> Result<Permit, Error> {
-        let permit = self.permits.take(client.user, &self.engine.limits());
-        permit.map_err(|refusal| self.refused(client, refusal))
+        Ok(self.front.admit(client)?)
     }
 
-    /// What the caller reads of a refusal; if it is one that operators should know of, the journal is told.
+    /// Refuses a priority that the client's user may not use.
+    pub(super) async fn admit_priority(
+        &self,
+        client: &Client,
+        priority: Priority,
+    ) -> Result<(), Error> {
+        Ok(self.front.admit_priority(client, priority).await?)
+    }
+
+    /// Returns the error of a refusal by the engine, and reports a reached limit to the journal.
     pub(super) fn refused(&self, client: &Client, refusal: Refusal) -> Error {
-        if let Some(limit) = refusal.limit() {
-            self.complaints.tell(client, limit);
-        }
-        refusal.into()
+        self.front.refused(client, refusal).into()
     }
 
-    /// Returns when every request has been delivered.
-    pub(super) async fn delivered(&self) {
-        self.permits.empty().await;
-    }
-
-    /// The bus is lost, and everyone with it.
+    /// Ends everything that callers own, because the bus is lost.
     pub(super) fn lose(&self) {
         self.holds.lose();
         for (caller, belongings) in self.registry.take_all() {
             self.cancel(&belongings);
             for session in belongings.sessions.into_values() {
-                self.engine.let_go(session, caller.name());
+                self.engine.let_go(session, &caller.connection_name());
             }
         }
-        // What is being encoded is nobody's belonging yet.
+        // Prompts that are being encoded are not in the registry yet.
         for name in self.accounts.names() {
-            self.engine.leave(&name);
+            self.engine.leave(&name.into());
         }
     }
 
-    /// Cancels what a connection has asked for.
+    /// Cancels the requests of a connection.
     pub(super) fn cancel(&self, belongings: &Belongings) {
         for id in belongings.running.keys() {
             self.engine.cancel(*id);

@@ -1,4 +1,4 @@
-//! The pipe of one request: writes frames as fast as its reader takes them, and waits for nobody else.
+//! The pipe of one request: writes frames as fast as its reader reads them. Other requests do not wait for it.
 
 use std::io::{self, ErrorKind, PipeReader};
 use std::os::fd::OwnedFd;
@@ -12,30 +12,30 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error;
 use super::frame::Frame;
-use super::permits::Permit;
 use crate::engine::{Event, Outcome};
+use crate::front::Permit;
 use crate::tools;
 
-/// Makes a pipe: the daemon's end, and the caller's.
+/// Makes a pipe; returns the daemon's end and the caller's.
 pub(super) fn open() -> io::Result<(Sender, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     Ok((Sender::from_owned_fd(OwnedFd::from(writer))?, reader))
 }
 
-/// So long passes between two looks whether a pipe has been read: at first, and at most. The reader sees its end at the
-/// next.
-const LOOKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
+/// The first and the longest time between two checks whether a pipe has been read. The reader gets the end of the stream at
+/// the next check.
+const CHECKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Why a stream ended before its reader had everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Abandoned {
     /// The read end is closed.
     Closed,
-    /// Nothing was read for as long as a reader may stall.
+    /// The reader read nothing for `stall`.
     Stalled,
 }
 
-/// Writes all events as frames; `done` learns the outcome before its frame can be read.
+/// Writes all events as frames; `done` gets the outcome before the reader can read its frame.
 pub(super) async fn write(
     events: &mut UnboundedReceiver<Event>,
     pipe: &Sender,
@@ -45,13 +45,13 @@ pub(super) async fn write(
     let mut frames = Frames::default();
     let mut deadline = Instant::now() + stall;
     loop {
-        // All that the engine has said meanwhile goes into one write.
+        // All events that have arrived go into one write.
         while !frames.last
             && let Ok(event) = events.try_recv()
         {
             frames.push(event, &mut done);
         }
-        if frames.unread().is_empty() {
+        if frames.unwritten().is_empty() {
             if frames.last {
                 return Ok(());
             }
@@ -65,9 +65,9 @@ pub(super) async fn write(
             deadline = Instant::now() + stall;
             continue;
         }
-        match pipe.try_write(frames.unread()) {
+        match pipe.try_write(frames.unwritten()) {
             Ok(written) => {
-                frames.read(written);
+                frames.advance(written);
                 deadline = Instant::now() + stall;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => tokio::select! {
@@ -80,24 +80,24 @@ pub(super) async fn write(
     }
 }
 
-/// Returns when all that was written has been read, or nobody can read it any more; then gives `permit` back. Until then
-/// the daemon keeps the memory of the pipe, and maybe the bus the reader's end.
+/// Returns the permit when everything has been read, or the read end is closed. Until then the pipe uses memory, and maybe
+/// the bus holds the reader's end.
 pub(super) async fn drained(pipe: Sender, permit: Permit) {
-    let mut pause = LOOKS[0];
+    let mut pause = CHECKS[0];
     while fionread(&pipe).is_ok_and(|unread| unread > 0) {
         tokio::select! {
-            () = sleep(pause) => pause = (2 * pause).min(LOOKS[1]),
+            () = sleep(pause) => pause = (2 * pause).min(CHECKS[1]),
             _ = pipe.ready(Interest::ERROR) => break,
         }
     }
     drop((pipe, permit));
 }
 
-/// Lines on their way. Bounded by the request's `max_tokens`.
+/// Lines that are not written yet; `max_tokens` of the request bounds them.
 #[derive(Default)]
 struct Frames {
     lines: Vec<u8>,
-    taken: usize,
+    written: usize,
     seq: u64,
     last: bool,
 }
@@ -148,15 +148,15 @@ impl Frames {
         frame.write_line(&mut self.lines);
     }
 
-    fn unread(&self) -> &[u8] {
-        self.lines.get(self.taken..).unwrap_or_default()
+    fn unwritten(&self) -> &[u8] {
+        self.lines.get(self.written..).unwrap_or_default()
     }
 
-    fn read(&mut self, bytes: usize) {
-        self.taken += bytes;
-        if self.unread().is_empty() {
+    fn advance(&mut self, bytes: usize) {
+        self.written += bytes;
+        if self.unwritten().is_empty() {
             self.lines.clear();
-            self.taken = 0;
+            self.written = 0;
         }
     }
 }

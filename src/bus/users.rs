@@ -1,5 +1,5 @@
-//! Which user is behind a connection, and whether that operates the daemon: the bus and the system know, and are asked once
-//! for as long as the connection lasts.
+//! The user behind each connection, and whether it is an operator. The bus and the system are queried once for each
+//! connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,69 +11,68 @@ use tokio::time::timeout;
 use zbus::Connection;
 
 use super::Error;
-use super::authorize::Caller;
-use super::groups::{ADMIN, is_member};
+use super::owner::Caller;
+use crate::front::is_operator;
 
-/// How long a property waits for the system's word on a user: other calls wait meanwhile.
+/// How long a property waits for the system's answer about a user: other calls wait meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is known of a connection.
+/// Facts about one connection.
 #[derive(Debug, Default)]
 struct Known {
     user: OnceCell<u32>,
-    /// Whether that is root or one of `ADMIN`.
-    operates: OnceCell<bool>,
+    is_operator: OnceCell<bool>,
 }
 
-/// What was asked.
+/// Facts about the connections that have called.
 #[derive(Debug, Default)]
 pub(super) struct Users(Mutex<HashMap<Caller, Arc<Known>>>);
 
 impl Users {
-    /// The user id of a connection.
+    /// Returns the user id of a connection.
     pub(super) async fn of(&self, connection: &Connection, caller: &Caller) -> Result<u32, Error> {
         let known = self.known(caller);
-        let user = known.user.get_or_try_init(|| ask(connection, caller)).await;
+        let user = known
+            .user
+            .get_or_try_init(|| query(connection, caller))
+            .await;
         user.copied().map_err(|error| {
             self.forget(caller);
             Error::Bus(error)
         })
     }
 
-    /// Whether a connection is root's or an operator's. As long as the system does not say so, it is neither.
-    pub(super) async fn operates(&self, connection: &Connection, caller: &Caller) -> bool {
+    /// Whether a connection is an operator's. Until the system has answered, it is not.
+    pub(super) async fn is_operator(&self, connection: &Connection, caller: &Caller) -> bool {
         let user = match self.of(connection, caller).await {
             Ok(0) => return true,
             Ok(user) => user,
             Err(_) => return false,
         };
         let known = self.known(caller);
-        if let Some(operates) = known.operates.get() {
-            return *operates;
+        if let Some(known) = known.is_operator.get() {
+            return *known;
         }
-        // The system's users may be kept anywhere: asking can take time, and goes on where nobody waits for it any more.
-        let asking = tokio::spawn(async move {
-            let ask = || async move {
-                let member = tokio::task::spawn_blocking(move || is_member(user, ADMIN));
-                member.await.unwrap_or(false)
-            };
-            *known.operates.get_or_init(ask).await
+        // The system's answer can take long. The query goes on after the wait for it has ended.
+        let answer = tokio::spawn(async move {
+            let query = || is_operator(user);
+            *known.is_operator.get_or_init(query).await
         });
-        matches!(timeout(PATIENCE, asking).await, Ok(Ok(true)))
+        matches!(timeout(PATIENCE, answer).await, Ok(Ok(true)))
     }
 
-    /// Its place is made before anybody is asked: it can only leave, and be forgotten, after that.
+    /// Returns the entry of a connection. It is made before the bus is queried, so that a departure removes it.
     fn known(&self, caller: &Caller) -> Arc<Known> {
         self.0.lock().entry(caller.clone()).or_default().clone()
     }
 
-    /// It has left.
+    /// Removes a connection that has left.
     pub(super) fn forget(&self, caller: &Caller) {
         self.0.lock().remove(caller);
     }
 }
 
-async fn ask(connection: &Connection, caller: &Caller) -> zbus::Result<u32> {
+async fn query(connection: &Connection, caller: &Caller) -> zbus::Result<u32> {
     let bus = "org.freedesktop.DBus";
     let reply = connection
         .call_method(

@@ -1,4 +1,4 @@
-//! What the typed values mean: types, ranges, and the defaults of what was not typed.
+//! Checks the typed values: types, ranges, and defaults for missing keys.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -13,20 +13,20 @@ use super::error::Fault;
 use crate::choice::Choice;
 use crate::sampler::Parameters;
 
-/// Sizes above any that a board could hold are typing errors.
+/// Larger sizes are typing errors, because no board could hold them.
 const MOST_TOKENS: usize = 1 << 20;
 const MOST_SECONDS: f32 = 3600.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
-/// TOML's integers end there.
+/// The largest integer of TOML.
 const MOST_SEED: u64 = i64::MAX as u64;
-/// A second of spinning is a core lost to the robot.
+/// Longer spinning would cost the robot a processor core.
 const MOST_SPIN_US: u64 = 1_000_000;
 
-/// Checks keys of a document and puts what was typed into the configuration: `section.key: check(allowed)`. A key is
-/// written once, and that is its place in the document, its place in the configuration and its name in errors; only
-/// where these differ, `=> section.field` and `as "name"` say so.
+/// Checks keys of a document and puts their values into the configuration: `section.key: check(allowed)`. The name
+/// stands for the key's place in the document and in the configuration, and for its name in errors. Where these differ,
+/// `=> section.field` and `as "name"` give them.
 macro_rules! keys {
     ($typed:ident, $config:ident: $(
         $key:ident $(.$part:ident)* $(=> $section:ident.$field:ident)? $(as $name:literal)?:
@@ -42,7 +42,7 @@ macro_rules! keys {
     (@first $first:expr $(, $_:expr)?) => { $first };
 }
 
-/// `directory` is where a relative path starts.
+/// Checks a document. A relative path starts in `directory`.
 pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Config, Fault> {
     let mut config = Config::default();
     keys! { typed, config:
@@ -122,7 +122,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
             quote: false,
         });
     }
-    // A default never exceeds a limit that was typed; what was typed must not.
+    // Only typed values can contradict each other: a default is lowered to a typed limit.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);
     limits.requests_per_user = limits.requests_per_user.min(requests);
@@ -136,14 +136,15 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     Ok(config)
 }
 
-/// A key, and what was typed for it.
+/// A key and its typed value.
 struct Key<'a> {
     name: &'static str,
     typed: &'a Typed,
 }
 
 impl Key<'_> {
-    /// `read` gives the value, or nothing if it is not as `allowed` says. What was not typed stays as it is.
+    /// Sets `value` to what `read` returns, or reports that the typed value is not as `allowed` says. A missing key
+    /// leaves `value` as it is.
     fn put<T>(
         self,
         value: &mut T,
@@ -171,7 +172,7 @@ where
     })
 }
 
-/// Where not being set means something too.
+/// Checks a whole number that may be unset.
 fn whole_or_unset<T>(key: Key, value: &mut Option<T>, range: RangeInclusive<T>) -> Result<(), Fault>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -181,7 +182,7 @@ where
     })
 }
 
-/// A list of any length.
+/// Checks a list of whole numbers.
 fn wholes<T>(key: Key, value: &mut Vec<T>, range: RangeInclusive<T>) -> Result<(), Fault>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -204,7 +205,7 @@ fn milliseconds(key: Key, value: &mut Duration, range: RangeInclusive<u64>) -> R
     })
 }
 
-/// Where not being set means something too.
+/// Checks a name that may be unset.
 fn name(key: Key, value: &mut Option<String>) -> Result<(), Fault> {
     key.put(value, "the name of a group", |typed| {
         let name = typed.as_str().filter(|name| !name.is_empty())?;
@@ -212,7 +213,7 @@ fn name(key: Key, value: &mut Option<String>) -> Result<(), Fault> {
     })
 }
 
-/// Where not being set means something too.
+/// Checks a number that may be unset.
 fn number_or_unset(
     key: Key,
     value: &mut Option<f32>,
@@ -239,7 +240,7 @@ fn choice<T: Choice>(key: Key, value: &mut T) -> Result<(), Fault> {
     key.put(value, allowed, |typed| T::named(typed.as_str()?))
 }
 
-/// Where not being set means something too.
+/// Checks a choice that may be unset.
 fn choice_or_unset<T: Choice>(key: Key, value: &mut Option<T>) -> Result<(), Fault> {
     if key.typed.is_none() {
         return Ok(());
@@ -254,7 +255,7 @@ fn switch(key: Key, value: &mut bool) -> Result<(), Fault> {
     key.put(value, "true or false", Value::as_bool)
 }
 
-/// Where not being set means something too.
+/// Checks a switch that may be unset.
 fn switch_or_unset(key: Key, value: &mut Option<bool>) -> Result<(), Fault> {
     key.put(value, "true or false", |typed| typed.as_bool().map(Some))
 }
@@ -282,7 +283,7 @@ fn within<T: TryFrom<i64> + PartialOrd>(typed: &Value, range: &RangeInclusive<T>
     range.contains(&value).then_some(value)
 }
 
-/// Rounded to f32 before it is compared: 0.1 is as allowed as it looks.
+/// Rounds to f32 before the comparison, so that 0.1 equals a bound of 0.1.
 fn real(typed: &Value, range: &RangeInclusive<f32>) -> Option<f32> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
     let value = match *typed {

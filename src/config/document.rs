@@ -1,21 +1,21 @@
-//! The configuration as it was typed: which keys there are, and nothing about what they mean.
+//! The configuration as it was typed: the known keys, without the meaning of their values.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::error::Fault;
 
-/// A value of any type with its place in the text, or nothing.
+/// A value of any type with its place in the text, if the key is present.
 pub(super) type Typed = Option<Spanned<Value>>;
 
-/// What a later file says over an earlier one, key by key.
-pub(super) trait Lay {
-    /// `offset` is added to the places of `over`.
-    fn lay(&mut self, over: Self, offset: usize);
+/// Merges a later file into an earlier one, key by key.
+pub(super) trait Merge {
+    /// Replaces values by those of `over`, whose places are shifted by `offset`.
+    fn merge(&mut self, over: Self, offset: usize);
 }
 
-impl Lay for Typed {
-    fn lay(&mut self, over: Self, offset: usize) {
+impl Merge for Typed {
+    fn merge(&mut self, over: Self, offset: usize) {
         if let Some(over) = over {
             let span = over.span();
             let place = span.start + offset..span.end + offset;
@@ -24,7 +24,7 @@ impl Lay for Typed {
     }
 }
 
-/// Declares sections; a key that is not listed is an error that lists those that are.
+/// Declares sections. An unknown key is an error that lists the known ones.
 macro_rules! sections {
     ($($name:ident: $expecting:literal { $($(#[$attribute:meta])* $key:ident: $type:ty),* })*) => {$(
         #[derive(Default, Deserialize)]
@@ -33,9 +33,9 @@ macro_rules! sections {
             $($(#[$attribute])* pub(super) $key: $type,)*
         }
 
-        impl Lay for $name {
-            fn lay(&mut self, over: Self, offset: usize) {
-                $(self.$key.lay(over.$key, offset);)*
+        impl Merge for $name {
+            fn merge(&mut self, over: Self, offset: usize) {
+                $(self.$key.merge(over.$key, offset);)*
             }
         }
     )*};
@@ -87,7 +87,7 @@ impl Document {
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         toml::from_str(text).map_err(|error| Fault {
             at: error.span().map_or(0, |span| span.start),
-            // The crate's word for a key is a Rust programmer's.
+            // The manual says "key" where the crate says "field".
             message: error.message().replace("unknown field", "unknown key"),
             quote: true,
         })

@@ -1,4 +1,4 @@
-//! Why a configuration was refused.
+//! Errors of the configuration.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::position::Position;
 use crate::tools::FormatError;
 
-/// Each names the file and what to do about it.
+/// An error of the configuration. Its text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{}: {source}; create it, or name another with --config", file.display())]
@@ -16,9 +16,9 @@ pub enum ConfigError {
     #[error("{}:{line}:{column}: {message}", file.display())]
     Invalid {
         file: PathBuf,
-        /// Lines are counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// Columns are counted from 1, in characters.
+        /// The column in characters, counted from 1.
         column: usize,
         message: String,
     },
@@ -31,23 +31,23 @@ pub enum ConfigError {
     Formats(#[from] FormatError),
 }
 
-/// Something wrong at a byte of a text.
+/// An error at a byte of a text.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
     pub(super) message: String,
-    /// Whether the message needs the line beside it to name the value.
+    /// Whether the message needs the line of text to name the value.
     pub(super) quote: bool,
 }
 
 impl Fault {
-    /// Moved by `offset` bytes.
+    /// Shifts the place by `offset` bytes.
     pub(super) fn after(mut self, offset: usize) -> Self {
         self.at += offset;
         self
     }
 
-    /// `text` is all of `file`.
+    /// Converts the place to line and column; `text` is all of `file`.
     pub(super) fn locate(self, text: &str, file: &Path) -> ConfigError {
         let Position { line, column, text } = Position::of(text, self.at);
         let mut message = self.message;

@@ -1,16 +1,16 @@
-//! The texts of a configuration: a file, then its drop-ins in the order of their names; a later one wins, key by key.
+//! The texts of a configuration: a file and its drop-ins in alphabetical order, of which later ones override keys of
+//! earlier ones.
 //!
-//! It knows which files those are and where each begins when all are laid end to end, so that one number is a place in
-//! any of them. What the values mean is for others.
+//! All texts are laid end to end, so that one number is a place in any of them.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::document::{Document, Lay};
+use super::document::{Document, Merge};
 use super::error::{ConfigError, Fault};
 use super::{Config, check};
 
-/// The files of a configuration, in the order in which they are read.
+/// The files of a configuration in the order of reading.
 #[derive(Debug)]
 pub(super) struct Files(Vec<Text>);
 
@@ -51,7 +51,7 @@ impl Files {
         Ok(Self(texts))
     }
 
-    /// A relative path starts from `directory`, whichever file it is in.
+    /// Checks the merged configuration. Relative paths of all files start in `directory`.
     pub(super) fn check(&self, directory: Option<&Path>) -> Result<Config, ConfigError> {
         self.document()
             .and_then(|document| check::config(&document, directory))
@@ -62,7 +62,7 @@ impl Files {
         let (mut whole, mut begin) = (Document::default(), 0);
         for Text { text, .. } in &self.0 {
             let document = Document::parse(text).map_err(|fault| fault.after(begin))?;
-            whole.lay(document, begin);
+            whole.merge(document, begin);
             begin += length(text);
         }
         Ok(whole)
@@ -82,13 +82,13 @@ impl Files {
     }
 }
 
-/// What a text takes: its end, where a fault can be, is a place of its own.
+/// The length of a text in the joined texts. Its end, where a fault may be, counts as a place of its own.
 fn length(text: &str) -> usize {
     text.len() + 1
 }
 
-/// The drop-ins of `file`: for `gangliond.toml`, the `*.toml` in `gangliond.toml.d` beside it, in the order of their
-/// names. Hidden files, as editors leave them, are none.
+/// Returns the drop-ins of `file` in alphabetical order: for `gangliond.toml`, the `*.toml` in `gangliond.toml.d`.
+/// Hidden files, which editors create, are ignored.
 pub fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut directory = file.as_os_str().to_owned();
     directory.push(".d");

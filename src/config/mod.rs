@@ -1,8 +1,6 @@
-//! The configuration: a TOML file and the drop-ins beside it, read together and checked whole.
-//!
-//! Two types, two stages. `Document` is what was typed: any value at any known key, each with its place in
-//! its file. `Config` is what it means: every value present, in range and ready to use. Nothing here opens
-//! a model or starts anything, and a key that does nothing does not exist.
+//! The configuration: a TOML file and its drop-ins are read as a `Document` (the typed values with their places) and
+//! checked into a `Config` (every value present and in range).
+//! Not here: opening a model or starting anything. Every key has an effect.
 
 mod check;
 mod document;
@@ -25,10 +23,10 @@ pub use sections::{
     Sampling, Sessions, Stop, Stream, Watchdog,
 };
 
-/// Where the package puts the file.
+/// The path of the packaged file.
 pub const DEFAULT_FILE: &str = "/etc/ganglion/gangliond.toml";
 
-/// A configuration in which every value has been checked. Serialised, it has the shape of the file.
+/// A checked configuration. Serialized, it has the shape of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Config {
     pub backend: Backend,
@@ -52,15 +50,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads `file` and its drop-ins, and checks them as one; without `file` itself, drop-ins are enough.
+    /// Reads `file` and its drop-ins and checks them together. Drop-ins without `file` are enough.
     ///
     /// # Errors
-    /// `Unreadable` and `DropIn` name the file, `Invalid` also line, column, key, value and what is allowed.
+    /// `Unreadable` and `DropIn` name the file; `Invalid` also names line, column, key, value and the allowed values.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         Files::read(file)?.check(file.parent())
     }
 
-    /// Checks `text`, the contents of `file`; a relative `model.path` starts from the file's directory.
+    /// Checks `text`, the contents of `file`. A relative `model.path` starts in the file's directory.
     ///
     /// # Errors
     /// `Invalid`, as for `read`.
@@ -68,10 +66,10 @@ impl Config {
         Files::of(file, text).check(file.parent())
     }
 
-    /// The model to serve; `file` is where it should have been named.
+    /// Returns the path of the model to serve. Errors name `file` as its place.
     ///
     /// # Errors
-    /// `NoModel` if it is not.
+    /// `NoModel` if the key is missing.
     pub fn model_path(&self, file: &Path) -> Result<&Path, ConfigError> {
         self.model
             .path

@@ -1,16 +1,16 @@
-//! Where a byte of a text is, for people.
+//! The line and column of a byte of a text.
 
-/// A line and a column, both from 1, and that line without its white space.
+/// A line and a column, both counted from 1, and the text of that line without surrounding white space.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Position<'a> {
     pub(super) line: usize,
-    /// It is counted in characters.
+    /// The column, in characters.
     pub(super) column: usize,
     pub(super) text: &'a str,
 }
 
 impl<'a> Position<'a> {
-    /// The position of byte `at`; one past the end is the end of the last line.
+    /// Returns the position of byte `at`. The position after the last byte is the end of the last line.
     pub(super) fn of(text: &'a str, at: usize) -> Self {
         let at = (0..=at.min(text.len()))
             .rev()

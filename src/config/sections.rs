@@ -14,13 +14,13 @@ use crate::session_store::Durability;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
-    /// A GGUF file or a safetensors directory; absolute, or relative to where the daemon starts.
+    /// A GGUF file or a safetensors directory. A relative path starts in the folder of the configuration file.
     pub path: Option<PathBuf>,
-    /// The file of a chat template that takes the place of the model's own.
+    /// The file of a chat template that replaces the model's own.
     pub chat_template: Option<PathBuf>,
-    /// What templates get as `enable_thinking` where a request does not say; `None` leaves it to them.
+    /// The templates' `enable_thinking` for requests that do not set it; `None` leaves it to the template.
     pub thinking: Option<bool>,
-    /// The folder of the formats in which models call tools.
+    /// The folder of tool-call formats.
     pub tool_formats: PathBuf,
 }
 
@@ -40,80 +40,80 @@ pub struct Kv {
     /// The type of K and V.
     #[serde(rename = "type")]
     pub element: KvChoice,
-    /// The type of K; `None` is `element`.
+    /// The type of K; `None` means `element`.
     #[serde(rename = "type_k")]
     pub key: Option<KvChoice>,
-    /// The type of V; `None` is `element`.
+    /// The type of V; `None` means `element`.
     #[serde(rename = "type_v")]
     pub value: Option<KvChoice>,
-    /// Tokens of one conversation; 0 is what the model was trained for.
+    /// Tokens of one conversation; 0 means the length that the model was trained for.
     pub context: usize,
-    /// Whether a file sets `context`: a default gives way to a model that was trained for fewer tokens.
+    /// Whether a file sets `context`. A default is lowered for a model that was trained for fewer tokens.
     #[serde(skip)]
     pub context_is_set: bool,
-    /// The whole cache has so many; with 0 it takes what there is room for, up to four conversations of that length.
+    /// MiB of the whole cache; 0 means as much as fits, up to four conversations of length `context`.
     pub memory_mib: u64,
-    /// What of past turns serves others.
+    /// Which parts of past turns later requests may reuse.
     pub reuse: Reuse,
-    /// The release before had this: where `memory_mib` is not set, there is room for so many conversations of that length.
+    /// The deprecated key for the number of conversations that have room if `memory_mib` is not set.
     pub slots: Option<usize>,
-    /// Pages in the host's memory take no more; `None` is some where a GPU has memory of its own, and none elsewhere.
+    /// MiB of pages in the host's memory; `None` means a default for GPUs with memory of their own, and none otherwise.
     pub host_mib: Option<u64>,
-    /// All pages on the disk take no more; with 0 there are none.
+    /// MiB of all pages on the disk; 0 disables them.
     pub disk_mib: u64,
-    /// So much of them may be written a day; `None` is nothing on what wears out, and any amount on other disks.
+    /// MiB of pages that may be written a day; `None` means nothing on disks that wear out, and any amount on others.
     pub disk_writes_mib_per_day: Option<u64>,
-    /// How long a session rests before its pages are written.
+    /// The time that a session must be idle before its pages are written.
     #[serde(rename = "spill_after_seconds")]
     pub spill_after: Duration,
-    /// What a stop may take for those that are not.
+    /// The time for writing the remaining pages at a stop.
     #[serde(rename = "stop_seconds")]
     pub stop: Duration,
 }
 
-/// What is recorded once and replayed by one call.
+/// Decode and prompt graphs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Graph {
     pub mode: Mode,
-    /// Rows to which short prompts are padded.
+    /// Row counts that short prompts are padded to.
     pub capture_sizes: Vec<usize>,
-    /// Recorded prompts that are kept.
+    /// The number of prompt graphs that are kept.
     pub prompt_graphs: usize,
-    /// Memory that the driver may take for them.
+    /// The driver's memory for prompt graphs.
     pub prompt_mib: u64,
-    /// Record them before the first request rather than on their first use.
+    /// Record prompt graphs before the first request instead of on first use.
     pub record_at_start: bool,
     pub debug: GraphDebug,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GraphDebug {
-    /// Compare each replay with what was recorded.
+    /// Compare the addresses of each replay with the recording.
     pub verify_addresses: bool,
-    /// Launches of what was recorded that are refused on purpose.
+    /// The number of graph launches that are refused on purpose.
     pub refuse_launches: u32,
 }
 
-/// Where things lie, and what is left to others.
+/// The placement of weights and cache, and the reserve for other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub weights: Placement,
     pub kv: Placement,
-    /// So much is left to the rest of the system.
+    /// MiB left to the rest of the system.
     pub reserve_mib: u64,
 }
 
-/// What only a GPU asks.
+/// Settings that only a GPU uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Device {
     pub activations: Activations,
-    /// Refuse on a discrete GPU what an Orin would not allow.
+    /// On a discrete GPU, refuse accesses that an Orin would not allow.
     pub emulate_tegra: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// 0 is one a core.
+    /// 0 means one thread for each core.
     pub threads: usize,
 }
 
@@ -121,72 +121,72 @@ pub struct Cpu {
 pub struct Engine {
     /// Conversations that may share a step.
     pub rows: usize,
-    /// Rows of one prefill step; 0 is as many as suit the memory.
+    /// Rows of one prefill step; 0 chooses the number by the memory.
     pub prefill_chunk: usize,
-    /// Reading a prompt takes no longer than this between two steps.
+    /// The longest prefill between two decode steps.
     #[serde(rename = "prefill_slice_ms")]
     pub prefill_slice: Duration,
-    /// Prompts take so much of the time while answers wait, in percent.
+    /// The share of time for prefill while other answers are being decoded, in percent.
     pub prefill_share: u32,
-    /// How long a thread spins for a GPU's token before it sleeps.
+    /// The time that a thread spins for a GPU's token before it sleeps.
     #[serde(rename = "spin_us")]
     pub spin: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Hold {
-    /// What one may take.
+    /// The longest time of one hold.
     #[serde(rename = "max_seconds")]
     pub longest: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reload {
-    /// What requests that run get to end with the model from before.
+    /// The time in which active requests may finish with the previous model after a reload.
     #[serde(rename = "drain_seconds")]
     pub drain: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// Requests that may wait behind the running one.
+    /// Requests that may wait in the queue.
     pub capacity: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// So many may be answered or read at once.
+    /// Requests that may be active at once.
     pub requests: usize,
     pub requests_per_user: usize,
-    /// One user may have so much of `queue.capacity`.
+    /// The share of `queue.capacity` for one user.
     pub queue_percent_per_user: usize,
-    /// One user may have so much of the cache's pages.
+    /// The share of the cache's pages for one user.
     pub kv_percent_per_user: usize,
     pub sessions: usize,
     pub sessions_per_user: usize,
-    /// The most that one request may ask for.
+    /// The largest `max_tokens` of a request.
     pub max_tokens: usize,
     /// Bytes of the schema or grammar of one answer.
     pub grammar_bytes: usize,
     /// Symbols of a compiled grammar, and nodes of its regular expressions.
     pub grammar_work: usize,
-    /// Processor time of compiling a grammar.
+    /// Processor time for compiling a grammar.
     #[serde(rename = "grammar_seconds")]
     pub grammar_time: Duration,
-    /// Processor time of one mask of an answer.
+    /// Processor time for one mask of an answer.
     #[serde(rename = "mask_seconds")]
     pub mask_time: Duration,
-    /// Who, besides root, may ask for priority realtime.
+    /// The group that may use priority realtime, besides root.
     pub realtime_group: Option<String>,
 }
 
 /// Conversations on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sessions {
-    /// It is read at the start alone.
+    /// The directory, which is only read at the start.
     pub directory: PathBuf,
     pub durability: Durability,
-    /// What one user may keep.
+    /// The number of stored sessions of one user.
     pub per_user: usize,
     pub mib_per_user: u64,
 }
@@ -202,7 +202,7 @@ impl Default for Sessions {
     }
 }
 
-/// What a request gets where it does not say. `None` leaves a value to the model, or else to the sampler.
+/// Defaults of sampling options. `None` means the model's recommendation, or else the sampler's default.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
     pub temperature: Option<f32>,
@@ -210,9 +210,9 @@ pub struct Sampling {
     pub top_p: Option<f32>,
     pub min_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
-    /// Whether the values that the model recommends are the defaults of those that are not set.
+    /// Whether the model's recommendations are the defaults of unset values.
     pub from_model: bool,
-    /// `None`: a fresh one for each request.
+    /// The seed; `None` means a new one for each request.
     pub seed: Option<u64>,
     pub max_tokens: usize,
 }
@@ -241,7 +241,7 @@ pub struct Log {
 }
 
 impl Sampling {
-    /// The values that are set.
+    /// Returns the values that are set.
     #[must_use]
     pub const fn set(&self) -> Partial {
         Partial {
@@ -255,7 +255,7 @@ impl Sampling {
 }
 
 impl Kv {
-    /// The types of K and V.
+    /// Returns the types of K and V.
     #[must_use]
     pub fn choices(&self) -> KvChoices {
         KvChoices {

@@ -1,8 +1,7 @@
-//! Processes that run programs which other people wrote: chat templates, and the grammars of answers.
-//!
-//! Each is this program again, started with an argument that names its task. The operating system bounds its memory and its
-//! time, so that a program which explodes ends its own process and nothing else. What a process receives and answers is the
-//! task's own business.
+//! Child processes that run foreign programs: chat templates, and grammars of answers. Each is this program again,
+//! started with an argument that names its task. The operating system bounds its memory and time, so it can only end
+//! itself.
+//! Not here: the tasks and their messages.
 
 use std::ffi::{CStr, OsStr};
 use std::io::{self, ErrorKind};
@@ -19,14 +18,14 @@ use nix::unistd::close;
 /// Work that this program does in a process of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// The process's argument; it is not an option of the command line.
+    /// The process's argument, which is not an option of the command line.
     pub(crate) argument: &'static str,
     pub(crate) run: fn() -> io::Result<()>,
 }
 
 static POSSIBLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs a task if this process was started for one. A program's `main` calls it first.
+/// Runs a task if this process was started for it. A program's `main` calls this first.
 #[must_use]
 pub fn run_if_asked(tasks: &[Task]) -> Option<ExitCode> {
     POSSIBLE.store(true, Ordering::Relaxed);
@@ -34,7 +33,7 @@ pub fn run_if_asked(tasks: &[Task]) -> Option<ExitCode> {
     let task = tasks
         .iter()
         .find(|task| argument == OsStr::new(task.argument))?;
-    // An error is a closed socket, or a system that refuses the bounds: the daemon sees the end of the process.
+    // The daemon notices the end of the process, whatever the error.
     Some(match (task.run)() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

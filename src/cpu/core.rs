@@ -440,7 +440,7 @@ impl Core {
                 for (run, logits) in runs.iter().zip(logits) {
                     let conversation = &mut self.conversations[run.slot];
                     if run.given {
-                        conversation.sampler.give(run.state.token);
+                        conversation.sampler.accept(run.state.token);
                     }
                     if !run.advances {
                         continue;
@@ -471,7 +471,7 @@ impl Core {
                     }
                     if let Some(most) = conversation.sampler.parameters().logprobs {
                         let scored = &mut conversation.scored;
-                        Scored::tell(logits, token, most.into(), scored);
+                        Scored::rank(logits, token, most.into(), scored);
                     }
                 }
                 return failed.map_or(Ok(()), Err);

@@ -5,11 +5,10 @@ use std::ops::Range;
 use super::attend::{Raw, raw};
 use super::memory::{Part, stride};
 use super::narrow;
-use super::product::Outcome;
 use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
-use crate::device::{Command, EmbedArgs, Error, Geometry, Row, SampleArgs, StepArgs};
+use crate::device::{Command, EmbedArgs, Epilogue, Error, Geometry, Row, SampleArgs, StepArgs};
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 
 /// `sample.cu`
@@ -124,7 +123,7 @@ impl Work<'_> {
                     input: self.buffer(input),
                     stamp: queue.stamp(),
                     stride: narrow(stride(tape, input)),
-                    outcome: Outcome::Added as u32,
+                    epilogue: Epilogue::Added,
                     rows,
                     ..StepArgs::default()
                 };

@@ -7,26 +7,11 @@ use super::narrow;
 use super::queue::LaunchQueue;
 use super::step_shared::{self, Fit};
 use super::work::Work;
-use crate::device::{Error, Geometry, MixedStepArgs, StepArgs, Tiles};
+use crate::device::{Epilogue, Error, Geometry, MixedStepArgs, StepArgs, Tiles};
 use crate::quant::Storage;
 
 /// Threads of a team.
 const THREADS: u32 = 256;
-
-/// What becomes of outputs: `Outcome` of `kernels/tile.cuh`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Outcome {
-    Stored = 0,
-    /// It is added to what is there.
-    Added = 1,
-    /// silu of the first times the second.
-    Gated = 2,
-    /// silu of it, in f32.
-    Silu = 3,
-    /// Times what `Silu` has left.
-    Multiplied = 4,
-}
 
 /// The ranges of neighbours with one storage form. A missing matrix has no rows.
 pub(super) fn runs(weights: &[Tiles; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
@@ -124,7 +109,7 @@ impl Work<'_> {
 
     fn problem(&self, storage: Storage, args: StepArgs) -> step_shared::Problem {
         let tiles = |weight: Tiles| weight.rows.div_ceil(16);
-        let gated = args.outcome == Outcome::Gated as u32;
+        let gated = args.epilogue == Epilogue::Gated;
         step_shared::Problem {
             storage,
             rows: args.rows,
@@ -142,14 +127,14 @@ impl Work<'_> {
     /// Launches `silu(gate) * up`.
     pub(super) fn gated(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         if args.weight0.format == args.weight1.format {
-            let outcome = Outcome::Gated as u32;
-            return self.alike(queue, StepArgs { outcome, ..args });
+            let epilogue = Epilogue::Gated;
+            return self.alike(queue, StepArgs { epilogue, ..args });
         }
         let gates = self.buffers.gates();
         let silu = StepArgs {
             weight1: Tiles::default(),
             out0: gates,
-            outcome: Outcome::Silu as u32,
+            epilogue: Epilogue::Silu,
             ..args
         };
         self.alike(queue, silu)?;
@@ -157,7 +142,7 @@ impl Work<'_> {
             weight0: args.weight1,
             weight1: Tiles::default(),
             out1: gates,
-            outcome: Outcome::Multiplied as u32,
+            epilogue: Epilogue::Multiplied,
             ..args
         };
         self.alike(queue, multiplied)
@@ -209,16 +194,13 @@ fn part(args: StepArgs, first: u32, rows: u32) -> StepArgs {
             weight.rows
         }
     };
-    let rounded = |outcome: Outcome| args.outcome == outcome as u32;
-    let bytes = if rounded(Outcome::Gated) || rounded(Outcome::Multiplied) {
-        2
-    } else {
-        4
-    };
+    let multiplied = args.epilogue == Epilogue::Multiplied;
+    let rounded = multiplied || args.epilogue == Epilogue::Gated;
+    let bytes = if rounded { 2 } else { 4 };
     StepArgs {
         out0: skip(args.out0, wide(args.weight0), bytes),
         // They are the gates of `Multiplied`, which lie as the outputs do.
-        out1: if rounded(Outcome::Multiplied) {
+        out1: if multiplied {
             skip(args.out1, wide(args.weight0), 4)
         } else {
             skip(args.out1, wide(args.weight1), 4)

@@ -5,11 +5,11 @@
 
 use super::memory::stride;
 use super::narrow;
-use super::product::{Outcome, of_run, runs};
+use super::product::{of_run, runs};
 use super::queue::LaunchQueue;
 use super::shapes::{self, SHAPES};
 use super::work::Work;
-use crate::device::{Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
+use crate::device::{Epilogue, Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
 use crate::tape::{Buffer, Tape, WeightId};
 
@@ -106,7 +106,7 @@ impl Prompt<'_> {
                 out0,
                 out1,
                 out2,
-                outcome: Outcome::Stored as u32,
+                epilogue: Epilogue::Stored,
                 ..PromptArgs::default()
             };
             self.launch(queue, input, args)?;
@@ -125,7 +125,7 @@ impl Prompt<'_> {
         let args = PromptArgs {
             weight0: weight,
             out0: x,
-            outcome: Outcome::Added as u32,
+            epilogue: Epilogue::Added,
             ..PromptArgs::default()
         };
         self.launch(queue, input, args)
@@ -145,7 +145,7 @@ impl Prompt<'_> {
             weight1: up,
             out0,
             out_stride,
-            outcome: Outcome::Gated as u32,
+            epilogue: Epilogue::Gated,
             ..PromptArgs::default()
         };
         if gate.format == up.format {
@@ -155,7 +155,7 @@ impl Prompt<'_> {
         let silu = PromptArgs {
             weight1: Tiles::default(),
             out0: self.work.buffers.gates(),
-            outcome: Outcome::Silu as u32,
+            epilogue: Epilogue::Silu,
             ..args
         };
         self.launch(queue, input, silu)?;
@@ -163,7 +163,7 @@ impl Prompt<'_> {
             weight0: up,
             weight1: Tiles::default(),
             out1: self.work.buffers.gates(),
-            outcome: Outcome::Multiplied as u32,
+            epilogue: Epilogue::Multiplied,
             ..args
         };
         self.launch(queue, input, multiplied)
@@ -181,7 +181,7 @@ impl Prompt<'_> {
             weight0: weight,
             out0,
             out_stride,
-            outcome: Outcome::Stored as u32,
+            epilogue: Epilogue::Stored,
             ..PromptArgs::default()
         };
         self.launch(queue, input, args)
@@ -209,7 +209,7 @@ impl Prompt<'_> {
         };
         let storage = Storage::of_code(args.weight0.format).ok_or_else(missing)?;
         let multiprocessors = self.work.multiprocessors.max(1);
-        let gates = args.outcome == Outcome::Gated as u32;
+        let gates = args.epilogue == Epilogue::Gated;
         let quickest = shapes::quickest((storage, gates), (args.rows, tiles), multiprocessors);
         let (index, way) = quickest.ok_or_else(missing)?;
         let kernel = self.work.kernels.prompt(storage, index);

@@ -156,7 +156,8 @@ impl Shape {
         }
     }
 
-    /// Bytes of a block's shared memory: `Stage`, `Rings` and `Made` of `kernels/prompt/product.cuh`.
+    /// Bytes of a block's shared memory: `Pipeline` of `kernels/prompt/block.cuh`, and `Prepared` of
+    /// `kernels/prompt/dequantize.cuh`.
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
         let (tokens, tiles, warps) = (self.tokens, self.tiles, self.threads / 32);

@@ -1,10 +1,10 @@
-//! The parameters of every kernel, read from `kernels/abi.h`, their one home.
+//! The parameters of every kernel, read from `kernels/abi.h`, their only declaration.
 //!
-//! The macro takes C's declarations as they stand there: `struct Name { type field; ... };` of u32, u64,
-//! f32 and such structs. A struct that a compiler would pad does not compile, so C and Rust agree on every
-//! offset; that a kernel takes what its launcher passes is checked when the kernel is looked up.
+//! The macro takes the declarations of that file: one `enum class` of u32, then `struct Name { type field; ... };` with
+//! fields of u32, u64, f32, the enum, or these structs. A struct that a compiler would pad does not compile, so C and
+//! Rust agree on every offset. Looking a kernel up checks that it takes the struct that its launcher passes.
 
-/// What a kernel may take: the bytes of these structs, and of nothing else.
+/// A parameter of a kernel: the bytes of one of these structs.
 ///
 /// # Safety
 /// The type is `repr(C)`, has no padding, and is declared in `kernels/abi.h`.
@@ -15,11 +15,25 @@ macro_rules! parameters {
         $(#[$header:meta])*
         #pragma once
         $(typedef $($word:ident)+;)*
+        $(#[$choice_meta:meta])*
+        enum class $choice:ident : u32 {
+            $(#[$default_meta:meta])* $default:ident = $zero:literal,
+            $($(#[$variant_meta:meta])* $variant:ident = $value:literal,)*
+        };
         $(
             $(#[$meta:meta])*
             struct $name:ident { $($(#[$field_meta:meta])* $kind:ident $field:ident;)+ };
         )*
     ) => {
+        $(#[$choice_meta])*
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum $choice {
+            #[default]
+            $(#[$default_meta])* $default = $zero,
+            $($(#[$variant_meta])* $variant = $value,)*
+        }
+
         $(
             $(#[$meta])*
             #[repr(C)]

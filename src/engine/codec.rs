@@ -2,7 +2,8 @@
 
 use super::{Answer, Refusal};
 use crate::journal;
-use crate::model::language::{Decoder, LanguageError, Manner, Prompt};
+use crate::model::language::{Decoder, Manner, Prompt};
+use crate::model::language_error::LanguageError;
 use crate::model::{Language, Message, Role};
 
 /// What a word of a script may be taken for: it has no vocabulary that says it.

@@ -383,7 +383,9 @@ impl Encoder {
     /// `InvalidGrammar` if it has exceeded a bound before.
     pub(super) fn has_compiled(&self, user: u32, bound: &Bound) -> Result<bool, Refusal> {
         match (&self.grammars, &bound.grammar) {
-            (Some(grammars), Some(grammar)) => Ok(grammars.knows(user, grammar, bound.limits)?),
+            (Some(grammars), Some(grammar)) => {
+                Ok(grammars.is_compiled(user, grammar, bound.limits)?)
+            }
             _ => Ok(true),
         }
     }
@@ -438,7 +440,7 @@ impl Encoder {
         };
         let grammars = self.grammars()?;
         let Some(grammar) = &bound.grammar else {
-            let guide = grammars.free(prompt, bound.thoughts);
+            let guide = grammars.limit_thoughts(prompt, bound.thoughts);
             return Ok(guide.map_or(Lent::Free, Lent::Guide));
         };
         let lent = grammars.lend(user, grammar, bound.limits, prompt, bound.thoughts);

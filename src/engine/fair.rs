@@ -6,9 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::Arc;
 
-use super::Client;
+use super::{Client, ConnectionName};
 
 /// What waits for somebody.
 pub(super) trait Waits {
@@ -47,7 +46,7 @@ struct Waiter<T> {
 #[derive(Debug, Default)]
 pub(super) struct Had {
     users: Served<u32>,
-    connections: Served<Arc<str>>,
+    connections: Served<ConnectionName>,
 }
 
 /// One that waits, for whoever looks.

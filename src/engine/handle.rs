@@ -15,7 +15,8 @@ use super::status::State;
 use super::status_watch::StatusReceiver;
 use super::waits::Waits;
 use super::{
-    Client, FinishReason, Limits, Message, Priority, Progress, Refusal, RequestError, Role, Usage,
+    Client, ConnectionName, FinishReason, Limits, Message, Priority, Progress, Refusal,
+    RequestError, Role, Usage,
 };
 use crate::session_store::Entry;
 use crate::tools::Formats;
@@ -159,7 +160,7 @@ impl Handle {
     }
 
     /// A caller has gone: what it still wanted encoded need not be.
-    pub fn leave(&self, name: &str) {
+    pub fn leave(&self, name: &ConnectionName) {
         self.shared.encoders.remove_client(name);
         self.shared.grammars.remove_client(name);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
-use super::Refusal;
+use super::{ConnectionName, Refusal};
 use crate::session_store::{Entry, Name, Store, StoreError, Stored};
 
 /// A name, and who holds the session.
@@ -15,7 +15,7 @@ pub(super) struct Named {
     /// Where it is kept; `None` if it ends with the daemon.
     pub(super) file: Option<Kept>,
     /// The connection that uses it.
-    pub(super) holder: Option<Arc<str>>,
+    pub(super) holder: Option<ConnectionName>,
     /// What its turns start from, as its caller gave it.
     pub(super) options: Map<String, Value>,
     /// Counts those that were let go, so that the first of them can be forgotten first.

@@ -12,7 +12,7 @@ use std::{io, thread};
 
 use tokio::sync::oneshot;
 
-use super::Client;
+use super::{Client, ConnectionName};
 use super::fair::{Fair, May, Waits};
 
 /// How a lane works.
@@ -223,8 +223,8 @@ impl Lane {
     }
 
     /// Removes all work of a connection.
-    pub(super) fn remove_client(&self, name: &str) {
-        self.remove_if(|_, client| &*client.name == name);
+    pub(super) fn remove_client(&self, name: &ConnectionName) {
+        self.remove_if(|_, client| client.name == *name);
     }
 
     fn remove_if(&self, is_it: impl Fn(u64, &Client) -> bool) {

@@ -8,7 +8,7 @@ use crate::guide;
 pub struct Limits {
     /// Requests that wait, are answered or are being read. Who reads is not the engine's to know: its callers count.
     pub requests: usize,
-    /// Requests that may wait behind the running one.
+    /// Requests that may wait behind those that are answered.
     pub queue: usize,
     /// Sessions that may be open.
     pub sessions: usize,

@@ -10,7 +10,7 @@ use super::runner::RunError;
 use crate::cuda;
 use crate::executor::FillError;
 use crate::model::ModelError;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::tape::TapeError;
 
 /// Why a model could not be loaded.

@@ -75,7 +75,7 @@ pub use crate::session_store::{Commits, Name, NameError};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
 pub use answer::Answer;
-pub use client::Client;
+pub use client::{Client, ConnectionName};
 pub use codec::Codec;
 pub use control::{Command, Control};
 pub use control_group::{ControlGroups, ServiceGroup};

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::control::Control;
 use super::kept::{Kept, Named, blocking};
 use super::session::{Lease, Session, Sessions};
-use super::{Client, Handle, Message, Refusal, SessionId};
+use super::{Client, ConnectionName, Handle, Message, Refusal, SessionId};
 use crate::kv_store::{self, Place, Whose};
 use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
 
@@ -49,7 +49,7 @@ pub struct Opened {
     pub lease: Lease,
     pub options: Map<String, Value>,
     /// The lease that this one has ended, and its holder.
-    pub before: Option<(Lease, Arc<str>)>,
+    pub before: Option<(Lease, ConnectionName)>,
     pub naming: OwnedMutexGuard<()>,
 }
 
@@ -81,7 +81,7 @@ impl Drop for Pinned {
 struct LetGo<'a> {
     handle: &'a Handle,
     lease: Lease,
-    holder: &'a str,
+    holder: &'a ConnectionName,
     armed: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Listed {
     pub used: u64,
     pub persistent: bool,
     /// The connection that uses it.
-    pub holder: Option<Arc<str>>,
+    pub holder: Option<ConnectionName>,
     /// Why it cannot be opened.
     pub error: Option<String>,
     /// Files of it that something had changed, and that nobody reads.
@@ -258,7 +258,7 @@ impl Handle {
     /// A connection uses a session no more: one without a name ends, and so does the turn of any. Tells whether the session
     /// was that connection's.
     #[allow(clippy::must_use_candidate)] // most callers have nothing to do with it
-    pub fn let_go(&self, session: impl Into<Lease>, holder: &str) -> bool {
+    pub fn let_go(&self, session: impl Into<Lease>, holder: &ConnectionName) -> bool {
         let lease = session.into();
         let id = lease.session;
         let most = self.limits().sessions;
@@ -276,7 +276,7 @@ impl Handle {
             self.close_session(id);
             return true;
         };
-        if named.holder.as_deref() != Some(holder) {
+        if named.holder.as_ref() != Some(holder) {
             return false;
         }
         named.holder = None;
@@ -703,7 +703,7 @@ impl Sessions {
         named.map_or_else(Map::new, |named| named.options.clone())
     }
 
-    fn holder(&self, id: SessionId) -> Option<Arc<str>> {
+    fn holder(&self, id: SessionId) -> Option<ConnectionName> {
         self.open.get(&id)?.named.as_ref()?.holder.clone()
     }
 
@@ -723,10 +723,10 @@ impl Sessions {
     }
 }
 
-fn held(name: &Name, holder: &str) -> Refusal {
+fn held(name: &Name, holder: &ConnectionName) -> Refusal {
     Refusal::SessionHeld {
         name: name.to_string(),
-        holder: holder.to_owned(),
+        holder: holder.to_string(),
     }
 }
 

@@ -7,10 +7,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::Client;
+use super::{Client, ConnectionName};
 
 /// What a user has had, and then its connection: the least comes first.
 pub(super) type Had = (Duration, Duration);
@@ -20,7 +19,7 @@ pub(super) type Had = (Duration, Duration);
 pub(super) struct Service {
     users: Tags<u32>,
     /// Connections are told apart of users who have had more than others.
-    connections: HashMap<u32, Tags<Arc<str>>>,
+    connections: HashMap<u32, Tags<ConnectionName>>,
 }
 
 impl Service {

@@ -9,7 +9,7 @@ use super::encoder::{Encoded, Last};
 use super::ids::Ids;
 use super::kept::{Kept, Named};
 use super::overflow::Talk;
-use super::{Answer, Client, Limits, Message, Refusal};
+use super::{Answer, Client, ConnectionName, Limits, Message, Refusal};
 use crate::kv_store::Place;
 use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
 
@@ -26,7 +26,7 @@ pub struct Lease {
 }
 
 /// A new lease, and the one that it ends, with its holder.
-pub(super) type HandedOver = (Lease, Option<(Lease, Arc<str>)>);
+pub(super) type HandedOver = (Lease, Option<(Lease, ConnectionName)>);
 
 impl Lease {
     /// A lease of a session, by its random number.

@@ -2,7 +2,7 @@
 
 use crate::model::language::Decoder;
 use crate::model::{Call, Message, Role};
-use crate::tools::{Heard, Listener, Piece};
+use crate::tools::{AnswerPart, Listener, Piece};
 
 /// What a token made of an answer.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Speech {
                 self.stage = Stage::Answers;
                 let heard = match &mut self.listener {
                     Some(listener) => listener.take(token, &mut self.decoder),
-                    None => vec![Heard::Text(self.decoder.push(token))],
+                    None => vec![AnswerPart::Text(self.decoder.push(token))],
                 };
                 self.told(heard)
             }
@@ -113,7 +113,7 @@ impl Speech {
         }
         let heard = match &mut self.listener {
             Some(listener) => listener.finish(&rest),
-            None => vec![Heard::Text(rest)],
+            None => vec![AnswerPart::Text(rest)],
         };
         self.told(heard)
     }
@@ -156,18 +156,18 @@ impl Speech {
         }
     }
 
-    fn told(&mut self, heard: Vec<Heard>) -> Vec<Said> {
+    fn told(&mut self, heard: Vec<AnswerPart>) -> Vec<Said> {
         let mut said = Vec::with_capacity(heard.len());
         for heard in heard {
             match heard {
-                Heard::Text(text) => {
+                AnswerPart::Text(text) => {
                     let text = if self.trims { text.trim_start() } else { &text };
                     self.trims &= text.is_empty();
                     if !text.is_empty() {
                         said.push(Said::Text(text.to_owned()));
                     }
                 }
-                Heard::Call(piece) => said.push(Said::Call(piece)),
+                AnswerPart::Call(piece) => said.push(Said::Call(piece)),
             }
         }
         said

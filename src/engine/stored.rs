@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::load_error::LoadError;
 use crate::executor::Source;
-use crate::model::checkpoint::Landing;
+use crate::model::checkpoint::ReadBuffer;
 use crate::model::{Checkpoint, Tensor};
 
 /// Where weights are stored, in the order of their ids.
@@ -13,7 +13,7 @@ pub(super) struct Stored<'a> {
     checkpoint: &'a Checkpoint,
     tensors: Vec<&'a Tensor>,
     /// Threads that do not read at the moment have left these.
-    landings: Mutex<Vec<Landing>>,
+    buffers: Mutex<Vec<ReadBuffer>>,
 }
 
 impl<'a> Stored<'a> {
@@ -21,12 +21,12 @@ impl<'a> Stored<'a> {
         Self {
             checkpoint,
             tensors,
-            landings: Mutex::default(),
+            buffers: Mutex::default(),
         }
     }
 
-    fn landings(&self) -> MutexGuard<'_, Vec<Landing>> {
-        self.landings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffers(&self) -> MutexGuard<'_, Vec<ReadBuffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -40,15 +40,15 @@ impl Source for Stored<'_> {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), LoadError> {
         let tensor = self.tensors[weight];
-        let mut landing = self.landings().pop().unwrap_or_default();
+        let mut buffer = self.buffers().pop().unwrap_or_default();
         if tensor.rows == 1 {
-            let values = self.checkpoint.vector(tensor, &mut landing)?;
+            let values = self.checkpoint.vector(tensor, &mut buffer)?;
             let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
             take(&bytes);
         } else {
-            take(self.checkpoint.rows(tensor, rows, &mut landing)?);
+            take(self.checkpoint.rows(tensor, rows, &mut buffer)?);
         }
-        self.landings().push(landing);
+        self.buffers().push(buffer);
         Ok(())
     }
 

@@ -320,7 +320,7 @@ impl Ended {
         let request = journal::Request {
             id: turn,
             session: session.map(|SessionId(id)| id),
-            client: &client.name,
+            client: client.name.as_str(),
             client_uid: client.user,
             model: &model,
         };

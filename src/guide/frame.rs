@@ -1,7 +1,7 @@
-//! Messages between the daemon and the processes of guides: what each side may say, and how it travels.
+//! Messages between the daemon and the processes of guides.
 //!
-//! A message is JSON on a UNIX stream socket, with bytes and descriptors where a message has some. A mask is not in a message:
-//! it lies in memory that both sides share (`Masks`).
+//! A message is JSON on a UNIX stream socket, with optional bytes and descriptors. Masks are not in messages: they are
+//! in memory that both sides share (`Masks`).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,14 +25,14 @@ use serde::{Deserialize, Serialize};
 use super::{Grammar, GrammarError, GuideError, Limits};
 use crate::sampler::Mask;
 
-/// Bytes of one message: the longest grammar that a configuration allows fits.
+/// The most bytes of one message: the longest grammar that a configuration allows fits.
 const LONGEST: usize = 64 << 20;
-/// Descriptors of one message: a socket, and the memory of masks.
+/// The most descriptors of one message: a socket, and the memory of masks.
 const DESCRIPTORS: usize = 2;
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PART: usize = 4096;
 
-/// A vocabulary, apart from the bytes of its tokens, which follow as the message's own bytes.
+/// A vocabulary. The bytes of its tokens follow as the message's own bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Vocabulary {
     /// Tokens that end an answer, ascending.
@@ -48,9 +48,9 @@ pub(super) struct Vocabulary {
 pub(super) enum ToKeeper {
     /// The first message.
     Vocabulary(Vocabulary),
-    /// Start a process; its socket and the memory of its masks are the message's descriptors.
+    /// Starts a process; its socket and the memory of its masks are the message's descriptors.
     Fork,
-    /// Kill a process, and report how it ended.
+    /// Kills a process, and reports how it ended.
     End(i32),
 }
 
@@ -65,24 +65,24 @@ pub(super) enum FromKeeper {
 /// To the process of one grammar.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToProcess {
-    Compile(Grammar, Limits),
-    /// Find the first of these schemas, each with a name, that is wrong. The truth value is whether they are lenient.
+    /// With `idle` the process computes only while the processor is otherwise idle.
+    Compile {
+        grammar: Grammar,
+        limits: Limits,
+        idle: bool,
+    },
+    /// Finds the first invalid one of these schemas, each with a name. The flag says whether they are lenient.
     Find(Vec<(String, String)>, bool, Limits),
-    /// Whether these tokens are an answer, however their text is tokenized.
+    /// Asks whether these tokens are an answer, however their text is tokenized.
     Fit(Vec<u32>),
-    /// An answer begins. With `forced`, tokens that must come are reported before a mask is computed. Reports name `question`.
-    Begin {
-        question: u32,
-        forced: bool,
-    },
+    /// Begins an answer. With `forced`, tokens that must come are reported before a mask is computed. Reports name
+    /// `question`.
+    Begin { question: u32, forced: bool },
     /// The answer's next token, which was chosen under the last mask.
-    Take {
-        question: u32,
-        token: u32,
-    },
+    Take { question: u32, token: u32 },
     /// The answer has ended.
     End,
-    /// Start a process with the same grammar; descriptors as in `ToKeeper::Fork`.
+    /// Starts a process with the same grammar; descriptors as in `ToKeeper::Fork`.
     Fork,
     /// The tokens of the text that was to be encoded.
     Encoded(Vec<u32>),
@@ -197,8 +197,8 @@ impl Channel {
         two.ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
-    /// Has `receive` return without a message after so long.
-    pub(super) fn be_patient(&self, most: Duration) -> io::Result<()> {
+    /// Sets the time after which `receive` returns without a message.
+    pub(super) fn set_timeout(&self, most: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(most))?)
     }
 
@@ -233,7 +233,7 @@ impl Channel {
                 let part = [IoSlice::new(rest)];
                 sendmsg(&self.socket, &part, &mut ancillary, SendFlags::NOSIGNAL)
             })?;
-            // They travel with the first byte.
+            // Descriptors travel with the first byte.
             ancillary.clear();
             rest = rest.get(sent..).unwrap_or_default();
         }
@@ -280,7 +280,7 @@ impl Arrived {
         }))
     }
 
-    /// Reads what the socket has, and waits for something.
+    /// Reads the available bytes of the socket, and waits for some if there are none.
     fn read(&mut self, socket: &OwnedFd) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! What an answer must fit, as callers say it.
+//! Grammars as callers state them: the required format of an answer.
 
 use std::fmt::Write as _;
 
@@ -8,42 +8,42 @@ use serde_json::{Value, json};
 
 use super::schema::{self, Prepared, Unchecked, inexact};
 
-/// Groups in groups.
+/// The deepest nesting of groups.
 const DEEPEST: usize = 128;
-/// Members of one object of a schema: the time that they take grows with their square.
+/// The most members of one object of a schema: their time grows with the square of their number.
 const WIDEST: usize = 2048;
 
-/// What an answer must fit.
+/// The required format of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Grammar {
     /// A JSON Schema: the answer is JSON that it accepts.
     JsonSchema(String),
-    /// A JSON Schema of which keywords that cannot be enforced are left out.
+    /// A JSON Schema. Keywords that cannot be enforced are ignored.
     LenientSchema(String),
     /// Any JSON object.
     Json,
-    /// A regular expression, of the whole answer.
+    /// A regular expression for the whole answer.
     Regex(String),
     /// Lark's syntax, with llguidance's extensions; `start` is the answer.
     Lark(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// Text and calls of tools.
+    /// Text and tool calls.
     Tools {
-        /// All but the rules of arguments, in Lark's syntax.
+        /// The grammar without the rules of arguments, in Lark's syntax.
         lark: String,
         /// The JSON Schemas of arguments, and the positions of their tools. The rule of each is `arguments` and the position.
         arguments: Vec<(usize, String)>,
-        /// Whether keywords that cannot be enforced are left out.
+        /// Whether keywords that cannot be enforced are ignored.
         lenient: bool,
-        /// Bytes that were offered.
+        /// Bytes of the caller's offer.
         bytes: usize,
-        /// What calls begin with, where that is text and no token.
+        /// The trigger of calls, if it is text and not a token.
         trigger: Option<Box<str>>,
     },
 }
 
-/// Why nothing can be made of it.
+/// The reason why a grammar is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
     #[error("option {option:?}: {why}")]
@@ -70,7 +70,7 @@ pub enum GrammarError {
         most = super::COMPILED >> 20
     )]
     TooLarge { option: &'static str, mib: usize },
-    /// A bound of its process has passed.
+    /// A limit of its process has passed.
     #[error("option {option:?} costs too much: compiling it {why}; make it simpler")]
     Stopped { option: &'static str, why: String },
     #[error("the process that compiles grammars cannot be started ({why}); try again later")]
@@ -81,7 +81,7 @@ pub enum GrammarError {
 }
 
 impl Grammar {
-    /// The option that callers give it by.
+    /// Returns the option that callers give it by.
     #[must_use]
     pub const fn option(&self) -> &'static str {
         match self {
@@ -94,12 +94,12 @@ impl Grammar {
         }
     }
 
-    /// Whether an answer may be any text, also none.
+    /// Whether an answer may be any text, including none.
     pub(super) fn allows_silence(&self) -> bool {
         matches!(self, Self::Tools { lark, .. } if lark.starts_with("start: TEXT"))
     }
 
-    /// Bytes of what the caller said.
+    /// Returns the bytes of the caller's text.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Json => 0,
@@ -114,7 +114,7 @@ impl Grammar {
 
     pub(super) fn wrong(&self, why: &impl ToString) -> GrammarError {
         let why = why.to_string();
-        // Where llguidance leaves out what it was asked not to say.
+        // llguidance marks the end of a message that it was asked to shorten.
         let why = why.split("<non-verbose").next().unwrap_or_default();
         GrammarError::Wrong {
             option: self.option(),
@@ -122,7 +122,7 @@ impl Grammar {
         }
     }
 
-    /// Whether keywords that cannot be enforced are left out.
+    /// Whether keywords that cannot be enforced are ignored.
     #[must_use]
     pub const fn is_lenient(&self) -> bool {
         match self {
@@ -154,7 +154,7 @@ impl Grammar {
             }
             Self::Tools { arguments, .. } => {
                 let parts = arguments.iter().map(|(at, text)| {
-                    // It was JSON when it was written.
+                    // The text was valid JSON when it was made.
                     let schema = serde_json::from_str(text).unwrap_or_default();
                     self.part(Some(*at), format!("/{at}/function/parameters"), schema)
                 });
@@ -195,7 +195,7 @@ impl Grammar {
         Ok(())
     }
 
-    /// Refuses the same within a grammar, and numbers that llguidance would take for others.
+    /// Refuses large objects within a grammar, and numbers that llguidance would read as others.
     fn admit_within(&self, text: &str) -> Result<(), GrammarError> {
         // Each schema may contain the same word as text.
         for (at, word) in text.match_indices("%json") {
@@ -207,7 +207,7 @@ impl Grammar {
             self.admit(&schema)?;
             if let Some(number) = inexact(&schema) {
                 return Err(self.wrong(&format!(
-                    "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+                    "{number} cannot be distinguished from the whole numbers next to it, because numbers are doubles"
                 )));
             }
         }
@@ -215,7 +215,7 @@ impl Grammar {
     }
 }
 
-/// What helps if a keyword cannot be enforced.
+/// The remedy for a keyword that cannot be enforced.
 pub(super) const REMEDY: &str =
     "change it, or give the option schema_lenient, which leaves it unchecked";
 
@@ -232,7 +232,7 @@ pub(super) struct Part {
     /// A JSON pointer to the schema within what the caller gave.
     pub(super) place: String,
     pub(super) schema: Value,
-    /// Pointers are within the schema.
+    /// Keywords that are not enforced; their pointers are within the schema.
     pub(super) unchecked: Vec<Unchecked>,
 }
 
@@ -257,14 +257,14 @@ impl Source<'_> {
                 TopLevelGrammar::from_lark(lark)
             }
             Grammar::Choice(texts) => {
-                // JSON's escapes are Lark's.
+                // JSON's escapes are those of Lark.
                 let quoted: Vec<_> = texts.iter().map(|text| json!(text).to_string()).collect();
                 TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
             }
         }
     }
 
-    /// JSON pointers to the keywords that no answer is held to, within what the caller gave.
+    /// Returns JSON pointers to the keywords that are not enforced, within the caller's text.
     pub(super) fn unchecked(&self) -> Vec<String> {
         let each = self.parts.iter().flat_map(|part| {
             let pointers = part.unchecked.iter().map(|one| &one.pointer);
@@ -273,7 +273,7 @@ impl Source<'_> {
         let mut all: Vec<_> = each.collect();
         all.dedup();
         if all.len() > LISTED {
-            // The rest lies somewhere in the whole.
+            // One pointer to the whole stands for the others.
             all.truncate(LISTED - 1);
             all.push(String::new());
         }
@@ -286,11 +286,11 @@ pub(super) fn of_schema(schema: Value) -> TopLevelGrammar {
     TopLevelGrammar::from_json_schema(spaced(schema))
 }
 
-/// Keywords that are listed, and bytes of the pointer to each.
+/// The most keywords that are listed, and the most bytes of a pointer.
 const LISTED: usize = 256;
 const POINTER: usize = 1024;
 
-/// Returns a pointer that is not too long: one to a schema around it if it is.
+/// Returns a pointer of bounded length; a long one is shortened to a surrounding schema.
 fn ancestor(pointer: &str) -> String {
     let mut pointer = pointer;
     while pointer.len() > POINTER {
@@ -299,7 +299,7 @@ fn ancestor(pointer: &str) -> String {
     pointer.to_owned()
 }
 
-/// Returns a pointer of bounded length: the names in a schema may be as long as the schema.
+/// Shortens a pointer, because the names in a schema may be as long as the schema.
 pub(super) fn shortened(pointer: &str) -> String {
     const SIDE: usize = 300;
     let chars = pointer.chars().count();
@@ -313,8 +313,8 @@ pub(super) fn shortened(pointer: &str) -> String {
     first.chain("...".chars()).chain(last).collect()
 }
 
-/// How deep groups lie in each other, at most: those that are only text count as well. To find that out by parsing takes
-/// hundreds of megabytes for a text of nothing else.
+/// Returns an upper bound of the nesting of groups, which also counts groups within text. Parsing would take hundreds
+/// of megabytes for a text of nothing else.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut escaped) = (0_usize, 0, false);
     for byte in text.bytes() {
@@ -330,7 +330,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// How many members the largest object has. JSON that was read nests at most 128 deep.
+/// Returns the number of members of the largest object. Parsed JSON nests at most 128 deep.
 fn widest(json: &Value) -> usize {
     match json {
         Value::Object(members) => {
@@ -342,8 +342,8 @@ fn widest(json: &Value) -> usize {
     }
 }
 
-/// JSON as models write it on one line. Free space between its parts would cost tokens, and a small model never comes to an
-/// end of it; a schema that wants another says so itself.
+/// Restricts white space to that of one line, as models write it. Free white space would cost tokens, and a small model
+/// may never end it. A schema can override this.
 pub(super) fn spaced(mut schema: Value) -> Value {
     if schema == Value::Bool(true) {
         schema = json!({});
@@ -358,7 +358,7 @@ pub(super) fn spaced(mut schema: Value) -> Value {
         });
         schema.insert("x-guidance".into(), spacing);
     }
-    // Alternatives that overlap are refused or listed where the schema is prepared.
+    // Overlapping alternatives are refused or listed when the schema is prepared.
     if let Some(guidance) = schema.get_mut("x-guidance").and_then(Value::as_object_mut) {
         guidance.insert("coerce_one_of".into(), true.into());
     }
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_enforced_is_refused_with_its_place_or_listed() {
+    fn unenforceable_keywords_are_refused_with_their_place_or_listed() {
         let text = json!({"schema": {"items": {"uniqueItems": true}}, "name": "n"}).to_string();
         let strict = Grammar::JsonSchema(text.clone());
         let why = strict.source().err().map(|error| error.to_string());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_double_is_is_refused_within_a_grammar() {
+    fn an_inexact_number_is_refused_within_a_grammar() {
         let lark = |schema: Value| Grammar::Lark(format!("start: %json {schema}"));
         assert!(
             lark(json!({"const": 9_007_199_254_740_993_u64}))

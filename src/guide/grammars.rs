@@ -1,4 +1,4 @@
-//! The grammars of one model's answers: each is compiled in a process of its own, and lent to one answer at a time.
+//! The compiled grammars of one model: each is compiled in a process of its own, and serves one answer at a time.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,11 +14,11 @@ use crate::confined::Bound;
 use crate::model::language::Words;
 use crate::sampler::Mask;
 
-/// What a model that thinks writes at the end of its thoughts, and between these and the answer.
+/// The text that a thinking model writes at the end of its thoughts, and between these and the answer.
 const LAST: &str = "\n";
 const APART: &str = "\n\n";
 
-/// Compiles for one vocabulary.
+/// Compiles grammars for one vocabulary.
 pub struct Grammars {
     words: Words,
     keeper: Arc<Keeper>,
@@ -41,11 +41,11 @@ impl Grammars {
         let _ = self.keeper.prepare();
     }
 
-    /// Returns whether a grammar of a user is compiled, without waiting.
+    /// Whether a grammar of a user is compiled, without waiting.
     ///
     /// # Errors
-    /// The grammar has exceeded a bound before.
-    pub fn knows(
+    /// If the grammar has exceeded a limit before.
+    pub fn is_compiled(
         &self,
         user: u32,
         grammar: &Grammar,
@@ -54,10 +54,10 @@ impl Grammars {
         self.shelf.knows(&key(user, grammar, limits))
     }
 
-    /// Compiles a grammar of a user, unless it is compiled. Waits for that, as long as `wanted` holds.
+    /// Compiles a grammar of a user, unless it is compiled. Waits for that as long as `wanted` holds.
     ///
     /// # Errors
-    /// The grammar is wrong, or exceeds `limits`; the vocabulary has no end; `Unwanted`; `NoProcess`.
+    /// If the grammar is invalid or exceeds `limits`; if the vocabulary has no end; `Unwanted`; `NoProcess`.
     pub fn check(
         &self,
         user: u32,
@@ -78,7 +78,11 @@ impl Grammars {
             return Ok(());
         }
         let process = self.process()?;
-        let compile = ToProcess::Compile(grammar.clone(), limits);
+        let compile = ToProcess::Compile {
+            grammar: grammar.clone(),
+            limits,
+            idle: self.shelf.has_refused(user),
+        };
         match Self::ask(&process, &compile, limits, wanted) {
             Ok(FromProcess::Compiled(bytes, unchecked)) => {
                 process.leaves_unchecked(unchecked);
@@ -90,7 +94,7 @@ impl Grammars {
             Err(Lost::Cancelled) => Err(GrammarError::Unwanted),
             Err(lost) => {
                 let error = stopped(grammar, limits, &lost);
-                // Another end may have been the machine's fault.
+                // Other ends may be the machine's fault.
                 if let Lost::Bound(_) = lost {
                     self.shelf.refuse(key, error.clone());
                 }
@@ -99,7 +103,7 @@ impl Grammars {
         }
     }
 
-    /// Returns the first of these schemas that is wrong, by its name, and the reason; `None` also if the search takes too long.
+    /// Returns the name of the first invalid schema, and the reason; `None` also if the search takes too long.
     pub fn find(
         &self,
         schemas: Vec<(String, String)>,
@@ -123,7 +127,8 @@ impl Grammars {
         Process::start(&self.keeper).map_err(no_process)
     }
 
-    /// Asks a process that compiles, and returns its answer; the first reason of a refusal if its time passes before a better one.
+    /// Queries a process that compiles, and returns its answer. If the time for a better answer passes, the first
+    /// reason of a refusal is returned.
     fn ask(
         process: &Process,
         question: &ToProcess,
@@ -150,7 +155,7 @@ impl Grammars {
         }
     }
 
-    /// Lends a compiled grammar to an answer to `prompt`, without waiting; `None` if it is not compiled any more.
+    /// Lends a compiled grammar to an answer to `prompt`, without waiting; `None` if it is no longer compiled.
     ///
     /// # Errors
     /// `NoProcess`.
@@ -167,7 +172,7 @@ impl Grammars {
             None => return Ok(None),
             Some(Found::Idle(process, _)) => process,
             Some(Found::Lent(busy)) => {
-                let process = Arc::new(busy.again().map_err(no_process)?);
+                let process = Arc::new(busy.duplicate().map_err(no_process)?);
                 self.shelf.lend(&key, &process);
                 process
             }
@@ -183,7 +188,7 @@ impl Grammars {
         Ok(Some(Guide::new(Some(matching), thinking, stage)))
     }
 
-    /// Compiles a grammar, and lends it: for programs that have one user and time to wait.
+    /// Compiles a grammar and lends it, for programs with one user and time to wait.
     ///
     /// # Errors
     /// As `check` and `lend`.
@@ -199,7 +204,8 @@ impl Grammars {
         lent.ok_or_else(|| grammar.wrong(&"its process has ended; try again"))
     }
 
-    /// Returns whether tokens are allowed by a grammar, however their text is tokenized, and whether an answer may end after them.
+    /// Returns whether a grammar allows these tokens, however their text is tokenized, and whether an answer may end
+    /// after them.
     ///
     /// # Errors
     /// As `check`.
@@ -213,7 +219,7 @@ impl Grammars {
         let key = key(0, grammar, limits);
         let (process, bytes) = match self.shelf.take(&key) {
             Some(Found::Idle(process, bytes)) => (process, bytes),
-            Some(Found::Lent(busy)) => (Arc::new(busy.again().map_err(no_process)?), 0),
+            Some(Found::Lent(busy)) => (Arc::new(busy.duplicate().map_err(no_process)?), 0),
             None => return Err(grammar.wrong(&"its process has ended; try again")),
         };
         match Self::ask(&process, &ToProcess::Fit(tokens.to_vec()), limits, || true) {
@@ -226,15 +232,15 @@ impl Grammars {
         }
     }
 
-    /// Returns a guide that bounds only thoughts; `None` if the model has none.
+    /// Returns a guide that limits only thoughts; `None` if the model has none.
     #[must_use]
-    pub fn free(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
+    pub fn limit_thoughts(&self, prompt: &[u32], thoughts: Thoughts) -> Option<Guide> {
         let thinking = self.thinking(thoughts, true)?;
         let stage = self.stage(prompt, thoughts);
         Some(Guide::new(None, Some(thinking), stage))
     }
 
-    /// Where an answer begins.
+    /// Returns the stage in which an answer begins.
     fn stage(&self, prompt: &[u32], thoughts: Thoughts) -> Stage {
         match self.words.thinking() {
             Some(_) if self.words.ends_in_thought(prompt) => Stage::Thinks,
@@ -243,7 +249,7 @@ impl Grammars {
         }
     }
 
-    /// How the model thinks; `ends` says whether an answer may end within its thoughts.
+    /// Returns the model's way of thinking; `ends` says whether an answer may end within its thoughts.
     fn thinking(&self, thoughts: Thoughts, ends: bool) -> Option<Thinking> {
         let [begin, end] = self.words.thinking()?;
         let apart = self.words.encode(APART);
@@ -258,7 +264,7 @@ impl Grammars {
         })
     }
 
-    /// Returns the mask of all tokens that are text, of one other, and of those that end an answer if `ends` says so.
+    /// Returns a mask of all text tokens, of `other`, and, with `ends`, of the end tokens.
     fn text_and(&self, other: u32, ends: bool) -> Mask {
         let count = self.words.count();
         let mut all = vec![0_u32; Mask::words_of(count as usize)];
@@ -288,7 +294,7 @@ fn no_process(error: impl Into<std::io::Error>) -> GrammarError {
     GrammarError::NoProcess { why }
 }
 
-/// The error of a grammar whose process was ended while it compiled.
+/// Returns the error of a grammar whose process ended while it compiled.
 fn stopped(grammar: &Grammar, limits: Limits, lost: &Lost) -> GrammarError {
     let option = grammar.option();
     let seconds = limits.compile.as_secs_f64();
@@ -307,7 +313,7 @@ fn stopped(grammar: &Grammar, limits: Limits, lost: &Lost) -> GrammarError {
 }
 
 impl Limits {
-    /// Bounds by the wall clock: a machine that is busy gives a process a fraction of a processor.
+    /// Returns the limit on the wall clock, which allows for a busy machine.
     pub(super) fn compile_on_the_wall(self) -> Duration {
         4 * self.compile + Duration::from_secs(2)
     }

@@ -1,8 +1,8 @@
 //! The processes of one model's guides, as the daemon sees them.
 //!
-//! One process, the keeper, holds the vocabulary. Each grammar has a process of its own, which is a fork of the keeper: its
-//! start takes a millisecond and copies nothing. The kernel bounds its memory and its processor time. The keeper kills
-//! processes and reports how they ended, because only it can name them safely: it is their parent.
+//! One process, the keeper, holds the vocabulary. Each grammar has a process of its own, which is a fork of the keeper:
+//! its start takes a millisecond and copies nothing. The kernel limits its memory and its processor time. Only the
+//! keeper can kill it safely, as its parent, and reports how it ended.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -18,7 +18,7 @@ use super::{TASK, table};
 use crate::confined::{self, Bound};
 use crate::model::language::Words;
 
-/// The keeper of one vocabulary. It starts when it is first needed, and again after it was killed.
+/// The keeper of one vocabulary. It starts at its first use, and again after it was killed.
 pub(super) struct Keeper {
     words: Words,
     running: Mutex<Option<Running>>,
@@ -103,7 +103,7 @@ impl Keeper {
         done
     }
 
-    /// Kills a process of the keeper that runs, if that is `keeper`, and returns how it ended; `None` if that is not known.
+    /// Kills a process of the running keeper, if that is `keeper`, and returns how it ended; `None` if that is unknown.
     fn end(&self, keeper: u32, process: i32) -> Option<ExitStatus> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let keeper = running
@@ -117,12 +117,12 @@ impl Keeper {
     }
 }
 
-/// Why a process does not answer.
+/// The reason why a process does not answer.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// A bound of the operating system ended it.
+    /// A limit of the operating system ended it.
     Bound(Bound),
-    /// Its bound of time on the wall clock has passed.
+    /// Its limit on the wall clock has passed.
     TooLong,
     /// Its request was cancelled.
     Cancelled,
@@ -141,7 +141,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// How often a thread that waits for a process looks whether it still should.
+/// The interval at which a thread that waits for a process checks whether to go on.
 const OFTEN: Duration = Duration::from_millis(20);
 
 /// The process of one grammar. Dropping it kills the process.
@@ -152,11 +152,11 @@ pub(super) struct Process {
     /// The id of the keeper's process.
     parent: u32,
     id: OnceLock<i32>,
-    /// How it ended, once it was asked to.
+    /// The way it ended, once it was asked to.
     ended: OnceLock<Option<ExitStatus>>,
-    /// JSON pointers to keywords that its grammar leaves unchecked, once it is compiled.
+    /// JSON pointers to keywords that its grammar does not enforce, once it is compiled.
     unchecked: OnceLock<Vec<String>>,
-    /// The process that was asked to fork it, until it has: killing that one before would leave this one without a process.
+    /// The process that forks it, until the fork is done: its end before that would leave this one without a process.
     origin: Mutex<Option<Arc<Process>>>,
 }
 
@@ -174,8 +174,8 @@ impl Process {
         })
     }
 
-    /// Starts a process with the grammar of this one, which may have an answer: it forks as soon as its current mask is done.
-    pub(super) fn again(self: &Arc<Self>) -> io::Result<Self> {
+    /// Starts a process with the grammar of this one, which may be in use: it forks after its current mask.
+    pub(super) fn duplicate(self: &Arc<Self>) -> io::Result<Self> {
         let process = Self::fork(&self.keeper, |channel, masks| {
             self.channel
                 .send_with(&ToProcess::Fork, &[], &[channel, masks])?;
@@ -197,7 +197,7 @@ impl Process {
         let masks = Masks::new()?;
         let parent = send(its.as_fd(), masks.descriptor())?;
         let channel = Channel::new(own);
-        channel.be_patient(OFTEN)?;
+        channel.set_timeout(OFTEN)?;
         Ok(Self {
             keeper: keeper.clone(),
             channel,
@@ -214,7 +214,7 @@ impl Process {
         self.keeper.words()
     }
 
-    /// Notes what its grammar leaves unchecked.
+    /// Records the keywords that its grammar does not enforce.
     pub(super) fn leaves_unchecked(&self, pointers: Vec<String>) {
         // A grammar is compiled once.
         let _ = self.unchecked.set(pointers);
@@ -232,10 +232,11 @@ impl Process {
         &self.masks
     }
 
-    /// Returns the next report, and encodes texts for the process meanwhile. Every 20 ms `overdue` says whether to give up.
+    /// Returns the next report, and encodes texts for the process meanwhile. `overdue` is asked every 20 ms whether to
+    /// give up.
     ///
     /// # Errors
-    /// The process has ended, or is given up: then it is killed.
+    /// If the process has ended, or is given up and killed.
     pub(super) fn receive(&self, overdue: impl Fn() -> Option<Lost>) -> Result<FromProcess, Lost> {
         loop {
             let received = match self.channel.receive() {
@@ -277,22 +278,22 @@ impl Process {
         )
     }
 
-    /// Notes the process's id, which it reports once.
+    /// Records the process's id, which it reports once.
     fn has_id(&self, id: i32) {
         let _ = self.id.set(id);
         let origin = self.origin.lock().map(|mut origin| origin.take());
         drop(origin);
     }
 
-    /// Ends the process; `None` if it is not known how it ended.
+    /// Ends the process; returns `None` if the way it ended is unknown.
     fn end(&self) -> Option<ExitStatus> {
         let id = *self.id.get()?;
-        // After that the system may give its id to another process.
+        // From then on the system may reuse its id.
         *self.ended.get_or_init(|| self.keeper.end(self.parent, id))
     }
 
-    /// Waits a moment for the process's id, without which it cannot be killed.
-    fn meet(&self) {
+    /// Waits a moment for the process's id, which is necessary to kill it.
+    fn wait_for_id(&self) {
         let until = Instant::now() + Duration::from_secs(1);
         while self.id.get().is_none() && Instant::now() < until {
             match self.channel.receive() {
@@ -309,7 +310,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.meet();
+        self.wait_for_id();
         self.end();
     }
 }
@@ -323,7 +324,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// The keeper's own error, for a caller.
+/// Formats an error of the keeper for a caller.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof => "it ended before it was ready".into(),

@@ -1,6 +1,6 @@
-//! One answer's way through its grammar's process: tokens go there, and what may follow comes back.
+//! One answer in its grammar's process: sends the tokens, and receives the masks.
 //!
-//! A thread of the answer receives the reports, so no call here waits for the process unless its name says so.
+//! A thread of the answer receives the reports. Only methods whose names say so wait for the process.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,50 +19,50 @@ use crate::sampler::Promised;
 /// Notifies the thread that makes answers.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What follows the tokens that were reported.
+/// The state after the reported tokens.
 #[derive(Debug, Default)]
 enum After {
-    /// The process has not reported it.
+    /// The process has not reported it yet.
     #[default]
     Unknown,
-    /// A mask, which is there.
+    /// A mask has arrived.
     Mask,
-    /// Nothing.
+    /// Nothing follows.
     Over,
     Failed(GuideError),
 }
 
 #[derive(Default)]
 struct Known {
-    /// The number of the last question; replies to others are late.
+    /// The number of the last question, which identifies late replies to earlier ones.
     question: u32,
     /// Tokens that must come, in order.
     forced: VecDeque<u32>,
     after: After,
-    /// The mask that follows `forced`, or the first mask that says as much.
+    /// The mask after `forced`, or the first mask that implies it.
     promise: Promise,
     promised: Option<Promised>,
-    /// When the process was asked what it has not answered yet.
+    /// The time of the question that has no reply yet.
     asked: Option<Instant>,
     /// The processor time of the last mask.
     took: Duration,
-    /// A token that may come first although the grammar does not allow it: it begins thoughts.
+    /// A token that may come first although the grammar does not allow it, because it begins thoughts.
     besides: Option<u32>,
-    /// The answer needs no more masks.
+    /// Whether the answer needs no further masks.
     ended: bool,
     wake: Option<Wake>,
 }
 
-/// What may follow, as far as it is known.
+/// The tokens that may follow, as far as they are known.
 pub(super) enum Follows {
     Forced(Vec<u32>),
     Nothing,
-    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
-    /// the token that must come, and there is none if the answer turns out to be complete.
+    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may later allow
+    /// only the token that must come. There is no mask if the answer turns out to be complete.
     Choice(Promise),
 }
 
-/// Returns a process to the place where it came from, with the bytes that it has of its own.
+/// Returns a process to the shelf, with the number of its own bytes.
 pub(super) type Back = Box<dyn FnOnce(Arc<Process>, usize) + Send>;
 
 /// An answer's process. Dropping it ends the answer.
@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl Matching {
-    /// Begins an answer in a process. A token `besides` those of the grammar may come first.
+    /// Begins an answer in a process. The token `besides` may come first in addition to those of the grammar.
     pub(super) fn begin(
         process: Arc<Process>,
         limits: Limits,
@@ -108,17 +108,17 @@ impl Matching {
         Ok(Self(shared))
     }
 
-    /// JSON pointers to keywords of the caller's schemas that the answer is not held to.
+    /// Returns JSON pointers to keywords of the caller's schemas that are not enforced.
     pub(super) fn unchecked(&self) -> &[String] {
         self.0.process.unchecked()
     }
 
-    /// Has `wake` called whenever a report arrives that an answer may wait for.
+    /// Sets the function to call when an awaited report arrives.
     pub(super) fn wake(&self, wake: Wake) {
         self.0.lock().wake = Some(wake);
     }
 
-    /// The answer begins only now, after thoughts.
+    /// Begins the answer after thoughts.
     pub(super) fn answers(&self) {
         let mut known = self.0.lock();
         if known.besides.is_some() {
@@ -132,7 +132,7 @@ impl Matching {
     pub(super) fn take(&self, token: u32) {
         let mut known = self.0.lock();
         if known.forced.front() == Some(&token) {
-            // The process has taken it already.
+            // The process has this token already.
             known.forced.pop_front();
             return;
         }
@@ -140,7 +140,7 @@ impl Matching {
         self.0.ask(&mut known, take);
     }
 
-    /// Returns what may follow, and waits so long for it if it is not known.
+    /// Returns the tokens that may follow, and waits up to `patience` if they are unknown.
     pub(super) fn follows(&self, patience: Duration) -> Result<Follows, GuideError> {
         let until = Instant::now() + patience;
         let mut known = self.0.lock();
@@ -156,7 +156,7 @@ impl Matching {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // Under the same lock: the next report makes another promise.
+                // The lock is still held, because the next report makes another promise.
                 return Ok(Follows::Choice(known.promise.clone()));
             }
             let waited = self.0.changed.wait_timeout(known, left);
@@ -164,13 +164,13 @@ impl Matching {
         }
     }
 
-    /// How many tokens must come, as far as it is known.
+    /// Returns the number of known tokens that must come.
     pub(super) fn forced(&self) -> usize {
         self.0.lock().forced.len()
     }
 
-    /// Takes up to `most` of the tokens that must come. The last of them stays if what follows it is not known in time: no step is
-    /// to wait for a mask after it.
+    /// Takes up to `most` of the tokens that must come. The last of them stays if the mask after it is late, so that no
+    /// step waits for it.
     pub(super) fn force(&self, most: usize, patience: Duration) -> Vec<u32> {
         let until = Instant::now() + patience;
         let mut known = self.0.lock();
@@ -197,7 +197,7 @@ impl Matching {
         known.forced.is_empty() && matches!(known.after, After::Over)
     }
 
-    /// Whether it is not known yet what may follow.
+    /// Whether it is not known yet which tokens may follow.
     pub(super) fn is_unknown(&self) -> bool {
         let known = self.0.lock();
         known.forced.is_empty() && matches!(known.after, After::Unknown)
@@ -210,7 +210,7 @@ impl Matching {
         }
     }
 
-    /// The processor time of the last mask.
+    /// Returns the processor time of the last mask.
     pub(super) fn took(&self) -> Duration {
         self.0.lock().took
     }
@@ -220,7 +220,7 @@ impl Drop for Matching {
     fn drop(&mut self) {
         let mut known = self.0.lock();
         known.ended = true;
-        // The wall clock bounds this, too: the process answers that the answer has ended.
+        // The wall clock limits this, too: the process must confirm the end.
         self.0.ask(&mut known, |_| ToProcess::End);
     }
 }
@@ -237,7 +237,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message after which the process reports what may follow.
+    /// Sends a message after which the process reports the tokens that may follow.
     fn ask(&self, known: &mut Known, message: impl FnOnce(u32) -> ToProcess) {
         known.question += 1;
         known.forced.clear();
@@ -247,7 +247,7 @@ impl Shared {
         known.after = After::Unknown;
         known.besides = None;
         known.asked = Some(Instant::now());
-        // A process that has ended is reported by the thread that receives.
+        // The receiving thread reports a process that has ended.
         let _ = self.process.send(&message(known.question));
     }
 
@@ -267,7 +267,7 @@ impl Shared {
                 Err(lost) => {
                     let mut known = self.lock();
                     known.after = After::Failed(self.error(&lost));
-                    // The mask will never come.
+                    // The mask will never arrive.
                     known.promised = None;
                     let wake = known.wake.clone();
                     drop(known);
@@ -281,13 +281,13 @@ impl Shared {
         }
     }
 
-    /// Gives up a process that is not slowed by its own work alone.
+    /// Gives up a process that takes too long on the wall clock.
     fn overdue(&self) -> Option<Lost> {
         let asked = self.lock().asked?;
         (asked.elapsed() > self.limits.mask_on_the_wall()).then_some(Lost::TooLong)
     }
 
-    /// Notes a report; returns what is to be woken.
+    /// Records a report; returns the function to call.
     fn note(&self, question: u32, report: Report) -> Option<Wake> {
         let mut known = self.lock();
         if known.ended || known.question != question {
@@ -301,7 +301,7 @@ impl Shared {
                     promised.keep(Mask::only(*first, self.vocabulary));
                 }
                 known.forced.extend(tokens);
-                // What follows them has a mask of its own.
+                // The mask after these tokens gets a promise of its own.
                 let (promise, promised) = Promise::new();
                 known.promise = promise;
                 known.promised = Some(promised);
@@ -327,7 +327,7 @@ impl Shared {
             Report::Over => {
                 known.asked = None;
                 known.after = After::Over;
-                // A step that is under way chooses nothing.
+                // A running step chooses nothing.
                 known.promised = None;
             }
             Report::Failed(error) => {

@@ -1,8 +1,6 @@
-//! What may come next: an answer that must fit a schema, a regular expression or a grammar.
-//!
-//! A `Grammar` is what a caller asks for. `Grammars` compiles it for one model's vocabulary (with llguidance, in a process of its
-//! own: `keeper`, `inside`), and a `Guide` follows one answer: it receives each token, and reports which may follow, or which
-//! must. It chooses nothing, and it knows nothing of conversations or devices.
+//! Guides restrict the tokens of an answer to a schema, a regular expression or a grammar. `Grammars` compiles a
+//! `Grammar` for one vocabulary in a process of its own (`keeper`, `inside`), and a `Guide` follows one answer.
+//! Not here: choosing tokens, conversations and devices.
 
 mod frame;
 mod grammar;
@@ -41,7 +39,7 @@ const ANSWERING: usize = 192 << 20;
 /// The most bytes that a compiled grammar may have, because its answers need memory too.
 const COMPILED: usize = 64 << 20;
 
-/// What a grammar may cost.
+/// The limits of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of the caller's text.
@@ -64,58 +62,56 @@ impl Limits {
     };
 }
 
-/// What may follow the tokens of an answer so far.
+/// The tokens that may follow an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Anything: nothing guides the model, at least for now.
+    /// Anything: the model is not guided at present.
     Anything,
-    /// One of these.
+    /// One of the tokens of this mask.
     Allowed(Mask),
-    /// These, one after the other, tokenized as the model's own tokenizer does.
+    /// These tokens, one after the other, tokenized as by the model's own tokenizer.
     Forced(Vec<u32>),
-    /// Nothing: the answer is whole.
+    /// Nothing: the answer is complete.
     Nothing,
 }
 
-/// What may follow, for a thread that does not wait.
+/// The tokens that may follow, for a thread that does not wait.
 #[derive(Clone, Debug)]
 pub enum Soon {
     Known(Next),
-    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may turn out to allow only
-    /// the token that must come, and there is none if the answer turns out to be complete.
+    /// One of the tokens of this mask. If it is not known yet whether a token is to be chosen, the mask may later allow
+    /// only the token that must come. There is no mask if the answer turns out to be complete.
     Later(Promise),
 }
 
-/// Where an answer stands.
+/// The stage of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its first token may begin thoughts.
     Begins,
-    /// What it says is no answer yet.
+    /// The model thinks.
     Thinks,
     Answers,
 }
 
-/// Why an answer cannot go on under its guide.
+/// The reason why an answer cannot continue under its guide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum GuideError {
     #[error(
         "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
     )]
     TooComplex(String),
-    #[error(
-        "the answer cannot go on in its grammar; make it simpler, or ask for what the model's vocabulary can say"
-    )]
+    #[error("no token of this model can continue the answer under this grammar; simplify it")]
     NothingFollows,
     #[error("the process of the answer's grammar was ended: {0}; make the grammar simpler")]
     Stopped(String),
 }
 
-/// Whether an answer may begin with thoughts, and of how many tokens.
+/// The limits of an answer's thoughts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thoughts {
     pub allowed: bool,
-    /// Then they are ended.
+    /// The most tokens of thoughts.
     pub most: Option<usize>,
 }
 
@@ -126,9 +122,9 @@ impl Thoughts {
     };
 }
 
-/// Follows one answer.
+/// The state of a guided answer.
 pub struct Guide {
-    /// `None` if only thoughts are bounded.
+    /// `None` if only thoughts are limited.
     matching: Option<Matching>,
     thinking: Option<Thinking>,
     stage: Stage,
@@ -136,24 +132,25 @@ pub struct Guide {
     closing: VecDeque<u32>,
 }
 
-/// How long a thread waits that needs a report at once. Most reports arrive within some tens of microseconds; a mask that takes
-/// longer is promised.
+/// The longest wait of a thread that needs a report at once. Most reports arrive within some tens of microseconds, and
+/// a slower mask is promised.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// How long a thread waits that has nothing else to do; the process's own bounds are shorter.
+/// The longest wait of a thread that has no other work; the process's own limits are shorter.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How a model thinks.
+/// A model's way of thinking.
 #[derive(Clone, Debug)]
 struct Thinking {
     begin: u32,
     end: u32,
-    /// What ends thoughts that are too long: `end` is among it.
+    /// The tokens that end thoughts that are too long, including `end`.
     close: Vec<u32>,
-    /// What comes between thoughts and answer.
+    /// The tokens between thoughts and answer.
     apart: Vec<u32>,
-    /// Tokens that may be thought under a grammar: text, those that end thoughts, and those that end an answer if it may be empty.
+    /// Tokens that thoughts may contain under a grammar: text, those that end thoughts, and those that end an answer if
+    /// it may be empty.
     may: Mask,
-    /// Tokens that may still be thought.
+    /// The number of further tokens that thoughts may have.
     left: Option<usize>,
 }
 
@@ -167,14 +164,14 @@ impl Guide {
         }
     }
 
-    /// Has `wake` called when a report arrives that the answer may wait for.
+    /// Sets the function to call when an awaited report arrives.
     pub fn wake(&self, wake: Wake) {
         if let Some(matching) = &self.matching {
             matching.wake(wake);
         }
     }
 
-    /// Adds a token of the answer. One that does not fit is reported by what follows.
+    /// Adds a token of the answer. The next query reports a token that does not fit.
     pub fn take(&mut self, token: u32) {
         let closes = self.closing.front() == Some(&token);
         if closes {
@@ -205,10 +202,10 @@ impl Guide {
         }
     }
 
-    /// What may follow. Waits for it.
+    /// Waits for the tokens that may follow.
     ///
     /// # Errors
-    /// Nothing can follow although the answer is incomplete, or the grammar costs too much.
+    /// If nothing can follow an incomplete answer, or the grammar exceeds a limit.
     pub fn follows(&mut self) -> Result<Next, GuideError> {
         match self.follows_within(LONG)? {
             Soon::Known(next) => Ok(next),
@@ -219,7 +216,7 @@ impl Guide {
         }
     }
 
-    /// What may follow, or the promise of a mask.
+    /// Returns the tokens that may follow, or the promise of a mask.
     pub fn follows_soon(&mut self) -> Result<Soon, GuideError> {
         self.follows_within(PATIENCE)
     }
@@ -253,13 +250,13 @@ impl Guide {
         })
     }
 
-    /// Why nothing can follow, if so.
+    /// Returns the reason if nothing can follow.
     #[must_use]
     pub fn error(&self) -> Option<GuideError> {
         self.matching.as_ref()?.error()
     }
 
-    /// Whether the answer is complete, and nothing may follow, as far as it is known.
+    /// Whether the answer is known to be complete, so that nothing may follow.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let answers = self.stage == Stage::Answers && self.closing.is_empty();
@@ -273,14 +270,14 @@ impl Guide {
         answers && self.matching.as_ref().is_some_and(Matching::is_unknown)
     }
 
-    /// How many tokens separate thoughts and answer.
+    /// Returns the number of tokens that separate thoughts and answer.
     #[must_use]
     pub fn apart(&self) -> usize {
         let thinking = self.thinking.as_ref().filter(|_| self.matching.is_some());
         thinking.map_or(0, |thinking| thinking.apart.len())
     }
 
-    /// How many tokens must come, as far as it is known.
+    /// Returns the number of known tokens that must come.
     #[must_use]
     pub fn forced(&self) -> usize {
         let matching = self.matching.as_ref();
@@ -288,15 +285,15 @@ impl Guide {
         self.closing.len() + forces.map_or(0, Matching::forced)
     }
 
-    /// Takes up to `most` of the tokens that must come, as far as they are known.
+    /// Takes up to `most` of the known tokens that must come.
     pub fn force(&mut self, most: usize) -> Vec<u32> {
         if self.closing.is_empty() {
             let matching = self.matching.as_ref();
             let forces = matching.filter(|_| self.stage == Stage::Answers);
             return forces.map_or_else(Vec::new, |matching| matching.force(most, PATIENCE));
         }
-        // What follows the closing tokens is known only after them. A row that finds no mask after tokens that must come cannot
-        // be repeated, so the last one has a step of its own.
+        // The tokens after the closing ones are known only later. A row without a mask after forced tokens cannot be
+        // repeated, so the last closing token has a step of its own.
         let all = self.closing.len();
         let may = if self.matching.is_some() {
             all - 1
@@ -308,13 +305,13 @@ impl Guide {
         tokens
     }
 
-    /// JSON pointers to keywords of the caller's schemas that the answer is not held to.
+    /// Returns JSON pointers to keywords of the caller's schemas that are not enforced.
     #[must_use]
     pub fn unchecked(&self) -> &[String] {
         self.matching.as_ref().map_or(&[], Matching::unchecked)
     }
 
-    /// The processor time that the last mask took.
+    /// Returns the processor time of the last mask.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.matching

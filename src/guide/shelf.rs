@@ -1,18 +1,22 @@
-//! Processes with compiled grammars that have no answer, and grammars that were refused because they cost too much.
+//! Idle processes with compiled grammars, and grammars that were refused because of their cost.
 //!
-//! Each belongs to a user: a grammar that another user has compiled would otherwise show by its speed.
+//! Each entry belongs to a user. Otherwise the speed of an answer would show that another user has compiled the
+//! grammar.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use super::keeper::Process;
 use super::{Grammar, GrammarError, Limits};
 
-/// Bytes of idle processes that are kept, and their number.
+/// The most bytes of idle processes, and their number.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_PROCESSES: usize = 32;
-/// Refusals that are kept.
+/// The most refusals that are kept.
 const MOST_REFUSALS: usize = 64;
+/// For this long after a refusal, grammars of the same user are compiled only while the processor is idle.
+const RECENT: Duration = Duration::from_secs(60);
 
 /// A user's grammar, and the limits under which it was compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +26,24 @@ pub(super) struct Key {
     pub(super) limits: Limits,
 }
 
-/// Clones share what they hold.
+/// The shelf. Clones share its content.
 #[derive(Clone, Default)]
 pub(super) struct Shelf(Arc<Mutex<Held>>);
 
 #[derive(Default)]
 struct Held {
-    /// The least recently used is first.
+    /// Idle processes, the least recently used first.
     idle: VecDeque<Idle>,
-    /// Processes that have an answer.
+    /// Processes that serve an answer.
     lent: Vec<(Key, Weak<Process>)>,
-    refused: VecDeque<(Key, GrammarError)>,
+    refused: VecDeque<Refused>,
+}
+
+/// A grammar that exceeded a limit.
+struct Refused {
+    key: Key,
+    error: GrammarError,
+    when: Instant,
 }
 
 struct Idle {
@@ -43,9 +54,9 @@ struct Idle {
 
 /// A process for an answer.
 pub(super) enum Found {
-    /// It has no answer. The number is the bytes that it shares with no other process.
+    /// An idle process, and its own bytes.
     Idle(Arc<Process>, usize),
-    /// It has one, and can start another process.
+    /// A process that serves another answer, and can start a further process.
     Lent(Arc<Process>),
 }
 
@@ -54,11 +65,11 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a grammar is compiled; or why it was refused.
+    /// Whether a grammar is compiled; an error is the reason of its refusal.
     pub(super) fn knows(&self, key: &Key) -> Result<bool, GrammarError> {
         let held = self.lock();
-        if let Some((_, error)) = held.refused.iter().find(|(refused, _)| refused == key) {
-            return Err(error.clone());
+        if let Some(refused) = held.refused.iter().find(|refused| refused.key == *key) {
+            return Err(refused.error.clone());
         }
         let lent = |(of, process): &(Key, Weak<Process>)| of == key && process.strong_count() > 0;
         Ok(held.idle.iter().any(|idle| idle.key == *key) || held.lent.iter().any(lent))
@@ -79,13 +90,13 @@ impl Shelf {
             .map(Found::Lent)
     }
 
-    /// Notes a process that another one has started for an answer.
+    /// Records a process that another one has started for an answer.
     pub(super) fn lend(&self, key: &Key, process: &Arc<Process>) {
         let lent = (key.clone(), Arc::downgrade(process));
         self.lock().lent.push(lent);
     }
 
-    /// Keeps a process that has no answer, and drops others as far as it must. Ending a process takes time, so no thread that makes
+    /// Adds an idle process, and drops others to keep the limits. Ending a process takes time, so no thread that makes
     /// answers calls this.
     pub(super) fn put(&self, key: Key, process: Arc<Process>, bytes: usize) {
         let mut dropped = Vec::new();
@@ -102,7 +113,7 @@ impl Shelf {
             while idle.len() > MOST_PROCESSES
                 || idle.iter().map(|idle| idle.bytes).sum::<usize>() > MOST_BYTES
             {
-                let Some(one) = leaves(idle).and_then(|at| idle.remove(at)) else {
+                let Some(one) = next_to_drop(idle).and_then(|at| idle.remove(at)) else {
                     break;
                 };
                 dropped.push(one);
@@ -111,27 +122,37 @@ impl Shelf {
         drop(dropped);
     }
 
-    /// Remembers that a grammar costs too much.
+    /// Records that a grammar costs too much.
     pub(super) fn refuse(&self, key: Key, error: GrammarError) {
         let mut held = self.lock();
-        held.refused.push_back((key, error));
+        held.refused.push_back(Refused {
+            key,
+            error,
+            when: Instant::now(),
+        });
         if held.refused.len() > MOST_REFUSALS {
             held.refused.pop_front();
         }
     }
 
-    /// Idle processes.
+    /// Whether a grammar of this user exceeded a limit a short time ago.
+    pub(super) fn has_refused(&self, user: u32) -> bool {
+        let recent = |one: &Refused| one.key.user == user && one.when.elapsed() < RECENT;
+        self.lock().refused.iter().any(recent)
+    }
+
+    /// Returns the number of idle processes.
     pub(super) fn count(&self) -> usize {
         self.lock().idle.len()
     }
 }
 
-/// The position of the process that is dropped first: of the user with the most bytes, the least recently used of those whose
-/// grammar has another idle process, which can start one more within milliseconds; if there is none, the least recently used.
-fn leaves(idle: &VecDeque<Idle>) -> Option<usize> {
+/// Returns the position of the process to drop. It belongs to the user with the most bytes, and is the least recently
+/// used one of those whose grammar has another idle process. If there is none, it is the least recently used one.
+fn next_to_drop(idle: &VecDeque<Idle>) -> Option<usize> {
     let mut of_user = HashMap::<u32, usize>::new();
     for one in idle {
-        // A process costs something however little it holds.
+        // Each process counts with at least 1 MiB.
         *of_user.entry(one.key.user).or_default() += one.bytes.max(1 << 20);
     }
     let (greatest, _) = of_user.into_iter().max_by_key(|(_, bytes)| *bytes)?;
@@ -148,4 +169,22 @@ fn leaves(idle: &VecDeque<Idle>) -> Option<usize> {
         .find(|(at, one)| has_another(*at, &one.key))
         .or(first)
         .map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_counts_for_its_user_alone() {
+        let shelf = Shelf::default();
+        let key = |user| Key {
+            user,
+            grammar: Arc::new(Grammar::Json),
+            limits: Limits::USUAL,
+        };
+        shelf.refuse(key(1), GrammarError::NoVocabulary);
+        assert!(shelf.knows(&key(1)).is_err() && shelf.has_refused(1));
+        assert!(shelf.knows(&key(2)).is_ok() && !shelf.has_refused(2));
+    }
 }

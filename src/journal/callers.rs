@@ -1,11 +1,8 @@
-//! How much of the journal callers can fill: each user a burst of events, then one a second.
+//! The rate limit for events that callers cause: each user may cause a burst, and after that a steady rate.
 //!
-//! What `log.level` adds below "info" has an account of its own, with a higher rate: an operator has asked for it, and it
-//! takes no room from the rest.
-//!
-//! A request that is cancelled as soon as it is made costs its caller next to nothing; an entry of the journal costs
-//! everybody room in it. What is beyond the rate is not told, but counted, and the counts are told once a minute. Events
-//! that no caller causes are never held back.
+//! A request that is cancelled at once costs its caller almost nothing, but each journal entry takes space. Events
+//! beyond the rate are counted, and a summary reports the counts. Events that no caller causes are never limited.
+//! Events below "info", which an operator has enabled with `log.level`, have a separate, higher limit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,40 +10,40 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-/// Events of one user that may come at once.
+/// Events of one user that are reported without delay.
 const BURST: u32 = 60;
-/// What of these is for warnings and errors: what goes well does not keep what goes wrong out of the journal.
+/// The part of `BURST` that only warnings and errors may use, so that successes never crowd out failures.
 const FOR_WARNINGS: u32 = 20;
-/// A user may cause one more each.
+/// The time after which a user may cause one more event.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The same for each user's events below "info", of which a request causes several.
+/// `BURST` for a user's events below "info": one request causes several.
 const FINE_BURST: u32 = 1000;
 const FINE_INTERVAL: Duration = Duration::from_millis(10);
 /// The least time between two summaries of one user.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The user whose doing an event is; nobody, where callers cause it and nothing tells which.
+/// The user who caused an event; `None` if a caller caused it and its user is unknown.
 pub(super) type Cause = Option<u32>;
 
-/// Callers cause it, and nothing tells which.
+/// The cause of an event of an unknown caller.
 pub(super) const ANY: Cause = None;
 
-/// Whose events, and whether those below "info".
+/// A user, and whether the account is for events below "info".
 type Key = (Cause, bool);
 
-/// What users have caused of late.
+/// The accounts of users who caused events recently.
 #[derive(Debug, Default)]
 pub(super) struct Callers(BTreeMap<Key, Account>);
 
 #[derive(Debug)]
 struct Account {
-    /// When all that was told would have been told at one event an interval.
+    /// The time at which the reported events would be paid for, at one event an interval.
     paid_until: Instant,
-    /// What was not told, and since when.
+    /// The events that were left out, by kind, and the time of the first.
     left_out: Option<(Instant, BTreeMap<&'static str, u64>)>,
 }
 
-/// Events of one user that were not told.
+/// A summary of events of one user that were not reported.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) cause: Cause,
@@ -54,7 +51,7 @@ pub(super) struct LeftOut {
 }
 
 impl Callers {
-    /// Whether this event is told. Otherwise it is counted.
+    /// Decides whether an event is reported; otherwise counts it.
     pub(super) fn admit(
         &mut self,
         cause: Cause,
@@ -64,7 +61,7 @@ impl Callers {
     ) -> bool {
         let key = (cause, level > Level::INFO);
         if !self.0.contains_key(&key) {
-            // Who has been quiet for so long is as one who never came.
+            // An account without recent events equals a new one.
             self.0
                 .retain(|_, account| now < account.paid_until || account.left_out.is_some());
         }
@@ -89,7 +86,7 @@ impl Callers {
         false
     }
 
-    /// When the next summary is to be told.
+    /// Returns the time at which the next summary is due.
     pub(super) fn next(&self) -> Option<Instant> {
         let since = self
             .0
@@ -98,17 +95,17 @@ impl Callers {
         since.map(|(since, _)| *since + PAUSE).min()
     }
 
-    /// A summary that is to be told by `now`.
+    /// Takes a summary that is due by `now`.
     pub(super) fn due(&mut self, now: Instant) -> Option<LeftOut> {
         self.take(|since| since + PAUSE <= now)
     }
 
-    /// A summary, though it may not be time: at the end of the process.
+    /// Takes a summary before it is due, at the end of the process.
     pub(super) fn last(&mut self) -> Option<LeftOut> {
         self.take(|_| true)
     }
 
-    /// What of a user was left out.
+    /// Takes the account of what was left out of a user's events.
     #[cfg(test)]
     fn last_of(&mut self, cause: Cause) -> Option<String> {
         let account = self.0.get_mut(&(cause, true))?;
@@ -128,7 +125,7 @@ impl Callers {
 }
 
 impl LeftOut {
-    /// How many they are.
+    /// The number of events.
     pub(super) fn count(&self) -> u64 {
         self.events.values().sum()
     }
@@ -150,30 +147,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_a_burst_then_one_event_a_second_and_the_rest_is_told_in_one_a_minute() {
+    fn a_user_has_a_burst_then_a_steady_rate_and_summaries() {
         let mut callers = Callers::default();
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut told =
+        let mut admitted =
             |user, event, level, millis| callers.admit(Some(user), event, level, at(millis));
-        // 5,000 in 8 seconds.
-        let cancelled = (0..5000).filter(|n| told(1, "finished", Level::INFO, n * 8 / 5));
+        // 5,000 events in 8 seconds.
+        let cancelled = (0..5000).filter(|n| admitted(1, "finished", Level::INFO, n * 8 / 5));
         assert_eq!(
             cancelled.count(),
             47,
             "a burst of 40, and one for each second that has passed"
         );
-        // What goes wrong still has room, but not for ever.
-        let wrong = (0..100).filter(|_| told(1, "failed", Level::WARN, 8000));
+        // Warnings still have room, but not without end.
+        let wrong = (0..100).filter(|_| admitted(1, "failed", Level::WARN, 8000));
         assert_eq!(wrong.count(), 20 + 1);
-        // Another user is not concerned, nor is what nobody in particular has caused.
-        assert!(told(2, "finished", Level::INFO, 8000));
+        // Other users and unknown callers are not affected.
+        assert!(admitted(2, "finished", Level::INFO, 8000));
         assert!(callers.admit(ANY, "graph", Level::INFO, at(8000)));
 
-        // Nor does what log.level adds take room from it, or have none because of it.
+        // Events below "info" neither use that room nor depend on it.
         for n in 0..1001 {
-            let told = callers.admit(Some(2), "began", Level::DEBUG, at(8000));
-            assert_eq!(told, n < 1000);
+            let admitted = callers.admit(Some(2), "began", Level::DEBUG, at(8000));
+            assert_eq!(admitted, n < 1000);
         }
         assert!(callers.admit(Some(2), "finished", Level::INFO, at(8000)));
         let left_out = callers.last_of(Some(2));
@@ -187,9 +184,9 @@ mod tests {
         assert_eq!(left_out.count(), 5032);
         assert_eq!((callers.due(since), callers.next()), (None, None));
 
-        // Later it is as at first, and quiet users are forgotten.
-        let mut told = |millis| callers.admit(Some(3), "finished", Level::INFO, at(millis));
-        assert_eq!((0..50).filter(|_| told(100_000)).count(), 40);
+        // Later the user has a full burst again, and quiet users are forgotten.
+        let mut admitted = |millis| callers.admit(Some(3), "finished", Level::INFO, at(millis));
+        assert_eq!((0..50).filter(|_| admitted(100_000)).count(), 40);
         assert_eq!(callers.0.len(), 1);
         let last = callers.last().expect("without waiting");
         assert_eq!(last.to_string(), "finished 10");

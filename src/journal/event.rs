@@ -1,31 +1,30 @@
-//! What an event is, and how the table of them is written.
+//! The type of an event, and the macro that defines the table of events.
 
 use std::fmt::Display;
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub struct Event {
-    /// The function that reports it is called so.
+    /// The name of the function that reports it.
     pub name: &'static str,
     pub level: tracing::Level,
-    /// 128 bits in hexadecimal; never changes, and never means anything else.
+    /// 128 bits in hexadecimal. An id never changes and is never used for another event.
     pub message_id: &'static str,
-    /// Names of its fields; the journal has them in capitals. `FIELDS` says what they mean.
+    /// The names of its fields, which the journal has in capitals. `FIELDS` describes them.
     pub fields: &'static [&'static str],
-    /// Whether callers cause it: of these each user has so many a minute.
+    /// Whether callers cause it, so that each user's rate is limited.
     pub by_caller: bool,
 }
 
-/// Makes of each row an entry of `EVENTS` and a function that reports it:
-/// `LEVEL name(arguments) "message id" "message with {arguments}" { field = expression, ... }`.
+/// Makes of each row an entry of `EVENTS` and a function that reports it: `LEVEL name(arguments) "message id" "message
+/// with {arguments}" { field = expression, ... }`.
 ///
-/// What a caller causes by what it does says so behind its arguments, `by (user id)`, or `by (ANY)` where nothing tells
-/// which caller it was: it is then told within that user's rate, and counted beyond. An event with a field client_uid
-/// must say so.
+/// An event that a caller causes has `by (user id)` behind its arguments, or `by (ANY)` if the user is unknown. It is
+/// reported within that user's rate and counted beyond it. An event with a field client_uid must have this.
 ///
-/// What is less severe than "info" costs nothing unless `log.level` asks for it.
-/// Everything is written out where it happens, and told by the journal's own thread: reporting never waits. A field
-/// whose expression is an empty text is left out.
+/// An event below "info" costs nothing unless `log.level` enables it. The caller formats the message and its fields,
+/// and the journal's thread sends them, so reporting never waits. A field whose expression is an empty text is left
+/// out.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
@@ -71,12 +70,12 @@ macro_rules! events {
 
 pub(super) use events;
 
-/// A field's value, if it has one.
+/// Formats a field's value; `None` if it is empty.
 pub(super) fn written(value: impl Display) -> Option<String> {
     Some(value.to_string()).filter(|text| !text.is_empty())
 }
 
-/// An empty text where there is nothing: its field is left out.
+/// Formats a value; empty if there is none, so that the field is left out.
 pub(super) fn or_nothing(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }

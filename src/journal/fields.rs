@@ -1,14 +1,14 @@
-//! What the fields of events mean: the one description of them, for the manual and for whoever reads the journal by
-//! program. Beside these an entry has the journal's own (MESSAGE, MESSAGE_ID, PRIORITY, CODE_FILE, ...).
+//! The meaning of each field of events, for the manual and for programs that read the journal. An entry also has the
+//! journal's own fields (MESSAGE, MESSAGE_ID, PRIORITY, CODE_FILE, ...).
 
 /// Name in capitals, as the journal has it, and meaning.
 pub const FIELDS: &[(&str, &str)] = &[
-    ("ASIDE", "the path that a file has now"),
-    ("BACKEND", "what computes: cpu, cuda or sim"),
+    ("ASIDE", "the new path of a damaged file"),
+    ("BACKEND", "the backend: cpu, cuda or sim"),
     ("BACKTRACE", "where the thread was, innermost call first"),
     (
         "BOUND",
-        "the greatest mean |delta logprob| that is no warning",
+        "the greatest mean |delta logprob| without a warning",
     ),
     ("BUS", "the bus that the daemon answers on"),
     ("BYTES", "bytes that were cut off"),
@@ -26,10 +26,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "the driver's name of the error, such as CUDA_ERROR_LAUNCH_FAILED",
     ),
     ("DEVICE", "which device computes, or why it is not another"),
-    (
-        "DOING",
-        "what it was at, or what shows that it stands still",
-    ),
+    ("DOING", "its phase, or the sign that it makes no progress"),
     ("DROPPED", "events that were lost"),
     (
         "DROPPED_CALLS",
@@ -37,7 +34,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("ERROR", "what is wrong, as in the message"),
     ("EVENTS", "events that were left out"),
-    ("FAILURES", "refused calls in a row, with this one"),
+    ("FAILURES", "consecutive refused calls, including this one"),
     ("FINISH_REASON", "stop, length, cancelled or error"),
     (
         "GB_PER_SEC",
@@ -50,7 +47,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("HAVE_BYTES", "memory that was available"),
     (
         "HOW",
-        "updated, if the living graph took the recording, or instantiated",
+        "updated, if the existing graph accepted the recording, or instantiated",
     ),
     ("INSTEAD", "the key that took its place"),
     ("KEY", "the key of gangliond.toml"),
@@ -61,7 +58,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("KINDS", "which events were left out, each with its number"),
     (
         "KV_EPOCH",
-        "changes of the key-value cache since the start, but for one more token",
+        "changes of the key-value cache since the start, except further tokens",
     ),
     ("KV_TYPE_K", "the type of K in the key-value cache"),
     ("KV_TYPE_V", "the type of V in the key-value cache"),
@@ -69,7 +66,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "LARGEST_CONTEXT",
         "the greatest kv.context that would fit; 0 if none would",
     ),
-    ("LIBRARY", "the part of a library that speaks"),
+    ("LIBRARY", "the part of the library that reported it"),
     ("LIMIT", "the key of gangliond.toml that was reached"),
     ("MESSAGES", "messages of the bus since the daemon connected"),
     (
@@ -88,11 +85,11 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "QUEUE_US",
-        "microseconds from acceptance to the start of the prompt's reading",
+        "microseconds from acceptance to the start of prefill",
     ),
     (
         "READ_TOKENS",
-        "tokens of the prompt that are read, those in the cache among them",
+        "tokens of the prompt that are prefilled, cached tokens included",
     ),
     (
         "REASON",
@@ -101,16 +98,16 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("RECORDING_US", "microseconds that the recording took"),
     (
         "REFUSALS",
-        "refusals since the last such event, with this one",
+        "refusals since the last event of this kind, including this one",
     ),
-    ("REQUESTS", "requests that wait or run"),
+    ("REQUESTS", "queued and active requests"),
     (
         "REQUEST_ID",
         "number of the request, the last part of its object path; unique within the process",
     ),
     (
         "REREAD_TOKENS",
-        "tokens that had been in the key-value cache and were read again",
+        "tokens that had been in the key-value cache and were prefilled again",
     ),
     ("SECONDS", "how long it took"),
     (
@@ -119,7 +116,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "SEQUENCE",
-        "place in the cache among the conversations that are answered at once, counted from 0",
+        "slot of the conversation in the cache, counted from 0",
     ),
     (
         "SESSION",
@@ -132,12 +129,12 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),
     ("THREAD", "name of the thread"),
-    ("THREADS", "where each thread stands, one a line"),
+    ("THREADS", "the state of each thread, one a line"),
     ("TOKENS", "tokens generated, the end-of-turn token included"),
     ("TOKENS_PER_SEC", "tokens per second after the first one"),
     (
         "TTFT_US",
-        "microseconds from the start of the prompt's reading to the first token",
+        "microseconds from the start of prefill to the first token",
     ),
     ("TURNS", "turns of a session"),
     (

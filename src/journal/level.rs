@@ -1,4 +1,4 @@
-//! How much is reported.
+//! The levels of events.
 
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;

@@ -1,6 +1,5 @@
-//! What libraries report: only when something is wrong, and on the same way as our own events.
-//!
-//! Below a warning they are never heard, whatever `log.level` says: the bus library traces every message.
+//! Events of libraries: only warnings and errors, whatever `log.level` says, because the bus library traces every
+//! message.
 
 use std::fmt::{self, Write as _};
 
@@ -11,7 +10,7 @@ use tracing_subscriber::layer::Context;
 
 use super::events;
 
-/// Turns their events into ours.
+/// Reports the events of libraries as events of the daemon.
 pub(super) struct Libraries;
 
 impl<S: Subscriber> Layer<S> for Libraries {
@@ -27,12 +26,12 @@ impl<S: Subscriber> Layer<S> for Libraries {
     }
 }
 
-/// The message, then the fields.
+/// The message, followed by the fields.
 struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = match field.name() {
             "message" => write!(self.0, "{value:?}"),
             name => write!(self.0, " {name}={value:?}"),

@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// `level: message`. The messages say what the fields say.
+/// Formats an event as `level: message`, without fields: the message repeats them.
 pub(super) struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line

@@ -1,9 +1,7 @@
-//! The journal: every event that the daemon reports, in one table, and where they go.
-//!
-//! An event is a message for people, the same facts as fields for programs, and an id that finds its remedy
-//! in the catalog (`systemd/gangliond.catalog`, shown by `journalctl -x`). Prompts and answers are no part
-//! of any event. Reporting never waits: `queue` has a thread for that, and the process ends with `flush`. What callers
-//! cause is told within a rate for each of them: `callers`.
+//! The journal: the table of all events that the daemon reports (`events`), and their way to systemd's journal through
+//! a queue, so that reporting never waits. An event has a message for people, fields for programs, and an id that leads
+//! to its remedy in `systemd/gangliond.catalog`.
+//! Not here: prompts and answers, which are in no event.
 
 mod callers;
 mod event;
@@ -22,5 +20,5 @@ pub use level::Level;
 pub use output::{Journal, init, stderr_is_journal};
 pub use queue::flush;
 
-/// The target of all our events; those of libraries become `library_warning` and `library_error`.
+/// The target of the daemon's own events; those of libraries become `library_warning` and `library_error`.
 const TARGET: &str = "ganglion";

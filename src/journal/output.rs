@@ -1,4 +1,4 @@
-//! Where events go: to the journal's socket under systemd, else to stderr.
+//! The destination of events: the journal's socket under systemd, else stderr.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -19,48 +19,48 @@ use super::line::Line;
 use super::queue::{self, EventQueue, Summaries};
 use super::{TARGET, events};
 
-/// How long a start waits for the journal's socket, which a journal that stands still may keep it from.
+/// The longest time that a start waits for the journal's socket, which a stopped journal does not accept.
 const OPENS: Duration = Duration::from_millis(500);
 
-/// The way to the journal, once it is open.
+/// The open connection to the journal.
 #[derive(Clone, Debug)]
 pub struct Journal {
     filter: reload::Handle<Targets, Registry>,
 }
 
-/// Opens the way for the whole process, and starts the thread that tells what is reported.
+/// Connects the whole process to the journal, and starts the thread that sends events.
 ///
 /// # Errors
-/// If it is open already, or the system refuses a thread.
+/// If it is connected already, or the system refuses a thread.
 pub fn init(level: Level) -> io::Result<Journal> {
     let (filter, handle) = reload::Layer::new(targets(level));
     let queue = Arc::new(EventQueue::new(Summaries {
         left_out,
         dropped: events::events_dropped,
     }));
-    let told = queue.clone();
+    let sender = queue.clone();
     let (opened, opens) = mpsc::channel();
     thread::Builder::new()
         .name("journal".into())
         .spawn(move || {
-            // It is this thread's alone; it also opens the socket, which may wait.
+            // Opening the socket may wait, so this thread does it.
             let output = tracing_subscriber::registry().with(output().with_filter(filter));
-            // Whoever started it may have waited long enough.
+            // The starting thread may have stopped waiting.
             let _ = opened.send(());
-            tracing::subscriber::with_default(output, || told.serve());
+            tracing::subscriber::with_default(output, || sender.serve());
         })?;
     tracing_subscriber::registry()
         .with(Libraries.with_filter(LevelFilter::WARN))
         .try_init()
         .map_err(io::Error::other)?;
-    queue::want(level.into());
-    queue::open(queue);
-    // What comes next takes descriptors: where they are few, the socket's must be among them, or nobody is told that in fields.
+    queue::set_level(level.into());
+    queue::install(queue);
+    // Later steps of the start use descriptors. Where few are left, the journal's socket must have been opened before.
     let _ = opens.recv_timeout(OPENS);
     Ok(Journal { filter: handle })
 }
 
-/// Tells what of callers was not told.
+/// Reports a summary of events that were left out.
 fn left_out(left_out: &LeftOut) {
     let whose = match left_out.cause {
         Some(user) => format!("user {user}"),
@@ -71,13 +71,13 @@ fn left_out(left_out: &LeftOut) {
 }
 
 impl Journal {
-    /// From now on events below `level` are not reported.
+    /// Sets the least severe level that is reported.
     pub fn set_level(&self, level: Level) {
-        queue::want(level.into());
+        queue::set_level(level.into());
         let filter = self.filter.clone();
-        // It takes its place among the events: those before it are told as they were reported.
+        // The change is queued, so that earlier events are filtered by the old level.
         queue::change(Box::new(move || {
-            // Fails only once the subscriber is gone, and it lives as long as the process.
+            // This fails only without a subscriber, which lives as long as the process.
             let _ = filter.reload(targets(level));
         }));
     }
@@ -98,7 +98,7 @@ fn output() -> Box<dyn Layer<Registry> + Send + Sync> {
                 ..PriorityMappings::new()
             })
             .boxed(),
-        // Without its socket the journal still reads stderr.
+        // Without its socket, the journal still reads stderr.
         _ => fmt::layer()
             .with_writer(io::stderr)
             .event_format(Line)

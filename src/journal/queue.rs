@@ -1,11 +1,8 @@
-//! Between those who report and the journal: a bounded queue, and a thread of its own that alone waits.
+//! A bounded queue of events, and the thread that sends them to the journal. Only this thread waits for the journal.
 //!
-//! The journal's socket fills up while nobody reads it, and a send then waits. So nothing is sent where it happens: it
-//! is put into the queue, and what no longer fits is dropped and counted. How much that was is told with the next
-//! event that gets through.
-//!
-//! The crate tracing-appender is not used: it writes bytes to a file, drops without telling how many by a later event, and
-//! knows neither callers of whom too much is left out nor an event that must not be dropped.
+//! The journal's socket fills up while the journal does not read, and a send then waits. Events that do not fit the
+//! queue are dropped and counted, and the count is reported after the next event. The crate tracing-appender lacks this
+//! count, the rate limit of callers, and events that must not be dropped.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,32 +16,32 @@ use tracing::level_filters::LevelFilter;
 
 use super::callers::{Callers, Cause, LeftOut};
 
-/// An event, complete: all that is left is to tell it.
+/// A complete event; calling it sends it.
 pub(super) type Record = Box<dyn FnOnce() + Send>;
 
-/// Events that may wait: minutes of a busy daemon, in a few megabytes.
+/// The length of the queue: minutes of a busy daemon, in a few megabytes.
 const CAPACITY: usize = 4096;
 
-/// What the end of the process may wait for a journal that does not read.
+/// The longest time that the end of the process waits for the journal.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Whether events below "info" are reported: "debug", and "trace" too. Without a journal, as in tests and tools, they are.
+/// Whether events of levels "debug" and "trace" are reported. Without a journal, as in tests and tools, they are.
 static FINE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
 
-/// Where the process reports; without it, as in tests and tools, events are told where they happen.
-static WAY: OnceLock<Arc<EventQueue>> = OnceLock::new();
+/// The queue of the process. Without one, as in tests and tools, events are sent by the thread that reports them.
+static QUEUE: OnceLock<Arc<EventQueue>> = OnceLock::new();
 
 thread_local! {
-    /// Whether this is the thread that tells: what it reports itself cannot wait for it.
-    static TELLS: Cell<bool> = const { Cell::new(false) };
+    /// Whether this is the thread that sends, whose own events bypass the queue.
+    static SENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How it is told what was not told.
+/// Functions that report events that were not sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summaries {
-    /// So much was left out of callers that cause too much.
+    /// Reports events beyond a user's rate.
     pub(super) left_out: fn(&LeftOut),
-    /// So many did not fit.
+    /// Reports the number of events that did not fit the queue.
     pub(super) dropped: fn(u64),
 }
 
@@ -57,35 +54,35 @@ pub(super) struct EventQueue {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Record>,
-    /// Whether one has been taken out and not been told yet.
-    telling: bool,
+    pending: VecDeque<Record>,
+    /// Whether an event is being sent.
+    sending: bool,
     dropped: u64,
     callers: Callers,
-    /// Whether the process is about to end: what is still to be told is told now.
+    /// Whether the process is about to end, so that all summaries are due.
     ending: bool,
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State")
-            .field("waiting", &self.waiting.len())
+            .field("pending", &self.pending.len())
             .field("dropped", &self.dropped)
             .finish_non_exhaustive()
     }
 }
 
 impl State {
-    /// The next thing to tell.
-    fn next(&mut self, tell: fn(&LeftOut)) -> Option<Record> {
-        let left_out = if self.ending && self.waiting.is_empty() {
+    /// Takes the next event or summary.
+    fn next(&mut self, report: fn(&LeftOut)) -> Option<Record> {
+        let left_out = if self.ending && self.pending.is_empty() {
             self.callers.last()
         } else {
             self.callers.due(Instant::now())
         };
         left_out
-            .map(|left_out| Box::new(move || tell(&left_out)) as Record)
-            .or_else(|| self.waiting.pop_front())
+            .map(|left_out| Box::new(move || report(&left_out)) as Record)
+            .or_else(|| self.pending.pop_front())
     }
 }
 
@@ -98,53 +95,53 @@ impl EventQueue {
         }
     }
 
-    /// Whether an event that a caller has caused is told.
+    /// Decides whether an event that a caller has caused is reported.
     fn admits(&self, cause: Cause, event: &'static str, level: Level) -> bool {
         let mut state = self.state.lock();
         let was_quiet = state.callers.next().is_none();
-        let told = state.callers.admit(cause, event, level, Instant::now());
-        if !told && was_quiet {
-            // Now there is a time by which a summary is to be told.
+        let admitted = state.callers.admit(cause, event, level, Instant::now());
+        if !admitted && was_quiet {
+            // A summary is due at a certain time from here on.
             self.changed.notify_all();
         }
-        told
+        admitted
     }
 
     pub(super) fn push(&self, record: Record) {
         let mut state = self.state.lock();
-        if state.waiting.len() < CAPACITY {
-            state.waiting.push_back(record);
+        if state.pending.len() < CAPACITY {
+            state.pending.push_back(record);
             self.changed.notify_all();
         } else {
             state.dropped += 1;
         }
     }
 
-    /// Takes one that must not be dropped.
+    /// Adds an event that must not be dropped.
     fn push_always(&self, record: Record) {
-        self.state.lock().waiting.push_back(record);
+        self.state.lock().pending.push_back(record);
         self.changed.notify_all();
     }
 
-    /// Tells what comes in, for as long as the process lives.
+    /// Sends events as long as the process lives.
     pub(super) fn serve(&self) {
-        TELLS.set(true);
+        SENDS.set(true);
         let Summaries {
             left_out,
-            dropped: tell_dropped,
+            dropped: report_dropped,
         } = self.summaries;
         let mut state = self.state.lock();
         loop {
             if let Some(record) = state.next(left_out) {
                 let dropped = std::mem::take(&mut state.dropped);
-                state.telling = true;
+                state.sending = true;
                 drop(state);
                 record();
                 if dropped > 0 {
-                    tell_dropped(dropped);
+                    report_dropped(dropped);
                 }
                 state = self.state.lock();
-                state.telling = false;
+                state.sending = false;
                 self.changed.notify_all();
             } else if let Some(next) = state.callers.next() {
                 self.changed.wait_until(&mut state, next);
@@ -154,13 +151,13 @@ impl EventQueue {
         }
     }
 
-    /// Waits until all has been told, or for as long as the end of a process may wait.
+    /// Waits until everything is sent, at most `FLUSH`.
     fn flush(&self) {
         let until = Instant::now() + FLUSH;
         let mut state = self.state.lock();
         state.ending = true;
         self.changed.notify_all();
-        while state.telling || !state.waiting.is_empty() || state.callers.next().is_some() {
+        while state.sending || !state.pending.is_empty() || state.callers.next().is_some() {
             if self.changed.wait_until(&mut state, until).timed_out() {
                 return;
             }
@@ -168,14 +165,14 @@ impl EventQueue {
     }
 }
 
-/// From now on events go through `queue`.
-pub(super) fn open(queue: Arc<EventQueue>) {
-    // Only the first of a process counts, as with its subscriber.
-    let _ = WAY.set(queue);
+/// Makes `queue` the queue of the process.
+pub(super) fn install(queue: Arc<EventQueue>) {
+    // Like the subscriber, only the first queue counts.
+    let _ = QUEUE.set(queue);
 }
 
-/// Whether an event of this level is worth being written out. Those from "info" up always are: their filter stands where
-/// they are told, so that a change of it has its place among them.
+/// Whether an event of this level is formatted at all. Events from "info" up are always formatted, and filtered when
+/// they are sent, so that a change of the filter is in order with them.
 pub(super) fn is_wanted(level: Level) -> bool {
     match level {
         Level::DEBUG => FINE[0].load(Ordering::Relaxed),
@@ -184,36 +181,37 @@ pub(super) fn is_wanted(level: Level) -> bool {
     }
 }
 
-/// From now on only events of at least this level are wanted.
-pub(super) fn want(level: LevelFilter) {
+/// Sets the least severe level that is formatted.
+pub(super) fn set_level(level: LevelFilter) {
     FINE[0].store(level >= LevelFilter::DEBUG, Ordering::Relaxed);
     FINE[1].store(level >= LevelFilter::TRACE, Ordering::Relaxed);
 }
 
-/// Whether an event that a caller has caused is told; without a queue every one is.
+/// Decides whether an event that a caller has caused is reported; without a queue all are.
 pub(super) fn admits(cause: Cause, event: &'static str, level: Level) -> bool {
-    WAY.get()
+    QUEUE
+        .get()
         .is_none_or(|queue| queue.admits(cause, event, level))
 }
 
 pub(super) fn report(record: Record) {
-    match WAY.get() {
-        Some(queue) if !TELLS.get() => queue.push(record),
+    match QUEUE.get() {
+        Some(queue) if !SENDS.get() => queue.push(record),
         _ => record(),
     }
 }
 
-/// Changes how events are told, between those before and those after it.
+/// Applies a change of the output between the events before and after it.
 pub(super) fn change(record: Record) {
-    match WAY.get() {
+    match QUEUE.get() {
         Some(queue) => queue.push_always(record),
         None => record(),
     }
 }
 
-/// Before the process ends: gives the events that wait a moment to be told.
+/// Waits a moment for pending events, before the process ends.
 pub fn flush() {
-    if let Some(queue) = WAY.get() {
+    if let Some(queue) = QUEUE.get() {
         queue.flush();
     }
 }

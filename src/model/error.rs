@@ -1,11 +1,11 @@
-//! What can be wrong with a model's files.
+//! Errors of a model's files.
 
 use std::path::{Path, PathBuf};
 
 use super::shown::{sentence, shown};
 use crate::quant::USUAL_FILES;
 
-/// Why a checkpoint cannot be used.
+/// The reason why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {defect}", path.display())]
 pub struct ModelError {
@@ -14,17 +14,16 @@ pub struct ModelError {
     pub defect: Defect,
 }
 
-/// What is wrong with it. Messages name the value, and the remedy where there is one; what comes from a file is shown
-/// escaped and bounded.
+/// The defect of a file. Messages name the value and the remedy; text from a file is escaped and bounded.
 #[derive(Debug, thiserror::Error)]
 pub enum Defect {
     #[error("{0}; model.path must name a file that the daemon's user may read")]
     Io(#[from] std::io::Error),
     #[error(
-        "is no model: give a .gguf file, or a directory with config.json and model.safetensors"
+        "is not a model: give a .gguf file, or a directory with config.json and model.safetensors"
     )]
     NotAModel,
-    /// It is a file or folder of another kind.
+    /// The file or folder is of another kind.
     #[error("is {}: {remedy}", sentence(.what))]
     Foreign { what: String, remedy: String },
     /// A folder lacks one of a model's files.
@@ -38,7 +37,7 @@ pub enum Defect {
         USUAL_FILES
     )]
     Quantized { key: String, method: String },
-    /// Its structure breaks the rules of its format, or ends too early.
+    /// The structure violates its format, or ends too early.
     #[error("{}; the file is damaged or incomplete: fetch it again", sentence(.0))]
     Malformed(String),
     #[error(
@@ -46,18 +45,20 @@ pub enum Defect {
         shown(name)
     )]
     UnknownArchitecture { name: String, known: String },
-    #[error("{0} is missing: take the model's own file, or a newer conversion of it")]
+    #[error(
+        "required key {0} is missing; download the model again, or use a newer conversion of it"
+    )]
     MissingKey(String),
     #[error("{} = {}: {allowed}", shown(key), shown(value))]
     BadValue {
         key: String,
         value: String,
-        /// What is allowed instead.
+        /// The allowed values.
         allowed: String,
     },
-    #[error("has no vocabulary that can be used: {}", sentence(.0))]
+    #[error("has no usable vocabulary: {}", sentence(.0))]
     NoLanguage(String),
-    #[error("tensor {0} is missing: the file is incomplete, or it is part of a model")]
+    #[error("required tensor {0} is missing; download all files of the model again")]
     MissingTensor(String),
     #[error("tensor {}: {}", shown(name), sentence(problem))]
     Tensor { name: String, problem: String },
@@ -97,7 +98,7 @@ impl Defect {
         }
     }
 
-    /// The same, with the file at fault.
+    /// Adds the file at fault.
     pub(super) fn at(self, path: &Path) -> ModelError {
         ModelError {
             path: path.to_owned(),

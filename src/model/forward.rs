@@ -1,4 +1,4 @@
-//! The forward pass as prose: writes the tape of one pass of `rows` rows.
+//! The forward pass: writes the tape of one pass of `rows` rows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::tape::{
     Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,
 };
 
-/// What is the same for every tape of a model.
+/// The inputs that all tapes of a model share.
 #[derive(Clone, Debug)]
 pub struct Forward {
     pub shape: Shape,
@@ -20,8 +20,8 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// The tape of a step or of a prompt, of `rows` rows.
-    /// Buffers have the same order in every tape, so that tapes of fewer rows run in the same buffers.
+    /// Writes the tape of a step or of a prompt with `rows` rows. Buffers have the same order in every tape, so that
+    /// tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
         let (buffers, [x, q, k, v, rotated, attended, mlp, logits]) =
@@ -103,7 +103,7 @@ impl Forward {
         }
     }
 
-    /// The buffers of a tape, and their names in `tape`.
+    /// Returns the buffers of a tape, and their names in `tape`.
     fn buffers(&self, rows: usize, input: Input, ending: Ending) -> (Vec<BufferInfo>, [Buffer; 8]) {
         let (shape, activation) = (&self.shape, self.activation);
         let all = ending == Ending::Logits || input == Input::Step;

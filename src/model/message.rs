@@ -1,8 +1,9 @@
-//! A conversation, as callers and chat templates know it. As JSON it is what the files of sessions keep: a name here stays.
+//! A conversation, as callers and chat templates have it. The files of sessions store it as JSON, so names must not
+//! change.
 
 use serde::{Deserialize, Serialize};
 
-/// Who speaks in a conversation.
+/// The role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -15,7 +16,7 @@ pub enum Role {
 impl Role {
     pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
 
-    /// The name that chat templates know it by.
+    /// Returns the name that chat templates use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,33 +27,33 @@ impl Role {
         }
     }
 
-    /// The role called `name`.
+    /// Returns the role of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     pub role: Role,
     pub content: String,
-    /// What an assistant thought before it said that.
+    /// The assistant's thoughts before the content.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// The tools that an assistant called after that.
+    /// The assistant's tool calls after the content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// The call that a tool answers.
+    /// The id of the call whose result this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// All of an answer as the model spelled it, where it was made here and that is not just its content.
+    /// The whole answer as the model spelled it, if it was generated here and differs from the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spelled: Option<String>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     pub id: String,
@@ -74,7 +75,7 @@ impl Message {
         }
     }
 
-    /// Bytes of all that it says.
+    /// Returns the bytes of all texts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter();

@@ -1,6 +1,6 @@
-//! What a model is: its shape, its weights, its language, and the tape of one forward pass.
-//!
-//! Nothing here computes: `forward` writes tapes, and an executor in `tape` runs them.
+//! A model: its files (`checkpoint`), architecture and shape, weights, language (`tokenizer`, `chat`), and the tapes of
+//! its forward pass.
+//! Not here: computation, which executors do.
 
 pub mod architecture;
 pub mod chat;
@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod error;
 pub mod forward;
 pub mod language;
+pub mod language_error;
 pub mod message;
 mod rope;
 pub mod shape;

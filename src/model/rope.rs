@@ -1,19 +1,19 @@
-//! The angles of rotary position embeddings (Su et al. 2021, arXiv:2104.09864), in float32 and in the
-//! order of operations of Hugging Face transformers.
+//! The angles of rotary position embeddings (Su et al. 2021, arXiv:2104.09864), in float32 and in the order of
+//! operations of Hugging Face transformers.
 
 use crate::tape::Angles;
 
-/// How positions turn: the base, and the scaling if there is one.
+/// The rotation: its base, and an optional scaling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rope {
     pub(super) theta: f64,
     pub(super) scaling: Option<Scaling>,
 }
 
-/// How a model sees further than it was first trained for.
+/// The scaling that extends a model's original context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
-    /// Positions are divided by a factor.
+    /// Divides positions by a factor.
     Linear {
         factor: f64,
     },
@@ -21,8 +21,7 @@ pub(super) enum Scaling {
     Yarn(Yarn),
 }
 
-/// The scaling that Llama 3.1 introduced: long wavelengths are slowed by `factor`, short ones kept, and
-/// those between blended.
+/// The scaling of Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, and those between blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Llama3 {
     pub(super) factor: f64,
@@ -31,8 +30,8 @@ pub(super) struct Llama3 {
     pub(super) original_context: f64,
 }
 
-/// `YaRN` (Peng et al. 2023, arXiv:2309.00071): pairs that turn more than `beta_fast` times over the original context are
-/// kept, those that turn less than `beta_slow` times slowed by `factor`, and those between blended.
+/// `YaRN` (Peng et al. 2023, arXiv:2309.00071). Pairs that turn more than `beta_fast` times over the original context
+/// are kept. Pairs that turn less than `beta_slow` times are slowed by `factor`, and those between are blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Yarn {
     pub(super) factor: f64,
@@ -41,12 +40,12 @@ pub(super) struct Yarn {
     pub(super) beta_slow: f64,
     /// Whether the blend begins and ends at whole pairs.
     pub(super) truncate: bool,
-    /// What sines and cosines are multiplied by.
+    /// The factor of sines and cosines.
     pub(super) amplitude: f64,
 }
 
 impl Rope {
-    /// How far `dims` elements of a head turn: radians per position, `theta^(-2i / dims)`, scaled.
+    /// Returns the angles of `dims` elements of a head in radians per position: `theta^(-2i / dims)`, scaled.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
     pub(super) fn angles(&self, dims: usize) -> Angles {
         let plain = |pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
@@ -65,7 +64,7 @@ impl Rope {
         }
     }
 
-    /// The positions that `YaRN` makes of those that the model was first trained for; 0 without it.
+    /// Returns the context after `YaRN`'s scaling; 0 without it.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is bounded where a shape is checked
     pub(super) fn scaled_context(&self) -> usize {
         match self.scaling {
@@ -80,8 +79,7 @@ impl Rope {
 }
 
 impl Llama3 {
-    /// The frequency that takes the place of `frequency`. Divisions by it are products with its
-    /// reciprocal, as in the reference.
+    /// Scales a frequency. Divisions by it are products with its reciprocal, as in the reference.
     #[allow(clippy::cast_possible_truncation)] // float32 is the reference
     fn apply(&self, frequency: f32) -> f32 {
         let wavelength = 1.0 / frequency * std::f32::consts::TAU;
@@ -99,7 +97,8 @@ impl Llama3 {
 }
 
 impl Yarn {
-    /// What scores grow by, as the paper's section 3.4 has it: `0.1 scale ln(factor) + 1`, of which q and k have one each.
+    /// Returns the growth of scores of the paper's section 3.4, `0.1 scale ln(factor) + 1`, which applies to q and to
+    /// k.
     pub(super) fn growth(factor: f64, scale: f64) -> f64 {
         if factor > 1.0 {
             0.1 * scale * factor.ln() + 1.0
@@ -108,11 +107,11 @@ impl Yarn {
         }
     }
 
-    /// The frequency that takes the place of a pair's.
+    /// Scales the frequency of a pair.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
     fn apply(&self, frequency: f32, pair: usize, theta: f64, dims: usize) -> f32 {
         let dims = dims as f64;
-        // The pair that turns so often over the original context.
+        // Returns the pair that turns this often over the original context.
         let turns = |times: f64| {
             let per_turn = self.original_context / (times * std::f64::consts::TAU);
             dims * per_turn.ln() / (2.0 * theta.ln())

@@ -1,4 +1,4 @@
-//! The dimensions of a model and what its layers do, checked once, from whichever file they came.
+//! The dimensions of a model and the properties of its layers, checked once for all file formats.
 
 use std::num::NonZeroUsize;
 
@@ -6,11 +6,11 @@ use super::Defect;
 use super::rope::Rope;
 use crate::tape::{Angles, Attention, QueryScale, Rotation};
 
-/// Dimensions in elements. A `Shape` that exists has been checked: no field is zero, `heads` is a
-/// multiple of `kv_heads`, `head_dim` is even, no product of them overflows, and `forward` computes all it says.
+/// Dimensions in elements. A `Shape` has been checked: no field is zero, `heads` is a multiple of `kv_heads`,
+/// `head_dim` is even, no product overflows, and `forward` supports all properties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// The name of its family, as `model_type` of config.json writes it.
+    /// The name of its family, as in `model_type` of config.json.
     pub architecture: &'static str,
     pub layers: usize,
     pub hidden: usize,
@@ -22,7 +22,7 @@ pub struct Shape {
     /// Positions that the model was trained for.
     pub context: usize,
     pub norm_epsilon: f32,
-    /// How far pairs of a head's elements turn, scaling already applied; most models have one table.
+    /// Tables of the rotation of pairs of a head's elements, with scaling. Most models have one.
     pub angles: Vec<Angles>,
     /// (layers)
     pub attention: Vec<LayerAttention>,
@@ -33,49 +33,49 @@ pub struct Shape {
     pub activation: Activation,
 }
 
-/// How queries meet keys in a layer.
+/// The attention of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerAttention {
-    /// Which of the shape's tables both turn by; `None`: they do not.
+    /// The table of angles; `None` means no rotation.
     pub angles: Option<usize>,
-    /// Positions that a row sees, itself among them; `None`: all.
+    /// The number of positions that a row sees, including its own; `None` means all.
     pub window: Option<NonZeroUsize>,
 }
 
-/// What is multiplied on its way (Granite, Gemma).
+/// Factors within the model (Granite, Gemma).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Multipliers {
-    /// Rows of the embedding.
+    /// The factor of rows of the embedding.
     pub embedding: f32,
-    /// Products of q and k; `None`: by 1 / sqrt(`head_dim`).
+    /// The factor of products of q and k; `None` means 1 / sqrt(`head_dim`).
     pub scores: Option<f32>,
-    /// What a layer adds to the residual stream.
+    /// The factor of each addition to the residual stream.
     pub residual: f32,
     pub logits: f32,
 }
 
-/// What is bounded: `x` becomes `cap * tanh(x / cap)` (Gemma).
+/// Bounds by `cap * tanh(x / cap)` (Gemma).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Softcaps {
     pub scores: Option<f32>,
     pub logits: Option<f32>,
 }
 
-/// Which norms there are besides those before attention and before the MLP.
+/// Further norms, besides those before attention and before the MLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Norms {
-    /// What attention and the MLP have made is normed before it is added (Gemma).
+    /// Whether the results of attention and the MLP are normalized before they are added (Gemma).
     pub after: bool,
-    /// Weights are stored less one (Gemma's checkpoints).
+    /// Whether weights are stored less one (Gemma's checkpoints).
     pub less_one: bool,
 }
 
-/// What the gate goes through before it is multiplied.
+/// The activation function of the gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     #[default]
     Silu,
-    /// GELU by its tanh (Gemma).
+    /// The tanh approximation of GELU (Gemma).
     GeluTanh,
 }
 
@@ -91,7 +91,7 @@ impl Default for Multipliers {
 }
 
 impl Shape {
-    /// A shape of no size yet, in which nothing is out of the ordinary.
+    /// Returns a shape without dimensions and without special properties.
     pub(super) fn plain(architecture: &'static str) -> Self {
         Self {
             architecture,
@@ -114,19 +114,19 @@ impl Shape {
         }
     }
 
-    /// Columns of Q: `heads * head_dim`.
+    /// The number of columns of Q: `heads * head_dim`.
     #[must_use]
     pub fn query_width(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Columns of K, and of V: `kv_heads * head_dim`.
+    /// The number of columns of K, and of V: `kv_heads * head_dim`.
     #[must_use]
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
     }
 
-    /// How q and k of a layer turn.
+    /// Returns the rotation of q and k in a layer.
     #[must_use]
     pub fn rotation(&self, layer: usize) -> Rotation {
         let angles = self.attention[layer].angles;
@@ -137,7 +137,7 @@ impl Shape {
         }
     }
 
-    /// How a layer attends.
+    /// Returns the attention of a layer.
     #[must_use]
     pub fn attention_of(&self, layer: usize) -> Attention {
         let plain = Attention::plain(self.head_dim);
@@ -149,7 +149,7 @@ impl Shape {
         }
     }
 
-    /// The same shape once checked: all of it turning by `rope`, and as `own` has changed it.
+    /// Returns the checked shape, with `rope` in all layers and the changes of `own`.
     pub(super) fn checked(
         mut self,
         rope: &Rope,
@@ -163,7 +163,7 @@ impl Shape {
         };
         self.attention = vec![usual; self.layers];
         own(&mut self)?;
-        // A window that no position leaves is none.
+        // A window as large as the context has no effect.
         let context = self.context;
         for layer in &mut self.attention {
             layer.window = layer.window.filter(|window| window.get() < context);
@@ -175,8 +175,8 @@ impl Shape {
     }
 
     fn check_sizes(&self) -> Result<(), Defect> {
-        // Far above any model of these families, and low enough that no product of them overflows.
-        // A matrix has two rows at least: one row is a vector.
+        // Far above any model of these families, and low enough that no product overflows. A matrix has at least two
+        // rows: one row is a vector.
         for (key, value, least, most) in [
             ("layers", self.layers, 1, 1 << 10),
             ("hidden size", self.hidden, 2, 1 << 16),
@@ -244,7 +244,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Checks that `forward` writes all that is said here.
+    /// Checks that `forward` supports all properties.
     #[allow(clippy::float_cmp)] // one is exact
     fn check_computed(&self) -> Result<(), Defect> {
         let Multipliers {
@@ -286,7 +286,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Checks that every frequency turns a position by a finite angle.
+    /// Checks that every angle is finite.
     pub(super) fn check_rope(&self) -> Result<(), Defect> {
         let mut frequencies = self.angles.iter().flat_map(|table| &table.frequencies);
         match frequencies.find(|frequency| !(frequency.is_finite() && **frequency > 0.0)) {

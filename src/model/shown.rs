@@ -1,19 +1,19 @@
-//! Text from a model's files as people may see it: whoever wrote a file must not steer a terminal, forge a line of the
+//! Text from a model's files in messages. The author of a file must not control a terminal, forge a line of the
 //! journal, or fill it.
 
 use std::fmt::{self, Write as _};
 
-/// A name or a value.
+/// Formats a name or a value.
 pub(super) fn shown(text: &str) -> Shown<'_> {
     Shown { text, longest: 120 }
 }
 
-/// A sentence of ours with names and values in it, or one that a file wants told.
+/// Formats a sentence of this program with names and values in it, or one from a file.
 pub(super) fn sentence(text: &str) -> Shown<'_> {
     Shown { text, longest: 600 }
 }
 
-/// Displays what is printable, the rest escaped, and so many characters of it.
+/// Displays printable characters, the rest escaped, up to a limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown<'a> {
     text: &'a str,

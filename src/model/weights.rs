@@ -1,7 +1,7 @@
-//! The names that a forward pass gives its weights, and how each is stored in a file.
+//! The weights of a forward pass by name, and their storage in a file.
 //!
-//! `Weights<T>` is one structure for every stage: `Weights<Tensor>` says where each lies in a checked
-//! checkpoint, and an executor maps it to its own storage. Nothing here expands a weight to f32.
+//! `Weights<T>` is the structure for every stage: `Weights<Tensor>` has places in a checked checkpoint, and an executor
+//! maps it to its own storage. Nothing here expands a weight to f32.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct Weights<T> {
     pub layers: Vec<Layer<T>>,
     /// (hidden)
     pub output_norm: T,
-    /// (vocabulary, hidden); `None` where the head is tied to the embedding.
+    /// (vocabulary, hidden); `None` if the head is tied to the embedding.
     pub head: Option<T>,
 }
 
@@ -54,47 +54,47 @@ pub struct Linear<T> {
     pub bias: Option<T>,
 }
 
-/// A tensor that has been found in a checkpoint and checked against it, and not yet read.
+/// A tensor that was found in a checkpoint and checked, and is not read yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// As the file names it.
+    /// The file's name for it.
     pub name: String,
-    /// 1 for a vector.
+    /// The number of rows; 1 for a vector.
     pub rows: usize,
     pub columns: usize,
     pub format: Format,
-    /// Index of its file in the checkpoint.
+    /// The index of its file in the checkpoint.
     pub file: usize,
     /// Bytes from the start of that file.
     pub offset: u64,
     pub row_order: RowOrder,
 }
 
-/// How the rows of a tensor lie in its file.
+/// The order of a tensor's rows in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
     Plain,
-    /// GGUF's Llama converter interleaves the two halves of each head of Q and K
-    /// (`heads` of them): row `2 i + h` of a head is row `h * head_dim / 2 + i` of the original.
+    /// GGUF's Llama converter interleaves the two halves of each head of Q and K (`heads` of them): row `2 i + h` of a
+    /// head is row `h * head_dim / 2 + i` of the original.
     Interleaved {
         heads: usize,
     },
 }
 
 impl Tensor {
-    /// Bytes of one row in the file.
+    /// Returns the bytes of one row in the file.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.format.row_bytes(self.columns)
     }
 
-    /// Bytes of the whole tensor in the file.
+    /// Returns the bytes of the whole tensor in the file.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.rows * self.row_bytes()
     }
 
-    /// A vector as a matrix of one column, so that its elements are rows.
+    /// Returns a vector as a matrix of one column, so that its elements are rows.
     pub(super) fn as_column(&self) -> Self {
         Self {
             rows: self.columns,
@@ -103,7 +103,7 @@ impl Tensor {
         }
     }
 
-    /// The row of the file that holds row `row` of the model.
+    /// Returns the row of the file that holds row `row` of the model.
     #[must_use]
     pub fn file_row(&self, row: usize) -> usize {
         match self.row_order {
@@ -119,7 +119,7 @@ impl Tensor {
         }
     }
 
-    /// The rows of the file that hold `rows` of the model, as one range if they lie in order.
+    /// Whether the rows of the file that hold `rows` of the model are one range in order.
     #[must_use]
     pub fn is_contiguous(&self, rows: &Range<usize>) -> bool {
         self.row_order == RowOrder::Plain || rows.len() <= 1
@@ -127,7 +127,7 @@ impl Tensor {
 }
 
 impl<T> Weights<T> {
-    /// The same structure with each weight replaced by `f(weight)`, in the order of a forward pass.
+    /// Returns the structure with each weight replaced by `f(weight)`, in the order of a forward pass.
     pub fn try_map<'a, U, E>(
         &'a self,
         mut f: impl FnMut(&'a T) -> Result<U, E>,

@@ -1,9 +1,9 @@
 //! The tokens that a repetition penalty applies to.
 
-/// How many of the latest tokens, prompt included, are remembered.
+/// The number of latest tokens, prompt included, that the penalty applies to.
 pub const WINDOW: usize = 64;
 
-/// The latest `WINDOW` tokens, in a ring: a fixed size, so that it can live beside a recorded step.
+/// The latest `WINDOW` tokens in a ring of fixed size, as a recorded step needs it.
 #[derive(Clone, Debug)]
 pub struct History {
     tokens: [u32; WINDOW],
@@ -21,7 +21,7 @@ impl Default for History {
 }
 
 impl History {
-    /// The history after a prompt.
+    /// Builds the history after a prompt.
     #[must_use]
     pub fn of(prompt: &[u32]) -> Self {
         let mut history = Self::default();
@@ -37,20 +37,20 @@ impl History {
         self.pushed += 1;
     }
 
-    /// The latest token is another.
+    /// Replaces the latest token.
     pub fn replace_last(&mut self, token: u32) {
         if let Some(last) = self.pushed.checked_sub(1) {
             self.tokens[last % WINDOW] = token;
         }
     }
 
-    /// The ring as it lies, and how many tokens were pushed.
+    /// Returns the ring as it is stored, and the number of tokens pushed.
     #[must_use]
     pub fn ring(&self) -> (&[u32; WINDOW], usize) {
         (&self.tokens, self.pushed)
     }
 
-    /// Each remembered token once.
+    /// Returns each remembered token once.
     pub fn distinct(&self) -> impl Iterator<Item = u32> {
         let tokens = &self.tokens[..self.pushed.min(WINDOW)];
         let first =

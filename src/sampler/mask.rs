@@ -1,4 +1,4 @@
-//! What may come next: a bit for each token of the vocabulary.
+//! A mask of the tokens that may follow: a bit for each token of the vocabulary.
 
 /// Bits of tokens, in words of 32, the lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,19 +7,19 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Words that a vocabulary takes.
+    /// Returns the number of words for a vocabulary.
     #[must_use]
     pub const fn words_of(vocabulary: usize) -> usize {
         vocabulary.div_ceil(32)
     }
 
-    /// Takes those bits. Tokens beyond them are not allowed.
+    /// Builds a mask of these words. Tokens beyond them are not allowed.
     #[must_use]
     pub const fn new(words: Vec<u32>) -> Self {
         Self { words }
     }
 
-    /// Allows one token of a vocabulary.
+    /// Builds a mask that allows one token of a vocabulary.
     #[must_use]
     pub fn only(token: u32, vocabulary: usize) -> Self {
         let mut words = vec![0; Self::words_of(vocabulary)];

@@ -1,7 +1,6 @@
-//! How a token is chosen: the parameters, and the state that the choice reads and advances.
-//!
-//! Parameters, RNG counter and penalty history are state of the executor, not arguments of the tape,
-//! so options never change a tape and a recorded step serves every request.
+//! Choosing a token: the parameters, and the state that a choice reads and advances. Both belong to the executor and
+//! are not arguments of the tape, so one recorded step serves every request.
+//! Not here: grammars, which make the masks (`guide`).
 
 mod history;
 mod mask;
@@ -19,38 +18,38 @@ pub use partial::Partial;
 pub use promise::{Promise, Promised};
 pub use scored::{MOST_SCORED, Scored};
 
-/// Everything that a choice depends on besides the logits.
+/// The parameters and state of a choice.
 #[derive(Clone, Debug, Default)]
 pub struct Sampler {
     parameters: Parameters,
-    /// Choices made since `begin`: the counter of the random number generator.
+    /// The number of choices since `begin`, which is the counter of the random number generator.
     counter: u64,
     history: History,
-    /// Tokens in the order of their probability; kept, so that the first choice alone allocates.
+    /// Tokens in descending probability. The buffer is reused, so only the first choice allocates.
     candidates: Vec<sample::Candidate>,
 }
 
 impl Sampler {
-    /// Starts a request: its choices depend only on this and on the logits.
+    /// Starts a request. Its choices depend only on these arguments and the logits.
     pub fn begin(&mut self, parameters: Parameters, prompt: &[u32]) {
         self.parameters = parameters;
         self.counter = 0;
         self.history = History::of(prompt);
     }
 
-    /// What it was begun with.
+    /// Returns the parameters of the request.
     #[must_use]
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// A token was given rather than chosen; it counts as one.
-    pub fn give(&mut self, token: u32) {
+    /// Records a token that was given instead of chosen.
+    pub fn accept(&mut self, token: u32) {
         self.counter += 1;
         self.history.push(token);
     }
 
-    /// The last choice is another than was made.
+    /// Replaces the last choice by another token.
     pub fn correct(&mut self, token: u32) {
         self.history.replace_last(token);
     }

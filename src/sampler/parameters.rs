@@ -1,23 +1,23 @@
-//! What a caller may choose about the choice.
+//! The parameters of a choice that a caller can set.
 
-/// `Parameters::default()` is greedy.
+/// The parameters of a choice; `Parameters::default()` is greedy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// 0 is greedy; otherwise logits are divided by it. In 0..=2.
+    /// Divides the logits; 0 means greedy. In 0..=2.
     pub temperature: f32,
-    /// Keep the `top_k` most probable tokens; 0 keeps all.
+    /// Keeps the `top_k` most probable tokens; 0 keeps all.
     pub top_k: u32,
-    /// Keep the smallest set of most probable tokens whose probability reaches it; 1 keeps all. In 0..=1.
+    /// Keeps the smallest set of most probable tokens whose probability reaches `top_p`; 1 keeps all. In 0..=1.
     pub top_p: f32,
-    /// Drop tokens less probable than `min_p` times the most probable; 0 keeps all. In 0..=1.
+    /// Drops tokens less probable than `min_p` times the most probable one; 0 keeps all. In 0..=1.
     pub min_p: f32,
-    /// Divide (positive) or multiply (negative) the logits of the last `WINDOW` tokens by it (Keskar et
-    /// al. 2019); 1 changes nothing. In 0.1..=10.
+    /// Divides positive logits of the last `WINDOW` tokens by this, and multiplies negative ones (Keskar et al. 2019);
+    /// 1 changes nothing. In 0.1..=10.
     pub repetition_penalty: f32,
     /// The same seed, parameters and prompt give the same text.
     pub seed: u64,
-    /// Of each token the logarithm of its probability is told, and those of so many of the most probable ones, at most
-    /// `MOST_SCORED`; `None`: nothing is.
+    /// Reports the log probability of each token and of this number of most probable ones, at most `MOST_SCORED`;
+    /// `None` reports nothing.
     pub logprobs: Option<u8>,
 }
 

@@ -1,8 +1,8 @@
-//! Parameters of which some are open: one source sets some of them, and the next source the rest.
+//! Parameters that are only partly set, so that several sources can complete them in order of precedence.
 
 use super::Parameters;
 
-/// The parameters that shape the choice; `None` is open.
+/// The parameters that shape a choice; `None` is unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Partial {
     pub temperature: Option<f32>,
@@ -13,7 +13,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Takes from `next` what is open here.
+    /// Takes unset parameters from `next`.
     #[must_use]
     pub fn or(self, next: Self) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Partial {
         }
     }
 
-    /// Returns all parameters: the default of each that is open, and the seed and the scores of `rest`.
+    /// Returns all parameters: defaults for the unset ones, and the seed and `logprobs` of `rest`.
     #[must_use]
     pub fn over(self, rest: &Parameters) -> Parameters {
         let default = Parameters::default();

@@ -1,11 +1,11 @@
-//! Philox4x32-10 (Salmon et al. 2011): a random number is a pure function of seed and counter, so a
-//! recorded step can draw without a generator's state, and the same on every device.
+//! Philox4x32-10 (Salmon et al. 2011): a random number is a pure function of seed and counter. A recorded step needs no
+//! generator state, and every device draws the same numbers.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// Four random words.
+/// Returns four random words.
 pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..ROUNDS {
         let wide = |n: usize| u64::from(MULTIPLIERS[n]) * u64::from(counter[2 * n]);
@@ -21,7 +21,7 @@ pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     counter
 }
 
-/// A number in 0..1 with the 24 bits of an f32's significand.
+/// Returns a number in 0..1 with the 24 bits of an f32's significand.
 pub(super) fn uniform(seed: u64, counter: u64) -> f32 {
     let ((key1, key0), (high, low)) = (halves(seed), halves(counter));
     let [word, ..] = philox([key0, key1], [low, high, 0, 0]);
@@ -39,7 +39,7 @@ fn halves(wide: u64) -> (u32, u32) {
 mod tests {
     use super::philox;
 
-    /// Known answers published with the Random123 library: a wrong constant would still look random.
+    /// Known answers published with the Random123 library. A wrong constant would still look random.
     #[test]
     fn known_answers() {
         assert_eq!(

@@ -1,35 +1,35 @@
-//! A mask that another thread makes, for a thread that needs it before it is made.
+//! A mask that another thread computes, for a thread that may need it earlier.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Mask;
 
-/// The place of the mask: `None` there means that it will never be made.
+/// A mask that may still be computed; `None` in its place means that it never will be.
 #[derive(Clone, Debug, Default)]
 pub struct Promise(Arc<Place>);
 
 #[derive(Debug, Default)]
 struct Place {
     mask: OnceLock<Option<Mask>>,
-    /// Guards nothing but the sleep of threads that wait.
+    /// Guards only the sleep of waiting threads.
     sleep: Mutex<()>,
     made: Condvar,
 }
 
-/// The maker's end. Dropping it unused breaks the promise.
+/// The end of the computing thread. Dropping it unused breaks the promise.
 #[derive(Debug)]
 pub struct Promised(Promise);
 
 impl Promise {
-    /// Returns the promise, and the end that keeps it.
+    /// Returns a promise and the end that keeps it.
     #[must_use]
     pub fn new() -> (Self, Promised) {
         let promise = Self::default();
         (promise.clone(), Promised(promise))
     }
 
-    /// Returns the mask, if it is known by now whether there is one.
+    /// Returns the mask if it is decided whether there is one.
     #[must_use]
     pub fn now(&self) -> Option<Option<&Mask>> {
         self.0.mask.get().map(Option::as_ref)
@@ -41,7 +41,7 @@ impl Promise {
         self.0.mask.wait().as_ref()
     }
 
-    /// Waits so long for the mask; returns what `now` returns then.
+    /// Waits for the mask for at most `most`; returns what `now` then returns.
     #[must_use]
     pub fn wait_for(&self, most: Duration) -> Option<Option<&Mask>> {
         let until = Instant::now() + most;
@@ -60,7 +60,7 @@ impl Promise {
     }
 
     fn set(&self, mask: Option<Mask>) {
-        // Only one end sets it, and only once.
+        // Only one end sets the mask, and only once.
         let _ = self.0.mask.set(mask);
         drop(self.0.sleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.made.notify_all();

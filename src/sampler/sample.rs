@@ -1,5 +1,5 @@
-//! The choice itself. Order: what a mask allows, repetition penalty, then greedy; or temperature, top-k, top-p, min-p, and
-//! one draw from what is left. The logits stay as they are.
+//! The choice of a token: mask, repetition penalty, and then the greatest logit, or temperature, top-k, top-p, min-p
+//! and one draw. The logits stay unchanged.
 
 use super::philox::uniform;
 use super::{Mask, Sampler};
@@ -7,13 +7,13 @@ use super::{Mask, Sampler};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     token: u32,
-    /// What was made of a logit, the same scaled, then a probability.
+    /// The logit, then the scaled logit, then a probability.
     weight: f32,
 }
 
 impl Sampler {
-    /// Chooses a token that `mask` allows by its logits, and remembers it. `None` if a logit is NaN or infinite, or if
-    /// none is allowed; the state is then as before.
+    /// Chooses a token that `mask` allows, and remembers it. Returns `None` and keeps the state if a logit is NaN or
+    /// infinite, or if no token is allowed.
     pub fn sample(&mut self, logits: &[f32], mask: Option<&Mask>) -> Option<u32> {
         if !logits.iter().all(|logit| logit.is_finite()) {
             return None;
@@ -30,7 +30,7 @@ impl Sampler {
         candidates.extend(all.filter(|(token, _)| allowed(token)).map(candidate));
         let penalty = self.parameters.repetition_penalty;
         for token in self.history.distinct() {
-            // They are in the order of the vocabulary.
+            // Candidates are in the order of the vocabulary.
             let at = candidates.binary_search_by_key(&token, |candidate| candidate.token);
             if let Ok(at) = at {
                 let logit = &mut candidates[at].weight;
@@ -51,11 +51,11 @@ impl Sampler {
         Some(token)
     }
 
-    /// One of the candidates.
+    /// Draws one of the candidates.
     fn draw(&mut self) -> Option<u32> {
         let parameters = self.parameters;
         let candidates = &mut self.candidates;
-        // By less even the greatest would become infinite.
+        // A smaller divisor would make even the greatest logit infinite.
         let temperature = parameters.temperature.max(1e-30);
         for candidate in candidates.iter_mut() {
             candidate.weight /= temperature;
@@ -73,7 +73,7 @@ impl Sampler {
         candidates
             .iter_mut()
             .for_each(|candidate| candidate.weight = (candidate.weight - top).exp());
-        // The most probable has weight 1, and always stays.
+        // The most probable token has weight 1, and always stays.
         let total: f32 = candidates.iter().map(|candidate| candidate.weight).sum();
         let mut mass = 0.0;
         let kept = candidates.iter().take_while(|candidate| {
@@ -83,7 +83,7 @@ impl Sampler {
         });
         let kept = kept.count().max(1);
         candidates.truncate(kept);
-        // In the order of the vocabulary: a device draws without sorting, and draws the same.
+        // The order of the vocabulary: a device draws without sorting, and draws the same token.
         candidates.sort_unstable_by_key(|candidate| candidate.token);
         let total: f32 = candidates.iter().map(|candidate| candidate.weight).sum();
         let mut left = uniform(parameters.seed, self.counter) * total;
@@ -93,12 +93,12 @@ impl Sampler {
                 return Some(candidate.token);
             }
         }
-        // Rounding may leave a rest: it belongs to the last.
+        // Rounding may leave a remainder, which belongs to the last candidate.
         candidates.last().map(|candidate| candidate.token)
     }
 }
 
-/// The token of the greatest logit, the first of equals.
+/// Returns the token of the greatest logit, the first of equals.
 fn greatest(candidates: &[Candidate]) -> Option<u32> {
     let mut best: Option<Candidate> = None;
     for candidate in candidates {

@@ -1,6 +1,6 @@
-//! The most probable tokens, as the model has them: no penalty, temperature or mask is in it.
+//! The most probable tokens by the model's own logits, before penalties, temperature and masks.
 
-/// The most that are told with a chosen token.
+/// The most scores that are reported with a chosen token.
 pub const MOST_SCORED: usize = 20;
 
 /// A token and the natural logarithm of its probability.
@@ -11,9 +11,9 @@ pub struct Scored {
 }
 
 impl Scored {
-    /// `chosen`, then the `most` most probable of all, in the order of their probability, of equals the first token.
-    /// `to` is emptied before.
-    pub fn tell(logits: &[f32], chosen: u32, most: usize, to: &mut Vec<Self>) {
+    /// Puts the scores of `chosen` and of the `most` most probable tokens into `to`, in descending probability; of
+    /// equals the first token comes first.
+    pub fn rank(logits: &[f32], chosen: u32, most: usize, to: &mut Vec<Self>) {
         to.clear();
         let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits
@@ -37,7 +37,7 @@ impl Scored {
         to.splice(0..0, of_chosen);
     }
 
-    /// The more probable first.
+    /// Orders scores by descending probability.
     #[must_use]
     pub fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
         b.logprob.total_cmp(&a.logprob).then(a.token.cmp(&b.token))

@@ -1,4 +1,4 @@
-//! Tells systemd and the journal how the engine does.
+//! Reports changes of the engine's state to systemd and the journal.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use super::notify;
 use crate::engine::{KEY_BOUND, State, Status, StatusReceiver};
 use crate::journal;
 
-/// Follows the engine as long as it lives.
+/// Follows the engine's state as long as the engine lives.
 pub(super) async fn announce(mut engine: StatusReceiver) {
     let begun = Instant::now();
     let mut ready = false;
@@ -15,7 +15,7 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
     let mut selected = None;
     loop {
         let status = engine.borrow_and_update();
-        // A reload may take another, or find that the one it was asked for is not there.
+        // A reload may choose another backend, or find that the configured one is not available.
         let now = (status.backend.clone(), status.device.clone());
         if status.state == State::Ready && computes != now {
             journal::backend_chosen(&now.0, &now.1);
@@ -54,8 +54,8 @@ pub(super) async fn announce(mut engine: StatusReceiver) {
     }
 }
 
-/// What `systemctl status` shows to every user: the progress of a load or the reason of a failure, otherwise how fast the
-/// last answer was. How long it was, and its prompt, is for operators.
+/// Returns the line that `systemctl status` shows to every user: the progress of a load, the reason of a failure, or
+/// the speed of the last answer. The lengths of prompts and answers are left out.
 fn line(status: &Status) -> String {
     match (&status.state, &status.receipt) {
         (State::Ready, _) if !status.detail.is_empty() => format!("ready; {}", status.detail),

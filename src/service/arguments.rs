@@ -1,4 +1,4 @@
-//! The command line of `gangliond`: what it takes, and nothing about what it does with it.
+//! The command line of `gangliond`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::Parser;
 use crate::bus::Address;
 use crate::engine::sim::Script;
 
-/// For `--help`, and for the manual.
+/// The exit codes, for `--help` and the manual.
 pub const EXIT_CODES: &str = "\
 Exit status:
    0  stopped by SIGTERM or SIGINT
@@ -27,13 +27,13 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Check the configuration file, its drop-ins and the model's files (all but the weights), say what is wrong with them,
-    /// and start nothing
+    /// Check the configuration file, its drop-ins and the model's files (without the weights), report errors, and start
+    /// nothing
     #[arg(long)]
     pub check_config: bool,
 
-    /// Hold each operation on this machine's GPU and CPU against the CPU on one thread, and start nothing; with N every Nth
-    /// case alone, where all would take too long
+    /// Compare each operation on this machine's GPU and CPU with the CPU on one thread, and start nothing; with N only
+    /// every Nth case, which takes less time
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub self_test: Option<NonZeroUsize>,
 

@@ -1,4 +1,4 @@
-//! More time for a load as long as it gets on: one that is stuck runs into the unit's timeout.
+//! Extends systemd's start timeout as long as a load makes progress. A stuck load runs into the unit's timeout.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::notify;
 use crate::engine::{Handle, State};
 
-/// How often it is looked whether the load got on.
+/// The interval at which progress is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Follows the load at start to its end.
+/// Follows the load at the start to its end.
 pub(super) async fn of_start(engine: Handle, stall: Duration) {
     let mut status = engine.status();
     tokio::select! {
@@ -21,8 +21,8 @@ pub(super) async fn of_start(engine: Handle, stall: Duration) {
     }
 }
 
-/// Asks for more time after each step of a load, at start or by a reload, of which the last may have to wait so long for those who
-/// are answered; never returns.
+/// Extends the timeout after each step of a load, at the start or in a reload; never returns. The last step may wait
+/// for `drain` until active requests have finished.
 pub(super) async fn of_load(engine: &Handle, stall: Duration, drain: Duration) -> Infallible {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,7 +32,7 @@ pub(super) async fn of_load(engine: &Handle, stall: Duration, drain: Duration) -
         let loaded = engine.progress().pulse().loaded;
         if loaded != seen {
             seen = loaded;
-            // The watchdog's thread, which names what stands still, comes first.
+            // The watchdog reacts first, because it names the stalled part.
             notify::extend(stall + stall / 2 + drain);
         }
     }

@@ -1,4 +1,4 @@
-//! Why the daemon ended, as its exit status and as its last event.
+//! Reasons for the daemon's end, with their exit statuses and last events.
 
 use std::io;
 
@@ -6,21 +6,21 @@ use crate::bus::BusError;
 use crate::config::ConfigError;
 use crate::journal;
 
-/// Exit statuses are those of sysexits(3): systemd and scripts can tell them apart.
+/// The reason for the daemon's end. Exit statuses are those of sysexits(3).
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The model could not be loaded; with the remedy.
+    /// The model could not be loaded; the text has the remedy.
     #[error("{0}")]
     Model(String),
-    /// The same, where another start may find what was not there.
+    /// The model could not be loaded, but a later start may succeed.
     #[error("{0}")]
-    Early(String),
-    #[error("its thread has ended; what it said is above")]
+    Temporary(String),
+    #[error("the engine's thread has ended; see the messages above")]
     Engine,
-    /// It was told when it happened, with its backtrace.
-    #[error("a thread panicked; what it said is above")]
+    /// A thread panicked. The panic was reported with its backtrace when it happened.
+    #[error("a thread panicked; see the messages above")]
     Panic,
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -35,17 +35,17 @@ impl Failure {
             Self::Bus(_) => 69,                     // EX_UNAVAILABLE
             Self::Engine | Self::Panic => 70,       // EX_SOFTWARE
             Self::System(_) => 71,                  // EX_OSERR
-            Self::Early(_) => 75,                   // EX_TEMPFAIL
+            Self::Temporary(_) => 75,               // EX_TEMPFAIL
             Self::Config(_) | Self::Model(_) => 78, // EX_CONFIG
         }
     }
 
-    /// Tells the journal.
+    /// Reports the failure to the journal.
     pub fn report(&self) {
         let text = self.to_string();
         match self {
             Self::Config(_) => journal::config_error(&text),
-            Self::Model(_) | Self::Early(_) => journal::load_failed(&text),
+            Self::Model(_) | Self::Temporary(_) => journal::load_failed(&text),
             Self::Engine => journal::engine_failed(&text),
             Self::Panic => {}
             Self::Bus(_) => journal::bus_unavailable(&text),

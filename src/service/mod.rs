@@ -1,6 +1,6 @@
-//! The service: owns the name, lets the engine load, tells systemd how it goes, and stops in order.
-//!
-//! It knows the engine by its handle and the bus by what it promises; requests pass it by.
+//! The service: owns the bus name, loads the model, reports its state to systemd and the journal (`announce`,
+//! `watchdog`), reloads the configuration and stops in order.
+//! Not here: requests, which go from the bus to the engine directly.
 
 mod announce;
 mod arguments;
@@ -33,6 +33,7 @@ pub use source::{Source, settings};
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State, Status};
+use crate::front::{self, Front};
 use crate::guide;
 use crate::journal::{self, Journal};
 use panics::Panics;
@@ -40,71 +41,75 @@ use reload::Reloader;
 use signals::Signals;
 use watchdog::Watchdog;
 
-/// A daemon that cannot serve stays for so long: whoever has read why may still ask for its state.
+/// The time before a failed daemon exits, in which clients can read the reason.
 const LINGER: Duration = Duration::from_millis(250);
-/// The same where what it lacks may come: systemd gives up after five starts, which together are to wait for most of a minute.
-const LATE: Duration = Duration::from_secs(8);
+/// The same time if a later start may succeed. systemd gives up after five starts, which together should take most of a
+/// minute.
+const LINGER_TEMPORARY: Duration = Duration::from_secs(8);
 
 /// The parts that the daemon is made of.
 #[derive(Debug)]
-pub struct World {
+pub struct Parts {
     pub bus: Address,
     pub origin: Origin,
     pub journal: Journal,
 }
 
-/// Runs the service on a reactor of its own until it is told to stop.
-pub fn start(world: World) -> Result<(), Failure> {
+/// Runs the service on a new reactor until a signal stops it.
+pub fn start(parts: Parts) -> Result<(), Failure> {
     raise_open_files();
     let panics = Panics::report();
     let runtime = Runtime::new()?;
-    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(world, panics))));
-    // Whatever still encodes or loads has nobody to tell.
+    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(parts, panics))));
+    // Tasks that still encode or load have no callers left.
     runtime.shutdown_background();
     result.unwrap_or(Err(Failure::Panic))
 }
 
 /// Serves until SIGTERM or SIGINT, and then ends every stream.
-async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
+async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let mut hangups = signals::hangups()?;
     let (engine, inbox) = engine::channel(limits(&Config::default()));
 
-    // The name comes before all that can take long or fail: whoever activated the daemon waits 25 seconds for it.
-    let bus = bus::serve(&world.bus, engine.clone()).await?;
+    // The name comes before everything that can take long or fail: D-Bus activation times out after 25 seconds.
+    let front = Front::new(engine.clone());
+    let bus = bus::serve(&parts.bus, front.clone()).await?;
     let reloads = bus.take_reloads();
-    journal::started(env!("CARGO_PKG_VERSION"), &world.bus.to_string());
+    journal::started(env!("CARGO_PKG_VERSION"), &parts.bus.to_string());
     tokio::spawn(announce::announce(engine.status()));
-    let (config, source, formats) = match world.origin.read() {
+    let (config, source, formats) = match parts.origin.read() {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
-            // Nobody is going to read another one.
+            // Reload calls are refused from here on.
             drop(reloads);
+            front.configure(front::Config::default());
             bus.configure(BusConfig::default());
             tokio::time::sleep(LINGER).await;
-            stop::tell(bus).await;
+            stop::deliver_failure(bus).await;
             return Err(error.into());
         }
     };
     let stall = config.watchdog.stall;
     let mut reloader = Reloader {
-        origin: world.origin,
-        journal: world.journal,
+        origin: parts.origin,
+        front,
+        journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
     };
     engine.set_formats(formats);
     engine.set_store(sessions::open(&config)?);
     engine.set_pages(sessions::open_pages(&config)?);
-    reloader.enforce(config, &engine, &bus);
+    reloader.apply(config, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
     let mut thread = source.start(inbox, &reloader.config)?;
 
     tokio::select! {
         () = signals.next() => {}
-        failure = ended(&engine, &mut thread, &mut panics) => {
-            stop::tell(bus).await;
+        failure = failure(&engine, &mut thread, &mut panics) => {
+            stop::deliver_failure(bus).await;
             return Err(failure);
         }
         () = reloader.serve(&engine, &bus, reloads, &mut hangups) => {}
@@ -122,15 +127,15 @@ async fn run(world: World, mut panics: Panics) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns once the service cannot go on, with the reason.
-async fn ended(engine: &Handle, thread: &mut Thread, panics: &mut Panics) -> Failure {
+/// Waits until the service cannot go on, and returns the reason.
+async fn failure(engine: &Handle, thread: &mut Thread, panics: &mut Panics) -> Failure {
     tokio::select! {
-        // A model that cannot be loaded, or a panic, also ends the thread: that reason is the better one.
+        // A failed load or a panic also ends the thread, and is the more precise reason.
         biased;
         failed = load_failed(engine) => {
             let detail = failed.detail.clone();
             let (linger, failure) = if failed.passes {
-                (LATE, Failure::Early(detail))
+                (LINGER_TEMPORARY, Failure::Temporary(detail))
             } else {
                 (LINGER, Failure::Model(detail))
             };
@@ -153,7 +158,7 @@ async fn load_failed(engine: &Handle) -> Arc<Status> {
     }
 }
 
-/// How much may wait and be held.
+/// Returns the engine's limits.
 fn limits(config: &Config) -> engine::Limits {
     let limits = &config.limits;
     engine::Limits {
@@ -179,10 +184,17 @@ fn limits(config: &Config) -> engine::Limits {
     }
 }
 
-/// What the bus needs to know of the configuration.
+/// Returns the settings of the bus alone.
 fn bus_config(config: &Config) -> BusConfig {
     BusConfig {
         stream_stall: config.stream.stall,
+        ..BusConfig::default()
+    }
+}
+
+/// Returns the limits and defaults of requests for all front ends.
+fn front_config(config: &Config) -> front::Config {
+    front::Config {
         max_tokens: config.sampling.max_tokens,
         max_tokens_limit: config.limits.max_tokens,
         sampling: config.sampling.set(),
@@ -192,13 +204,14 @@ fn bus_config(config: &Config) -> BusConfig {
         tools_bytes: config.limits.grammar_bytes,
         hold_longest: config.hold.longest,
         realtime_group: config.limits.realtime_group.clone(),
-        ..BusConfig::default()
+        ..front::Config::default()
     }
 }
 
-/// Each stream is a pipe: the soft limit of 1024 is for programs that use select(2), which this is not.
+/// Raises the soft limit of open files. Each stream is a pipe, and the default of 1024 is for programs that use
+/// select(2).
 fn raise_open_files() {
-    // Refused, it only means fewer streams at once.
+    // A refusal only means fewer streams at once.
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }

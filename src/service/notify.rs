@@ -1,31 +1,31 @@
-//! What systemd is told, where `NOTIFY_SOCKET` says that it listens.
+//! Messages to systemd, if `NOTIFY_SOCKET` is set.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// A token can be made.
+/// Reports that the model can produce tokens.
 pub(super) fn ready() {
     send(&[NotifyState::Ready]);
 }
 
-/// One line for people, shown by `systemctl status`.
+/// Sets the line that `systemctl status` shows.
 pub(super) fn status(text: &str) {
-    // A line is where the protocol ends a value.
+    // A line end would end the value.
     send(&[NotifyState::Status(&text.replace('\n', " "))]);
 }
 
-/// What is under way may take so long from now, whatever the unit says.
+/// Extends the timeout of the current start, reload or stop to `by` from this moment.
 pub(super) fn extend(by: Duration) {
     send(&[NotifyState::Custom(&timeout(by))]);
 }
 
-/// All is well; said less often than every `WATCHDOG_USEC`, systemd ends the process.
-pub(super) fn well() {
+/// Feeds the watchdog. systemd ends the process if this does not happen within `WATCHDOG_USEC`.
+pub(super) fn feed_watchdog() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// The daemon stops, and will have done so within `within`.
+/// Reports that the daemon will have stopped within `within`.
 pub(super) fn stopping(within: Duration) {
     send(&[NotifyState::Stopping, NotifyState::Custom(&timeout(within))]);
 }
@@ -35,6 +35,6 @@ fn timeout(of: Duration) -> String {
 }
 
 fn send(states: &[NotifyState<'_>]) {
-    // Unheard, it is systemd that notices: a service that never becomes ready times out.
+    // If systemd does not receive it, the start times out.
     let _ = sd_notify::notify(states);
 }

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: read at start, after the name is owned, and again by each reload.
+//! The source of the configuration: the file and model that the command line names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use crate::engine::{LoadError, OpenModel};
 use crate::journal;
 use crate::tools::Formats;
 
-/// What the arguments say.
+/// The arguments that select the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// `None` is the packaged file.
+    /// The configuration file; `None` is the packaged one.
     pub file: Option<PathBuf>,
-    /// Runs in a model's place.
+    /// A script that replaces the model.
     pub script: Option<Script>,
 }
 
@@ -26,13 +26,13 @@ impl Origin {
         self.file.as_deref().unwrap_or(packaged)
     }
 
-    /// The configuration, what it says to serve, and the formats in which models call tools.
+    /// Reads the configuration, the source of tokens that it names, and the formats of tool calls.
     ///
     /// # Errors
     /// What is wrong with it, and where.
     pub fn read(&self) -> Result<(Config, Source, Formats), ConfigError> {
         match &self.script {
-            // The scripted engine needs no file; one that is there counts.
+            // The scripted engine works without a file, but a file that exists must be valid.
             Some(script) if self.file.is_none() && !self.file().exists() => {
                 let source = Source::Script(script.clone());
                 Ok((Config::default(), source, Formats::default()))
@@ -47,7 +47,7 @@ impl Origin {
         }
     }
 
-    /// The same, but the file must be there and right.
+    /// Reads like `read`, but the file must exist even with a script.
     pub fn check(&self) -> Result<(Config, Source, Formats), ConfigError> {
         let file = self.file();
         let config = Config::read(file)?;
@@ -59,7 +59,7 @@ impl Origin {
         Ok((config, source, formats))
     }
 
-    /// Checks the configuration and the model's files: all but the weights, and what the configuration asks of the model.
+    /// Checks the configuration against the model's files, without reading the weights.
     ///
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.

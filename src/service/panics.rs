@@ -1,4 +1,4 @@
-//! A panic is a bug of ours, on whatever thread: it is told with its backtrace, and the service ends in order.
+//! Reports a panic of any thread to the journal, so that the service can end in order.
 
 use std::backtrace::Backtrace;
 use std::panic::{self, PanicHookInfo};
@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use crate::journal;
 
-/// Whether there was one.
+/// Whether a thread has panicked.
 #[derive(Clone, Debug)]
 pub(super) struct Panics(watch::Receiver<bool>);
 
 impl Panics {
-    /// From now on the journal has them, in place of stderr.
+    /// Installs the hook that reports panics to the journal instead of stderr.
     pub(super) fn report() -> Self {
         let (seen, panics) = watch::channel(false);
         panic::set_hook(Box::new(move |panic| {
@@ -22,14 +22,14 @@ impl Panics {
         Self(panics)
     }
 
-    /// Whether there has been one.
+    /// Whether a thread has panicked.
     pub(super) fn seen(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns after the first.
+    /// Waits for the first panic.
     pub(super) async fn any(&mut self) {
-        // The hook has the sender, and stays.
+        // The hook keeps the sender alive.
         let _ = self.0.wait_for(|seen| *seen).await;
     }
 }
@@ -37,13 +37,13 @@ impl Panics {
 fn report(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let place = panic.location().map(ToString::to_string);
-    // A text that was put together may quote what a caller wrote: "byte index 3 is not a char boundary of ...".
+    // A formatted text may quote a caller's message: "byte index 3 is not a char boundary of ...".
     let text = panic.payload().downcast_ref::<&'static str>();
     journal::panicked(
         thread.name().unwrap_or("without a name"),
         place.as_deref().unwrap_or("an unknown place"),
         text.unwrap_or(&"its text may quote a request, and is left out"),
-        // With addresses: packaged programs hold no names.
+        // Addresses are included, because packaged programs have no symbols.
         &format!("{:#}", Backtrace::force_capture()),
     );
 }

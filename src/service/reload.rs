@@ -1,6 +1,5 @@
-//! Reads the configuration again, and puts all of it in force or nothing. One reload at a time.
-//!
-//! What a running engine depends on is decided by the engine; here it is only handed over.
+//! Reloads: reads the configuration again, and applies all of it or nothing. One reload runs at a time. The engine
+//! itself decides what a new model or device needs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,22 +9,24 @@ use tokio::sync::mpsc;
 
 use super::source::{self, Source};
 use super::watchdog::Watchdog;
-use super::{Origin, bus_config, extension, limits, sessions};
+use super::{Origin, bus_config, extension, front_config, limits, sessions};
 use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};
+use crate::front::Front;
 use crate::journal::{self, Journal};
 
-/// The configuration in force, and where it came from.
+/// The active configuration, and its source.
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub(super) origin: Origin,
+    pub(super) front: Front,
     pub(super) journal: Journal,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) config: Config,
 }
 
-/// Why the old configuration stays.
+/// The reason why the previous configuration stays active.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
     #[error(transparent)]
@@ -37,19 +38,20 @@ enum ReloadError {
 }
 
 impl Reloader {
-    /// Puts `config` in force, but for what an engine depends on.
-    pub(super) fn enforce(&mut self, config: Config, engine: &Handle, bus: &Bus) {
+    /// Applies all of `config` that needs no new model or device.
+    pub(super) fn apply(&mut self, config: Config, engine: &Handle, bus: &Bus) {
         self.journal.set_level(config.log.level);
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         engine.keep_pages(sessions::page_rules(&config));
         engine.keep_in_host(sessions::host_rules(&config));
+        self.front.configure(front_config(&config));
         bus.configure(bus_config(&config));
         self.config = config;
     }
 
-    /// Answers calls and SIGHUPs, one after another, until it is dropped.
+    /// Serves reload calls and SIGHUPs in order, until it is dropped.
     pub(super) async fn serve(
         &mut self,
         engine: &Handle,
@@ -72,7 +74,7 @@ impl Reloader {
 
     async fn reload(&mut self, engine: &Handle, bus: &Bus) -> Result<(), ReloadError> {
         let begun = Instant::now();
-        let result = self.read_and_enforce(engine, bus).await;
+        let result = self.read_and_apply(engine, bus).await;
         match &result {
             Ok(what) => {
                 let model = engine.status().borrow().model.name.clone();
@@ -83,8 +85,8 @@ impl Reloader {
         result.map(drop)
     }
 
-    /// Tells what was done.
-    async fn read_and_enforce(
+    /// Reads and applies the configuration, and returns what changed.
+    async fn read_and_apply(
         &mut self,
         engine: &Handle,
         bus: &Bus,
@@ -105,7 +107,7 @@ impl Reloader {
         };
         let same = self.config == config;
         engine.set_formats(formats);
-        self.enforce(config, engine, bus);
+        self.apply(config, engine, bus);
         Ok(match replaced {
             Replaced::Nothing if same => "nothing has changed",
             Replaced::Nothing | Replaced::GraphMode => "the model stays",

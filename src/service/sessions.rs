@@ -1,4 +1,4 @@
-//! Where sessions, and what was computed of them, are kept, as the configuration says.
+//! The stores of sessions and their pages, as the configuration sets them up.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::files::Disk;
 use crate::kv_store::{self, HostRules, wears_out};
 use crate::session_store::{Quota, Store};
 
-/// The place of `sessions.directory`; nothing is written before there is a session.
+/// Opens the store in `sessions.directory`. Nothing is written before the first session.
 pub(super) fn open(config: &Config) -> io::Result<Arc<Store>> {
     let sessions = &config.sessions;
     let root = sessions.directory.clone();
@@ -18,7 +18,7 @@ pub(super) fn open(config: &Config) -> io::Result<Arc<Store>> {
     store.map(Arc::new).map_err(io::Error::other)
 }
 
-/// What one user may keep.
+/// Returns the limits of one user's stored sessions.
 pub(super) fn quota(config: &Config) -> Quota {
     let sessions = &config.sessions;
     Quota {
@@ -27,18 +27,18 @@ pub(super) fn quota(config: &Config) -> Quota {
     }
 }
 
-/// The place of their pages, beside them.
+/// Opens the store of key-value pages in the same directory.
 pub(super) fn open_pages(config: &Config) -> io::Result<Arc<kv_store::Store>> {
     let root = config.sessions.directory.clone();
     kv_store::Store::open(Arc::new(Disk), root, page_rules(config)).map(Arc::new)
 }
 
-/// MiB of pages in the host's memory where a GPU has memory of its own and nobody says more.
+/// MiB of pages in the host's memory by default, if the GPU has memory of its own.
 const HOST_MIB: u64 = 1024;
-/// How long a session rests before its pages go there: of one that goes on soon, they need not.
+/// The time that a session must be idle before its pages move to the host's memory.
 const HOST_REST: Duration = Duration::from_secs(1);
 
-/// How much of what was computed of sessions is kept in the host's memory.
+/// Returns the rules for pages in the host's memory.
 pub(super) fn host_rules(config: &Config) -> HostRules {
     let host_mib = config.kv.host_mib;
     HostRules {
@@ -49,7 +49,7 @@ pub(super) fn host_rules(config: &Config) -> HostRules {
     }
 }
 
-/// How much of them is kept.
+/// Returns the rules for pages on disk.
 pub(super) fn page_rules(config: &Config) -> kv_store::Rules {
     let kv = &config.kv;
     let writes = kv.disk_writes_mib_per_day.map(|mib| mib << 20);

@@ -1,15 +1,15 @@
-//! The signals that ask the daemon to stop, or to read its configuration again.
+//! The signals that stop the daemon or reload its configuration.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGHUP: from now on it no longer ends the process, but asks for the configuration to be read again.
+/// Listens to SIGHUP, which then reloads the configuration instead of ending the process.
 pub(super) fn hangups() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// SIGTERM from systemd, SIGINT from a terminal.
+/// SIGTERM from systemd, and SIGINT from a terminal.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
@@ -17,7 +17,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on they no longer end the process by themselves.
+    /// Listens to both signals, which then do not end the process by themselves.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -25,7 +25,7 @@ impl Signals {
         })
     }
 
-    /// Waits for either.
+    /// Waits for one of them.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! What answers the requests, on its own thread.
+//! The thread that produces the tokens: an engine with a model, or a script.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::engine::{Inbox, worker};
 use crate::graph::{Budget, GraphOptions};
 use crate::journal;
 
-/// Where tokens come from.
+/// The source of tokens.
 #[derive(Debug)]
 pub enum Source {
-    /// The model at this path.
+    /// The path of a model.
     Model(PathBuf),
     /// A script, for tests.
     Script(Script),
@@ -25,7 +25,7 @@ pub enum Source {
 /// The engine's thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// Nothing is ever sent to it: the other end is dropped when the thread ends, in order or by a panic.
+    /// Closed when the thread ends, in order or by a panic; nothing is sent.
     end: oneshot::Receiver<()>,
 }
 
@@ -43,7 +43,7 @@ impl Thread {
         Ok(Self { end })
     }
 
-    /// Returns once the thread has ended, however often it is asked.
+    /// Waits until the thread has ended. Further calls return at once.
     pub(super) async fn ended(&mut self) {
         if !self.end.is_terminated() {
             let _ = (&mut self.end).await;
@@ -52,14 +52,14 @@ impl Thread {
 }
 
 impl Source {
-    /// Starts to serve `inbox`.
+    /// Starts a thread that serves `inbox`.
     pub(super) fn start(self, inbox: Inbox, config: &Config) -> io::Result<Thread> {
         match self {
             Self::Model(path) => {
                 let settings = settings(&path, config);
                 journal::loading(&path.display().to_string());
                 Thread::spawn(move || {
-                    // Everyone who waits has been told, and so will be whoever reads the status.
+                    // The error has reached all waiting callers, and the engine's status has it.
                     let _ = worker::run(&inbox, &settings);
                 })
             }
@@ -68,7 +68,7 @@ impl Source {
     }
 }
 
-/// What the engine needs to know of the configuration.
+/// Returns the part of the configuration that the engine needs.
 #[must_use]
 pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {

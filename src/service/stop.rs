@@ -1,4 +1,4 @@
-//! The orderly stop: no new requests, time for those that run, an end for every stream.
+//! The orderly stop: new requests are refused, active ones get a grace period, and every stream is ended.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::bus::Bus;
 use crate::engine::Handle;
 use crate::journal;
 
-/// What a cancelled request may take to end: one step, on a slow board with a long prompt.
+/// The longest time that a cancelled request takes to end: one step, on a slow board with a long prompt.
 const CANCEL: Duration = Duration::from_secs(2);
-/// What readers get to take what has been generated; one that does not read is left behind.
+/// The time in which readers can take the remaining output.
 const FLUSH: Duration = Duration::from_secs(1);
-/// The same where a failure is all there is to be read, on a machine that has other things to do.
+/// The time in which callers can read the reason of a failure, on a busy machine.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a stop may take.
+/// The limits of a stop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
-    /// Requests that run get so long.
+    /// The grace period of active requests.
     pub(super) grace: Duration,
-    /// Pages of sessions on their way to the disk get so long.
+    /// The time to write pages of sessions to the disk.
     pub(super) pages: Duration,
 }
 
-/// Lets requests run for `grace`, or until a second signal, or as long as the engine does; then cancels them.
+/// Waits for active requests until `grace` has passed, a second signal arrives or the engine ends; then cancels them.
 pub(super) async fn stop(
     engine: &Handle,
     bus: Bus,
@@ -35,14 +35,14 @@ pub(super) async fn stop(
     Time { grace, pages }: Time,
     signals: &mut Signals,
 ) {
-    // After the grace comes what follows here, the journal's last events, and a little: a stop that takes longer is stuck.
+    // The grace period, the steps below, and the journal's last events: a longer stop is stuck.
     notify::stopping(grace + CANCEL + pages + 5 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();
     tokio::select! {
         _ = timeout(grace, engine.idle()) => {}
         () = signals.next() => {}
-        // Nobody is left to answer them.
+        // Without the engine no request can finish.
         () = thread.ended() => {}
     }
     engine.cancel_all();
@@ -60,9 +60,8 @@ pub(super) async fn stop(
     let _ = timeout(FLUSH, finish).await;
 }
 
-/// Lets everyone who waits read how it ended, after a failure. Nobody waits for the end of such a process, and the answer
-/// is all that its callers get.
-pub(super) async fn tell(bus: Bus) {
+/// Delivers the reason of a failure to waiting callers, and leaves the bus.
+pub(super) async fn deliver_failure(bus: Bus) {
     let _ = timeout(FLUSH, bus.delivered()).await;
     let _ = timeout(FAREWELL, bus.leave()).await;
 }

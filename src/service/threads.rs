@@ -1,12 +1,12 @@
-//! Where each thread of the process stands, as the kernel tells it: what can be known of one that hangs without
-//! stopping it, and without unsafe code.
+//! The state of each thread as the kernel reports it in /proc. It describes a hanging thread without stopping it, and
+//! without unsafe code.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// One line a thread: its name, what it does, and the code that had it call the kernel. Files that this kernel does not
-/// have leave their part out.
+/// Returns a line for each thread: its name, its state, and the code that made its system call. Missing files of /proc
+/// leave their part out.
 pub(super) fn describe() -> String {
     let maps = read(Path::new("/proc/self/maps"));
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
@@ -24,7 +24,7 @@ fn line(task: &Path, maps: &str) -> String {
     let id = task.file_name().unwrap_or_default().to_string_lossy();
     let mut line = format!("{} ({id})", read(&task.join("comm")).trim());
     let stat = read(&task.join("stat"));
-    // The name before it may hold anything, also parentheses.
+    // The name before the state may contain anything, including parentheses.
     if let Some(state) = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next())
@@ -41,7 +41,7 @@ fn line(task: &Path, maps: &str) -> String {
     if !matches!(waits.trim(), "" | "0") {
         let _ = write!(line, " in {}", waits.trim());
     }
-    // "number, arguments, stack pointer, program counter" of a thread that is in the kernel.
+    // "number, arguments, stack pointer, program counter" of a thread that is in a system call.
     let syscall = read(&task.join("syscall"));
     let place = syscall.split_whitespace().last().and_then(hexadecimal);
     if let Some((file, offset)) = place.and_then(|place| mapped(maps, place)) {
@@ -50,7 +50,7 @@ fn line(task: &Path, maps: &str) -> String {
     line
 }
 
-/// The file that is mapped at an address, and the place in it.
+/// Returns the file that is mapped at an address, and the offset in it.
 fn mapped(maps: &str, address: u64) -> Option<(&str, u64)> {
     maps.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -70,7 +70,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Empty if it cannot be read.
+/// Reads a file; empty if that fails.
 fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default()
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiting_thread_is_told_with_what_it_waits_in() {
+    fn a_waiting_thread_is_described() {
         let (ready, started) = std::sync::mpsc::channel();
         let waiting = std::thread::Builder::new().name("waits".into());
         let waiting = waiting.spawn(move || {
@@ -88,21 +88,24 @@ mod tests {
             std::thread::park();
         });
         started.recv().unwrap();
-        let told = loop {
-            let told = describe();
-            let line = told.lines().find(|line| line.starts_with("waits ("));
+        let described = loop {
+            let described = describe();
+            let line = described.lines().find(|line| line.starts_with("waits ("));
             if line.is_some_and(|line| line.contains("sleeping")) {
-                break told;
+                break described;
             }
         };
-        assert!(told.lines().any(|line| line.contains("running")), "{told}");
+        assert!(
+            described.lines().any(|line| line.contains("running")),
+            "{described}"
+        );
         let waiting = waiting.unwrap();
         waiting.thread().unpark();
         waiting.join().unwrap();
     }
 
     #[test]
-    fn an_address_is_told_by_file_and_offset() {
+    fn an_address_becomes_file_and_offset() {
         let maps = "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus-daemon\n\
                     7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n";
         assert_eq!(mapped(maps, 0x40_0010), Some(("dbus-daemon", 0x1010)));

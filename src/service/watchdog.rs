@@ -1,8 +1,8 @@
-//! The watchdog: a plain thread that feeds systemd's while every part of the daemon gets on, and else names the one that
-//! does not.
+//! A plain thread that feeds systemd's watchdog while every part of the daemon makes progress, and otherwise reports
+//! the stalled part.
 //!
-//! It waits for nothing that it watches: it looks at counters, and needs neither engine nor reactor to do so. It ends
-//! nothing itself; systemd does, once it is no longer fed.
+//! It only reads counters, so it depends on neither engine nor reactor. It ends nothing itself: systemd ends a process
+//! whose watchdog is not fed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use crate::bus::Bus;
 use crate::engine::Handle;
 use crate::journal;
 
-/// The least time between two looks.
+/// The least time between two checks.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// What the parts stamp, and how long each may stand still.
+/// The counters of the watched parts, and the time that each may stall.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// systemd's patience.
+    /// The period of systemd's watchdog.
     period: Duration,
     stall_ms: AtomicU64,
     reactor: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it if systemd waits to be fed by this process.
+    /// Starts the thread if systemd expects this process to feed its watchdog.
     pub(super) fn start(engine: Handle, bus: &Bus, stall: Duration) -> io::Result<Arc<Self>> {
         let watchdog = Arc::new(Self {
             period: sd_notify::watchdog_enabled().unwrap_or_default(),
@@ -40,7 +40,7 @@ impl Watchdog {
         if watchdog.period.is_zero() {
             return Ok(watchdog);
         }
-        tokio::spawn(turn(watchdog.clone()));
+        tokio::spawn(count_timer(watchdog.clone()));
         let name = bus.own_name();
         let of_bus = watchdog.clone();
         tokio::spawn(async move {
@@ -58,7 +58,7 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// From now on a part may stand still for so long.
+    /// Sets the time that a part may stall.
     pub(super) fn set_stall(&self, stall: Duration) {
         let millis = u64::try_from(stall.as_millis()).unwrap_or(u64::MAX);
         self.stall_ms.store(millis, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Watchdog {
         Duration::from_millis(self.stall_ms.load(Ordering::Relaxed))
     }
 
-    /// Between two looks: often enough for systemd, and to tell times of this size apart.
+    /// Returns the time between two checks: short enough for systemd, and for the stall time.
     fn tick(&self) -> Duration {
         (self.period / 4).min(self.stall() / 8).max(LEAST)
     }
@@ -81,41 +81,42 @@ impl Watchdog {
             let tick = self.tick();
             thread::sleep(tick);
             let now = Instant::now();
-            // While the whole process or the machine was stopped, nothing could get on: that time does not count.
+            // Time in which the whole process or machine was stopped does not count.
             let awake = (now - before).min(2 * tick);
             before = now;
 
             let (stall, pulse) = (self.stall(), engine.progress().pulse());
             let count = pulse.advanced;
-            let well = of_engine.look(count, pulse.idle, awake, stall, pulse.phase.name());
+            let advances = of_engine.check(count, pulse.idle, awake, stall, pulse.phase.name());
             let count = self.reactor.load(Ordering::Relaxed);
-            let turns = of_reactor.look(count, false, awake, stall, "its timer does not fire");
+            let turns = of_reactor.check(count, false, awake, stall, "its timer does not fire");
             let count = self.bus.load(Ordering::Relaxed);
-            // The reactor asks: while it stands still, nothing can be said of the bus. It is given time to say so first.
+            // The reactor queries the bus, so a stalled reactor says nothing about the bus. It gets additional time to
+            // be detected first.
             let limit = stall + 4 * tick;
-            let answers = of_bus.look(count, !turns, awake, limit, "its own name does not answer");
-            if well && turns && answers {
-                notify::well();
+            let answers = of_bus.check(count, !turns, awake, limit, "its own name does not answer");
+            if advances && turns && answers {
+                notify::feed_watchdog();
             }
         }
     }
 }
 
 /// Counts as long as the reactor's timer fires.
-async fn turn(watchdog: Arc<Watchdog>) {
+async fn count_timer(watchdog: Arc<Watchdog>) {
     loop {
         watchdog.reactor.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(watchdog.tick()).await;
     }
 }
 
-/// One of what is watched.
+/// A watched part.
 #[derive(Debug)]
 struct Part {
     name: &'static str,
     seen: Option<u64>,
     still: Duration,
-    told: bool,
+    reported: bool,
 }
 
 impl Part {
@@ -124,12 +125,12 @@ impl Part {
             name,
             seen: None,
             still: Duration::ZERO,
-            told: false,
+            reported: false,
         }
     }
 
-    /// Whether it gets on; the journal is told when that changes. `excused` is one that need not.
-    fn look(
+    /// Checks a part, and reports to the journal when it stalls or resumes. An `excused` part need not make progress.
+    fn check(
         &mut self,
         count: u64,
         excused: bool,
@@ -138,7 +139,7 @@ impl Part {
         doing: &str,
     ) -> bool {
         if excused || self.seen != Some(count) {
-            if std::mem::take(&mut self.told) {
+            if std::mem::take(&mut self.reported) {
                 journal::stall_over(self.name, self.still.as_secs_f64());
             }
             self.seen = Some(count);
@@ -146,11 +147,11 @@ impl Part {
             return true;
         }
         self.still += awake;
-        if self.still >= limit && !std::mem::replace(&mut self.told, true) {
+        if self.still >= limit && !std::mem::replace(&mut self.reported, true) {
             let seconds = self.still.as_secs_f64();
             journal::stalled(self.name, doing, seconds, &threads::describe());
         }
-        !self.told
+        !self.reported
     }
 }
 
@@ -159,19 +160,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_stands_still_only_with_work_to_do_and_time_to_do_it() {
+    fn a_part_stalls_only_with_work_and_processor_time() {
         let second = Duration::from_secs(1);
         let mut part = Part::new("engine");
-        let mut look = |count, idle, awake| part.look(count, idle, awake, 3 * second, "");
-        assert!(look(7, false, second));
-        assert!(look(7, false, second));
-        assert!(look(7, false, second));
-        assert!(!look(7, false, second), "three seconds without a step");
-        assert!(!look(7, false, second));
-        assert!(look(8, false, second), "it goes on");
-        assert!(look(8, false, 2 * second));
-        assert!(look(8, true, 9 * second), "nothing to do");
-        assert!(look(8, false, 2 * second), "work again, from now on");
-        assert!(!look(8, false, second));
+        let mut check = |count, idle, awake| part.check(count, idle, awake, 3 * second, "");
+        assert!(check(7, false, second));
+        assert!(check(7, false, second));
+        assert!(check(7, false, second));
+        assert!(!check(7, false, second), "three seconds without a step");
+        assert!(!check(7, false, second));
+        assert!(check(8, false, second), "it goes on");
+        assert!(check(8, false, 2 * second));
+        assert!(check(8, true, 9 * second), "nothing to do");
+        assert!(check(8, false, 2 * second), "work again, from now on");
+        assert!(!check(8, false, second));
     }
 }

@@ -1,21 +1,21 @@
-//! What there is to say of a session without its messages: how many turns it has, and when it began and was used last.
+//! The counts and times of a session, without its messages.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A session's file in a few numbers.
+/// A session's file as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Brief {
     pub(super) turns: u32,
-    /// Bytes of its whole records.
+    /// Bytes of the whole records.
     pub(super) bytes: u64,
     /// Seconds since 1970.
     pub(super) began: u64,
-    /// When its last turn ended, or else it began.
+    /// When the last turn ended; the beginning if there is no turn.
     pub(super) used: u64,
 }
 
-/// An entry as far as that needs it.
+/// The fields of an entry that these numbers need.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
@@ -37,7 +37,7 @@ enum Entry {
 }
 
 impl Brief {
-    /// Takes the texts of all entries of a file of this user and name; `None` if they contradict each other.
+    /// Sums up the texts of all entries of a file of this user and name; `None` if they contradict each other.
     pub(super) fn of<'a>(
         mut texts: impl Iterator<Item = &'a [u8]>,
         bytes: u64,

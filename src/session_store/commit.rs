@@ -1,5 +1,5 @@
-//! The thread that writes sessions to the disk: all that is handed to it while it syncs is the next group. It alone waits
-//! for the disk.
+//! The thread that writes sessions to the disk. All entries that arrive during a sync form the next group, so callers
+//! never wait for the disk.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,14 +16,15 @@ use super::log::Log;
 use crate::choice::Choice;
 use crate::journal;
 
-/// What a caller who was told of its answer may rely on.
+/// What survives once a caller has received the end of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// A turn is on the disk when its end is told: it outlives a power cut.
+    /// The turn is on the disk before the caller receives its end, so it survives a power cut.
     #[default]
     Turn,
-    /// It is with the system, which has it on the disk about a second later: it outlives the daemon.
+    /// The turn is with the operating system and reaches the disk about a second later. It survives the end of the
+    /// daemon.
     Relaxed,
 }
 
@@ -38,16 +39,16 @@ impl Choice for Durability {
     }
 }
 
-/// What relaxed turns wait for at most.
+/// The longest time that a relaxed turn waits for its sync.
 const RELAXED: Duration = Duration::from_secs(1);
-/// A commit that takes longer counts as this many microseconds: a minute.
+/// The longest commit that is counted exactly, in microseconds: a minute.
 const MOST: u64 = 60_000_000;
 
-/// The open file of a session, which the thread and those who read its length share.
+/// The open file of a session, shared by the thread and by readers of its length.
 pub(super) type SharedLog = Arc<Mutex<Log>>;
 
 pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    // Every change of a log is whole before anything could panic.
+    // Every change of a log is complete before anything could panic.
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -61,11 +62,11 @@ struct Job {
     done: Done,
 }
 
-/// What commits took, from when they were handed over until they were on the disk.
+/// The durations of commits in microseconds, from arrival until they are on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
     pub count: u64,
-    /// Half of them took no longer than so many microseconds.
+    /// The median.
     pub p50: u64,
     pub p99: u64,
 }
@@ -104,8 +105,8 @@ impl Committer {
         *self.shared.durability() = durability;
     }
 
-    /// Appends an entry to a log. `done` is told on the thread when it is as durable as it is to be, or why it is not, in
-    /// which case nothing of it is there.
+    /// Appends an entry to a log. The thread calls `done` once the entry is as durable as the settings ask. If `done`
+    /// gets an error, nothing of the entry is in the file.
     pub(super) fn append(&self, (user, log): (u32, SharedLog), entry: Entry, done: Done) {
         let job = Job {
             user,
@@ -147,7 +148,7 @@ impl Shared {
     }
 }
 
-/// Takes one group after another until nobody can hand over any more.
+/// Processes one group after another until all senders are gone.
 fn run(jobs: &Receiver<Job>, shared: &Shared) {
     let mut unsynced = Unsynced::default();
     loop {
@@ -167,7 +168,7 @@ fn run(jobs: &Receiver<Job>, shared: &Shared) {
     }
 }
 
-/// Logs that were written to and not synced, since when.
+/// Logs with entries that are not synced yet, and the time of the oldest one.
 #[derive(Default)]
 struct Unsynced {
     logs: Vec<(u32, SharedLog)>,
@@ -186,13 +187,13 @@ impl Unsynced {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// What cannot be synced is tried again later: its callers were told that it is there.
+    /// Syncs the logs. A failed sync is tried again later, because the callers have had their answers.
     fn sync(&mut self) {
         self.logs.retain(|(user, log)| {
             let mut log = lock(log);
             let was_told = log.is_doubtful();
             let Err(error) = log.sync() else {
-                // As in `commit`.
+                // Compaction is optional, as in `commit`.
                 let _ = log.compact();
                 return false;
             };
@@ -206,14 +207,14 @@ impl Unsynced {
     }
 }
 
-/// What was written to a file, with those who wait until it is synced.
+/// A file that was written to, and the callers that wait for its sync.
 struct Written {
     user: u32,
     log: SharedLog,
     waiting: Vec<(Instant, Done)>,
 }
 
-/// Writes a group, syncs each of its files once, and tells everyone.
+/// Writes a group, syncs each of its files once, and calls each `done`.
 fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shared: &Shared) {
     let is_late = unsynced.wait() == Some(Duration::ZERO);
     if is_late || durability == Durability::Turn {
@@ -234,11 +235,11 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             appended.map_err(|error| StoreError::io("write", log.path())(error))
         };
         if appended.is_err() {
-            tell(user, done, appended);
+            finish(user, done, appended);
         } else if durability == Durability::Relaxed {
             unsynced.add(user, &log);
             shared.record(handed);
-            tell(user, done, appended);
+            finish(user, done, appended);
         } else if let Some(known) = written.iter_mut().find(|one| Arc::ptr_eq(&one.log, &log)) {
             known.waiting.push((handed, done));
         } else {
@@ -251,8 +252,9 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             let mut log = lock(&log);
             let synced = log.sync();
             if synced.is_err() {
-                log.take_back();
-                // Else whoever reads the file before something is appended would find it. Where this fails too the next one does it.
+                log.discard_unsynced();
+                // Until the cut, a reader of the file would find the failed entries. If the cut fails too, the next
+                // append does it.
                 let _ = log.cut();
             }
             synced.map_err(|error| StoreError::io("sync", log.path())(error))
@@ -261,14 +263,14 @@ fn commit(group: Vec<Job>, durability: Durability, unsynced: &mut Unsynced, shar
             if synced.is_ok() {
                 shared.record(handed);
             }
-            tell(user, done, synced.clone());
+            finish(user, done, synced.clone());
         }
-        // Nobody waits for it, and where the disk refuses nothing is lost.
+        // No caller waits for compaction, and nothing is lost if the disk refuses.
         let _ = lock(&log).compact();
     }
 }
 
-fn tell(user: u32, done: Done, result: Result<(), StoreError>) {
+fn finish(user: u32, done: Done, result: Result<(), StoreError>) {
     if let Err(error) = &result {
         journal::session_unwritten(&error.to_string(), user);
     }

@@ -1,16 +1,16 @@
-//! What of a session's entries is still of use: the same conversation in as few entries as say it. What was taken back is in
-//! none of them. Of turns that were dropped at the context's end they have the text, for exports, and the tokens that later
-//! turns begin with. It knows no file.
+//! Rewrites a session's entries as the fewest that describe the same conversation. Rewound turns disappear. Turns that
+//! were dropped at the context's end keep their text, for exports, and the tokens that later turns begin with. This
+//! module does no input or output.
 
 use super::entry::{Entry, Tokens, Turn};
 use super::past::has_text;
 use crate::model::Message;
 use crate::model::Role;
 
-/// The bytes of text that compaction keeps of the dropped turns of a session, the newest first.
+/// The bytes of text that compaction keeps of a session's dropped turns, the newest first.
 const DROPPED_BYTES: usize = 512 << 10;
 
-/// The entries of a whole file, without those that are of no use any more; `None` if they are not a session's.
+/// Compacts the entries of a whole file; `None` if they are not those of a session.
 pub(super) fn compact(entries: Vec<Entry>) -> Option<Vec<Entry>> {
     let mut entries = entries.into_iter();
     let mut opened = entries.next()?;
@@ -30,14 +30,15 @@ pub(super) fn compact(entries: Vec<Entry>) -> Option<Vec<Entry>> {
     Some([opened].into_iter().chain(live.entries()).collect())
 }
 
-/// A conversation as its entries have it so far.
+/// The conversation that the entries so far describe.
 #[derive(Default)]
 struct Live {
-    /// Dropped turns whose tokens no later turn needs: their text alone.
+    /// The text of dropped turns whose tokens no later turn needs.
     dropped: Vec<Turn>,
-    /// None of them drops others; each begins with what was appended before it.
+    /// Turns that begin with the conversation before them; their `dropped` counts are zero.
     turns: Vec<Turn>,
-    /// How many of the first were dropped: their text is kept, and their tokens, which the turns after them need.
+    /// The number of turns at the front that were dropped. Their text stays, and so do their tokens, because later
+    /// turns begin with them.
     gone: usize,
     appended: Vec<Message>,
 }
@@ -52,13 +53,13 @@ impl Live {
             messages,
             ..turn
         });
-        // Nothing from there on needs what was before, as in `Trail::forget`.
+        // Later turns need nothing of earlier ones, as in `Trail::forget`.
         let kept = self.turns.iter().take(self.gone + 1);
         let mut anew = kept.enumerate().filter(|(_, turn)| turn.tokens.kept == 0);
         if let Some((first, _)) = anew.next_back() {
             let unneeded = self.turns.drain(..first).map(|turn| Turn {
                 tokens: Tokens::default(),
-                ..said_in(turn)
+                ..without_settings(turn)
             });
             self.dropped.extend(unneeded);
             self.gone -= first;
@@ -80,7 +81,7 @@ impl Live {
             gone,
             appended,
         } = self;
-        dropped.extend(turns.drain(..gone).map(said_in));
+        dropped.extend(turns.drain(..gone).map(without_settings));
         let mut room = Some(DROPPED_BYTES);
         for turn in dropped.iter_mut().rev() {
             room = room.and_then(|room| room.checked_sub(text_bytes(turn)));
@@ -109,8 +110,8 @@ fn text_bytes(turn: &Turn) -> usize {
     messages.map(Message::bytes).sum()
 }
 
-/// A dropped turn: its text and its tokens, without what its prompt was rendered with.
-fn said_in(turn: Turn) -> Turn {
+/// Returns a dropped turn without the settings that its prompt was rendered with.
+fn without_settings(turn: Turn) -> Turn {
     Turn {
         thinking: None,
         tools: None,
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    /// What may happen to a conversation next.
+    /// A random next entry of a conversation.
     fn some(random: &mut fastrand::Rng, past: &Past) -> Entry {
         let turns = u32::try_from(past.turns.len()).expect("few");
         let text = |random: &mut fastrand::Rng| format!("{}", random.u16(..));
@@ -176,7 +177,6 @@ mod tests {
         }
     }
 
-    /// What was dropped would else grow without end.
     #[test]
     fn the_text_of_dropped_turns_is_bounded() {
         let turn = |n: u32, dropped| {
@@ -205,9 +205,8 @@ mod tests {
         assert_eq!(compact(fewer.clone()), Some(fewer));
     }
 
-    /// Whatever happened, and whatever comes after it.
     #[test]
-    fn fewer_entries_are_the_same_conversation() {
+    fn compacted_entries_describe_the_same_conversation() {
         let past_of =
             |entries: &[Entry]| Past::of(entries.to_vec(), 1, "talk").expect("they follow");
         let mut shorter = 0;

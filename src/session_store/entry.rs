@@ -1,41 +1,41 @@
-//! What the entries of a session's file say, as JSON. An entry is never changed afterwards.
+//! The entries of a session's file, as JSON. An entry is never changed after it has been written.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::Message;
 
-/// One thing that happened to a session.
+/// An event in the life of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// It began: the first entry of each file, and there alone.
+    /// The session began. This is the first entry of each file, and occurs only there.
     Opened {
         user: u32,
         name: String,
         /// Seconds since 1970.
         at: u64,
-        /// What it begins with: a system message, say.
+        /// The messages at the beginning, for example a system message.
         messages: Vec<Message>,
-        /// What its turns start from, as the caller gave it.
+        /// The default options of its turns, as the caller gave them.
         options: Map<String, Value>,
     },
-    /// The turns of the session start from this from now on.
+    /// The default options of later turns changed.
     Options { options: Map<String, Value> },
-    /// A turn has ended with an answer.
+    /// A turn ended with an answer.
     Turn(Box<Turn>),
     /// Messages were added without an answer.
     Appended { messages: Vec<Message> },
-    /// Turns were taken back, and what was appended since: so many are left.
+    /// Turns were undone, with the messages appended after them. `turns` is the number of turns left.
     Rewound { turns: u32 },
 }
 
-/// A turn: what was said, and what was answered.
+/// A turn: its messages and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// Seconds since 1970, at its end.
     pub at: u64,
-    /// The oldest turns that were dropped before it, so that it fits the context.
+    /// The number of oldest turns that were dropped before this one so that it fits the context.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u32,
     pub messages: Vec<Message>,
@@ -43,26 +43,26 @@ pub struct Turn {
     /// Whether the answer was ended from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// `enable_thinking` of the template.
+    /// The value of the template's `enable_thinking`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
-    /// What the model was offered, as it was given.
+    /// The tools that the model was offered, as the caller gave them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
     pub tokens: Tokens,
 }
 
-/// The tokens of a turn, by who made them: what was read as a prompt (P), and what was decoded one after another (D).
-/// The two need not agree in the last bits, so that whoever computes them again must know.
+/// The tokens of a turn and the kernels that computed them: prefill (P) or decode (D). The two families need not agree
+/// in the last bits, so a restored session recomputes each token with the family of its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// How many of the conversation's tokens before it the prompt begins with, each of the family that it was of.
+    /// The number of the conversation's earlier tokens that the prompt begins with, each computed by the same family.
     pub kept: usize,
-    /// The prompt goes on with these tokens, which were read: P.
+    /// The further tokens of the prompt (P).
     pub prompt: Vec<u32>,
-    /// The answer has these tokens, without what ended it. `None` where its text was cut within a token.
+    /// The tokens of the answer without the token that ended it. `None` where its text was cut within a token.
     pub answer: Option<Vec<u32>>,
-    /// How many of these were decoded: D. One that was only chosen is read with what comes after it.
+    /// The number of answer tokens that were decoded (D). The last chosen token is prefilled with the next turn.
     pub said: usize,
 }
 

@@ -1,20 +1,20 @@
-//! Why a session could not be kept, read or deleted.
+//! Errors of storing, reading and deleting sessions.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Names the file and the remedy.
+/// An error of session storage. Its text names the file and the remedy.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("{}: cannot {what} it: {error}; {}", path.display(), remedy(error))]
     Io {
         what: &'static str,
         path: PathBuf,
         error: Arc<io::Error>,
     },
-    /// It is left as it is.
+    /// The file stays as it is.
     #[error(
         "{}: it was written in version {found} of the format, and this gangliond reads version {known}; use the gangliond that \
          wrote it, or delete the session",
@@ -25,7 +25,7 @@ pub enum StoreError {
         found: u32,
         known: u32,
     },
-    /// It is left as it is: who owns a file can change it.
+    /// The file stays as it is: its owner could change it.
     #[error(
         "{}: it belongs to user {owner}, and gangliond runs as user {expected}; chown it, or move it away",
         path.display()
@@ -35,7 +35,7 @@ pub enum StoreError {
         owner: u32,
         expected: u32,
     },
-    /// It is left as it is.
+    /// The file stays as it is.
     #[error(
         "{}: it has {bytes} bytes, and at most {most} are read of a session; raise sessions.mib_per_user, or delete the session",
         path.display()

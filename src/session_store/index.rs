@@ -1,8 +1,7 @@
-//! The index of a user's folder: what there is to say of each session, so that after a start nobody waits until all files are
-//! read.
+//! The index of a user's folder: the counts and times of each session, so that a start need not read every file.
 //!
-//! An entry is of a file with a certain length and time of its last change; of any other the file itself is read. So nothing
-//! depends on the index but time: one that is missing, damaged or old, after a kill or a power cut, is written anew.
+//! An entry is valid for a file with the recorded length and modification time; otherwise the file itself is read. A
+//! missing, damaged or old index costs only time, and is rebuilt.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,13 +12,13 @@ use super::brief::Brief;
 use super::record;
 use crate::files::{File, Files};
 
-/// Its name, which no session's file has, and the name of one that is being written.
+/// The name of the index, which no session's file can have, and of an index that is being written.
 const INDEX: &str = "index";
 const UNFINISHED: &str = "index-new";
-/// The most bytes of an index: many more than the most sessions of a user take.
+/// The most bytes of an index, far above the need of the largest number of sessions.
 const LONGEST: u64 = 16 << 20;
 
-/// What tells a version of a file from another one.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     bytes: u64,
@@ -28,7 +27,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of an open file that is this process's own.
+    /// Returns the stamp of an open file of this process's user.
     pub(super) fn of(files: &dyn Files, file: &dyn File) -> Option<Self> {
         if file.owner().ok()? != files.user() {
             return None;
@@ -42,15 +41,15 @@ impl Stamp {
     }
 }
 
-/// A line: name, stamp (bytes, changed), and turns, bytes, began and used of the session.
+/// A line: name, stamp (bytes, modification time), and turns, bytes, began and used of the session.
 type Line = (String, [u64; 2], [u64; 4]);
 
-/// What an index says.
+/// The entries of an index by session name.
 #[derive(Debug, Default)]
 pub(super) struct Index(HashMap<String, (Stamp, Brief)>);
 
 impl Index {
-    /// Reads the index of a folder; without one it says nothing.
+    /// Reads the index of a folder; empty if there is none.
     pub(super) fn read(files: &dyn Files, folder: &Path) -> Self {
         let lines = || {
             let mut file = files.open_to_read(&folder.join(INDEX)).ok()?;
@@ -72,14 +71,14 @@ impl Index {
         Self(lines().into_iter().flatten().map(entry).collect())
     }
 
-    /// What it says of a session whose file is that one.
+    /// Returns the entry of a session if it is valid for the file at `path`.
     pub(super) fn find(&self, files: &dyn Files, path: &Path, name: &str) -> Option<Brief> {
         let (stamp, brief) = self.0.get(name)?;
         let file = files.open_to_read(path).ok()?;
         (Stamp::of(files, &*file)? == *stamp).then_some(*brief)
     }
 
-    /// Writes an index. It is not synced: a power cut costs the time to write it anew.
+    /// Writes an index without a sync: after a power cut it is rebuilt.
     pub(super) fn write(
         files: &dyn Files,
         folder: &Path,
@@ -107,7 +106,7 @@ impl Index {
         named.inspect_err(|_| drop(files.remove(&new)))
     }
 
-    /// Where it lies.
+    /// Returns the path of a folder's index.
     pub(super) fn path(folder: &Path) -> PathBuf {
         folder.join(INDEX)
     }

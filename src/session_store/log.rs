@@ -1,6 +1,8 @@
-//! The file of one session: entries are appended to it and nothing else. What could not be written, or not be synced, is
-//! cut off again before anything follows it; what somebody was told of before it was synced is written again. Once half of it is
-//! of no use any more, another file that says the same takes its place. Where nothing may be written it is read all the same.
+//! The append-only file of one session.
+//!
+//! An entry that could not be written or synced is cut off before the next one follows. An entry that was reported
+//! before its sync is written once more after a failed sync. When half of the file is obsolete, a compacted file
+//! replaces it. A file on a read-only disk can still be read.
 
 use std::io;
 use std::ops::Range;
@@ -16,9 +18,9 @@ use super::past::Past;
 use super::record::{self, Rest, Tail, Unreadable};
 use crate::files::{File, Files, NotAFile};
 
-/// A file of fewer bytes is not worth a look: it takes a few blocks of the disk.
+/// Smaller files are not compacted: they occupy only a few blocks of the disk.
 const SMALL: u64 = 16 << 10;
-/// The most bytes that a write which was never whole leaves at the end of a file.
+/// The most bytes that an incomplete write leaves at the end of a file.
 const OVERHANG: u64 = 64 << 20;
 
 /// An open file of a session.
@@ -28,52 +30,53 @@ pub(super) struct Log {
     files: Arc<dyn Files>,
     path: PathBuf,
     file: Box<dyn File>,
-    /// Whether it is open only to be read, where the disk takes no writes.
+    /// Whether the file is open for reading only, because the disk allows no writes.
     read_only: bool,
-    /// This is the end of all that was written.
+    /// The end of everything written.
     written: Tail,
-    /// This is the end of all that is known to be on the disk.
+    /// The end of everything known to be on the disk.
     synced: Tail,
-    /// Whether there may be more in the file than was written.
+    /// Whether the file may be longer than `written`.
     overhangs: bool,
-    /// What was written since the last sync.
+    /// The bytes written since the last sync.
     unsynced: Vec<u8>,
-    /// Whether a sync of it has failed: the system may have dropped it, and says so once.
+    /// Whether a sync has failed. The system may have dropped the data, and reports the failure only once.
     doubtful: bool,
-    /// Whether its name may still be another file's after a power cut.
+    /// Whether the file's name may still lead to its predecessor after a power cut.
     misnamed: bool,
-    /// How long it is before it is looked at again for what is of no use.
+    /// The length at which compaction is tried next.
     look_at: u64,
-    /// Its length, for those who do not wait for the disk.
+    /// The file's length, for readers that do not wait for the disk.
     bytes: Arc<AtomicU64>,
 }
 
-/// What was found in a file.
+/// The result of reading a file.
 #[derive(Debug)]
 pub(super) enum Found {
     Whole(Log, Past),
-    /// The same, with bytes at its end that nobody was told of: they are cut off.
+    /// A whole conversation, followed by this number of bytes that no caller had a confirmation of. They are cut off.
     Torn(Log, Past, u64),
-    /// Something has changed it, or it is no file.
+    /// The file was changed by something else, or is not a regular file.
     Damaged,
 }
 
-/// What there is to say of a file that nobody opens.
+/// The result of reading a file's counts and times.
 #[derive(Debug)]
 pub(super) enum Scanned {
     Whole(Brief),
-    /// Something has changed it, or it is no file.
+    /// The file was changed by something else, or is not a regular file.
     Damaged,
 }
 
 impl Log {
-    /// Makes the file of a new session, and returns when it is on the disk: after a power cut there is all of it or none.
+    /// Makes the file of a new session and waits until it is on the disk. After a power cut it is there as a whole or
+    /// not at all.
     pub(super) fn create(
         files: &Arc<dyn Files>,
         path: &Path,
         opened: &Entry,
     ) -> Result<Self, StoreError> {
-        let new = fresh(path);
+        let new = temporary(path);
         let made = (|| {
             let (bytes, tail) = encode(std::slice::from_ref(opened))?;
             let file = write(&**files, &new, &bytes)?;
@@ -82,13 +85,13 @@ impl Log {
             Ok(Self::new(files, path, file, tail))
         })();
         made.map_err(|error| {
-            // Nobody was told of it; what is left of it goes when its folder is read.
+            // The session was not confirmed; the remains are removed when the folder is read.
             let _ = files.remove(&new);
             StoreError::io("write", path)(error)
         })
     }
 
-    /// One that is on the disk up to there.
+    /// Wraps a file that is on the disk up to `tail`.
     fn new(files: &Arc<dyn Files>, path: &Path, file: Box<dyn File>, tail: Tail) -> Self {
         Self {
             files: files.clone(),
@@ -106,7 +109,7 @@ impl Log {
         }
     }
 
-    /// Reads a file of this user and name, of at most so many bytes.
+    /// Reads a file of this user and name, of at most `most` bytes.
     pub(super) fn read(
         files: &Arc<dyn Files>,
         path: &Path,
@@ -134,12 +137,12 @@ impl Log {
         let mut log = Self::new(files, path, file, read.tail);
         log.overhangs = read.rest == Rest::Torn;
         if read_only {
-            // What is torn is cut off before anything follows it.
+            // The first append cuts off a torn end.
             log.read_only = true;
             return Ok(Found::Whole(log, past));
         }
         let cut = bytes.len() as u64 - read.tail.length;
-        // What was read may be in the system's memory alone, if the daemon was killed before it was synced.
+        // The data may be only in the system's memory if the daemon was killed before a sync.
         log.cut()
             .and_then(|()| log.file.sync())
             .map_err(failed("write"))?;
@@ -149,7 +152,7 @@ impl Log {
         })
     }
 
-    /// Reads as much of a file of this user and name as there is to say of it. The file stays as it is.
+    /// Reads the counts and times of a file of this user and name, and changes nothing.
     pub(super) fn scan(
         files: &dyn Files,
         path: &Path,
@@ -170,7 +173,7 @@ impl Log {
         Ok(brief.map_or(Scanned::Damaged, Scanned::Whole))
     }
 
-    /// Reads what was written to it so far, as the session of this user and name.
+    /// Reads the written part of the file as the session of this user and name.
     ///
     /// # Errors
     /// As the system's, and if something else has changed the file.
@@ -189,7 +192,7 @@ impl Log {
         past.ok_or_else(|| failed(changed()))
     }
 
-    /// Bytes of it, as they change.
+    /// Returns the file's length as a shared counter.
     pub(super) fn bytes(&self) -> Arc<AtomicU64> {
         self.bytes.clone()
     }
@@ -198,10 +201,11 @@ impl Log {
         &self.path
     }
 
-    /// Returns when entries can be appended; of a file that was open only to be read, when the disk takes writes by now.
+    /// Waits until entries can be appended. A file that was opened for reading only is opened for writing if the disk
+    /// allows it by then.
     ///
     /// # Errors
-    /// As the system's, and if it is another file now.
+    /// As the system's, and if the file has been replaced.
     pub(super) fn make_writable(&mut self) -> io::Result<()> {
         if !self.read_only {
             return Ok(());
@@ -215,17 +219,17 @@ impl Log {
         Ok(())
     }
 
-    /// Whether what was written may not get to the disk, although somebody was told of it.
+    /// Whether confirmed entries may not reach the disk.
     pub(super) fn is_doubtful(&self) -> bool {
         self.doubtful
     }
 
-    /// Writes an entry, which is on the disk after the next `sync`. On an error nothing of it is.
+    /// Writes an entry, which is on the disk after the next `sync`. On an error, nothing of it is in the file.
     pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
         self.make_writable()?;
         self.cut()?;
         if self.doubtful {
-            // Nothing follows what may be lost.
+            // Nothing follows entries that may be lost.
             self.sync()?;
         }
         let text = serde_json::to_vec(entry)?;
@@ -244,8 +248,8 @@ impl Log {
         self.bytes.store(tail.length, Ordering::Relaxed);
     }
 
-    /// Returns when all that was written is on the disk. On an error nobody knows what of it is, and the next call writes it
-    /// again: a sync that succeeds after one that failed says nothing of what came before.
+    /// Waits until everything written is on the disk. After an error the state of the disk is unknown, and the next
+    /// call writes the data once more: a later successful sync says nothing about data of a failed one.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.doubtful, true) {
             self.file.write(self.synced.length, &self.unsynced)?;
@@ -258,23 +262,23 @@ impl Log {
         Ok(())
     }
 
-    /// Nothing that was written since the last `sync` counts any more.
-    pub(super) fn take_back(&mut self) {
+    /// Discards everything written since the last `sync`.
+    pub(super) fn discard_unsynced(&mut self) {
         self.has_written(self.synced);
         self.overhangs = true;
         self.unsynced.clear();
         self.doubtful = false;
     }
 
-    /// Its name may be another file's from now on, or none's: it is never looked at again, and nothing takes its place.
+    /// Ends compaction of this file: its name may soon lead to another file or to none.
     pub(super) fn retire(&mut self) {
         self.look_at = u64::MAX;
     }
 
-    /// Has a file take its place that says the same, if half of this one is of no use any more. All of it is on the disk.
+    /// Replaces the file by a compacted one if half of it is obsolete and all of it is on the disk.
     ///
     /// # Errors
-    /// As the system's. Nothing is lost then, and it is tried again when it is twice as long.
+    /// As the system's. Nothing is lost, and compaction is tried again at twice the length.
     pub(super) fn compact(&mut self) -> io::Result<()> {
         let is_whole = self.written == self.synced && !self.overhangs && !self.doubtful;
         if !is_whole || self.written.length < self.look_at {
@@ -283,7 +287,7 @@ impl Log {
         self.look_at = 2 * self.written.length;
         let bytes = self.file.read(self.written.length)?;
         let read = record::read(&bytes).ok();
-        // What has changed since it was written is found when it is read the next time.
+        // A foreign change of the file is detected when the session is opened.
         let read = read.filter(|read| read.tail == self.written);
         let live = read.and_then(|read| compact(entries(&bytes, read.texts)?));
         let Some(live) = live else {
@@ -294,7 +298,7 @@ impl Log {
             self.look_at = SMALL.max(2 * tail.length);
             return Ok(());
         }
-        let new = fresh(&self.path);
+        let new = temporary(&self.path);
         let file = write(&*self.files, &new, &bytes);
         let named = file.and_then(|file| self.files.rename(&new, &self.path).map(|()| file));
         let file = named.inspect_err(|_| drop(self.files.remove(&new)))?;
@@ -306,7 +310,7 @@ impl Log {
         self.keep_name()
     }
 
-    /// Returns when its name is its own on the disk. Until then nobody is told that what it holds is there.
+    /// Waits until the file's name leads to it on the disk. Until then, no entry is confirmed.
     fn keep_name(&mut self) -> io::Result<()> {
         if self.misnamed {
             self.files.sync_folder(folder(&self.path))?;
@@ -315,7 +319,7 @@ impl Log {
         Ok(())
     }
 
-    /// Takes away what should not be there.
+    /// Cuts off everything behind the written part.
     pub(super) fn cut(&mut self) -> io::Result<()> {
         if self.overhangs {
             self.file.cut(self.written.length)?;
@@ -326,7 +330,8 @@ impl Log {
     }
 }
 
-/// A whole file of these entries. Each record says of those before it that they are on the disk: none is ever seen without them.
+/// Encodes entries as a whole file. Each record says that all records before it are on the disk, so a reader never
+/// accepts it without them.
 fn encode(entries: &[Entry]) -> io::Result<(Vec<u8>, Tail)> {
     let (mut all, mut tail) = record::begin();
     for entry in entries {
@@ -339,7 +344,7 @@ fn encode(entries: &[Entry]) -> io::Result<(Vec<u8>, Tail)> {
     Ok((all, tail))
 }
 
-/// Makes a file that has not its name yet, and returns when all of it is on the disk.
+/// Makes a file under a temporary name and waits until all of it is on the disk.
 fn write(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn File>> {
     let mut file = files.open(path, true)?;
     file.write(0, bytes)?;
@@ -347,7 +352,7 @@ fn write(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn Fil
     Ok(file)
 }
 
-/// All bytes of an open file that is this process's own, if there are at most so many.
+/// Reads all bytes of an open file of this process's user, of at most `most` bytes.
 fn whole(
     files: &dyn Files,
     path: &Path,
@@ -373,7 +378,7 @@ fn whole(
     })
 }
 
-/// The records of a file; `None` if it does not begin as a session's does.
+/// Splits a file into records; `None` if it does not begin as a session's file.
 fn records(path: &Path, bytes: &[u8]) -> Result<Option<record::Read>, StoreError> {
     match record::read(bytes) {
         Ok(read) => Ok(Some(read)),
@@ -386,14 +391,14 @@ fn records(path: &Path, bytes: &[u8]) -> Result<Option<record::Read>, StoreError
     }
 }
 
-/// What records say; `None` if one of them says nothing.
+/// Parses the texts of records; `None` if one of them is not an entry.
 fn entries(file: &[u8], texts: Vec<Range<usize>>) -> Option<Vec<Entry>> {
     let texts = texts.into_iter();
     let entries = texts.map(|text| serde_json::from_slice(&file[text]));
     entries.collect::<Result<_, _>>().ok()
 }
 
-/// The error of an open file that something else has changed.
+/// The error for an open file that something else has changed.
 fn changed() -> io::Error {
     let why = "something has changed it since it was opened; close the session and open it again";
     io::Error::new(io::ErrorKind::InvalidData, why)
@@ -408,12 +413,12 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Where a file is until all of it is there.
-fn fresh(path: &Path) -> PathBuf {
+/// The path of a file until it is complete.
+fn temporary(path: &Path) -> PathBuf {
     path.with_extension(NEW)
 }
 
-/// Ends of the names of files: of a session, of one that is being made, and of one that was set aside.
+/// Extensions of file names: of a session, of an unfinished file, and of a damaged file.
 pub(super) const SESSION: &str = "session";
 pub(super) const NEW: &str = "new";
 pub(super) const DAMAGED: &str = "damaged";

@@ -1,4 +1,4 @@
-//! The name of a session, which is also the name of its file: nothing in it can mean another folder.
+//! The name of a session, which is also its file name. It can never lead to another folder.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 /// Bytes of the longest name.
 const LONGEST: usize = 64;
 
-/// 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is no dot.
+/// A session's name: 1 to 64 letters, digits, `-`, `_` and `.`, which does not begin with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
-/// It is no name of a session.
+/// The text is not a valid session name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a session's name is 1 to {LONGEST} letters (a to z, A to Z), digits, \"-\", \"_\" and \".\", and does not begin with a dot"

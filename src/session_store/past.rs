@@ -1,4 +1,4 @@
-//! What the entries of a file amount to: the conversation as it stood after the last of them.
+//! The conversation that the entries of a file describe, as of the last entry.
 
 use serde_json::{Map, Value};
 
@@ -6,30 +6,30 @@ use super::entry::{Entry, Turn};
 use super::trail::{Contradiction, Trail};
 use crate::model::Message;
 
-/// A conversation as its file tells it.
+/// A conversation as its file describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// When it began, in seconds since 1970.
+    /// When the session began, in seconds since 1970.
     pub began: u64,
-    /// When its last turn ended, or else it began.
+    /// When the last turn ended; the beginning if there is no turn.
     pub used: u64,
-    /// What it began with.
+    /// The messages at the beginning.
     pub messages: Vec<Message>,
-    /// What its turns start from.
+    /// The default options of turns.
     pub options: Map<String, Value>,
-    /// The turns that were dropped at the context's end, oldest first, as far as the file still has their text.
+    /// Turns that were dropped at the context's end, oldest first, as far as the file still has their text.
     pub dropped: Vec<PastTurn>,
     pub turns: Vec<PastTurn>,
-    /// The tokens of these.
+    /// The tokens of `turns`.
     pub trail: Trail,
-    /// What was said after the last turn, without an answer.
+    /// Messages after the last turn, which have no answer.
     pub appended: Vec<Message>,
 }
 
-/// What was said in one turn.
+/// The messages of one turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastTurn {
-    /// What was appended before it, then what was said in it.
+    /// The messages appended before the turn, then those of the turn.
     pub messages: Vec<Message>,
     pub answer: Message,
     pub partial: bool,
@@ -38,7 +38,7 @@ pub struct PastTurn {
 }
 
 impl Past {
-    /// Takes the entries of a file of this user and name.
+    /// Replays the entries of a file of this user and name.
     pub(super) fn of(entries: Vec<Entry>, user: u32, name: &str) -> Result<Self, Contradiction> {
         let mut entries = entries.into_iter();
         let Some(Entry::Opened {
@@ -65,7 +65,7 @@ impl Past {
         Ok(past)
     }
 
-    /// What an entry adds to it.
+    /// Applies an entry.
     pub(super) fn follow(&mut self, entry: Entry) -> Result<(), Contradiction> {
         match entry {
             Entry::Opened { .. } => return Err(Contradiction),
@@ -96,7 +96,7 @@ impl Past {
         self.trail.forget(dropped);
         let mut messages = std::mem::take(&mut self.appended);
         messages.extend(turn.messages);
-        // A clock may have been set back.
+        // The clock may have been set back.
         self.used = self.used.max(turn.at);
         self.turns.push(PastTurn {
             messages,
@@ -110,13 +110,13 @@ impl Past {
 }
 
 impl PastTurn {
-    /// Returns false for a turn of which compaction has kept the tokens alone.
+    /// Returns false for a turn of which compaction has kept only the tokens.
     fn has_text(&self) -> bool {
         has_text(&self.messages, &self.answer)
     }
 }
 
-/// Returns whether a turn of these messages and this answer says anything.
+/// Whether a turn of these messages and this answer has any text.
 pub(super) fn has_text(messages: &[Message], answer: &Message) -> bool {
     !messages.is_empty() || answer.bytes() > 0
 }

@@ -1,32 +1,32 @@
-//! How entries lie in a file: a head of 32 bytes for the file, then records, each a head of 32 bytes and its text, all in
-//! units of 32 bytes. Numbers are little-endian.
+//! The binary layout of a session's file: a head of 32 bytes, then records, each a head of 32 bytes and its text.
+//! Everything is a multiple of 32 bytes, and numbers are little-endian.
 //!
-//! A disk writes sectors of 512 bytes whole or not at all. No head crosses two of them, texts hold no zeros and are
-//! filled up with spaces: so what a power cut has left of a write is a short file, or sectors of zeros, and bytes that
-//! were changed later are neither. A record also says how many of those before it were known to be on the disk: one of
-//! those that is not whole is damage, whatever it looks like.
+//! A disk writes a sector of 512 bytes as a whole or not at all. No head crosses a sector, texts contain no zeros, and
+//! they are padded with spaces. A write that a power cut interrupted is therefore a short file or has sectors of zeros;
+//! a later change of bytes is neither. Each record also says how many records before it were on the disk. If one of
+//! those is incomplete, the file is damaged.
 
 use std::ops::Range;
 
-/// What heads and texts are multiples of.
+/// The alignment of heads and texts.
 const UNIT: usize = 32;
 const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"GNGLsess";
-/// The version of the format of files; another one is not read.
+/// The version of the file format. Files of other versions are not read.
 pub(super) const VERSION: u32 = 1;
 
-/// What the next record is written after.
+/// The place and state after a record, from which the next record is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Bytes before it.
+    /// Bytes of the file up to here.
     pub(super) length: u64,
-    /// Records before it.
+    /// The number of records up to here.
     pub(super) records: u32,
-    /// The checksum of the head before it, so that no record can be taken out.
+    /// The checksum of the last head, so that a missing record is detected.
     chain: u32,
 }
 
-/// The head of a file, and what its first record is written after.
+/// Returns the head of a file, and the tail for its first record.
 pub(super) fn begin() -> (Vec<u8>, Tail) {
     let mut head = [0; UNIT];
     head[..8].copy_from_slice(MAGIC);
@@ -41,8 +41,8 @@ pub(super) fn begin() -> (Vec<u8>, Tail) {
 }
 
 impl Tail {
-    /// A record with this text, which holds no zeros; `synced` records are known to be on the disk. And what the next one
-    /// is written after. `None` for a text of 4 GiB.
+    /// Encodes a record with this text, which contains no zeros; `synced` records are known to be on the disk. Returns
+    /// its bytes and the tail after it; `None` for a text of 4 GiB.
     pub(super) fn record(self, text: &[u8], synced: u32) -> Option<(Vec<u8>, Self)> {
         let mut head = [0; UNIT];
         let fields = [
@@ -68,35 +68,35 @@ impl Tail {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Each whole record has its text here.
+    /// The places of the texts of whole records.
     pub(super) texts: Vec<Range<usize>>,
-    /// The next record comes here, after the last of them.
+    /// The tail after the last whole record.
     pub(super) tail: Tail,
     pub(super) rest: Rest,
 }
 
-/// What follows the last whole record.
+/// The bytes after the last whole record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Nothing,
-    /// What a power cut has left of writes that nobody was told of.
+    /// The remains of unconfirmed writes after a power cut.
     Torn,
-    /// Something else has changed the file, from this record on.
+    /// From this record on, something else has changed the file.
     Damaged,
 }
 
-/// Why a file is not read at all.
+/// Reasons for not reading a file at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// It does not begin as ours do.
+    /// The file does not begin as a session's file.
     Head,
     Version(u32),
 }
 
-/// Reads a file as far as it is whole.
+/// Reads the whole records of a file.
 pub(super) fn read(file: &[u8]) -> Result<Read, Unreadable> {
     let head = file.get(..UNIT).ok_or(Unreadable::Head)?;
     let version = number(head, 2);
@@ -122,7 +122,7 @@ pub(super) fn read(file: &[u8]) -> Result<Read, Unreadable> {
     Ok(Read { texts, tail, rest })
 }
 
-/// Reads one after another until one is not whole.
+/// Reads records in order up to the first incomplete one.
 fn records(file: &[u8], tail: &mut Tail, texts: &mut Vec<Range<usize>>) -> Rest {
     let mut at = UNIT;
     loop {
@@ -164,7 +164,7 @@ fn records(file: &[u8], tail: &mut Tail, texts: &mut Vec<Range<usize>>) -> Rest 
     }
 }
 
-/// Whether a sector of what lies there was never written.
+/// Whether a sector of the bytes was never written.
 fn lacks_sectors(start: usize, bytes: &[u8]) -> bool {
     let first = (SECTOR - start % SECTOR).min(bytes.len());
     let (first, others) = bytes.split_at(first);
@@ -176,7 +176,7 @@ fn lacks_sectors(start: usize, bytes: &[u8]) -> bool {
 fn was_synced(rest: &[u8], record: u32) -> bool {
     let mut heads = rest.chunks_exact(UNIT).skip(1);
     heads.any(|head| {
-        // Texts have no zeros, and so are no heads.
+        // Neither texts nor heads consist of zeros.
         head[20..28] == [0; 8]
             && is_sealed(head)
             && number(head, 1) > record
@@ -184,7 +184,7 @@ fn was_synced(rest: &[u8], record: u32) -> bool {
     })
 }
 
-/// Puts the checksum of a head behind it.
+/// Puts the checksum of a head at its end.
 fn seal(head: &mut [u8; UNIT]) -> u32 {
     let sum = crc32fast::hash(&head[..UNIT - 4]);
     head[UNIT - 4..].copy_from_slice(&sum.to_le_bytes());
@@ -195,7 +195,7 @@ fn is_sealed(head: &[u8]) -> bool {
     crc32fast::hash(&head[..UNIT - 4]) == number(head, 7)
 }
 
-/// The number of four bytes with this index.
+/// Returns the number in the four bytes at this index.
 fn number(head: &[u8], index: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&head[4 * index..][..4]);

@@ -1,4 +1,4 @@
-//! Files of sessions through power cuts, full disks and damage.
+//! Session files through power cuts, full disks and damage.
 
 mod damage;
 mod faults;
@@ -33,7 +33,6 @@ fn name() -> Name {
     Name::new("talk").expect("a name")
 }
 
-/// The path of its file.
 fn path() -> PathBuf {
     PathBuf::from(ROOT)
         .join(USER.to_string())
@@ -45,7 +44,7 @@ fn begin(store: &Store) -> Result<Stored, StoreError> {
     store.create(USER, &name(), vec![system], serde_json::Map::new())
 }
 
-/// The n-th turn of a talk, counted from 0, longer than a sector.
+/// The n-th turn of a conversation, counted from 0, longer than a sector.
 fn turn(n: usize) -> Entry {
     let n = u32::try_from(n).expect("few");
     Entry::Turn(Box::new(Turn {
@@ -68,14 +67,14 @@ fn turn(n: usize) -> Entry {
     }))
 }
 
-/// Appends an entry and waits for what comes of it.
+/// Appends an entry and waits for the result.
 fn append(store: &Store, stored: &Stored, entry: Entry) -> Result<(), StoreError> {
-    let (done, told) = mpsc::channel();
+    let (done, confirmed) = mpsc::channel();
     store.append(stored, entry, move |result| drop(done.send(result)));
-    told.recv().expect("it is told")
+    confirmed.recv().expect("a result")
 }
 
-/// What is in the file after a restart.
+/// Reads the file after a restart.
 fn again(files: &Arc<Memory>) -> Result<Option<Past>, StoreError> {
     let opened = store(files.clone()).open(USER, &name())?;
     Ok(opened.map(|(_, past)| past))
@@ -101,7 +100,7 @@ fn what_was_said_is_there_again_with_who_made_each_token() {
     let past = again(&files).expect("read").expect("there");
     assert_eq!(past.messages[0].content, "be brief");
     assert_eq!((past.turns.len(), past.appended.clone()), (1, tool));
-    // The next prompt keeps four tokens, of which the last was decoded.
+    // The next prompt shares four tokens, of which the last was decoded.
     let Entry::Turn(mut next) = turn(2) else {
         panic!("a turn");
     };
@@ -122,7 +121,7 @@ fn what_was_said_is_there_again_with_who_made_each_token() {
     assert_eq!(store(files).list(USER + 1).expect("read"), []);
 }
 
-/// What is on robots must be read by what comes later: whoever changes this changes the version, and reads both.
+/// Robots have files of this version. A change of the layout needs a new version number, and must still read this one.
 #[test]
 fn a_file_is_written_as_version_1_is() {
     let files = Arc::new(Memory::default());

@@ -1,33 +1,33 @@
-//! The tokens of a conversation's turns, oldest first. What turns have in common is held once: all of them can be kept, and
-//! cloned, however long the conversation is. It knows nothing of what they mean.
+//! The tokens of a conversation's turns, oldest first. Tokens that turns share are stored once, so storing and cloning
+//! all turns is cheap for a conversation of any length. This module gives the tokens no meaning.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::entry::Tokens;
 
-/// The tokens of each turn, as what it has of those of the turn before it and what it goes on with.
+/// The tokens of each turn: the length of the prefix that it shares with the turn before it, and its own tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
     turns: Vec<Arc<Tokens>>,
-    /// How many of the first are of turns that were forgotten: those after them may begin with their tokens.
+    /// The number of turns at the front that were forgotten; later turns may begin with their tokens.
     gone: usize,
 }
 
-/// The tokens of a conversation, and who made them.
+/// The tokens of a conversation and the kernel family that computed each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     pub tokens: Vec<u32>,
-    /// These tokens were decoded (D), in their order; the others were read as prompts (P).
+    /// The ranges of decoded tokens (D) in order; the others were prefilled (P).
     pub decoded: Vec<Range<usize>>,
 }
 
-/// Entries that cannot follow each other.
+/// The error for entries that cannot follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contradiction;
 
 impl Trail {
-    /// Goes on by a turn.
+    /// Appends a turn, if the turn before it has the tokens that it shares.
     pub(super) fn follow(&mut self, tokens: Tokens) -> Result<(), Contradiction> {
         if tokens.kept > self.length() {
             return Err(Contradiction);
@@ -36,12 +36,12 @@ impl Trail {
         Ok(())
     }
 
-    /// Goes on by a turn which has no more of the one before it than there is.
+    /// Appends a turn; the shared prefix is limited to the tokens that exist.
     pub fn push(&mut self, tokens: Tokens) {
         self.turns.push(Arc::new(tokens));
     }
 
-    /// Back to what it was after so many turns.
+    /// Undoes all turns except the first `turns`.
     pub fn truncate(&mut self, turns: usize) {
         self.turns.truncate(self.gone + turns);
         if turns == 0 {
@@ -49,11 +49,11 @@ impl Trail {
         }
     }
 
-    /// Goes on without so many of its oldest turns.
+    /// Forgets the `oldest` turns.
     pub fn forget(&mut self, oldest: usize) {
         self.gone = self.turns.len().min(self.gone + oldest);
         let kept = self.turns.iter().take(self.gone + 1);
-        // Nothing from there on needs what was before.
+        // Later turns need nothing of earlier ones.
         let mut anew = kept.enumerate().filter(|(_, turn)| turn.kept == 0);
         if let Some((first, _)) = anew.next_back() {
             self.turns.drain(..first);
@@ -61,23 +61,23 @@ impl Trail {
         }
     }
 
-    /// What the newest turn went on with, if there is a turn.
+    /// Returns the tokens of the newest turn.
     #[must_use]
     pub fn newest(&self) -> Option<&Tokens> {
         let turns = self.turns.get(self.gone..).unwrap_or_default();
         turns.last().map(Arc::as_ref)
     }
 
-    /// Tokens after the newest turn.
+    /// Returns the number of tokens after the newest turn.
     #[must_use]
     pub fn length(&self) -> usize {
         self.newest().map_or(0, Tokens::length)
     }
 
-    /// The tokens after the newest turn.
+    /// Returns the tokens after the newest turn.
     #[must_use]
     pub fn context(&self) -> Context {
-        // From the newest turn back: of each what those after it have kept.
+        // From the newest turn backwards: of each turn, the prefix that later turns share.
         let (mut parts, mut wanted) = (Vec::new(), self.length());
         for turn in self.turns.iter().rev() {
             if wanted == 0 {
@@ -100,7 +100,7 @@ impl Trail {
         context
     }
 
-    /// How many tokens of a prompt, from the first, are those after the newest turn, made by the same family.
+    /// Returns the length of the common prefix of a prompt and the conversation, computed by the same family.
     #[must_use]
     pub fn common(&self, prompt: &[u32], decoded: &[Range<usize>]) -> usize {
         let context = self.context();
@@ -111,26 +111,26 @@ impl Trail {
 }
 
 impl Tokens {
-    /// The tokens of the conversation up to the turn's end.
+    /// The number of tokens of the conversation up to the turn's end.
     #[must_use]
     pub fn length(&self) -> usize {
         self.asked() + self.answer.as_ref().map_or(0, Vec::len)
     }
 
-    /// The tokens of its prompt.
+    /// The number of tokens of the prompt.
     #[must_use]
     pub fn asked(&self) -> usize {
         self.kept + self.prompt.len()
     }
 
-    /// Which of the conversation's tokens were decoded in this turn.
+    /// The range of the conversation's tokens that this turn decoded.
     fn decoded(&self) -> Range<usize> {
         let answer = self.answer.as_ref().map_or(0, Vec::len);
         self.asked()..self.asked() + self.said.min(answer)
     }
 }
 
-/// The first place that is within a range of the one and of none of the other; both are in their order.
+/// The first position that is in a range of exactly one of the two ordered lists.
 fn parting(one: &[Range<usize>], other: &[Range<usize>]) -> usize {
     let differ = one.iter().zip(other).find(|(one, other)| one != other);
     match differ {
@@ -158,7 +158,6 @@ mod tests {
         }
     }
 
-    /// Each turn begins with whatever it has of the one before, which may be less than all of it.
     #[test]
     fn every_turn_has_its_tokens_again() {
         let mut trail = Trail::default();
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_common_is_of_the_same_family() {
+    fn common_tokens_have_the_same_family() {
         let mut trail = Trail::default();
         trail.push(turn(0, &[1, 2], &[3, 4], 2));
         trail.push(turn(4, &[5], &[6], 1));

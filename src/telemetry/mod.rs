@@ -1,4 +1,6 @@
-//! Receipts: what a request cost, in figures that can be compared with the memory's bandwidth.
+//! The costs of a request: token counts, times, and the share of the memory's bandwidth (`Usage`); and the times of
+//! steps (`timing`).
+//! Not here: text of prompts and answers, and reporting itself.
 
 mod timing;
 
@@ -6,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use timing::{Percentiles, Timing};
 
-/// Why generation ended.
+/// The reason for the end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
@@ -16,23 +18,23 @@ pub enum FinishReason {
     Length,
     /// The end of the context.
     Context,
-    /// The model calls tools, and waits for what they say.
+    /// The model calls tools, and waits for their results.
     #[serde(rename = "tool_calls")]
     ToolCalls,
-    /// The time that its caller gave it is over.
+    /// The caller's time limit has passed.
     Deadline,
     Cancelled,
     Error,
 }
 
 impl FinishReason {
-    /// Whether the answer was ended from outside, before the model had.
+    /// Whether the answer was ended from outside, before the model ended it.
     #[must_use]
     pub const fn is_partial(self) -> bool {
         matches!(self, Self::Cancelled | Self::Deadline)
     }
 
-    /// Whether the answer was ended before the model had come to its end.
+    /// Whether the answer was ended before the model ended it.
     #[must_use]
     pub const fn is_cut(self) -> bool {
         self.is_partial() || matches!(self, Self::Length | Self::Context)
@@ -52,45 +54,45 @@ impl FinishReason {
     }
 }
 
-/// The receipt of a request.
+/// The usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the whole prompt, history included.
     pub prompt_tokens: u32,
-    /// So many of them had their KV still there.
+    /// Tokens of the prompt whose KV was still in the cache.
     pub cached_tokens: u32,
-    /// Tokens whose KV came back from the disk.
+    /// Tokens whose KV was restored from the disk.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u32,
-    /// Tokens that had been in the cache and were read again: of the session, as others had needed its pages or its text was all
-    /// that was left of it, or of this request, which had to make way for others.
+    /// Tokens that had been in the cache and were prefilled again. The session's pages were evicted, only its text was
+    /// left, or the request itself was preempted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reread_tokens: u32,
-    /// Steps that ran again for it, as what its guide allows was not known in time.
+    /// Steps that were repeated because the guide's mask was late.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated_steps: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
-    /// Microseconds from acceptance to the start of the prefill.
+    /// Microseconds from acceptance to the start of prefill.
     pub queue_us: u64,
-    /// Microseconds from the start of the prefill to the first token.
+    /// Microseconds from the start of prefill to the first token.
     pub first_token_us: u64,
     /// Tokens per second after the first token.
     pub tokens_per_second: f64,
     /// Bytes that decoding had to move, per second, in 10^9.
     pub gigabytes_per_second: f64,
-    /// What the choices started from: given again, the same request has the same answer.
+    /// The seed of the choices. The same request with this seed has the same answer.
     #[serde(default)]
     pub seed: u64,
-    /// What the answer was sampled with; `None` if no token was chosen.
+    /// The sampling parameters; `None` if no token was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// The oldest turns of the session that were dropped, so that this one fits the context.
+    /// The number of the session's oldest turns that were dropped so that this one fits the context.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_turns: u32,
 }
 
-/// The parameters of a choice, wherever each comes from.
+/// The parameters of a choice, from whichever source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     pub temperature: f64,
@@ -100,7 +102,7 @@ pub struct Sampling {
     pub repetition_penalty: f64,
 }
 
-/// Returns the number that people write for one that the sampler has: 0.7, where the nearest f32 is 0.699999988.
+/// Returns the decimal number that a person would write for an f32: 0.7 for 0.699999988.
 #[must_use]
 pub fn decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::from(number))
@@ -111,7 +113,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// What one finished request cost.
+/// The cost of a finished request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receipt {
     pub reason: FinishReason,

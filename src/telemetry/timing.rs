@@ -1,26 +1,26 @@
-//! How long steps take, in histograms of a fixed size: a daemon that runs for months keeps no list of them.
+//! The durations of steps, in histograms of a fixed size, so that a daemon can run for months.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Anything longer counts as this many nanoseconds: a minute.
+/// The longest duration that is counted exactly, in nanoseconds: a minute.
 const MOST: u64 = 60_000_000_000;
-/// Figures that are kept of each value.
+/// Significant digits of each value.
 const PRECISION: u8 = 2;
 
-/// What each step of a generation took.
+/// The durations of the steps of generations.
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// The time from one token to the next.
     step: Histogram<u64>,
-    /// So long of it the device had nothing to do.
+    /// The part of it in which the device was idle.
     gap: Histogram<u64>,
-    /// So long of it the engine's thread worked rather than waited.
+    /// The part of it in which the engine's thread worked.
     host: Histogram<u64>,
 }
 
-/// Percentiles of some times, in microseconds.
+/// Percentiles of durations, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     pub p50: f64,
@@ -54,13 +54,13 @@ impl Timing {
         }
     }
 
-    /// Steps recorded.
+    /// The number of steps recorded.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step.len()
     }
 
-    /// The percentiles by name, in the order step, gap, host.
+    /// Returns the percentiles by name, in the order step, gap, host.
     #[must_use]
     pub fn percentiles(&self) -> [(&'static str, Percentiles); 3] {
         [
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_describe_the_recorded_durations() {
         let mut timing = Timing::default();
         for milliseconds in 1..=100 {
             let step = Duration::from_millis(milliseconds);

@@ -1,17 +1,17 @@
-//! Calls as JSON text, in the shape of OpenAI's API.
+//! Tool calls as JSON text, in the shape of OpenAI's API.
 
 use serde_json::{Value, json};
 
 use crate::model::Call;
 
-/// Calls of an assistant's message, as a caller gives them. The arguments may be a JSON object or the text of one.
+/// Parses the calls of an assistant's message. The arguments may be a JSON object or its text.
 pub fn read(text: &str) -> Result<Vec<Call>, String> {
-    let given: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
-    let array = given.as_array().ok_or("no JSON array")?;
+    let given: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let array = given.as_array().ok_or("not a JSON array")?;
     let each = array.iter().zip(0..).map(|(one, at)| {
         call(one).ok_or_else(|| {
             format!(
-                "number {at} is no {{\"id\", \"type\": \"function\", \"function\": {{\"name\", \"arguments\"}}}} \
+                "number {at} must be {{\"id\", \"type\": \"function\", \"function\": {{\"name\", \"arguments\"}}}} \
                  whose arguments are a JSON object, or the text of one"
             )
         })
@@ -32,7 +32,7 @@ fn call(one: &Value) -> Option<Call> {
     })
 }
 
-/// The same as `read` takes them.
+/// Writes calls in the shape that `read` takes.
 #[must_use]
 pub fn written(calls: &[Call]) -> Value {
     let each = calls.iter().map(|Call { id, name, arguments }| {

@@ -1,5 +1,5 @@
-//! How the models of one family write calls of tools: a file for each, which names no model. The chat template of a model
-//! tells which it is.
+//! The syntax in which the models of one family write tool calls. Each syntax is a file that names no model; a model's
+//! chat template identifies its syntax.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,48 +9,49 @@ use serde::Deserialize;
 
 use crate::model::Call;
 
-/// What stands in a pattern for the name of a tool, for the id of the call, and for the JSON object of its arguments.
+/// Placeholders of a pattern: the name of a tool, the id of the call, and the JSON object of its arguments.
 const NAME: &str = "{name}";
 const ID: &str = "{id}";
 const ARGUMENTS: &str = "{arguments}";
 
-/// Letters and digits of an id: Mistral's templates want so many.
+/// Letters and digits of an id, as Mistral's templates require.
 pub(super) const ID_CHARS: usize = 9;
 
-/// Bytes of a file.
+/// The most bytes of a file.
 const LONGEST: u64 = 64 << 10;
 
-/// The formats that are known, in the order in which they are tried.
+/// The known formats, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
 pub struct Formats(Vec<Arc<Format>>);
 
-/// How calls are written. Each piece is text, in which special tokens are spelled.
+/// The syntax of calls. Special tokens are spelled as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// That of its file.
+    /// The name of its file.
     pub name: String,
     template: Vec<String>,
     without: Vec<String>,
-    /// What the calls begin with; text is before it. Without one an answer calls if it begins as a call does.
+    /// The beginning of the calls, which follow any text. Without a trigger, an answer consists of calls if it begins
+    /// as a call does.
     pub(super) trigger: Option<String>,
-    /// This stands before the first call.
+    /// The text before the first call.
     pub(super) begin: String,
-    /// This stands before the name of each.
+    /// The text before the name of each call.
     pub(super) open: String,
-    /// Between name and id, if the model gives its calls ids.
+    /// The text between name and id, if calls have ids.
     pub(super) id: Option<String>,
-    /// This stands before the arguments.
+    /// The text before the arguments.
     pub(super) middle: String,
-    /// This stands after the arguments.
+    /// The text after the arguments.
     pub(super) close: String,
-    /// Between two calls.
+    /// The text between two calls.
     pub(super) separator: String,
-    /// This stands after the last.
+    /// The text after the last call.
     pub(super) end: String,
     pub(super) parallel: bool,
 }
 
-/// The file as it is written.
+/// The content of a format's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -69,7 +70,7 @@ struct File {
     parallel: bool,
 }
 
-/// Why a file is no format.
+/// The reason why a file is not a valid format.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     #[error("{}: {error}", path.display())]
@@ -79,7 +80,7 @@ pub enum FormatError {
 }
 
 impl Formats {
-    /// All `.toml` files of a folder, in the order of their names; none if there is no such folder.
+    /// Reads all `.toml` files of a folder in alphabetical order; none if there is no such folder.
     pub fn read(folder: &Path) -> Result<Self, FormatError> {
         let unread = |path: &Path, error| FormatError::Read {
             path: path.into(),
@@ -117,7 +118,7 @@ impl Formats {
         Ok(Self(each.collect::<Result<_, _>>()?))
     }
 
-    /// How models with this chat template write calls.
+    /// Returns the format of models with this chat template.
     #[must_use]
     pub fn of(&self, template: &str) -> Option<&Arc<Format>> {
         self.0.iter().find(|format| {
@@ -126,7 +127,7 @@ impl Formats {
         })
     }
 
-    /// Their names, for people.
+    /// Lists the names of the formats.
     #[must_use]
     pub fn names(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|format| format.name.as_str()).collect();
@@ -135,7 +136,7 @@ impl Formats {
 }
 
 impl Format {
-    /// Reads a file's text.
+    /// Parses a file's text.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let File {
             template,
@@ -181,7 +182,7 @@ impl Format {
         }
     }
 
-    /// What would keep an answer from being read.
+    /// Returns a property of the format that would make answers unreadable.
     fn defect(&self) -> Option<&'static str> {
         let first = |text: &str| text.chars().next();
         let starts = format!("{}{}", self.begin, self.open);
@@ -213,7 +214,7 @@ impl Format {
         }
     }
 
-    /// Calls as these models write them.
+    /// Writes calls in this format.
     #[must_use]
     pub fn write(&self, calls: &[Call]) -> String {
         let each = calls.iter().map(|call| {

@@ -1,14 +1,14 @@
-//! Reads the calls of an answer as its tokens come. The answer was bounded by the grammar of the same format: what is
-//! fixed in it is as the format says.
+//! Reads the tool calls of an answer from its tokens. A grammar of the same format bounds the answer, so its fixed text
+//! is as expected.
 
 use super::format::ID_CHARS;
 use crate::model::Call;
 use crate::model::language::{Decoder, Part};
 
-/// What a token made of an answer.
+/// A part of an answer that a token completes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// It is never empty.
+pub enum AnswerPart {
+    /// Text, which is never empty.
     Text(String),
     Call(Piece),
 }
@@ -16,7 +16,7 @@ pub enum Heard {
 /// A part of a call: first its name, then pieces of the text of its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Piece {
-    /// Which call of the answer.
+    /// The position of the call in the answer.
     pub index: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -25,7 +25,7 @@ pub struct Piece {
     pub arguments: String,
 }
 
-/// What fixed text is made of.
+/// A unit of fixed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Symbol {
     Special(u32),
@@ -34,23 +34,23 @@ enum Symbol {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// No call has begun.
+    /// Before the first call.
     Text,
-    /// It is within what is fixed, of which so many symbols have come.
+    /// Within fixed text, after this number of its symbols.
     Fixed(Fixed, usize),
     Name,
     Id,
     Arguments(Nesting),
-    /// A call has ended, and another may come.
+    /// After a call that another one may follow.
     Between,
-    /// All calls have ended.
+    /// After the last call.
     Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fixed {
     First,
-    /// Between a name and the id, if the model gives any.
+    /// Between a name and the id, if calls have ids.
     Id,
     Middle,
     Close,
@@ -58,7 +58,7 @@ enum Fixed {
     End,
 }
 
-/// Where the text of a JSON object stands.
+/// The position within the text of a JSON object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -67,7 +67,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Returns whether the object has ended.
+    /// Advances by a character; returns whether the object has ended.
     fn take(&mut self, c: char) -> bool {
         match c {
             _ if self.escaped => self.escaped = false,
@@ -81,18 +81,18 @@ impl Nesting {
     }
 }
 
-/// Goes along with one answer.
+/// The state of reading one answer.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// What calls begin with; `None` where the beginning of the answer says whether it calls.
+    /// The beginning of calls; `None` if the beginning of the answer decides whether it calls.
     trigger: Option<Vec<Symbol>>,
-    /// They are in the order of `Fixed`.
+    /// The fixed texts in the order of `Fixed`.
     fixed: [Vec<Symbol>; 6],
     salt: u64,
     place: Place,
-    /// Text that calls may still follow, or that their trigger may begin in.
+    /// Text that may belong to a trigger or precede calls, and is not reported yet.
     held: String,
-    /// Whether any was shown.
+    /// Whether any text was reported.
     shown: bool,
     name: String,
     id: String,
@@ -101,8 +101,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// `fixed` is what precedes the first name, an id (nothing, if the model gives none), and arguments, follows these,
-    /// precedes the next name, and ends all.
+    /// `fixed` holds the text before the first name, before an id (empty without ids), before arguments, after them,
+    /// before the next name, and at the end.
     pub(super) fn new(trigger: Option<Vec<Part>>, fixed: [Vec<Part>; 6], salt: u64) -> Self {
         Self {
             trigger: trigger.map(symbols),
@@ -118,32 +118,32 @@ impl Listener {
         }
     }
 
-    /// The next token of the answer, which `decoder` turns into text where it is not one of the format's.
-    pub fn take(&mut self, token: u32, decoder: &mut Decoder) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    /// Adds the next token of the answer. `decoder` turns it into text if it is not a token of the format.
+    pub fn take(&mut self, token: u32, decoder: &mut Decoder) -> Vec<AnswerPart> {
+        let mut parts = Vec::new();
         if self.is_of_format(token) {
-            self.hear(Symbol::Special(token), &mut heard);
+            self.read_symbol(Symbol::Special(token), &mut parts);
         } else {
             let text = decoder.push(token);
-            self.take_text(&text, &mut heard);
+            self.take_text(&text, &mut parts);
         }
-        self.show(&mut heard);
-        heard
+        self.report_text(&mut parts);
+        parts
     }
 
-    /// What was held back, once nothing more comes.
-    pub fn finish(&mut self, rest: &str) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        self.take_text(rest, &mut heard);
-        self.show(&mut heard);
+    /// Reports the held text at the end of the answer.
+    pub fn finish(&mut self, rest: &str) -> Vec<AnswerPart> {
+        let mut parts = Vec::new();
+        self.take_text(rest, &mut parts);
+        self.report_text(&mut parts);
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() && matches!(self.place, Place::Text) {
-            text(held, &mut heard);
+            text(held, &mut parts);
         }
-        heard
+        parts
     }
 
-    /// The calls that are whole.
+    /// Returns the complete calls.
     #[must_use]
     pub fn calls(&self) -> &[Call] {
         &self.calls
@@ -155,32 +155,32 @@ impl Listener {
         all.any(|symbol| *symbol == Symbol::Special(token))
     }
 
-    fn take_text(&mut self, text: &str, heard: &mut Vec<Heard>) {
+    fn take_text(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
         for c in text.chars() {
-            self.hear(Symbol::Char(c), heard);
+            self.read_symbol(Symbol::Char(c), parts);
         }
     }
 
-    fn hear(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
+    fn read_symbol(&mut self, symbol: Symbol, parts: &mut Vec<AnswerPart>) {
         match &mut self.place {
-            Place::Text => self.hear_text(symbol, heard),
+            Place::Text => self.add_text(symbol, parts),
             Place::Fixed(fixed, come) => {
                 let (fixed, come) = (*fixed, *come + 1);
                 self.at(fixed, come);
             }
             Place::Name => match symbol {
                 _ if self.begins(Fixed::Id, symbol) => self.at(Fixed::Id, 1),
-                // With ids, arguments follow these.
+                // With ids, the arguments follow the id.
                 _ if self.fixed[Fixed::Id as usize].is_empty()
                     && self.begins(Fixed::Middle, symbol) =>
                 {
-                    self.announce(heard);
+                    self.announce(parts);
                 }
                 Symbol::Char(c) => self.name.push(c),
                 Symbol::Special(_) => {}
             },
             Place::Id => match symbol {
-                _ if self.begins(Fixed::Middle, symbol) => self.announce(heard),
+                _ if self.begins(Fixed::Middle, symbol) => self.announce(parts),
                 Symbol::Char(c) => self.id.push(c),
                 Symbol::Special(_) => {}
             },
@@ -188,7 +188,7 @@ impl Listener {
                 let Symbol::Char(c) = symbol else { return };
                 let over = nesting.take(c);
                 self.arguments.push(c);
-                self.argue(c, heard);
+                self.add_argument(c, parts);
                 if over {
                     self.calls.push(Call {
                         id: std::mem::take(&mut self.id),
@@ -212,14 +212,14 @@ impl Listener {
         self.fixed[fixed as usize].first() == Some(&symbol)
     }
 
-    /// All is known of a call but its arguments. One that the model gave no id, or one that is another call's, has an id of
-    /// ours: what answers it must find it.
-    fn announce(&mut self, heard: &mut Vec<Heard>) {
+    /// Reports a call whose arguments begin. A call gets an id of its own if the model wrote none or one that another
+    /// call has.
+    fn announce(&mut self, parts: &mut Vec<AnswerPart>) {
         let index = self.calls.len();
         if self.id.is_empty() || self.calls.iter().any(|call| call.id == self.id) {
             self.id = id(self.salt, index);
         }
-        heard.push(Heard::Call(Piece {
+        parts.push(AnswerPart::Call(Piece {
             index,
             id: Some(self.id.clone()),
             name: Some(self.name.clone()),
@@ -228,14 +228,14 @@ impl Listener {
         self.at(Fixed::Middle, 1);
     }
 
-    /// Another character of the arguments of the call that is being said.
-    fn argue(&self, c: char, heard: &mut Vec<Heard>) {
+    /// Adds a character of the arguments of the current call.
+    fn add_argument(&self, c: char, parts: &mut Vec<AnswerPart>) {
         let at = self.calls.len();
-        match heard.last_mut() {
-            Some(Heard::Call(piece)) if piece.index == at && piece.name.is_none() => {
+        match parts.last_mut() {
+            Some(AnswerPart::Call(piece)) if piece.index == at && piece.name.is_none() => {
                 piece.arguments.push(c);
             }
-            _ => heard.push(Heard::Call(Piece {
+            _ => parts.push(AnswerPart::Call(Piece {
                 index: at,
                 arguments: c.into(),
                 ..Piece::default()
@@ -243,7 +243,7 @@ impl Listener {
         }
     }
 
-    /// So many symbols of what is fixed here have come.
+    /// Advances to this number of symbols of the fixed text.
     fn at(&mut self, fixed: Fixed, come: usize) {
         self.place = if come < self.fixed[fixed as usize].len() {
             Place::Fixed(fixed, come)
@@ -258,15 +258,15 @@ impl Listener {
         };
     }
 
-    /// Hears text before the calls, which may begin here.
-    fn hear_text(&mut self, symbol: Symbol, heard: &mut Vec<Heard>) {
+    /// Adds text before the calls, which may begin here.
+    fn add_text(&mut self, symbol: Symbol, parts: &mut Vec<AnswerPart>) {
         if let Symbol::Char(c) = symbol {
             self.held.push(c);
         }
         let begun = match &self.trigger {
             Some(trigger) if trigger.as_slice() == [symbol] => 1,
             Some(trigger) if ends_with(&self.held, trigger) => trigger.len(),
-            // Whether it calls is known at the first character that is no space.
+            // The first character other than white space decides whether the answer calls.
             None if !self.shown
                 && self.held.trim_start().len() == symbol.bytes()
                 && self.fixed[Fixed::First as usize].first() == Some(&symbol) =>
@@ -279,12 +279,12 @@ impl Listener {
         let bytes: usize = first.iter().map(|symbol| symbol.bytes()).sum();
         let mut before = std::mem::take(&mut self.held);
         before.truncate(before.len() - bytes);
-        text(before.trim_end().to_owned(), heard);
+        text(before.trim_end().to_owned(), parts);
         self.at(Fixed::First, begun);
     }
 
-    /// Shows text before which nothing can become a trigger; space at its end is the format's if calls follow.
-    fn show(&mut self, heard: &mut Vec<Heard>) {
+    /// Reports text that cannot become part of a trigger. White space at its end belongs to the format if calls follow.
+    fn report_text(&mut self, parts: &mut Vec<AnswerPart>) {
         if !matches!(self.place, Place::Text) {
             return;
         }
@@ -296,7 +296,7 @@ impl Listener {
         let sure = self.held[..self.held.len() - begun].trim_end().len();
         let rest = self.held.split_off(sure);
         self.shown |= sure > 0;
-        text(std::mem::replace(&mut self.held, rest), heard);
+        text(std::mem::replace(&mut self.held, rest), parts);
     }
 }
 
@@ -309,13 +309,13 @@ impl Symbol {
     }
 }
 
-fn text(text: String, heard: &mut Vec<Heard>) {
+fn text(text: String, parts: &mut Vec<AnswerPart>) {
     if text.is_empty() {
         return;
     }
-    match heard.last_mut() {
-        Some(Heard::Text(last)) => last.push_str(&text),
-        _ => heard.push(Heard::Text(text)),
+    match parts.last_mut() {
+        Some(AnswerPart::Text(last)) => last.push_str(&text),
+        _ => parts.push(AnswerPart::Text(text)),
     }
 }
 
@@ -333,7 +333,7 @@ fn symbols(parts: Vec<Part>) -> Vec<Symbol> {
     each.collect()
 }
 
-/// Letters and digits, the same for the same answer to the same prompt.
+/// Makes an id of letters and digits, which depends only on the prompt and the call's position.
 fn id(salt: u64, index: usize) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     // The constants of SplitMix64.

@@ -1,4 +1,4 @@
-//! What a caller offers: tools, and which of them the model may or must call.
+//! The tools that a caller offers, and whether the model may or must call them.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 /// Characters of a name.
 const LONGEST_NAME: usize = 64;
 
-/// What `tool_choice` may say besides a name.
+/// The values of `tool_choice` besides a name.
 const CHOICES: [&str; 3] = ["auto", "none", "required"];
 
-/// Keywords beside which a schema's own properties are not all that an object may have.
+/// Keywords whose presence means that an object's declared properties are not all of its properties.
 const OPEN: [&str; 9] = [
     "$ref",
     "additionalProperties",
@@ -44,16 +44,17 @@ const CLOSED: [&str; 17] = [
     "title",
 ];
 
-/// The tools of a request. It has been checked; whether the schemas can be held to is for whoever compiles them to say.
+/// The checked tools of a request. Whether their schemas can be enforced is decided when they are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
-    /// As they were given, but for what `complete` adds, for the chat template. As text they take a fraction of the memory while they wait.
+    /// The offer as the caller gave it, completed for chat templates. Text takes a fraction of the memory of parsed
+    /// JSON.
     given: String,
     pub(super) each: Vec<Tool>,
     pub(super) choice: Choice,
-    /// Whether one answer may call several times.
+    /// Whether one answer may contain several calls.
     parallel: bool,
-    /// The most calls of one answer that may call several times.
+    /// The most calls of one answer with several calls.
     most: Option<u32>,
 }
 
@@ -64,24 +65,24 @@ pub(super) struct Tool {
     pub(super) arguments: String,
 }
 
-/// What the model is to do with the tools.
+/// Whether the model calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// It calls or answers.
+    /// The model calls or answers.
     #[default]
     Auto,
-    /// It answers, and knows of them.
+    /// The model answers, and knows the tools.
     None,
-    /// It calls.
+    /// The model calls.
     Required,
-    /// It calls this one, once.
+    /// The model calls this tool, once.
     Named(String),
 }
 
-/// What is wrong with an offer.
+/// An error in an offer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolsError {
-    #[error("option \"tools\" is no JSON: {0}")]
+    #[error("option \"tools\" is not JSON: {0}")]
     Json(String),
     #[error(
         "option \"tools\" must be a JSON array of at least one {{\"type\": \"function\", \"function\": {{\"name\", \"description\", \
@@ -114,10 +115,10 @@ pub enum ToolsError {
 }
 
 impl Tools {
-    /// Reads a JSON array as OpenAI's API has it, and `tool_choice`.
+    /// Parses a JSON array in the form of OpenAI's API, and `tool_choice`.
     ///
     /// # Errors
-    /// If it is no such array, or nothing in it has the name that is chosen.
+    /// If the text is not such an array, or `choice` names none of its tools.
     pub fn read(text: &str, choice: Option<&str>, parallel: bool) -> Result<Self, ToolsError> {
         let mut given: Value =
             serde_json::from_str(text).map_err(|error| ToolsError::Json(error.to_string()))?;
@@ -160,20 +161,20 @@ impl Tools {
         })
     }
 
-    /// Limits the calls of one answer.
+    /// Limits the number of calls in one answer.
     #[must_use]
     pub fn at_most(mut self, calls: Option<u32>) -> Self {
         self.most = calls;
         self
     }
 
-    /// As they are told to the model: a JSON array.
+    /// Returns the tools as the model gets them: a JSON array.
     #[must_use]
     pub fn given(&self) -> &str {
         &self.given
     }
 
-    /// Which of them the model may or must call, as `read` takes it.
+    /// Returns the choice in the form that `read` takes.
     #[must_use]
     pub fn choice(&self) -> &str {
         match &self.choice {
@@ -184,25 +185,25 @@ impl Tools {
         }
     }
 
-    /// Whether the model may call, and need not.
+    /// Whether the model may call without having to.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.choice == Choice::Auto
     }
 
-    /// Whether one answer may call several times.
+    /// Whether one answer may contain several calls.
     #[must_use]
     pub const fn parallel(&self) -> bool {
         self.parallel
     }
 
-    /// The most calls of one answer, as `at_most` takes it.
+    /// Returns the limit of calls that `at_most` set.
     #[must_use]
     pub const fn most(&self) -> Option<u32> {
         self.most
     }
 
-    /// The most calls that one answer may have: a tool that is chosen by its name is called once.
+    /// Returns the most calls of one answer: a tool that is chosen by name is called once.
     pub(super) fn calls(&self) -> Option<u32> {
         match self.choice {
             Choice::Named(_) => Some(1),
@@ -211,14 +212,14 @@ impl Tools {
         }
     }
 
-    /// The names, and the JSON Schemas of the arguments.
+    /// Returns the names and the JSON Schemas of the arguments.
     pub fn schemas(&self) -> impl Iterator<Item = (&str, &str)> {
         let tools = self.each.iter();
         tools.map(|tool| (tool.name.as_str(), tool.arguments.as_str()))
     }
 }
 
-/// What may be left out is there for chat templates, some of which count on it. Returns whether something was not.
+/// Adds optional members that some chat templates expect. Returns whether something was added.
 fn complete(one: &mut Value) -> bool {
     let Some(function) = one.get_mut("function").and_then(Value::as_object_mut) else {
         return false;
@@ -265,7 +266,7 @@ fn tool(one: &Value, at: usize) -> Result<Tool, ToolsError> {
     })
 }
 
-/// The schema of an object; `None` if it is one of something else.
+/// Completes the schema of an object; `None` if it describes another type.
 fn object(mut schema: Map<String, Value>) -> Option<Value> {
     match schema.get("type") {
         None => {
@@ -274,7 +275,7 @@ fn object(mut schema: Map<String, Value>) -> Option<Value> {
         Some(kind) if kind == "object" => {}
         Some(_) => return None,
     }
-    // A least number of members, of which none is declared, is one of any members.
+    // A least number of undeclared members means that any members are allowed.
     let declares = schema.contains_key("properties") || !schema.contains_key("minProperties");
     if !declares || OPEN.iter().any(|keyword| schema.contains_key(*keyword)) {
         return Some(schema.into());
@@ -282,7 +283,7 @@ fn object(mut schema: Map<String, Value>) -> Option<Value> {
     Some(closed(schema))
 }
 
-/// Whether a schema has members, and none of them is a keyword of an object's.
+/// Whether a schema has members, none of which is a keyword of an object's schema.
 fn is_unknown(schema: &Map<String, Value>) -> bool {
     let is_known = |name: &String| {
         name == "type" || OPEN.contains(&name.as_str()) || CLOSED.contains(&name.as_str())
@@ -290,7 +291,7 @@ fn is_unknown(schema: &Map<String, Value>) -> bool {
     !schema.is_empty() && !schema.keys().any(is_known)
 }
 
-/// Arguments that are neither declared nor required are not allowed: small models would invent some.
+/// Forbids undeclared arguments, because small models would invent some.
 fn closed(mut schema: Map<String, Value>) -> Value {
     schema.entry("type").or_insert_with(|| "object".into());
     let required = schema.get("required").and_then(Value::as_array).cloned();
@@ -304,7 +305,7 @@ fn closed(mut schema: Map<String, Value>) -> Value {
     schema.into()
 }
 
-/// Errors quote what they refuse, but never megabytes of it.
+/// Shortens a text that an error quotes.
 fn shortened(text: &str) -> String {
     const CHARS: usize = 200;
     let mut short: String = text.chars().take(CHARS).collect();

@@ -1,4 +1,4 @@
-//! A format in one model's vocabulary: the grammar of answers that may call, and what reads their calls.
+//! A format in one model's vocabulary: the grammar of answers with calls, and the reader of their calls.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::offer::Tool;
 use super::{Choice, Format, Listener, Tools};
 use crate::model::language::{Part, Words};
 
-/// How calls are written in the tokens of one model.
+/// The syntax of calls in the tokens of one model.
 #[derive(Clone, Debug)]
 pub struct Writing {
     format: Arc<Format>,
     words: Words,
 }
 
-/// Any text.
+/// A rule for any text.
 const TEXT: &str = r"/(.|\n)*/";
 
 impl Writing {
@@ -38,8 +38,8 @@ impl Writing {
             .collect()
     }
 
-    /// Writes in Lark's syntax: text, then calls, as far as `tools` want or allow either. The rules of their arguments are not in
-    /// it: they are `arguments` and the position of the tool.
+    /// Writes a grammar in Lark's syntax: text followed by calls, as far as `tools` allow. The rules of the arguments
+    /// are not in it; their names are `arguments` and the tool's position.
     #[must_use]
     pub fn grammar(&self, tools: &Tools) -> String {
         let Format {
@@ -63,14 +63,14 @@ impl Writing {
                 format!("start: TEXT | TEXT {calls}\nTEXT: {TEXT}\n")
             }
             (Choice::Auto, Some(trigger)) => {
-                // The text ends where its trigger does, and the first call has begun by then.
+                // The text ends with its trigger, which begins the first call.
                 let rest = first.strip_prefix(trigger).unwrap_or_default();
                 let (calls, trigger) = (self.calls(rest, tools), json!(trigger));
                 format!("start: TEXT | head {calls}\nTEXT: {TEXT}\nhead[lazy]: TEXT {trigger}\n")
             }
             (Choice::Auto, None) => {
                 let (calls, first) = (self.calls(&first, tools), escaped(&first));
-                // What begins as a call does is one.
+                // An answer that begins as a call does is a call.
                 format!("start: TEXT | {calls}\nTEXT: /(\\s*[^\\s{first}](.|\\n)*)?/\n")
             }
         };
@@ -101,14 +101,14 @@ impl Writing {
         lark + &format!("one: {}\n", rules.join(" | "))
     }
 
-    /// What calls begin with, where that is text and no token.
+    /// Returns the trigger if it is text and not a token.
     #[must_use]
     pub fn spelled_trigger(&self) -> Option<&str> {
         let trigger = self.format.trigger.as_deref();
         trigger.filter(|trigger| !self.begins_special(trigger))
     }
 
-    /// What reads the calls of an answer; their ids follow from `salt`.
+    /// Returns a reader of the calls of an answer, whose generated ids depend on `salt`.
     #[must_use]
     pub fn listener(&self, salt: u64) -> Listener {
         let symbols = |text: &str| self.words.parts(text);
@@ -126,7 +126,7 @@ impl Writing {
         let trigger = trigger.as_deref().map(|trigger| {
             let mut parts = symbols(trigger);
             if self.begins_special(trigger) {
-                // That is enough to tell a call by.
+                // The first part identifies a call.
                 parts.truncate(1);
             }
             parts
@@ -145,13 +145,13 @@ impl Writing {
         )
     }
 
-    /// Calls as this model would write them.
+    /// Returns the format of the calls.
     #[must_use]
     pub fn format(&self) -> &Format {
         &self.format
     }
 
-    /// The calls after the first, in Lark's syntax; `None` if an answer may call once.
+    /// Returns the rule for calls after the first; `None` if an answer may call once.
     fn further(&self, tools: &Tools) -> Option<String> {
         match tools.calls() {
             _ if !self.format.parallel => None,
@@ -160,19 +160,19 @@ impl Writing {
         }
     }
 
-    /// All calls, the first of which begins like this.
+    /// Returns the rule for all calls; the first begins with `first`.
     fn calls(&self, first: &str, tools: &Tools) -> String {
         let more = self.further(tools).unwrap_or_default();
         let (first, end) = (self.literal(first), self.literal(&self.format.end));
         format!("{first} one {more} {end}")
     }
 
-    /// Whether a token that no text becomes is at the beginning of it.
+    /// Whether the text begins with a special token.
     fn begins_special(&self, text: &str) -> bool {
         matches!(self.words.parts(text).first(), Some(Part::Special(_)))
     }
 
-    /// A piece in Lark's syntax; JSON's escapes are Lark's.
+    /// Writes a piece in Lark's syntax, whose escapes are those of JSON.
     fn literal(&self, text: &str) -> String {
         let parts = self.words.parts(text).into_iter().map(|part| match part {
             Part::Special(id) => format!("<[{id}]>"),
@@ -182,7 +182,7 @@ impl Writing {
     }
 }
 
-/// The first character of a text, for a class of a regular expression.
+/// Escapes the first character of a text for a class of a regular expression.
 fn escaped(text: &str) -> String {
     let first = text.chars().next().map(u32::from);
     first.map_or_else(String::new, |first| format!("\\u{{{first:x}}}"))

@@ -1,4 +1,4 @@
-//! Who asks the engine something while it is measured, and what each hears: when every token came.
+//! Simulated users who ask the engine during a measurement, and the time of each token that they receive.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use ganglion::sampler::Parameters;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// What became of a question.
+/// The outcome of a question.
 pub(crate) struct Heard {
     pub(crate) text: String,
     pub(crate) outcome: Outcome,
-    /// From the question to its first token; to its end, if it had none.
+    /// From the question to its first token, or to its end if it had no token.
     pub(crate) first: Duration,
 }
 
-/// Between two tokens of one answer: when the later one came, and how long after the other.
+/// The gap between two tokens of an answer: the time of the later one and the distance to the earlier.
 #[derive(Clone, Copy)]
 pub(crate) struct Gap {
     pub(crate) ended: Instant,
     pub(crate) length: Duration,
 }
 
-/// A story of a topic of the user's own; every other user's is sampled.
+/// Asks for a story about a topic of the user's own. Every other user samples.
 pub(crate) fn story(user: u32) -> Vec<Message> {
     let topic = [
         "a river",
@@ -44,13 +44,19 @@ pub(crate) fn asked(question: &str) -> Vec<Message> {
     vec![Message::new(Role::User, question.to_owned())]
 }
 
-/// How a user's answer is to be made. `told` has the engine tell of each token, also of one that is no text yet.
-pub(crate) fn options(user: u32, max_tokens: usize, priority: Priority, told: bool) -> Options {
+/// Returns a user's options. With `token_events` the engine reports each token, including those without a whole
+/// character.
+pub(crate) fn options(
+    user: u32,
+    max_tokens: usize,
+    priority: Priority,
+    token_events: bool,
+) -> Options {
     let sampling = Parameters {
         temperature: if user % 2 == 1 { 0.8 } else { 0.0 },
         repetition_penalty: 1.1,
         seed: user.into(),
-        logprobs: told.then_some(0),
+        logprobs: token_events.then_some(0),
         ..Parameters::default()
     };
     Options {
@@ -59,7 +65,7 @@ pub(crate) fn options(user: u32, max_tokens: usize, priority: Priority, told: bo
     }
 }
 
-/// Follows an answer to its end, and calls `token` for each that is told.
+/// Follows an answer to its end, and calls `token` for each reported token.
 pub(crate) async fn hear(
     engine: &Handle,
     user: u32,
@@ -96,14 +102,14 @@ pub(crate) async fn hear(
     }
 }
 
-/// Long answers that go on, and begin again when they end, until this is dropped.
+/// Long answers that start again when they end, until this is dropped.
 pub(crate) struct Answers {
     answering: Vec<JoinHandle<()>>,
     gaps: Arc<Mutex<Vec<Gap>>>,
 }
 
 impl Answers {
-    /// Returns when each of them has had its first token.
+    /// Returns after each answer's first token.
     pub(crate) async fn begin(
         engine: &Handle,
         many: u32,
@@ -111,14 +117,14 @@ impl Answers {
         priority: Priority,
     ) -> Self {
         let gaps = Arc::<Mutex<Vec<Gap>>>::default();
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         let answer = |user| {
-            let (engine, gaps, tell) = (engine.clone(), gaps.clone(), tell.clone());
+            let (engine, gaps, sender) = (engine.clone(), gaps.clone(), sender.clone());
             tokio::spawn(async move {
                 loop {
                     let mut last = None;
                     let token = |now| match last.replace(now) {
-                        None => drop(tell.send(user)),
+                        None => drop(sender.send(user)),
                         Some(before) => lock(&gaps).push(Gap {
                             ended: now,
                             length: now - before,
@@ -135,13 +141,13 @@ impl Answers {
         };
         let mut heard = vec![false; many as usize];
         while heard.contains(&false) {
-            let user = told.recv().await.expect("they answer");
+            let user = receiver.recv().await.expect("they answer");
             heard[user as usize] = true;
         }
         answers
     }
 
-    /// Those that ended between two times, at least in part.
+    /// Counts the answers that ended between two times, at least in part.
     pub(crate) fn gaps(&self, from: Instant, to: Instant) -> Vec<Duration> {
         let gaps = lock(&self.gaps);
         let within = gaps
@@ -161,7 +167,7 @@ fn lock(gaps: &Mutex<Vec<Gap>>) -> std::sync::MutexGuard<'_, Vec<Gap>> {
     gaps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks for one token after a long prompt of another user each time, again and again until it is aborted.
+/// Requests one token after a long prompt of a new user each time, until it is aborted.
 pub(crate) fn prompts(engine: &Handle, long: String) -> JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {
@@ -172,7 +178,7 @@ pub(crate) fn prompts(engine: &Handle, long: String) -> JoinHandle<()> {
     })
 }
 
-/// Words of a model whose vocabulary nobody knows.
+/// Words that the unknown vocabulary of a model has.
 pub(crate) struct Words {
     /// Tokens of a phrase.
     each: usize,
@@ -192,14 +198,14 @@ impl Words {
         Self { each }
     }
 
-    /// About so many tokens.
+    /// Returns a text of about that many tokens.
     pub(crate) fn about(&self, tokens: usize) -> String {
         PHRASE.repeat(tokens / self.each)
     }
 }
 
-/// Wastes the engine's time until it is aborted: opens a session, fills it, and then either leaves in the middle of the answer or
-/// never reads it.
+/// Wastes the engine's time until it is aborted: opens a session, fills it, and then leaves during the answer or never
+/// reads it.
 pub(crate) fn waste(engine: &Handle, leaves: bool, text: String) -> JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {

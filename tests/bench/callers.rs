@@ -1,12 +1,12 @@
-//! How many callers are served at once: tokens a second of 1, 2, 4 and 8 of them together, how long a short question waits
-//! beside long answers, beside a long prompt, beside whoever wastes the engine's time and beside whoever asks for `realtime`
-//! without the right (as long as it is not root that runs this), what a long prompt does to those who are answered, and what
-//! a beginning costs that is held already.
+//! Measures how many callers the engine serves at once. It prints tokens per second for 1, 2, 4 and 8 callers. It also
+//! prints the first-token time of a short question next to long answers, a long prompt, abusive clients and clients
+//! without the right to `realtime` (not as root). Further figures: the gaps that a long prompt causes in running
+//! answers, and the cost of a prefix that is already cached.
 //!
-//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example callers -- MODEL
-//! [cpu|cuda [CONTEXT [QUESTIONS]]]`. Answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000, which is what
-//! a GPU has if nothing is said, with 1,000 questions for each figure; a CPU has 4,096, and 40. It prints figures, and how
-//! many answers are as those of each caller alone; it judges nothing.
+//! Run `cargo build --release` first, which builds gangliond. Then run `cargo run --release --example callers -- MODEL
+//! [cpu|cuda [CONTEXT [QUESTIONS]]]`. Answers of 4,000 tokens and a prompt of 20,000 need a context of 21,000, which is
+//! the default on a GPU, with 1,000 questions per figure. A CPU defaults to 4,096 and 40. The program prints figures
+//! and the number of answers that equal those of each caller alone; it judges nothing.
 
 mod asking;
 mod engine;
@@ -22,19 +22,19 @@ use ganglion::engine::{Handle, Message, Priority, Role};
 use asking::{Answers, Heard, Words, asked, hear, options, prompts, story, waste};
 use unentitled::Unentitled;
 
-/// With and without who is hostile, in turn.
+/// Runs alternate between with and without the abusive clients.
 const RUNS: usize = 5;
-/// Nothing is measured for longer than this once there is a figure.
+/// The longest time of a measurement that has at least one figure.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What is measured.
+/// The measured engine and the measurement's size.
 struct Bench {
     engine: Handle,
     words: Words,
     context: usize,
-    /// For each figure, at least; of runs in turn all together.
+    /// The least number of questions per figure; alternating runs share it.
     questions: usize,
-    /// Short questions so far: each is another one of another user, of which nothing is held.
+    /// Short questions so far. Each is a new question of a new user, without a cached prefix.
     asked: AtomicU32,
 }
 
@@ -78,28 +78,28 @@ async fn measure(model: PathBuf, backend: Backend, context: usize, questions: us
     println!("\nms                                                        p50      p99       of");
     bench.first_tokens().await;
     bench.between_tokens().await;
-    bench.after_a_beginning().await;
+    bench.after_a_prefix().await;
     println!(
-        "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone   beside      p99 alone   beside    ratio"
+        "\nfirst token, {RUNS} runs in turn, ms: medians     p50 alone     with      p99 alone     with    ratio"
     );
-    bench.beside_waste().await;
+    bench.next_to_abuse().await;
     let answers = Answers::begin(&bench.engine, 4, bench.long(), Priority::Background).await;
-    println!("  beside 4 background answers, too");
-    bench.beside_waste().await;
+    println!("  with 4 background answers");
+    bench.next_to_abuse().await;
     drop(answers);
     bench.engine.idle().await;
-    bench.beside_refused().await;
+    bench.next_to_refused().await;
     bench.engine.close();
 }
 
 impl Bench {
-    /// A story, with nobody told when each token comes.
+    /// A story without token events.
     async fn ask(&self, user: u32, tokens: usize) -> Heard {
         let options = options(user, tokens, Priority::Normal, false);
         hear(&self.engine, user, story(user), options, |_| {}).await
     }
 
-    /// From a question to its first token.
+    /// The time from a question to its first token.
     async fn first(&self, user: u32, messages: Vec<Message>, priority: Priority) -> Duration {
         let options = options(user, 1, priority, true);
         let heard = hear(&self.engine, user, messages, options, |_| {}).await;
@@ -107,7 +107,7 @@ impl Bench {
     }
 
     async fn together(&self) {
-        // Each alone, to be held against what they are told together; every other one is sampled.
+        // Each caller alone, to compare with the answers together. Every other caller samples.
         let mut alone = Vec::new();
         for user in 0..8 {
             alone.push(self.ask(user, 128).await.text);
@@ -128,12 +128,12 @@ impl Bench {
         }
     }
 
-    /// As many tokens as an answer beside which others are measured may have.
+    /// The most tokens of a long answer in the background.
     fn long(&self) -> usize {
         4000.min(self.context - 256)
     }
 
-    /// Of a short question.
+    /// The first-token time of a short question.
     async fn first_tokens(&self) {
         for priority in [Priority::Realtime, Priority::Normal] {
             let name = priority.name();
@@ -141,28 +141,25 @@ impl Bench {
             show(&format!("first token of {name}, alone"), alone);
             let background =
                 Answers::begin(&self.engine, 4, self.long(), Priority::Background).await;
-            let beside = self.questions(self.questions, priority).await;
-            show("  beside 4 background answers", beside);
+            let with = self.questions(self.questions, priority).await;
+            show("  with 4 background answers", with);
             drop(background);
             self.engine.idle().await;
         }
         let tokens = self.prompt();
         let reading = prompts(&self.engine, self.words.about(tokens));
-        let beside = self.questions(self.questions, Priority::Normal).await;
-        show(
-            &format!("  beside prompts of about {tokens} tokens"),
-            beside,
-        );
+        let with = self.questions(self.questions, Priority::Normal).await;
+        show(&format!("  with prompts of about {tokens} tokens"), with);
         reading.abort();
         self.engine.idle().await;
     }
 
-    /// Tokens of a long prompt, about; those of its template come besides.
+    /// Tokens of a long prompt, roughly and without its template.
     fn prompt(&self) -> usize {
         20_000.min(self.context - 512)
     }
 
-    /// How far apart tokens of several answers come, undisturbed and beside prompts that are being read.
+    /// The gaps between tokens of several answers, alone and during the prefill of prompts.
     async fn between_tokens(&self) {
         let answers = Answers::begin(&self.engine, 4, self.long(), Priority::Normal).await;
         let (begun, mut gaps) = (Instant::now(), Vec::new());
@@ -173,7 +170,7 @@ impl Bench {
         show("between two tokens of 4 answers", gaps);
         for tokens in [1200.min(self.prompt()), self.prompt()] {
             let (begun, mut gaps) = (Instant::now(), Vec::new());
-            // Another user each time, whose beginning is nobody's yet.
+            // A new user each time, whose prefix is not cached.
             for user in 3000.. {
                 let from = Instant::now();
                 self.first(user, asked(&self.words.about(tokens)), Priority::Normal)
@@ -183,14 +180,15 @@ impl Bench {
                     break;
                 }
             }
-            show(&format!("  beside a prompt of about {tokens} tokens"), gaps);
+            show(&format!("  with a prompt of about {tokens} tokens"), gaps);
         }
         drop(answers);
         self.engine.idle().await;
     }
 
-    /// What a turn's beginning costs without 2,000 tokens of rules, with them, and where another request has had them read.
-    async fn after_a_beginning(&self) {
+    /// The cost of a turn's prefix: without 2,000 tokens of rules, with them, and after another request has prefilled
+    /// them.
+    async fn after_a_prefix(&self) {
         let tokens = 2000.min(self.context - 512);
         let with_rules = |number: usize| {
             let rules = Message::new(Role::System, self.words.about(tokens));
@@ -211,15 +209,15 @@ impl Bench {
         show("  which are held for another request", held);
     }
 
-    /// Short questions beside those who waste the engine's time.
-    async fn beside_waste(&self) {
+    /// Short questions next to abusive clients.
+    async fn next_to_abuse(&self) {
         let before = self.engine.status().borrow().queue_length;
         let mut figures = Vec::new();
         for _ in 0..RUNS {
             let alone = self.of_a_run().await;
             let waste = |leaves| waste(&self.engine, leaves, self.words.about(500));
             let wasting = [waste(true), waste(false)];
-            let beside = self.of_a_run().await;
+            let with = self.of_a_run().await;
             let ended = wasting.iter().any(tokio::task::JoinHandle::is_finished);
             assert!(!ended, "they were refused");
             wasting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -228,13 +226,13 @@ impl Bench {
                 .status()
                 .wait_for(|status| status.queue_length <= before)
                 .await;
-            figures.push((alone, beside));
+            figures.push((alone, with));
         }
-        compare("  who opens, fills and abandons", &figures);
+        compare("  clients that open, fill and abandon sessions", &figures);
     }
 
-    /// Short questions beside those who are refused all the time.
-    async fn beside_refused(&self) {
+    /// Short questions next to clients whose requests are all refused.
+    async fn next_to_refused(&self) {
         let Some(unentitled) = Unentitled::new(&self.engine).await else {
             return;
         };
@@ -242,15 +240,15 @@ impl Bench {
         for _ in 0..RUNS {
             let alone = self.of_a_run().await;
             let asks = unentitled.asks();
-            let beside = self.of_a_run().await;
+            let with = self.of_a_run().await;
             assert!(
                 !asks.is_finished(),
                 "it was not refused, or the bus has gone"
             );
             asks.abort();
-            figures.push((alone, beside));
+            figures.push((alone, with));
         }
-        compare("  who asks for realtime without the right", &figures);
+        compare("  clients without the right to realtime", &figures);
     }
 
     async fn of_a_run(&self) -> Figure {
@@ -258,7 +256,7 @@ impl Bench {
         figure(self.questions(questions, Priority::Normal).await)
     }
 
-    /// Short questions, one after another, each another one of another user.
+    /// Short questions in sequence, each a new one of a new user.
     async fn questions(&self, questions: usize, priority: Priority) -> Vec<Duration> {
         let (begun, mut firsts) = (Instant::now(), Vec::new());
         for _ in 0..questions {
@@ -275,7 +273,7 @@ impl Bench {
 
 fn figure(mut times: Vec<Duration>) -> Figure {
     times.sort_unstable();
-    // Of a hundred, the 99th: not the last one, which is what one bad moment makes it.
+    // The 99th of a hundred, because a single bad moment decides the last one.
     let at = |percent: usize| match times.get((times.len() * percent).div_ceil(100).max(1) - 1) {
         Some(time) => time.as_secs_f64() * 1e3,
         None => f64::NAN,
@@ -292,8 +290,8 @@ fn show(what: &str, times: Vec<Duration>) {
     println!("{what:<50} {p50:>10.2} {p99:>8.2} {of:>8}");
 }
 
-/// Medians of runs without and with somebody else.
-fn compare(beside: &str, runs: &[(Figure, Figure)]) {
+/// Medians of runs without and with the other clients.
+fn compare(name: &str, runs: &[(Figure, Figure)]) {
     let median = |of: &dyn Fn(&(Figure, Figure)) -> f64| {
         let mut all: Vec<_> = runs.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
@@ -301,11 +299,11 @@ fn compare(beside: &str, runs: &[(Figure, Figure)]) {
     };
     let p50 = [median(&|run| run.0.p50), median(&|run| run.1.p50)];
     let p99 = [median(&|run| run.0.p99), median(&|run| run.1.p99)];
-    let each = runs.iter().map(|(alone, beside)| {
-        format!("{:.2}", beside.p50 / alone.p50) + &format!(",{:.2}", beside.p99 / alone.p99)
+    let each = runs.iter().map(|(alone, with)| {
+        format!("{:.2}", with.p50 / alone.p50) + &format!(",{:.2}", with.p99 / alone.p99)
     });
     println!(
-        "{beside:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}   {}",
+        "{name:<46} {:>10.2} {:>8.2} {:>14.2} {:>8.2} {:>8.2}   {}",
         p50[0],
         p50[1],
         p99[0],

@@ -1,21 +1,22 @@
-//! What answers have to fit where that is measured: a small schema, many tools, and a list of what a robot does.
+//! The measured constraints: a small schema, many tools, and a list of a robot's actions.
 
 use ganglion::guide::Grammar;
 use ganglion::model::language::Words;
 use ganglion::tools::{Format, Tools, Writing};
 
-/// What a robot says: one short text, for masks of all kinds; and so many that every answer is as long as it may be, for speeds.
+/// The texts in the answers: one short text, for masks of all kinds, or texts that make every answer as long as
+/// allowed, for speeds.
 pub(crate) const TEXT: &str = r#"{"type": "string", "maxLength": 60}"#;
 pub(crate) const TEXTS: &str =
     r#"{"type": "array", "minItems": 100, "items": {"type": "string", "maxLength": 60}}"#;
-/// A text in which each character leads to states of the lexer that no answer has met.
+/// A text in which each character leads to lexer states that no earlier answer has reached.
 const LONG: &str = r#"{"type": "string", "minLength": 2500}"#;
 const TOOLS: usize = 260;
-/// The case of which most must come as it does.
+/// The case with the most forced tokens.
 pub(crate) const BRIEF: &str = "260 tools, brief calls";
 
-/// A small schema, a list of actions that is as long as an answer may be, the same tools as JSON alone and as calls in the format
-/// of Hermes and Qwen, with such texts, calls without texts, and the small schema with a long one.
+/// Returns the cases: a small schema, a list of actions as long as an answer may be, the same tools as JSON and as
+/// calls in the format of Hermes and Qwen, calls without texts, and the small schema with a long text.
 pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6] {
     let action = |text| {
         format!(
@@ -77,7 +78,7 @@ pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6]
     ]
 }
 
-/// The same as a grammar that nobody has asked for.
+/// Makes the same constraint as a grammar that is not compiled yet.
 pub(crate) fn anew(grammar: &Grammar, time: usize) -> Grammar {
     let blanks = " ".repeat(time);
     match grammar {

@@ -1,11 +1,11 @@
-//! An engine with a real model, as the daemon has it, for the programs that measure it.
+//! The daemon's engine with a real model, for the measuring programs.
 
 use std::path::PathBuf;
 
 use ganglion::engine::runner::{self, Backend};
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel, worker};
 
-/// Loads a model, and returns when it answers: eight at once, and one that waits for nobody, each as long as `context`.
+/// Loads a model and returns when it is ready. The cache has room for nine conversations of `context` positions.
 pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> Handle {
     let (handle, inbox) = channel(Limits {
         requests: 256,

@@ -1,10 +1,10 @@
-//! What it costs that answers fit something, in one table: how long it takes to know what may come next, and tokens a second
-//! without a guide, with a small schema, with 260 tools, and with calls of which most must come so, which are also chosen one
-//! by one, as a control, and held against answers without a guide that are as brief; of one answer and of eight together.
+//! Measures the cost of constrained answers in one table: the time to compute a mask, and tokens per second without a
+//! guide, with a small schema, with 260 tools, and with calls of mostly forced tokens. Two controls choose the forced
+//! tokens one by one and give equally short answers without a guide. Each case runs with one caller and with eight.
 //!
-//! `cargo build --release`, for it needs a gangliond beside it, then `cargo run --release --example guides -- MODEL
-//! [cpu|cuda] [ROUNDS]`, with a model of any vocabulary that has words; without rounds only masks are timed. Grammars are compiled before anything is timed, and the
-//! cases take turns. It prints figures; it judges nothing.
+//! Run `cargo build --release` first, which builds gangliond. Then run `cargo run --release --example guides -- MODEL
+//! [cpu|cuda] [ROUNDS]` with any model whose vocabulary has words. Without ROUNDS it times masks only. Grammars are
+//! compiled before the timing starts, and the cases take turns. The program prints figures; it judges nothing.
 
 mod cases;
 mod engine;
@@ -23,11 +23,11 @@ use cases::{BRIEF, TEXTS, guided};
 use masks::{Took, micros};
 
 const ONE_BY_ONE: &str = "the same, one by one";
-/// Answers of as many tokens as those calls have, without a guide: prompts are read as often.
+/// The number of unguided tokens that equals the length of those calls, so that prefills are as frequent.
 const AS_BRIEF: &str = "no guide, as brief";
-/// How often each case is measured, one after the other.
+/// Measurements per case, in sequence.
 const ROUNDS: usize = 9;
-/// Tokens of an answer, at most: so many that the prompt hardly counts.
+/// The most tokens of an answer, so that the prompt hardly counts.
 const ANSWER: u32 = 256;
 
 fn main() {
@@ -50,25 +50,25 @@ fn main() {
     runtime.block_on(answers(model, backend, rounds, &words, &masks));
 }
 
-/// What answers fit, if anything.
+/// The constraint of the answers, if there is one.
 struct Case {
     name: &'static str,
     asked: Asked,
-    /// The case without a guide that it is held against.
+    /// The unguided case to compare with.
     free: usize,
-    /// Until the first request was accepted, and another.
+    /// The time until the first request was accepted, and another one.
     accepted: [Duration; 2],
-    /// In each round, by how many callers.
+    /// Results per round, by number of callers.
     bursts: [Vec<Burst>; 2],
 }
 
-/// What is asked for each time.
+/// The repeated request.
 #[derive(Clone)]
 struct Asked {
     grammar: Option<Grammar>,
-    /// Whether tokens that must come are run several in a step.
+    /// Whether several forced tokens run in one step.
     forces: bool,
-    /// Tokens of an answer, at most.
+    /// The most tokens of an answer.
     most: u32,
 }
 
@@ -82,21 +82,21 @@ impl Asked {
     }
 }
 
-/// Answers that were asked for together.
+/// Answers that were requested together.
 struct Burst {
-    /// Tokens a second.
+    /// Tokens per second.
     rate: f64,
     answers: u32,
     tokens: u32,
-    /// Steps that ran again for a row, whose mask came late.
+    /// Steps that repeated a row because its mask was late.
     repeats: u32,
 }
 
-/// Callers that ask at once.
+/// Simultaneous callers.
 const CALLERS: [u32; 2] = [1, 8];
 
 impl Case {
-    /// Asked for twice: what is compiled once is not of each answer.
+    /// Requested twice, because a compiled grammar is no cost of each answer.
     async fn new(engine: &Handle, name: &'static str, asked: Asked, free: usize) -> Self {
         let (first, _) = say(engine, 0, 0, &asked).await;
         let (again, _) = say(engine, 0, 0, &asked).await;
@@ -134,7 +134,7 @@ async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words,
             measured.push(case);
         }
     }
-    // Whatever else the machine does meanwhile, it does to all of them.
+    // Other work on the machine affects all cases alike.
     for round in 0..rounds {
         for at in 0..measured.len() {
             let of = measured.len();
@@ -148,8 +148,7 @@ async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words,
     show(&measured, masks);
 }
 
-/// A table: medians of all rounds, and how much less than without a guide in the same round, with the quarter that lost least and
-/// the one that lost most.
+/// Prints a table: medians of all rounds, and the loss against the unguided case of the same round, with quartiles.
 fn show(cases: &[Case], masks: &[Took]) {
     println!("\n{:<28}accepted, ms: first, again", "");
     for case in cases {
@@ -197,7 +196,7 @@ fn quantile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() - 1) * percent / 100]
 }
 
-/// So many callers ask at once.
+/// Runs that many callers at once.
 async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Burst {
     let begun = Instant::now();
     let talks: Vec<_> = (0..callers)
@@ -221,16 +220,16 @@ async fn burst(engine: &Handle, callers: u32, round: usize, asked: &Asked) -> Bu
     }
 }
 
-/// What one caller was told.
+/// The result of one caller.
 #[derive(Default)]
 struct Said {
     answers: u32,
     tokens: u32,
-    /// Steps that ran again.
+    /// Steps that repeated.
     repeats: u32,
 }
 
-/// Asks until there are tokens enough.
+/// Asks until there are enough tokens.
 async fn talk(engine: &Handle, user: u32, round: usize, asked: &Asked) -> Said {
     let mut said = Said::default();
     while said.tokens < ANSWER {
@@ -243,9 +242,9 @@ async fn talk(engine: &Handle, user: u32, round: usize, asked: &Asked) -> Said {
     said
 }
 
-/// Returns how long it took until the request was accepted, too.
+/// Also returns the time until the request was accepted.
 async fn say(engine: &Handle, caller: u32, seed: u64, asked: &Asked) -> (Duration, Outcome) {
-    // Programs of one user, as on most robots: compiled grammars are kept for each user.
+    // Programs of one user, because compiled grammars are cached per user.
     let client = Client {
         name: format!(":1.{caller}").into(),
         user: 0,
@@ -257,7 +256,7 @@ async fn say(engine: &Handle, caller: u32, seed: u64, asked: &Asked) -> (Duratio
     let sampling = Parameters {
         temperature: 0.8,
         seed,
-        // Each token of which that is told is chosen in a step of its own.
+        // With token events each token is chosen in its own step.
         logprobs: (!asked.forces).then_some(0),
         ..Parameters::default()
     };

@@ -1,8 +1,8 @@
-//! A hot model answers under each schema of the public JSON-Schema-Test-Suite that is accepted, thirteen times; each answer that
-//! comes to its end is held against the schema by an independent validator.
+//! Lets a model at a high temperature answer under each accepted schema of the public JSON-Schema-Test-Suite. An
+//! independent validator checks each complete answer.
 //!
-//! `cargo run --release --example hot -- MODEL [cpu|cuda]`, after `make deps`. It prints figures, and fails if an answer is not
-//! valid, or a schema has none. `cargo test` asks for some of them.
+//! Run `cargo run --release --example hot -- MODEL [cpu|cuda]` after `make deps`. It prints figures, and fails if an
+//! answer is invalid or a schema has no answer. `cargo test` runs a part of it.
 
 #[path = "../guided/decimals.rs"]
 mod decimals;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use ganglion::engine::runner::Backend;
 
-/// Under each schema: more than 2,000 together.
+/// Answers per schema: more than 2,000 in all.
 const EACH: u64 = 13;
 
 fn main() -> ExitCode {

@@ -1,6 +1,8 @@
-//! How far q8_0 in the key-value cache moves a model from f16: for K and V, for K alone and for V alone, and what "auto" selects.
+//! Measures how far q8_0 in the KV cache moves a model from f16: for K and V, K alone, V alone, and the choice of
+//! "auto".
 //!
-//! `cargo run --release --example kv -- MODEL TEXT [cpu|cuda] [TOKENS]`: TEXT is a file, of which the first TOKENS (512) are scored.
+//! Run `cargo run --release --example kv -- MODEL TEXT [cpu|cuda] [TOKENS]`. TEXT is a file, of which the first TOKENS
+//! (512) are scored.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How long it takes to know what may come next, by the clock of the process that computes it.
+//! Measures the time to compute a mask, by the clock of the process that computes it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::cases::{TEXT, anew, guided};
 
-/// Answers to a grammar that nobody has asked for, and to one that others have had.
+/// Number of answers under a grammar without cached states, and under one with them.
 const ANSWERS: [usize; 2] = [20, 200];
-/// Tokens of an answer, at most.
+/// The most tokens of an answer.
 const TOKENS: usize = 96;
-/// The tokens that texts are mostly of: a vocabulary has those first that are found most often.
+/// The most frequent tokens of texts, which come first in a vocabulary.
 const COMMON: u32 = 20_000;
 
-/// The p50 and the p99, in microseconds.
+/// The p50 and p99 in microseconds.
 pub(crate) type Took = [f64; 2];
 
-/// Random answers: of what may come next, anything comes next, or anything that texts are mostly of; without what another answer has
-/// found out, and with that. Beside the masks there is what the engine's own thread does for each token. It returns the masks of
-/// texts as most answers have them.
+/// Times random answers: each token is any allowed token, or any allowed frequent token, with and without cached
+/// states. It also times the engine thread's own work per token. Returns the masks of frequent tokens, as in most
+/// answers.
 pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
     let checkpoint = Checkpoint::open(model).expect("a model");
     let source = checkpoint.language_source().expect("it has a tokenizer");
@@ -45,7 +45,7 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
         "at once: p50      p99     most",
         "forced"
     );
-    let mut told = Vec::new();
+    let mut masks = Vec::new();
     for (name, grammar) in guided(&language.words(), TEXT) {
         let guide = |grammar: &Grammar| {
             let guide = grammars.guide(grammar, Limits::USUAL, &[], Thoughts::NONE);
@@ -70,9 +70,9 @@ pub(crate) fn measure(model: &Path) -> (Words, Vec<Took>) {
                 took = times.show(name, &format!("{what} {when}"));
             }
         }
-        told.push(took);
+        masks.push(took);
     }
-    (language.words(), told)
+    (language.words(), masks)
 }
 
 struct Times<'a> {
@@ -162,7 +162,7 @@ impl<'a> Times<'a> {
     }
 }
 
-/// Of sorted times, the one that so many in a hundred are below.
+/// Returns a percentile of sorted times.
 fn micros_at(times: &[Duration], share: usize) -> f64 {
     let last = times.len().saturating_sub(1);
     let time = times.get((times.len() * share / 100).min(last));

@@ -1,9 +1,9 @@
-//! What it takes to have a session again whose pages are gone: from the disk, from the host's memory, and by reading its text
-//! again; which of the first and the last the daemon chooses by what it has measured; and what a branch takes. How fast pages come
-//! back is held against what one reader gets of the same file in its order, with or without the page cache, whichever is faster.
+//! Measures the restore of a session whose pages are evicted: from the disk, from the host's memory, and by prefill. It
+//! also prints which of disk and prefill the daemon selects, and the cost of a branch. A single reader of the same
+//! file, with or without the page cache, gives the disk's own speed.
 //!
-//! `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`: pages are written below the folder, whose
-//! disk is what is measured; before each restore its file is dropped from the page cache. It prints figures and judges nothing.
+//! Run `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`. The disk of FOLDER holds the
+//! pages. Each restore starts without its file in the page cache. The program prints figures; it judges nothing.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -24,9 +24,9 @@ use ganglion::session_store::{Durability, Quota, Store};
 
 const USER: u32 = 1000;
 const OTHER: u32 = 1001;
-/// Each speed of the disk is the best of so many: what else the machine does makes none faster.
+/// Measurements per speed of the disk. The best one counts, because other work on the machine only slows it down.
 const TIMES: usize = 5;
-/// Sessions of more tokens come back only so often: each time they are written anew, gigabytes of a large model.
+/// Restores of long sessions, each of which writes gigabytes of a large model first.
 const LONG: usize = 8000;
 const TIMES_LONG: usize = 2;
 
@@ -61,7 +61,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
         context,
     };
     println!(
-        "tokens  restored  first token, ms: restored  from memory  read again   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+        "tokens  restored  first token, ms: restored  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
          branch, us"
     );
     for length in lengths {
@@ -74,7 +74,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
     let _ = std::fs::remove_dir_all(bench.root);
 }
 
-/// An engine, and where its pages are.
+/// An engine, and the place of its pages.
 struct Bench {
     handle: Handle,
     pages: Arc<Pages>,
@@ -83,7 +83,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The figures of a session of so many tokens.
+    /// Prints the figures of a session of that many tokens.
     async fn row(&self, length: usize) -> String {
         let Self { handle, pages, .. } = self;
         let name = Name::new(&format!("of-{length}")).expect("a name");
@@ -117,11 +117,11 @@ impl Bench {
             name: name.clone(),
         });
         let before = pages.counts().saved;
-        // What is not there cannot come back.
+        // Without pages there is no restore.
         let (again, ..) = self.again(session, &file).await;
         assert_eq!(again.usage.restored, 0, "it was deleted");
         self.written(before + 1).await;
-        // By what both have taken.
+        // The choice by both measured speeds.
         pages.configure(Rules {
             measured: true,
             ..RULES
@@ -129,7 +129,7 @@ impl Bench {
         let (chosen, ..) = self.again(session, &file).await;
         handle.let_go(session, ":1.1000");
         let deleted = handle.delete_session(USER, name).await;
-        deleted.expect("nobody holds it");
+        deleted.expect("it is free");
 
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
@@ -143,7 +143,7 @@ impl Bench {
             if chosen.usage.restored > 0 {
                 "disk"
             } else {
-                "read again"
+                "prefill"
             },
             size >> 20,
             100.0 * read / rate,
@@ -151,8 +151,8 @@ impl Bench {
         )
     }
 
-    /// A turn of a session that has lost its pages, which is taken back; the bytes that came from the disk for it, and what that
-    /// took. Afterwards they are on the disk as they were.
+    /// Rewinds a turn of a session without pages. Returns the bytes that were read from the disk and the time.
+    /// Afterwards the disk holds the same pages.
     async fn again(&self, session: SessionId, file: &Path) -> (Outcome, u64, Duration) {
         evict(&self.handle, self.context).await;
         if file.exists() {
@@ -170,11 +170,11 @@ impl Bench {
         )
     }
 
-    /// The same, where pages are in the host's memory and nowhere else.
+    /// Does this with pages in the host's memory only.
     async fn again_from_memory(&self, session: SessionId) -> Outcome {
         self.handle.keep_in_host(IN_HOST);
         self.pages.configure(NOWHERE);
-        // It rests once more.
+        // The session becomes idle once more.
         say(&self.handle, session, "a").await;
         self.handle.rewind(session, 1).await.expect("it has two");
         while self.handle.live().work.pages_in_host == 0 {
@@ -189,7 +189,7 @@ impl Bench {
         outcome
     }
 
-    /// Returns when so many files have been written.
+    /// Returns after that many files have been written.
     async fn written(&self, files: u64) {
         while self.pages.counts().saved < files {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -197,7 +197,7 @@ impl Bench {
     }
 }
 
-/// Whatever is on the disk comes back.
+/// Makes the engine restore all pages on the disk.
 const RULES: Rules = Rules {
     bytes: 1 << 40,
     writes: None,
@@ -208,7 +208,7 @@ const RULES: Rules = Rules {
 
 const NOWHERE: Rules = Rules { bytes: 0, ..RULES };
 
-/// The same of the host's memory, wherever the cache lies.
+/// Makes the engine restore all pages in the host's memory, on any device.
 const IN_HOST: HostRules = HostRules {
     bytes: 1 << 40,
     discrete: false,
@@ -283,7 +283,7 @@ async fn say(handle: &Handle, session: SessionId, text: &str) -> Outcome {
     ended(&mut ticket.events).await
 }
 
-/// Another user takes all pages.
+/// Lets another user take all pages.
 async fn evict(handle: &Handle, context: usize) {
     let messages = vec![Message::new(Role::User, "hello")];
     let options = Options::new(context, Parameters::default());
@@ -318,7 +318,7 @@ fn drop_from_page_cache(file: &Path) {
     ]);
 }
 
-/// How many MB a second the disk gives of a file where nothing else is done with them, in the better of both ways.
+/// Returns the disk's MB per second for a file, by the faster of both ways to read it.
 fn alone(path: &Path) -> f64 {
     let ways = [nix::libc::O_DIRECT, 0].repeat(TIMES);
     let rates = ways.into_iter().map(|flags| {
@@ -328,7 +328,7 @@ fn alone(path: &Path) -> f64 {
     rates.fold(0.0, f64::max)
 }
 
-/// What one reader gets. Not every file system reads without the page cache.
+/// Returns one reader's speed. Some file systems cannot read without the page cache.
 fn in_order(path: &Path, flags: i32) -> std::io::Result<f64> {
     const BLOCK: usize = 4 << 20;
     const ALIGNMENT: usize = 4096;

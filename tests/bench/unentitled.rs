@@ -1,5 +1,4 @@
-//! Someone who asks for `realtime` again and again without the right to it, over a bus of its own, beside the engine that is
-//! measured.
+//! A client that requests `realtime` repeatedly without the right to it, over its own bus, next to the measured engine.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -8,10 +7,11 @@ use std::process::{Child, Command, Stdio};
 use ganglion::bus::proxy::ManagerProxy;
 use ganglion::bus::{Address, Bus, BusConfig, Error, serve};
 use ganglion::engine::Handle;
+use ganglion::front::{self, Front};
 use nix::unistd::geteuid;
 use tokio::task::JoinHandle;
 
-/// The engine on a bus where no group may ask for `realtime`.
+/// The engine on a bus where no group may use `realtime`.
 pub(crate) struct Unentitled {
     daemon: Child,
     address: Address,
@@ -19,10 +19,10 @@ pub(crate) struct Unentitled {
 }
 
 impl Unentitled {
-    /// `None`, and told why, where everyone has the right or there is no bus to be had.
+    /// Returns `None` and prints why if every user has the right or no bus can start.
     pub(crate) async fn new(engine: &Handle) -> Option<Self> {
         if geteuid().is_root() {
-            println!("NOT RUN: who asks for realtime without the right: root has it");
+            println!("SKIPPED: clients without the right to realtime: root has the right");
             return None;
         }
         let daemon = Command::new("dbus-daemon")
@@ -31,7 +31,7 @@ impl Unentitled {
             .spawn();
         let Ok(mut daemon) = daemon else {
             println!(
-                "NOT RUN: who asks for realtime without the right: dbus-daemon is not installed"
+                "SKIPPED: clients without the right to realtime: dbus-daemon is not installed"
             );
             return None;
         };
@@ -41,7 +41,9 @@ impl Unentitled {
             .read_line(&mut address)
             .expect("it prints its address");
         let address = Address::Other(address.trim().to_owned());
-        let served = serve(&address, engine.clone()).await;
+        let front = Front::new(engine.clone());
+        front.configure(front::Config::default());
+        let served = serve(&address, front).await;
         let served = served.expect("the name is free");
         served.configure(BusConfig::default());
         Some(Self {
@@ -51,7 +53,7 @@ impl Unentitled {
         })
     }
 
-    /// Asks, one time after another, until it is aborted.
+    /// Sends requests in sequence until it is aborted.
     pub(crate) fn asks(&self) -> JoinHandle<()> {
         tokio::spawn(ask(self.address.clone()))
     }

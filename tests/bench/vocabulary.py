@@ -1,4 +1,4 @@
-"""Writes a tiny model of random weights with the vocabulary of another GGUF file: what a large vocabulary costs, without a large model.
+"""Writes a tiny model with random weights and the vocabulary of another GGUF file, to measure the cost of a large vocabulary.
 
 usage: vocabulary.py VOCABULARY.gguf MODEL.gguf
 """

@@ -1,9 +1,9 @@
-//! What generators of code need beside the interfaces themselves: annotations, which only the shipped files have.
+//! Annotations for code generators, which only the shipped interface files have.
 //!
-//! qdbusxml2cpp knows no name for a dictionary or a structure unless it is told one; gdbus-codegen leaves descriptors out
-//! of functions unless it is told that a method has some.
+//! qdbusxml2cpp has no name for a dictionary or a structure without an annotation. gdbus-codegen leaves descriptors out
+//! of a method without one.
 
-/// The names that Qt's types get. `QVariantMap` is Qt's own; a program declares the others.
+/// The names of Qt's types. `QVariantMap` is Qt's own; a program declares the others.
 const QT: [(&str, &str); 6] = [
     ("a{sv}", "QVariantMap"),
     ("a(sa{sv})", "GanglionMessages"),
@@ -31,14 +31,14 @@ fn annotation(name: &str, value: &str) -> String {
     format!("      <annotation name=\"{name}\" value=\"{value}\"/>")
 }
 
-/// The text of an interface, as the daemon introspects it, with annotations.
+/// Returns the text of an interface as the daemon introspects it, with annotations.
 pub(super) fn annotate(xml: &str) -> String {
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     let mut counts = [0, 0];
     for line in xml.lines() {
         let element = line.trim_start();
         if element.starts_with("<arg ") {
-            // Those of signals have no direction: they go out.
+            // Arguments of signals have no direction: they are outputs.
             let (direction, count) = match attribute(line, "direction") {
                 Some("in") => ("In", &mut counts[0]),
                 _ => ("Out", &mut counts[1]),

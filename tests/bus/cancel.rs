@@ -1,5 +1,4 @@
-//! What becomes of a session's turn that is cancelled: what was made of its answer stays, marked; if there is none, the
-//! session is as before.
+//! Cancelled turns of a session. A partial answer stays and is marked; without one the session is unchanged.
 
 use ganglion::bus::proxy::{Fields, SessionProxy};
 use ganglion::engine::FinishReason;
@@ -9,7 +8,7 @@ use super::fields;
 use crate::support::daemon::{Client, Daemon, until};
 use crate::support::stream::Reader;
 
-/// Enough of them that nobody sees the last.
+/// More tokens than any test reads.
 const SLOW: &str = "tokens=4000,delay=5ms";
 
 async fn open(client: &Client) -> SessionProxy<'static> {
@@ -21,7 +20,7 @@ fn long() -> Fields<'static> {
     fields([("max_tokens", 4096u32.into())])
 }
 
-/// Role, text, and whether it is partial.
+/// Role, text, and whether the message is partial.
 async fn messages(session: &SessionProxy<'_>) -> Vec<(String, String, bool)> {
     let messages = session.messages().await.unwrap();
     let read = messages.into_iter().map(|(role, mut fields)| {
@@ -40,7 +39,7 @@ async fn before_its_first_token_a_cancelled_turn_leaves_the_session_as_it_was() 
     let daemon = Daemon::start("first=3600s").await;
     let client = daemon.client().await;
     let (session, other) = (open(&client).await, open(&client).await);
-    // One is read, the other waits.
+    // One request prefills, the other waits.
     for session in [&session, &other] {
         let (request, stream) = session.send("one", fields([])).await.unwrap();
         client.request(request).await.cancel().await.unwrap();
@@ -86,7 +85,7 @@ async fn while_it_answers_a_cancelled_turn_keeps_its_part_which_is_marked() {
         answer.usage.completion_tokens as usize
     );
 
-    // The next turn goes on from it, and is whole.
+    // The next turn continues from the partial answer, and is complete.
     let short = || fields([("max_tokens", 2u32.into())]);
     let (_, stream) = session.send("next", short()).await.unwrap();
     let next = Reader::new(stream).answer().await;
@@ -102,7 +101,7 @@ async fn while_it_answers_a_cancelled_turn_keeps_its_part_which_is_marked() {
         .collect();
     assert_eq!(marks, [false, true, false, false]);
 
-    // What is read can be asked again elsewhere.
+    // The messages can be sent in another request.
     let mut asked = session.messages().await.unwrap();
     asked.push((
         "user".into(),
@@ -151,9 +150,9 @@ async fn a_pipe_that_is_closed_and_a_deadline_of_signals_cancel_alike() {
     assert!(kept.len() == 4 && kept[3].2, "{kept:?}");
 }
 
-/// Nobody could ask for it any more: its session goes, and others' stay.
+/// No connection can reach the session any more: it goes, and other sessions stay.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_the_session_along() {
+async fn a_leaving_client_closes_its_session() {
     let daemon = Daemon::start(SLOW).await;
     let (client, other) = (daemon.client().await, daemon.client().await);
     let (session, kept) = (open(&client).await, open(&other).await);
@@ -165,7 +164,7 @@ async fn who_leaves_takes_the_session_along() {
     assert_eq!(messages(&kept).await, []);
 }
 
-/// An error is no answer: what was made of it cannot be relied on.
+/// An error is not an answer: the text before it is not reliable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_fails_leaves_the_session_as_it_was() {
     let daemon = Daemon::start("tokens=9,fail_after=2").await;

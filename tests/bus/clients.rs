@@ -1,4 +1,4 @@
-//! The programs of `tests/clients` that need little, run as a reader would; `tests/clients/run.sh` runs them all.
+//! The example programs of `tests/clients` that need few packages. `tests/clients/run.sh` runs all of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::support::daemon::eventually;
 use crate::support::needs;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 
 const VERBS: [&str; 5] = ["generate", "session", "cancel", "complete", "signals"];
 
@@ -16,9 +16,9 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs each verb, and the last one over a restart of the daemon.
+/// Runs each verb. The last one spans a restart of the daemon.
 async fn run(program: &Path, argument: Option<PathBuf>) {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     served.start("kv.context = 512\n").await;
     let ctl = Path::new(env!("CARGO_BIN_EXE_ganglionctl"));
     let path = std::env::var("PATH").unwrap_or_default();
@@ -51,8 +51,11 @@ async fn run(program: &Path, argument: Option<PathBuf>) {
             }
         }
         let mut errors = String::new();
-        let mut told = child.stderr.take().expect("it is piped");
-        told.read_to_string(&mut errors).await.expect("it is read");
+        let mut stderr = child.stderr.take().expect("it is piped");
+        stderr
+            .read_to_string(&mut errors)
+            .await
+            .expect("it is read");
         let status = eventually(child.wait()).await.expect("it ends");
         let output = String::from_utf8_lossy(&output);
         assert!(
@@ -75,7 +78,7 @@ async fn the_program_in_python_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_in_c_works() {
-    if !needs::programs(&["pkg-config"]) {
+    if !needs::library("libsystemd") {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -89,10 +92,7 @@ async fn the_program_in_c_works() {
         .output();
     let compiled = compiled.await.expect("sh runs");
     let errors = String::from_utf8_lossy(&compiled.stderr);
-    assert!(
-        compiled.status.success(),
-        "{errors}; make deps installs libsystemd-dev"
-    );
+    assert!(compiled.status.success(), "{errors}");
     run(&built, None).await;
 }
 

@@ -1,4 +1,4 @@
-//! Requests end when their caller wants it, or is gone; and nobody else notices.
+//! Requests end when their caller cancels them or leaves. Other clients do not notice.
 
 use std::time::Duration;
 
@@ -6,15 +6,18 @@ use futures_util::StreamExt;
 use ganglion::bus::proxy::RequestProxy;
 use ganglion::bus::{BusConfig, NAME, PATH};
 use ganglion::engine::FinishReason;
+use ganglion::front::Config;
 use zbus::fdo::PropertiesProxy;
 use zbus::{Message, Variant};
 
 use super::{ask, fields};
-use crate::support::daemon::{Client, Daemon, eventually, until};
+use crate::support::daemon::{Client, Daemon, Settings, eventually, until};
+use crate::support::private_bus::PrivateBus;
+use crate::support::process::Process;
 use crate::support::signals::Signals;
 use crate::support::stream::Reader;
 
-/// Never says its first token.
+/// A script without a first token.
 const MUTE: &str = "first=3600s";
 
 async fn finished(request: &RequestProxy<'_>) -> String {
@@ -65,7 +68,7 @@ async fn closing_the_stream_ends_a_running_and_a_waiting_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_ends_what_it_owned() {
+async fn a_client_that_leaves_ends_its_requests_and_sessions() {
     let daemon = Daemon::start(MUTE).await;
     let watcher = daemon.client().await;
     let leaver = daemon.client().await;
@@ -75,7 +78,7 @@ async fn a_client_that_leaves_ends_what_it_owned() {
     let (_, second) = ask(&leaver, "again", fields([])).await.unwrap();
     assert_eq!(watcher.manager.sessions().await.unwrap(), 1);
 
-    // The streams stay open: leaving alone must do.
+    // The streams stay open: the lost connection is enough.
     leaver.connection.close().await.unwrap();
     for stream in [first, second] {
         let answer = Reader::new(stream).answer().await;
@@ -89,10 +92,11 @@ async fn a_client_that_leaves_ends_what_it_owned() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
-    let daemon = Daemon::start(MUTE).await;
-    let watcher = daemon.client().await;
+    let bus = PrivateBus::start();
+    let daemon = Process::start(&bus, MUTE, "").await;
+    let watcher = Client::connect(&bus).await;
     for _ in 0..40 {
-        let connection = daemon.bus.connect().await;
+        let connection = bus.connect().await;
         let call = Message::method_call(PATH, "OpenSession")
             .destination(NAME)
             .interface("org.ganglion.Llm1.Manager")
@@ -101,27 +105,36 @@ async fn a_client_that_leaves_within_its_call_leaves_nothing_behind() {
         connection.send(&call).await.unwrap();
         connection.close().await.unwrap();
     }
-    // Calls are answered in any order, but the bus delivers them in theirs.
+    // The bus delivers all calls before this one, but the daemon may handle them in any order.
     until(async || watcher.manager.sessions().await.unwrap() == 0).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    until(async || watcher.manager.sessions().await.unwrap() == 0).await;
+    tokio::task::block_in_place(|| daemon.settle());
+    assert_eq!(watcher.manager.sessions().await.unwrap(), 0);
     until(async || !tree(&watcher).await.contains("<node name=\"session\"")).await;
 }
 
+fn settings(stream_stall: Duration, max_tokens_limit: usize) -> Settings {
+    Settings {
+        bus: BusConfig {
+            stream_stall,
+            ..BusConfig::default()
+        },
+        front: Config {
+            max_tokens_limit,
+            ..Config::default()
+        },
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
-    let config = BusConfig {
-        stream_stall: Duration::from_millis(400),
-        max_tokens_limit: 20_000,
-        ..BusConfig::default()
-    };
+async fn a_reader_that_never_reads_is_cancelled_and_slows_no_other() {
+    let config = settings(Duration::from_millis(400), 20_000);
     let daemon = Daemon::with("tokens=20000,context=40000,delay=1ms", 8, config).await;
     let (sleeper, other) = (daemon.client().await, daemon.client().await);
     let long = fields([("max_tokens", 20_000u32.into())]);
     let word = "w".repeat(2000);
     let mut signals = Signals::listen(&sleeper).await;
     let (path, unread) = ask(&sleeper, &word, long).await.unwrap();
-    // It waits behind the sleeper, whose request must be given up for it to be answered.
+    // The request waits behind the sleeper's, which the daemon must cancel first.
     let short = fields([("max_tokens", 5u32.into())]);
     let (_, stream) = ask(&other, "hello", short).await.unwrap();
     let answer = Reader::new(stream).answer().await;
@@ -138,11 +151,7 @@ async fn a_reader_that_never_reads_is_cancelled_and_slows_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unread_answer_holds_up_no_other() {
-    let config = BusConfig {
-        stream_stall: Duration::from_secs(3600),
-        max_tokens_limit: 100_000,
-        ..BusConfig::default()
-    };
+    let config = settings(Duration::from_secs(3600), 100_000);
     let daemon = Daemon::with("tokens=100000,context=200000", 8, config).await;
     let (sleeper, other) = (daemon.client().await, daemon.client().await);
     let long = fields([("max_tokens", 100_000u32.into())]);
@@ -152,14 +161,14 @@ async fn an_unread_answer_holds_up_no_other() {
         let answer = Reader::new(stream).answer().await;
         assert_eq!(answer.usage.completion_tokens, 512);
     }
-    // And all of it is there still, for a reader that comes late.
+    // A late reader still finds the whole answer.
     let answer = Reader::new(unread).answer().await;
     assert_eq!(answer.usage.completion_tokens, 100_000);
     assert_eq!(answer.text.len(), "sim:".len() + 99_999 * " unread".len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finished_request_goes_after_a_while() {
+async fn a_finished_request_is_removed_later() {
     let config = BusConfig {
         finished_linger: Duration::from_millis(100),
         ..BusConfig::default()
@@ -180,7 +189,7 @@ async fn counters_signal_their_changes() {
         .await
         .unwrap();
     let mut changes = properties.receive_properties_changed().await.unwrap();
-    let mut told = async |expected: u32| {
+    let mut await_sessions = async |expected: u32| {
         eventually(async {
             loop {
                 let signal = changes.next().await.unwrap();
@@ -193,12 +202,12 @@ async fn counters_signal_their_changes() {
         .await;
     };
     let session = client.manager.open_session(fields([])).await.unwrap();
-    told(1).await;
+    await_sessions(1).await;
     client.session(session).await.close().await.unwrap();
-    told(0).await;
+    await_sessions(0).await;
 }
 
-/// What lies below the daemon's object.
+/// Returns the introspection of the daemon's object.
 async fn tree(client: &Client) -> String {
     let reply = client
         .connection

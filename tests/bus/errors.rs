@@ -1,4 +1,4 @@
-//! Which method answers with which error: the table that the manual prints is compared with what can be provoked.
+//! The errors of each method: the manual's table is compared with the errors that can be provoked.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -8,18 +8,19 @@ use futures_util::future::join_all;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields, SessionProxy};
 use ganglion::bus::{BusConfig, Error, METHOD_ERRORS, serve};
 use ganglion::engine::{Codec, Command, Control, EngineError, Limits, UserLimits, channel};
+use ganglion::front::{self, Front};
 use zbus::DBusError as _;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
+use crate::support::without_descriptors;
 use crate::tools::TOOLS;
 
-/// What only a configuration and a model can provoke: `tests/service/reload.rs` has them; and what only those who do not read
-/// what they asked for: `turns.rs` and the accounts' own tests have that.
+/// Errors that need a configuration and a model (`tests/service/reload.rs`) or a client that does not read (`fair_turns.rs`
+/// and the accounts' own tests).
 const ELSEWHERE: [(&str, &str); 26] = [
-    // What only a disk can: `tests/service/named_sessions.rs` has these.
+    // Errors that need a full disk: see `tests/service/named_sessions.rs`.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
     ("Manager.ReadSession", "EngineFailed"),
@@ -48,7 +49,7 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("Request.Read", "QuotaExceeded"),
 ];
 
-/// What was seen.
+/// The errors seen so far.
 #[derive(Default)]
 struct Seen(BTreeSet<(String, String)>);
 
@@ -61,7 +62,7 @@ impl Seen {
         self.0.insert((method.to_owned(), error.to_owned()));
     }
 
-    /// Of all methods that ask.
+    /// Errors of all methods that start a request.
     async fn asking(
         &mut self,
         client: &Client,
@@ -155,7 +156,7 @@ async fn refused_by_arguments_and_limits(seen: &mut Seen) {
     refused_by_name(seen, &client).await;
     let opened = client.manager.open_session(unknown()).await;
     seen.saw("Manager.OpenSession", opened, "InvalidOption");
-    // A script calls none.
+    // A script calls no tools.
     let tools = || fields([("tools", TOOLS.into())]);
     seen.asking_with(&client, &session, "a", tools, "NotSupported")
         .await;
@@ -229,7 +230,7 @@ async fn refused_to_who_holds(seen: &mut Seen, client: &Client, long: &str) {
 }
 
 async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Daemon) {
-    let plain = Client::on(plain::connect(&daemon.bus).await).await;
+    let plain = Client::on(without_descriptors::connect(&daemon.bus).await).await;
     let own = plain.manager.open_session(fields([])).await.unwrap();
     let own = plain.session(own).await;
     let generated = ask(&plain, "a", fields([])).await;
@@ -317,7 +318,9 @@ async fn failed_by_the_engine(seen: &mut Seen) {
     // An engine whose driver fails, and a daemon that answers no reload.
     let bus = PrivateBus::start();
     let (engine, inbox) = channel(LIMITS);
-    let served = serve(&bus.address(), engine.clone())
+    let front = Front::new(engine.clone());
+    front.configure(front::Config::default());
+    let served = serve(&bus.address(), front)
         .await
         .expect("the name is free");
     served.configure(BusConfig::default());

@@ -1,4 +1,4 @@
-//! Far more requests than anyone may ask: each is answered or refused, and the daemon goes on.
+//! Far more requests than a user may have: each is answered or refused, and the daemon continues.
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
@@ -13,16 +13,16 @@ use crate::support::stream::Reader;
 
 const CONNECTIONS: usize = 100;
 const REQUESTS: usize = 100;
-/// dbus-daemon lets a connection wait for 128 replies.
+/// dbus-daemon allows a connection 128 pending replies.
 const AT_ONCE: usize = 50;
-/// Noise of the allocator: two kilobytes kept of each request would be more.
+/// The allocator's noise. Two kilobytes leaked per request would exceed it.
 const GROWTH: u64 = 16 << 20;
 
-/// No more for one user than a flood needs, and no less: all clients are one user here.
+/// All clients are one user here, so one user may have the whole queue.
 const LIMITS: &str =
     "queue.capacity = 32\n[limits]\nrequests_per_user = 256\nqueue_percent_per_user = 100\n";
 
-/// Asks all at once; counts the answers.
+/// Sends all requests at once and counts the answers.
 async fn flood(client: &Client) -> usize {
     let requests =
         stream::iter(0..REQUESTS).map(async |_| match ask(client, "hello", fields([])).await {
@@ -55,7 +55,7 @@ async fn ten_thousand_requests_from_a_hundred_connections() {
         assert!(counts.iter().sum::<usize>() > 0, "some were answered");
         resident.push(daemon.resident().unwrap());
     }
-    // The first time the allocator takes what that many calls at once need; then it has it.
+    // The first round includes the allocator's growth for that many simultaneous calls.
     assert!(resident[1] < resident[0] + GROWTH, "{resident:?}");
 
     let client = &clients[0];

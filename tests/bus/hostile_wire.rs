@@ -1,8 +1,8 @@
-//! Clients that write the wire protocol themselves, and clients that do not read: whatever they send, the others are
-//! answered, and the daemon's memory stays what it was.
+//! Clients that write malformed messages, and clients that do not read. Other clients are answered, and the daemon's
+//! memory stays bounded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use zbus::Variant;
@@ -10,22 +10,22 @@ use zbus::Variant;
 use super::{ask, fields};
 use crate::support::attack::{ATTACKS, Attack, MALFORMED, Until, calls, fuzz, malformed};
 use crate::support::daemon::{Client, EVENTUALLY, eventually, until};
-use crate::support::peer_bus::{PeerBus, PeerClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 use crate::support::wire::Wire;
 
-/// What an attack may cost while it goes on, and afterwards.
+/// The memory that an attack may cost, during it and afterwards.
 const DURING: u64 = 128 << 20;
 const AFTER: u64 = 16 << 20;
-/// How often an honest client asks meanwhile; by then every attack has done what it does.
+/// The honest client's requests during an attack. Each attack reaches its full effect within them.
 const ROUNDS: usize = 60;
 const ROUND: Duration = Duration::from_millis(50);
-/// Of one who attacks and one who does not, where the bus does not say.
+/// An attacker and an honest user, where the bus does not assign them.
 const USERS: [u32; 2] = [1001, 1002];
 
-/// An attack in the background, until it is dropped.
+/// A background attack, until it is dropped.
 struct Attacking {
     until: Until,
     thread: Option<JoinHandle<()>>,
@@ -35,8 +35,8 @@ impl Attacking {
     fn begin(name: &'static str, bus: &PrivateBus) -> Self {
         let (until, socket) = (Until::after(10 * EVENTUALLY), bus.socket());
         let attack = Attack::named(name).expect("the attack is in the table");
-        let told = until.clone();
-        let thread = thread::spawn(move || attack.run(&socket, &told));
+        let stopped = until.clone();
+        let thread = std::thread::spawn(move || attack.run(&socket, &stopped));
         Self {
             until,
             thread: Some(thread),
@@ -53,10 +53,10 @@ impl Drop for Attacking {
     }
 }
 
-/// Asks as every program does: whether it answers, and for an answer.
+/// Checks that the daemon answers a property and a request.
 async fn is_answered(client: &Client) {
     eventually(client.manager.state()).await.expect("a state");
-    // All are one user here: what the attacker has may be all that its user may have.
+    // All clients are one user here, so the attack may use up the user's limits.
     until(async || match ask(client, "one two", fields([])).await {
         Ok((_, stream)) => {
             assert_eq!(Reader::new(stream).rest().await, "sim: one two");
@@ -68,8 +68,9 @@ async fn is_answered(client: &Client) {
     .await;
 }
 
-/// While that attack goes on, an honest client is answered, and memory stays bounded; afterwards it comes back.
-async fn stands(name: &'static str) {
+/// Checks that an honest client is answered during the attack, that memory stays bounded, and that it returns to
+/// normal.
+async fn withstands(name: &'static str) {
     let bus = PrivateBus::start();
     let mut daemon = Process::start(&bus, "context=100000", "").await;
     let client = Client::connect(&bus).await;
@@ -89,31 +90,31 @@ async fn stands(name: &'static str) {
     until(async || daemon.resident().unwrap() < resident + AFTER).await;
 }
 
-macro_rules! stands {
+macro_rules! withstands {
     ($($test:ident: $attack:literal;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $test() {
-            stands($attack).await;
+            withstands($attack).await;
         }
     )*};
 }
 
-stands! {
-    unread_replies_with_descriptors_stop_nobody: "unread-descriptors";
-    unread_replies_of_several_connections_stop_nobody: "unread-descriptors-many";
-    unread_replies_of_one_who_comes_back_stop_nobody: "unread-descriptors-again";
-    unread_signals_stop_nobody: "unread-signals";
+withstands! {
+    unread_replies_with_descriptors_stop_no_client: "unread-descriptors";
+    unread_replies_of_several_connections_stop_no_client: "unread-descriptors-many";
+    unread_replies_of_a_reconnecting_client_stop_no_client: "unread-descriptors-again";
+    unread_signals_stop_no_client: "unread-signals";
     oversized_calls_while_replies_are_unread_cost_little: "oversized";
-    unread_histories_stop_nobody: "unread-history";
-    refused_prompts_stop_nobody_and_leave_nothing: "refused-prompts";
-    unread_introspection_stops_nobody: "unread-introspect";
-    unread_pings_stop_nobody: "unread-ping";
-    unread_properties_stop_nobody: "unread-properties";
-    calls_that_want_no_reply_stop_nobody: "no-reply";
-    requests_that_want_no_reply_stop_nobody: "no-reply-generate";
-    connections_that_come_and_go_stop_nobody: "connections";
-    sessions_that_come_and_go_stop_nobody: "sessions";
-    turns_closed_in_the_same_write_stop_nobody: "send-close";
+    unread_histories_stop_no_client: "unread-history";
+    refused_prompts_stop_no_client_and_leave_nothing: "refused-prompts";
+    unread_introspection_stops_no_client: "unread-introspect";
+    unread_pings_stop_no_client: "unread-ping";
+    unread_properties_stop_no_client: "unread-properties";
+    calls_that_want_no_reply_stop_no_client: "no-reply";
+    requests_that_want_no_reply_stop_no_client: "no-reply-generate";
+    short_connections_stop_no_client: "connections";
+    short_sessions_stop_no_client: "sessions";
+    turns_closed_in_the_same_write_stop_no_client: "send-close";
 }
 
 #[test]
@@ -131,15 +132,15 @@ async fn malformed_messages_are_dropped() {
     let client = Client::connect(&bus).await;
     for number in 0..MALFORMED {
         let mut wire = Wire::connect(&bus.socket()).expect("the bus takes a connection");
-        // The bus may hang up on it.
+        // The bus may close the connection.
         let _ = wire.send(malformed(number));
         is_answered(&client).await;
         assert!(daemon.lives(), "message {number}");
     }
 }
 
-/// The answer to a ping of the honest client.
-fn pings(honest: &mut PeerClient) -> bool {
+/// Whether the honest client's ping is answered.
+fn pings(honest: &mut UncheckedClient) -> bool {
     let sent = honest.send(calls::ping());
     sent.is_ok_and(|serial| {
         let reply = honest.reply(serial, EVENTUALLY);
@@ -147,16 +148,13 @@ fn pings(honest: &mut PeerClient) -> bool {
     })
 }
 
-/// A bus that passes on what it does not know, as that of Debian 11 does.
+/// The bus of Debian 11 forwards unknown header fields.
 #[test]
 fn malformed_messages_that_an_older_bus_passes_on_are_dropped() {
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
-    let until = Until::after(EVENTUALLY);
-    while honest.send(calls::ping()).is_err() && !until.is_over() {
-        thread::sleep(ROUND);
-    }
+    bus.wait_for_daemon();
     assert!(pings(&mut honest), "it answers before");
     for number in 0..MALFORMED {
         hostile.send(malformed(number)).expect("it is connected");
@@ -170,9 +168,9 @@ fn malformed_messages_that_an_older_bus_passes_on_are_dropped() {
     assert_eq!(answer.text().as_deref(), Some("sim: hello"));
 }
 
-/// Of a fixed seed: what is found by another one by hand is found here ever after by adding it.
+/// A fixed seed. To keep a frame that another seed has found, add that seed.
 #[tokio::test(flavor = "multi_thread")]
-async fn frames_made_at_random_stop_nobody() {
+async fn random_frames_stop_no_client() {
     const FRAMES: u64 = 4000;
     let bus = PrivateBus::start();
     let mut daemon = Process::start(&bus, "", "").await;
@@ -186,32 +184,29 @@ async fn frames_made_at_random_stop_nobody() {
     }
 }
 
-/// The same without a bus that would refuse most of them; those are left whole that tell their length.
+/// Without a bus that refuses most frames. Frames with a valid length stay whole.
 #[test]
-fn frames_made_at_random_that_no_bus_looks_at_stop_nobody() {
+fn random_frames_without_a_checking_bus_stop_no_client() {
     const FRAMES: usize = 4000;
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let mut daemon = Process::on(bus.text(), &["--sim="], "");
     let [mut hostile, mut honest] = USERS.map(|user| bus.client(user));
-    let until = Until::after(EVENTUALLY);
-    while honest.send(calls::ping()).is_err() && !until.is_over() {
-        thread::sleep(ROUND);
-    }
+    bus.wait_for_daemon();
     let mut rng = fastrand::Rng::with_seed(1);
     for number in 0..FRAMES {
         let message = fuzz::message(&mut rng);
-        let told = format!("frame {number}: {message:?}");
-        hostile.send(message).expect(&told);
+        let description = format!("frame {number}: {message:?}");
+        hostile.send(message).expect(&description);
         if number % 16 == 0 {
-            assert!(pings(&mut honest), "at or before {told}");
+            assert!(pings(&mut honest), "at or before {description}");
         }
     }
     assert!(pings(&mut honest) && daemon.lives());
 }
 
-/// Twelve long answers wait, of one connection; a short one of another is next.
+/// One connection has twelve long answers waiting; another connection's short one is next.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_connection_does_not_go_before_all_others() {
+async fn one_connection_does_not_delay_all_others() {
     const LONG: usize = 12;
     let bus = PrivateBus::start();
     let _daemon = Process::start(&bus, "tokens=40,delay=10ms", "").await;
@@ -241,7 +236,7 @@ async fn one_connection_does_not_go_before_all_others() {
     }
 }
 
-/// A conversation ends with all that was asked in it, however soon its end follows.
+/// The end of a conversation cancels all its requests, even if both arrive together.
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_closed_in_the_same_write_are_cancelled() {
     let bus = PrivateBus::start();
@@ -256,7 +251,7 @@ async fn turns_closed_in_the_same_write_are_cancelled() {
             let path = opened.text().expect("the path of a session");
             let turn = calls::send(&path, "a story", [("max_tokens", 4000.into())]);
             let last = wire.send_all([turn, calls::session(&path, "Close")])?;
-            // Nobody cancels by closing a stream.
+            // No client cancels by closing a stream.
             while let Some(received) = wire.next(EVENTUALLY)? {
                 let ends = received.reply_to == last;
                 kept.push(received);

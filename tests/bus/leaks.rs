@@ -1,4 +1,4 @@
-//! Reloads, cancelled requests and sessions in numbers: descriptors, threads and memory are as before.
+//! Many reloads, cancelled requests and sessions leave no descriptors, threads or memory behind.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SESSIONS: usize = 600;
 const GROWTH: u64 = 16 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_done_often_leaves_nothing() {
+async fn repeated_work_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).unwrap();
@@ -28,12 +28,11 @@ async fn what_is_done_often_leaves_nothing() {
             sessions(&socket, SESSIONS / times)
         })
     };
-    // What is made on the first use stays.
+    // The first use allocates what stays.
     all(4).await.unwrap().unwrap();
     let before = at_rest(daemon.id()).await;
     all(1).await.unwrap().unwrap();
     let after = settled(daemon.id(), before).await;
-    println!("before: {before}\nafter:  {after}");
     assert_eq!(after.descriptors, before.descriptors);
     assert_eq!(after.threads, before.threads);
     assert!(
@@ -44,7 +43,7 @@ async fn what_is_done_often_leaves_nothing() {
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is held once it has been the same for longer than tokio keeps a thread that blocked, or after two minutes.
+/// Returns the figures once they are stable for longer than tokio keeps an idle blocking thread, or after two minutes.
 async fn at_rest(process: u32) -> Held {
     let mut held = Held::by(process).unwrap();
     let mut same = 0;
@@ -61,9 +60,8 @@ async fn at_rest(process: u32) -> Held {
     held
 }
 
-/// What is held once it is no more than `before`, or as good as for ever.
+/// Returns the figures once they are at most `before`, or after a long time.
 async fn settled(process: u32, before: Held) -> Held {
-    tokio::time::sleep(10 * PAUSE).await;
     let mut held = Held::by(process).unwrap();
     for _ in 0..300 {
         if held.descriptors <= before.descriptors && held.threads <= before.threads {

@@ -1,4 +1,4 @@
-//! The name is there before the model: requests wait for it, and learn if it never comes.
+//! The bus name exists before the model is loaded: requests wait for the model, and fail if the load fails.
 
 use ganglion::bus::Error;
 use ganglion::engine::FinishReason;
@@ -28,7 +28,7 @@ async fn requests_wait_for_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_load_is_told_to_all() {
+async fn a_failed_load_fails_all_requests() {
     let daemon = Daemon::start("load=2s,load_error=no such file: m.gguf").await;
     let client = daemon.client().await;
     let (_, waiting) = ask(&client, "a b", fields([])).await.unwrap();

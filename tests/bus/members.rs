@@ -1,5 +1,5 @@
-//! Calls as the D-Bus specification lets clients write them: without an interface, or with an empty one for properties; and what
-//! happens to a write of a property.
+//! Calls in every form that the D-Bus specification allows: without an interface, or with an empty one for properties.
+//! Writes of properties fail.
 
 use ganglion::bus::proxy::Info;
 use ganglion::bus::{Error, NAME, PATH};
@@ -30,7 +30,7 @@ async fn call(
     })
 }
 
-/// The properties of each of the daemon's own interfaces at a path.
+/// Returns the properties of each of the daemon's own interfaces at a path.
 async fn properties(client: &Client, path: &str) -> Vec<(String, Vec<String>)> {
     let xml = call(client, path, None, "Introspect", &())
         .await

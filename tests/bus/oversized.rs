@@ -1,5 +1,5 @@
-//! Calls as long as the bus lets through are read past, and cost the daemon nothing; those as long as it takes are
-//! refused by name, and cost it little more than their bytes.
+//! Calls of the bus's maximum length are skipped at no cost. Calls of the daemon's maximum length are refused by name,
+//! and cost little more than their bytes.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use crate::support::daemon::Client;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 
-/// Almost what the system bus lets through.
+/// Slightly less than the system bus's limit.
 const LONGEST: usize = 27 << 20;
-/// Almost what the daemon takes in one call.
+/// Slightly less than the daemon's limit for one call.
 const BYTES: usize = 46 << 16;
-/// What one call may cost: its bytes, twice as much for how the allocator lays them out, and what its threads take when
-/// they first run. Decoded without a limit each of these would cost ten times its bytes.
+/// The memory that one call may cost: its bytes, twice as much for the allocator's layout, and the first use of its
+/// threads. Decoding without a limit would cost ten times the bytes.
 const COST: u64 = 3 * BYTES as u64 + (8 << 20);
 const AT_ONCE: usize = 4;
 
@@ -61,7 +61,7 @@ async fn calls_of_any_length_are_read_past() {
         assert!(client.manager.complete("hello", fields([])).await.is_ok());
     }))
     .await;
-    // One of them is more than this.
+    // One of the calls is larger than this.
     let grown = daemon.peak().unwrap() - before;
     assert!(grown < 16 << 20, "{} MiB", grown >> 20);
     assert!(daemon.lives());
@@ -156,7 +156,7 @@ async fn oversized_calls_cost_little_and_are_refused_by_name() {
     within(AT_ONCE as u64 * COST, "many at once");
     assert!(daemon.lives());
     assert!(client.manager.complete("hello", fields([])).await.is_ok());
-    // What is refused at its very end was kept until then, and is not for longer.
+    // A call that is refused at its very end occupies memory only until then.
     assert!(matches!(
         client.manager.complete(&text, fields([])).await,
         Err(Error::InvalidMessages(_))

@@ -1,17 +1,17 @@
-//! Sessions and requests answer to the connection that made them, and to no other.
+//! Sessions and requests answer only the connection that made them.
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Info};
 use ganglion::bus::{Error, NAME, PATH};
 use zbus::{DBusError as _, OwnedObjectPath, Variant, fdo};
 
-use super::policy::{Identity, NOBODY, is_root};
+use super::policy::{Identity, NOBODY};
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
 use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 use crate::support::stream::Reader;
 
-/// The call was answered as one to an object that is not there.
+/// Checks that the call failed as for an unknown object.
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>) {
     match result {
         Err(Error::Bus(zbus::Error::FDO(error)))
@@ -33,7 +33,7 @@ async fn all_properties(client: &Client, path: &OwnedObjectPath, interface: &str
         .expect("it is a dictionary")
 }
 
-/// The error of each kind of call to an object, by name and text, without the path.
+/// Returns the error of each kind of call to an object, without the path.
 async fn answers(client: &Client, path: &str, interface: &str) -> Vec<[String; 2]> {
     let properties = Some("org.freedesktop.DBus.Properties");
     let connection = &client.connection;
@@ -79,15 +79,15 @@ async fn answers(client: &Client, path: &str, interface: &str) -> Vec<[String; 2
             )
             .await,
     ];
-    let told = |reply: zbus::Result<zbus::Message>| {
+    let error_of = |reply: zbus::Result<zbus::Message>| {
         let error = Error::from(reply.expect_err("it is refused"));
         let text = error.description().unwrap_or_default();
         [error.name().to_string(), text.replace(path, "PATH")]
     };
-    all.into_iter().map(told).collect()
+    all.into_iter().map(error_of).collect()
 }
 
-/// What a connection finds below a node.
+/// Returns a connection's view of a node.
 pub(super) async fn below(client: &Client, path: &str) -> Vec<String> {
     let introspectable = Some("org.freedesktop.DBus.Introspectable");
     let reply = client
@@ -101,9 +101,9 @@ pub(super) async fn below(client: &Client, path: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whatever is called of an object of another connection, the answer is as if it were not there.
+/// Calls to another connection's object fail as if it did not exist.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_another_looks_like_none() {
+async fn an_object_of_another_connection_looks_unknown() {
     let daemon = Daemon::start("first=3600s").await;
     let (owner, thief) = (daemon.client().await, daemon.client().await);
     let session = owner.manager.open_session(fields([])).await.unwrap();
@@ -120,14 +120,14 @@ async fn an_object_of_another_looks_like_none() {
         for [name, text] in theirs {
             assert_eq!(name, unknown);
             assert!(
-                text.starts_with("PATH is no object of this connection"),
+                text.starts_with("PATH is not an object of this connection"),
                 "{text}"
             );
         }
     }
 }
 
-/// Each connection finds its own objects, under names that say nothing of others.
+/// Each connection finds its own objects, and their names reveal nothing of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn introspection_shows_a_connection_its_own_objects() {
     let daemon = Daemon::start("first=3600s").await;
@@ -161,7 +161,7 @@ async fn introspection_shows_a_connection_its_own_objects() {
     for (path, names) in above {
         assert_eq!(below(&other, path).await, names, "{path}");
     }
-    // Two in a row are far from each other.
+    // Two consecutive names are far apart.
     let numbers = names(&own)
         .into_iter()
         .map(|name| name.parse::<u64>().expect("a number"));
@@ -171,11 +171,11 @@ async fn introspection_shows_a_connection_its_own_objects() {
     assert_eq!(below(&one, &sessions).await, names(&own));
 }
 
-/// A member reads how fast the daemon is, and an operator also how long the last prompt and its answer were.
+/// A member reads the daemon's speed. An operator also reads the times of the last prompt and answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_request_cost_is_for_operators() {
+async fn the_cost_of_a_request_is_for_operators() {
     const INTERFACE: &str = "org.ganglion.Llm1.Diagnostics";
-    if !needs::programs(&["busctl"]) || !is_root() {
+    if !needs::programs(&["busctl"]) || !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;

@@ -18,10 +18,10 @@ const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
 
 pub(super) const NOBODY: u32 = 65_534;
 
-/// Who calls. Only root can become someone else.
+/// A caller. Only root can call as another user.
 pub(super) struct Identity {
     pub(super) user: u32,
-    /// Its first group is the primary one.
+    /// The first group is the primary one.
     pub(super) groups: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Identity {
             .expect("setpriv and busctl run")
     }
 
-    /// Whether the bus lets the call through; what the daemon answers to it is another matter.
+    /// Whether the bus forwards the call. The daemon's answer does not matter.
     fn may(&self, address: &str, method: [&str; 2], arguments: &[&str]) -> bool {
         let done = self.call(address, method, arguments);
         let error = String::from_utf8_lossy(&done.stderr);
@@ -61,15 +61,7 @@ impl Identity {
     }
 }
 
-pub(super) fn is_root() -> bool {
-    let root = nix::unistd::getuid().is_root();
-    if !root {
-        eprintln!("skipped: only root can call as another user");
-    }
-    root
-}
-
-/// May look, may ask, may operate.
+/// Whether the caller may look, ask and operate.
 fn powers(address: &str, caller: &Identity) -> [bool; 3] {
     let properties = "org.freedesktop.DBus.Properties";
     let all = |calls: Vec<([&str; 2], Vec<&str>)>| {
@@ -97,7 +89,7 @@ fn powers(address: &str, caller: &Identity) -> [bool; 3] {
             ([MANAGER, "Complete"], vec!["sa{sv}", "hello", "0"]),
             ([MANAGER, "Generate"], vec!["a(sa{sv})a{sv}", "0", "0"]),
             ([MANAGER, "OpenSession"], vec!["a{sv}", "0"]),
-            // Who of these may is for the daemon to say.
+            // The daemon decides which caller may do these.
             ([MANAGER, "HoldAll"], vec!["s", "no"]),
             (["org.ganglion.Llm1.Session", "Close"], vec![]),
             (["org.ganglion.Llm1.Request", "Cancel"], vec![]),
@@ -106,7 +98,7 @@ fn powers(address: &str, caller: &Identity) -> [bool; 3] {
             ([MANAGER, "Reload"], vec![]),
             ([DIAGNOSTICS, "ResetGraph"], vec![]),
             ([DIAGNOSTICS, "DumpGraph"], vec![]),
-            // What a later release adds is for operators until the policy says otherwise.
+            // Methods of a later release are for operators until the policy changes.
             ([MANAGER, "Later"], vec![]),
         ]),
     ]
@@ -117,13 +109,13 @@ async fn strangers_are_refused_members_ask_and_operators_operate() {
     if !needs::programs(&["busctl"]) {
         return;
     }
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;
     let address = daemon.bus.text().to_owned();
     let [(_, _, member), (_, _, admin)] = GROUPS;
-    // Where the groups come from and in which order must not matter.
+    // The source and order of the groups do not matter.
     let cases = [
         (NOBODY, vec![NOBODY], [false, false, false]),
         (NOBODY, vec![member], [true, true, false]),
@@ -144,8 +136,8 @@ async fn strangers_are_refused_members_ask_and_operators_operate() {
     checked.await.unwrap();
 }
 
-/// The methods of operators are those of the daemon's own object that no rule for members names. These rules name no interface, so
-/// that they allow a call without one.
+/// Operators' methods are those of the daemon's own object without a rule for members. These rules name no interface,
+/// so that they also allow calls without one.
 #[test]
 fn members_may_call_all_but_the_methods_of_operators() {
     const OPERATORS: [&str; 4] = ["DumpGraph", "Hold", "Reload", "ResetGraph"];
@@ -193,7 +185,7 @@ async fn only_root_and_the_daemons_user_may_own_the_name() {
     if !needs::programs(&["busctl"]) {
         return;
     }
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let bus = PrivateBus::start();

@@ -1,11 +1,12 @@
-//! What one user may have: it is refused by the name of the limit, and the others do not notice.
+//! One user's limits: an error names the limit, and other users do not notice.
 
 use ganglion::bus::{BusConfig, Error};
 use ganglion::engine::{Limits, UserLimits};
 
-use super::policy::{Identity, NOBODY, is_root};
+use super::policy::{Identity, NOBODY};
 use super::{ask, fields};
 use crate::support::daemon::{Daemon, LIMITS, until};
+use crate::support::needs;
 use crate::support::private_bus::GROUPS;
 use crate::support::stream::Reader;
 
@@ -31,11 +32,11 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
+async fn a_user_has_a_share_of_the_queue() {
     let daemon = Daemon::start("delay=3600s").await;
     daemon.engine.set_limits(user(256, 4, 25));
     let clients = [daemon.client().await, daemon.client().await];
-    // One runs and two wait: a quarter of eight. Another connection of the same user gets no more.
+    // One request runs and two wait: a quarter of eight. The user's other connections share that limit.
     let mut running = Reader::new(ask(&clients[0], "a b", fields([])).await.unwrap().1);
     running.next().await.expect("it runs");
     let mut waiting = Vec::new();
@@ -52,8 +53,8 @@ async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
     refused(more, "limits.queue_percent_per_user (25)");
     assert!(!session.busy().await.unwrap(), "it may try again");
 
-    if is_root() {
-        // Another user still gets a place: of its request only that it waits can be seen.
+    if needs::root() {
+        // Another user still gets a place. Its request is visible only in the queue's length.
         let address = daemon.bus.text().to_owned();
         let before = clients[0].manager.queue_length().await.unwrap();
         tokio::task::spawn_blocking(move || {
@@ -66,7 +67,7 @@ async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
         until(async || clients[0].manager.queue_length().await.unwrap() == before + 1).await;
     }
 
-    // A place that is given back can be taken.
+    // A free place can be used again.
     drop(waiting.pop());
     until(async || match ask(&clients[1], "hello", fields([])).await {
         Ok(one) => {
@@ -79,7 +80,7 @@ async fn a_user_has_its_share_of_the_queue_and_the_rest_is_for_others() {
     .await;
 }
 
-/// A request counts until its answer has been read, whoever has made it.
+/// A request counts until its answer has been read, on any connection of the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_answers_count_as_requests_of_their_user() {
     let config = BusConfig::default();
@@ -123,7 +124,7 @@ async fn sessions_are_counted_by_user_until_they_close() {
         stays.manager.open_session(fields([])).await,
         "limits.sessions_per_user",
     );
-    // The limit of all, for comparison.
+    // The limit for all users, for comparison.
     daemon.engine.set_limits(Limits {
         sessions: 2,
         ..LIMITS

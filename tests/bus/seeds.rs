@@ -1,4 +1,4 @@
-//! What an answer started from and why it ended, by a model.
+//! The seed of an answer and its finish reason, with a model.
 
 use ganglion::bus::proxy::Fields;
 use ganglion::telemetry::FinishReason;
@@ -6,7 +6,7 @@ use zbus::Variant;
 
 use super::{ask, fields};
 use crate::support::daemon::{Client, Daemon};
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::signals::Signals;
 use crate::support::stream::{Answer, Reader};
 
@@ -23,13 +23,13 @@ fn varied<const N: usize>(more: [(&'static str, Variant<'static>); N]) -> Fields
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_vary_and_each_can_be_had_again() {
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 200\n").await;
     let mut first = Vec::new();
     for _ in 0..3 {
         first.push(answer(&client, varied([])).await);
     }
-    // After a restart, too.
+    // Also after a restart.
     let client = served.start("kv.context = 200\n").await;
     first.push(answer(&client, varied([])).await);
     let mut distinct: Vec<_> = first.iter().map(|answer| &answer.text).collect();
@@ -37,7 +37,7 @@ async fn answers_vary_and_each_can_be_had_again() {
     distinct.dedup();
     assert_eq!(distinct.len(), 4, "{first:?}");
     for made in &first {
-        // Any JSON reader keeps such a number.
+        // Every JSON reader can represent the number.
         assert!(made.usage.seed < 1 << 53, "{made:?}");
         let seed = made.usage.seed.into();
         let again = answer(&client, varied([("seed", seed)])).await;
@@ -53,7 +53,7 @@ async fn answers_vary_and_each_can_be_had_again() {
     let (_, info) = signals.finished(&path).await;
     assert_eq!(*info["seed"], Variant::U64(u64::MAX));
 
-    // By configuration they do not vary, unless a request says so.
+    // With a seed in the configuration answers do not vary, unless a request asks for it.
     let client = served.start("kv.context = 200\nsampling.seed = 7\n").await;
     let [one, two] = [
         answer(&client, varied([])).await,
@@ -65,15 +65,15 @@ async fn answers_vary_and_each_can_be_had_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_context_is_told_from_max_tokens() {
-    let mut served = Served::new();
+async fn a_full_context_and_max_tokens_have_different_reasons() {
+    let mut served = Restartable::new();
     let model = served.start("kv.context = 200\n").await;
     let script = Daemon::start("tokens=1000,context=50").await;
     for client in [model, script.client().await] {
         let few = fields([("max_tokens", 3u32.into())]);
         assert_eq!(answer(&client, few).await.reason, FinishReason::Length);
         let mut signals = Signals::listen(&client).await;
-        // Without a stop token, which the tiny model may choose, only the context is left.
+        // Without a stop token, which the tiny model may choose, only the context's end remains.
         let many = fields([("max_tokens", 4096u32.into())]);
         let (path, stream) = ask(&client, "hello", many).await.unwrap();
         let (reason, info) = signals.finished(&path).await;

@@ -10,7 +10,7 @@ use crate::support::daemon::{Daemon, eventually, until};
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_remembers_and_prefills_only_what_is_new() {
+async fn a_session_remembers_and_prefills_only_new_tokens() {
     let daemon = Daemon::start("context=64").await;
     let client = daemon.client().await;
     let system = fields([("system", "be brief".into())]);
@@ -104,35 +104,29 @@ async fn a_session_answers_one_turn_at_a_time() {
     );
 }
 
-/// Both calls are on their way before either is answered: whatever comes of the turn, it ends with its session.
+/// Both calls are sent before either is answered. In every order, the turn ends with its session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_closed_as_it_is_sent_a_turn_leaves_nothing_that_runs() {
     let daemon = Daemon::start("first=3600s").await;
     let client = daemon.client().await;
-    let mut ended = [0; 2];
     for _ in 0..50 {
         let path = client.manager.open_session(fields([])).await.unwrap();
         let session = client.session(path).await;
         let send = session.send("one", fields([]));
         let (turn, closed) = futures_util::future::join(send, session.close()).await;
         closed.unwrap();
-        match turn {
-            Ok((_, stream)) => {
-                let answer = eventually(Reader::new(stream).answer()).await;
-                assert_eq!(answer.reason, FinishReason::Cancelled);
-                ended[0] += 1;
-            }
-            // It came after the session had gone, or went with it.
-            Err(_) => ended[1] += 1,
+        // Otherwise the call arrived after the session's end, or ended with it.
+        if let Ok((_, stream)) = turn {
+            let answer = eventually(Reader::new(stream).answer()).await;
+            assert_eq!(answer.reason, FinishReason::Cancelled);
         }
         until(async || client.manager.queue_length().await.unwrap() == 0).await;
     }
-    println!("cancelled: {}, refused: {}", ended[0], ended[1]);
     assert_eq!(client.manager.sessions().await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_limited_and_the_limit_is_told() {
+async fn sessions_are_limited_and_the_error_names_the_limit() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     for _ in 0..4 {
@@ -145,9 +139,9 @@ async fn sessions_are_limited_and_the_limit_is_told() {
     }
 }
 
-/// By a script, whose words are its tokens: what a model makes of it is `window`'s.
+/// A script counts words as tokens. `window` tests this with a model.
 #[tokio::test(flavor = "multi_thread")]
-async fn turns_are_taken_back_and_too_many_are_refused() {
+async fn turns_are_rewound_and_too_many_are_refused() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     let system = fields([("system", "be brief".into())]);
@@ -180,9 +174,9 @@ async fn turns_are_taken_back_and_too_many_are_refused() {
     assert!(matches!(refused, Err(Error::Bus(_))), "{refused:?}");
 }
 
-/// What no turn could follow is refused when the session is opened, and not at each of its turns.
+/// A prefix that leaves no room for a turn is refused when the session opens, not at each turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_session_begins_with_what_no_turn_could_follow() {
+async fn no_session_starts_with_a_prefix_that_leaves_no_room() {
     let daemon = Daemon::start("context=64").await;
     let client = daemon.client().await;
     let message = |role: &'static str, more: &[(&'static str, &'static str)]| {
@@ -220,7 +214,7 @@ async fn no_session_begins_with_what_no_turn_could_follow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_later_and_what_a_script_lacks_says_so() {
+async fn calls_that_a_script_does_not_support_say_so() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
@@ -236,7 +230,7 @@ async fn what_comes_later_and_what_a_script_lacks_says_so() {
     }
 }
 
-/// Without opening it: who holds the session keeps it.
+/// Reading does not open the session: its holder keeps it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_read_while_another_connection_holds_it() {
     let daemon = Daemon::start("").await;
@@ -251,7 +245,7 @@ async fn a_session_is_read_while_another_connection_holds_it() {
     assert_eq!(read.len(), 2);
     assert_eq!(session.turns().await.unwrap(), 1);
 
-    // What was read can be asked with, as it is.
+    // The messages can be sent unchanged in a request.
     let dropped = [("content", "one".into()), ("dropped", true.into())];
     let messages = [("user", fields(dropped))];
     let asked = reader.manager.submit(&messages, fields([])).await;

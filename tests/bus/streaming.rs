@@ -1,4 +1,4 @@
-//! Answers reach those who asked, whole, in order and alone.
+//! Answers arrive at their callers whole, in order, and separate from others.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ async fn eight_clients_at_once_get_their_own_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_comes_by_signals_to_those_who_want_it_so() {
+async fn text_arrives_by_signals_on_request() {
     let daemon = Daemon::start("tokens=200,delay=1ms").await;
     let client = daemon.client().await;
     let mut signals = Signals::listen(&client).await;

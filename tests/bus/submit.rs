@@ -1,4 +1,4 @@
-//! Callers that take no file descriptors: they are told at once, and have ways of their own.
+//! Callers that take no file descriptors: their calls fail at once, and Submit serves them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,24 +6,25 @@ use std::time::Duration;
 use ganglion::bus::proxy::{DiagnosticsProxy, Fields};
 use ganglion::bus::{BusConfig, Error, serve};
 use ganglion::engine::{Codec, Command, Control, channel};
+use ganglion::front::{self, Front};
 use tokio::time::timeout;
 use zbus::OwnedObjectPath;
 
 use super::fields;
 use crate::support::daemon::{Client, Daemon, LIMITS, eventually, until};
-use crate::support::plain;
 use crate::support::private_bus::PrivateBus;
 use crate::support::signals::Signals;
+use crate::support::without_descriptors;
 
 fn question(text: &str) -> [(&'static str, Fields<'_>); 1] {
     [("user", HashMap::from([("content", text.into())]))]
 }
 
 async fn plain_client(daemon: &Daemon) -> Client {
-    Client::on(plain::connect(&daemon.bus).await).await
+    Client::on(without_descriptors::connect(&daemon.bus).await).await
 }
 
-/// Polls until nothing follows; also tells how it ended.
+/// Polls until the answer is complete. Also returns the finish reason.
 async fn read(client: &Client, path: OwnedObjectPath) -> (String, String) {
     let request = client.request(path).await;
     let (mut text, mut offset) = (String::new(), 0);
@@ -52,7 +53,7 @@ async fn without_descriptors_calls_that_need_one_fail_at_once_and_leave_nothing(
     let session = client.manager.open_session(fields([])).await.unwrap();
     let session = client.session(session).await;
     let signals = || fields([("stream", "signals".into())]);
-    // Before the daemon knows what kind of connection it is, and after.
+    // The daemon does not know the kind of the connection yet, and then it does.
     for options in [signals(), fields([]), signals()] {
         let again: HashMap<_, _> = options
             .iter()
@@ -64,7 +65,7 @@ async fn without_descriptors_calls_that_need_one_fail_at_once_and_leave_nothing(
             let sent = session.send("hello", again).await.map(drop);
             [generated, sent]
         };
-        // The bus itself would let them wait for ever.
+        // The bus alone would never answer them.
         let refused = timeout(Duration::from_secs(20), asked).await;
         for refused in refused.expect("each has an answer") {
             match refused {
@@ -76,7 +77,7 @@ async fn without_descriptors_calls_that_need_one_fail_at_once_and_leave_nothing(
     }
     assert!(!session.busy().await.unwrap());
 
-    // Another connection that takes them is as welcome as before.
+    // A connection that takes descriptors is served as before.
     let other = daemon.client().await;
     other
         .manager
@@ -85,9 +86,9 @@ async fn without_descriptors_calls_that_need_one_fail_at_once_and_leave_nothing(
         .unwrap();
 }
 
-/// Two are under way before either has been answered: both fail, and nothing else of the connection does.
+/// Two calls run before either is answered. Both fail, and nothing else of the connection does.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_submitted_goes_on_when_a_call_without_descriptors_fails() {
+async fn a_submitted_request_continues_when_a_call_without_descriptors_fails() {
     let daemon = Daemon::start("tokens=300,delay=1ms").await;
     let client = plain_client(&daemon).await;
     let message = question("word");
@@ -102,7 +103,7 @@ async fn what_was_submitted_goes_on_when_a_call_without_descriptors_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_submitted_is_read_by_calls_and_if_wanted_by_signals() {
+async fn a_submitted_request_is_read_by_calls_or_signals() {
     let daemon = Daemon::start("tokens=40,delay=1ms").await;
     let client = plain_client(&daemon).await;
     let whole = format!("sim:{}", " grüße".repeat(39));
@@ -144,7 +145,7 @@ async fn what_is_submitted_is_read_by_calls_and_if_wanted_by_signals() {
     }
     assert_eq!(session.turns().await.unwrap(), 2);
 
-    // What goes through a pipe is not kept.
+    // A streamed answer is not kept for Read.
     let other = daemon.client().await;
     let (path, _stream) = other
         .manager
@@ -159,7 +160,7 @@ async fn what_is_submitted_is_read_by_calls_and_if_wanted_by_signals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_submitted_ends_by_its_caller_and_its_text_goes_with_its_object() {
+async fn a_submitted_request_is_cancelled_by_its_caller_and_its_text_ends_with_its_object() {
     let config = BusConfig {
         finished_linger: Duration::from_millis(50),
         ..BusConfig::default()
@@ -188,12 +189,14 @@ async fn what_is_submitted_ends_by_its_caller_and_its_text_goes_with_its_object(
     until(async || other.manager.queue_length().await.unwrap() == 0).await;
 }
 
-/// Nothing is under way of it, and who called is told all the same.
+/// The caller is still reported, although none of its requests runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_cannot_be_passed_is_an_error_too() {
     let bus = PrivateBus::start();
     let (engine, inbox) = channel(LIMITS);
-    let served = serve(&bus.address(), engine.clone()).await;
+    let front = Front::new(engine.clone());
+    front.configure(front::Config::default());
+    let served = serve(&bus.address(), front).await;
     let served = served.expect("the name is free");
     served.configure(BusConfig::default());
     let thread = std::thread::spawn(move || {
@@ -204,7 +207,7 @@ async fn a_file_that_cannot_be_passed_is_an_error_too() {
             }
         }
     });
-    let client = Client::on(plain::connect(&bus).await).await;
+    let client = Client::on(without_descriptors::connect(&bus).await).await;
     until(async || client.manager.state().await.unwrap() == "ready").await;
     let diagnostics = DiagnosticsProxy::new(&client.connection).await.unwrap();
     let dumped = eventually(diagnostics.dump_graph()).await;
@@ -213,7 +216,7 @@ async fn a_file_that_cannot_be_passed_is_an_error_too() {
     thread.join().expect("it ends");
 }
 
-/// How far a prompt has been read is told to whoever looks, if it is the one who asked.
+/// Only the owner sees how far its prompt is prefilled.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_sees_how_far_the_prompt_is_read() {
     let daemon = Daemon::start("first=3600s").await;

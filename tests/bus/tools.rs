@@ -1,4 +1,4 @@
-//! Tools over the bus: calls come in frames and results, and what tools said goes back in.
+//! Tools over the bus: calls arrive in frames and results, and tools' results are part of the next prompt.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use zbus::{OwnedFd, Variant};
 use super::{ask, fields};
 use crate::support::daemon::until;
 use crate::support::needs;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 use crate::tools::{TOOLS, fits, hermes};
 
@@ -50,7 +50,7 @@ fn only_call(calls: &Value) -> (String, String, String) {
     (text(&call["id"]), name, arguments)
 }
 
-/// The pieces of calls, joined, and the last frame's calls.
+/// Returns the joined pieces of calls, and the last frame's calls.
 async fn read(stream: OwnedFd) -> (String, (String, String, String)) {
     let mut reader = Reader::new(stream);
     let (mut said, mut name, mut arguments) = (String::new(), String::new(), String::new());
@@ -78,8 +78,8 @@ async fn read(stream: OwnedFd) -> (String, (String, String, String)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
-    let mut served = Served::with(&hermes());
+async fn calls_arrive_in_frames_and_results_and_results_return_in_messages() {
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let (_, stream) = ask(&client, "hello", offered("required")).await.unwrap();
     let (said, (id, ..)) = read(stream).await;
@@ -95,7 +95,7 @@ async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
     assert_eq!(said, "");
     assert_eq!(only_call(&serde_json::from_str(&calls).unwrap()).0, id);
 
-    // What was called, and what came of it, as one who keeps the conversation sends it.
+    // The call and its result, in the form that a client with its own history sends.
     let said = |calls: &str, id: &str| {
         let user = ("user", fields([("content", "hello".into())]));
         let called = (
@@ -130,10 +130,10 @@ async fn calls_are_in_frames_and_results_and_what_tools_say_goes_back_in() {
     );
 }
 
-/// Whoever has no JSON at hand offers the same by types of D-Bus.
+/// Clients without a JSON library declare the same tools by D-Bus types.
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_are_offered_as_dictionaries_too() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let dictionary = |entries: Vec<(&'static str, Variant<'static>)>| {
         Variant::from(entries.into_iter().collect::<HashMap<_, _>>())
@@ -172,7 +172,7 @@ async fn tools_are_offered_as_dictionaries_too() {
         "halt"
     );
 
-    // JSON has no paths, and no number that is none.
+    // JSON has no paths and no number that is not finite.
     let path = zbus::ObjectPath::try_from("/a").expect("a path");
     for odd in [Variant::from(f64::NAN), path.into()] {
         let refused = asked(offer(odd)).await.map(drop);
@@ -184,8 +184,8 @@ async fn tools_are_offered_as_dictionaries_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
-    let mut served = Served::with(&hermes());
+async fn a_session_has_its_own_tools_and_returns_all_its_messages() {
+    let mut served = Restartable::with(&hermes());
     let client = served.start(CONFIG).await;
     let open = client
         .manager
@@ -230,7 +230,7 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
     assert_eq!(text(&messages[2].1, "tool_call_id"), Some(id));
     let history = session.history().await.unwrap();
     assert_eq!(history[1], ("assistant".into(), String::new()));
-    // They are what Generate takes.
+    // Generate accepts these messages.
     let again: Vec<_> = messages
         .iter()
         .take(3)
@@ -249,7 +249,7 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
     session.rewind(1).await.unwrap();
     assert_eq!(session.messages().await.unwrap().len(), 2);
 
-    // They do not vanish because a turn is to end somewhere.
+    // The calls survive the end of a turn.
     let stopped = session.send("hello", fields([("stop", "x".into())])).await;
     assert!(
         matches!(&stopped, Err(Error::InvalidOption(why)) if why.contains("\"stop\"") && why.contains("session")),
@@ -257,11 +257,11 @@ async fn a_session_has_tools_of_its_own_and_tells_all_that_was_said() {
     );
 }
 
-/// Which of its tools a session's turns call, and how much they think, is said once, by a session with a name as well; a turn may
-/// say otherwise.
+/// A session, also a named one, has options for the tools that its turns call and for their reasoning. A turn may
+/// override them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_says_once_how_its_tools_are_called() {
-    let mut served = Served::with(&hermes());
+async fn a_session_has_options_for_its_tools() {
+    let mut served = Restartable::with(&hermes());
     let folder = served.folder.path().join("sessions");
     let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
     let client = served.start(&config).await;
@@ -312,7 +312,7 @@ async fn a_session_says_once_how_its_tools_are_called() {
     let named = open(vec![name(), ("tool_choice", "go_back".into())]).await;
     assert_eq!(called(&named, fields([])).await.as_deref(), Some("go_back"));
     named.close().await.unwrap();
-    // What it has no more is not called, and it opens.
+    // A tool that the session lost is not called, and the session opens.
     let named = open(vec![
         name(),
         ("tools", "".into()),
@@ -338,10 +338,10 @@ async fn a_session_says_once_how_its_tools_are_called() {
     }
 }
 
-/// What was said is its user's also under a model that could not have said it.
+/// The history stays readable under a model that could not have produced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_with_tools_opens_under_a_model_that_calls_none() {
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     let folder = served.folder.path().join("sessions");
     let config = format!("{CONFIG}sessions.directory = '{}'\n", folder.display());
     let client = served.start(&config).await;
@@ -397,8 +397,8 @@ async fn a_session_with_tools_opens_under_a_model_that_calls_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_offered_is_refused_with_what_helps() {
-    let mut served = Served::with(&hermes());
+async fn an_invalid_tool_is_refused_with_a_remedy() {
+    let mut served = Restartable::with(&hermes());
     let client = served
         .start("kv.context = 512\nlimits.grammar_bytes = 2000\n")
         .await;
@@ -476,13 +476,13 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
     ] {
         let refused = client.manager.submit(&[message], fields([])).await;
         assert!(
-            matches!(&refused, Err(Error::InvalidMessages(told)) if told.contains(why)),
+            matches!(&refused, Err(Error::InvalidMessages(text)) if text.contains(why)),
             "{refused:?}"
         );
     }
 
-    // A model whose template takes none, and a script.
-    let mut plain = Served::new();
+    // A model whose template takes no tools, and a script.
+    let mut plain = Restartable::new();
     let client = plain.start("kv.context = 200\n").await;
     let offer = || fields([("tools", TOOLS.into())]);
     let asked = ask(&client, "hello", offer()).await.map(drop);
@@ -495,13 +495,13 @@ async fn what_cannot_be_offered_is_refused_with_what_helps() {
     }
 }
 
-/// The example moves its robot, by whatever this model calls.
+/// The example moves its robot with any model's calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_python_program_moves_a_robot() {
     if !needs::python() {
         return;
     }
-    let mut served = Served::with(&hermes());
+    let mut served = Restartable::with(&hermes());
     served
         .start("kv.context = 512\nmodel.thinking = false\n")
         .await;

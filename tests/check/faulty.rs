@@ -1,4 +1,4 @@
-//! What an executor gets wrong, one thing at a time: the CPU's, but for that.
+//! An executor with a single fault, on top of the CPU's.
 
 use ganglion::check::worst;
 use ganglion::cpu::Cpu;
@@ -6,24 +6,24 @@ use ganglion::executor::{ExecuteError, Executor, Layout, Probe, Steps as _};
 use ganglion::kv::KvType;
 use ganglion::tape::{Buffer, Op, Tape};
 
-/// What an executor gets wrong after each run.
+/// The fault after each run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
-    /// An element of its first output is off by a little more than the bound allows.
+    /// An element of its first output is off by a little more than the bound.
     Element,
-    /// An element of its first output was never written.
+    /// An element of its first output stays unwritten.
     Unwritten,
-    /// What follows its first output.
+    /// The memory behind its first output changes.
     Beyond,
-    /// An input.
+    /// An input changes.
     Input,
-    /// The cache, where nothing is stored.
+    /// The cache changes where nothing is stored.
     Cache,
-    /// The choice.
+    /// The choice changes.
     State,
-    /// The quants of a block that is stored are the next ones: one alone may lie halfway.
+    /// The quants of a stored block are the next higher ones. A single one may lie halfway.
     Quant,
-    /// The scale of what is stored is off by a little more than the bound allows.
+    /// The stored scale is off by a little more than the bound.
     Scale,
 }
 
@@ -37,7 +37,7 @@ impl Faulty {
         Self { cpu, fault: None }
     }
 
-    /// Changes one element of a buffer, which may lie beyond its last.
+    /// Changes one element of a buffer, possibly beyond its last.
     fn set(
         &mut self,
         buffer: Buffer,
@@ -148,7 +148,7 @@ impl Probe for Faulty {
     }
 }
 
-/// Which faults an operation can have.
+/// Returns the possible faults of an operation.
 pub(super) fn faults(op: &Op) -> &'static [Fault] {
     match op {
         Op::Embed { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],

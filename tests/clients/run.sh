@@ -15,12 +15,11 @@ interfaces=$root/config/interfaces
 bin=${CARGO_TARGET_DIR:-$root/target}/debug
 verbs=(generate session cancel complete signals reconnect)
 
-# Each client: its name in the table, and the function that readies it and sets $run.
+# Each client: its name in the table, and the function that builds it and sets $run. Each uses another D-Bus library.
 clients=(
     'dbus-fast (Python, asyncio)=python' 'sd-bus (C)=c' 'sdbus-c++=cpp' 'zbus (Rust)=rust' 'dbus-next (Node)=node'
     'ganglionctl, busctl, gdbus (shell)=shell'
-    'PyGObject=gi' 'dasbus=dasbus' 'pydbus=pydbus' 'dbus-python=dbus_python' 'jeepney=jeepney' 'sdbus (Python)=sdbus'
-    'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen' 'busctl=busctl' 'gdbus=gdbus'
+    'PyGObject=gi' 'dbus-python=dbus_python' 'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen'
 )
 # Each program: its name in the table, and its file below python/.
 programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
@@ -29,7 +28,7 @@ turns=${TURNS:-300} pause=${PAUSE:-0.1}
 packages() { "$root/cross/deps/packages.sh" "$@"; }
 flags() { pkg-config --cflags --libs "$@"; }
 
-# What pip installs, in a place of its own that also sees Debian's modules.
+# Installs Python packages into a virtual environment that also sees Debian's modules.
 venv() {
     packages python3 python3-venv
     [ -x "$made/venv/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$made/venv"
@@ -78,11 +77,7 @@ shell() {
 }
 with() { run=("$made/venv/bin/python" "$here/more/try.py" "with_$1"); }
 gi() { packages python3-gi && venv && with gi; }
-dasbus() { packages python3-gi python3-dasbus && venv && with dasbus; }
-pydbus() { packages python3-gi python3-pydbus && venv && with pydbus; }
 dbus_python() { packages python3-gi python3-dbus && venv && with dbus_python; }
-jeepney() { venv jeepney && with jeepney; }
-sdbus() { venv sdbus && with sdbus; }
 qt() {
     packages c++=build-essential pkg-config qtbase5-dev qtbase5-dev-tools
     mkdir -p "$made/qt"
@@ -111,16 +106,12 @@ codegen() {
         -o "$made/codegen/client"
     run=("$made/codegen/client")
 }
-# They leave the bus with each call, and take along what they began: what lasts is not for them.
-busctl() { packages busctl=systemd && run=("$here/shell/one-call.sh" busctl); }
-gdbus() { packages gdbus=libglib2.0-bin && run=("$here/shell/one-call.sh" gdbus); }
 
-# What a client does not do, by itself or at all.
+# has CLIENT VERB: whether the client implements the verb.
 has() {
     case $1 in
     python | c | cpp | rust | node) true ;;
     shell) [ "$2" != signals ] ;;
-    busctl | gdbus) [ "$2" = complete ] ;;
     *) [ "$2" != reconnect ] ;;
     esac
 }

@@ -1,10 +1,10 @@
-//! `bench`: what it prints, and the keys that scripts read.
+//! `bench`: its output, and the keys that scripts read.
 
 use serde_json::Value;
 
 use super::{golden, run, text};
 
-/// A CPU has no clock beside the host's, and mode none records nothing.
+/// A CPU has no second clock, and mode none records nothing.
 #[tokio::test]
 async fn bench_has_no_column_without_a_figure() {
     let model = golden("tiny-llama");
@@ -22,7 +22,7 @@ async fn bench_has_no_column_without_a_figure() {
 
 /// Scripts read these keys, `tests/gpu/run.sh` among them.
 #[tokio::test]
-async fn bench_keeps_its_keys_and_tells_what_loading_took() {
+async fn bench_keeps_its_keys_and_reports_the_load() {
     let model = golden("tiny-llama");
     let bench = [
         "bench",
@@ -61,7 +61,7 @@ async fn bench_keeps_its_keys_and_tells_what_loading_took() {
 }
 
 #[tokio::test]
-async fn bench_sets_the_modes_of_the_graph_side_by_side() {
+async fn bench_compares_the_modes_of_the_graph() {
     let model = golden("tiny-llama");
     let bench = ["bench", "--backend", "cpu", "--json", "--model"];
     let sizes = ["--prompt", "8", "--generate", "4", "--reps", "2"];
@@ -110,7 +110,7 @@ async fn bench_sets_the_modes_of_the_graph_side_by_side() {
     assert!(unknown.stderr.contains("full_decode_only"), "{unknown:?}");
 }
 
-/// With the model loaded once, and the first of them where scripts look for a single one.
+/// One load serves all contexts. The first is at the place where scripts look for a single one.
 #[tokio::test]
 async fn bench_measures_contexts_of_several_lengths_in_one_run() {
     let model = golden("tiny-llama");
@@ -163,7 +163,7 @@ async fn bench_measures_contexts_of_several_lengths_in_one_run() {
 
 /// Both bars of each kind of operation, and a point for each length.
 #[tokio::test]
-async fn bench_draws_what_it_measured() {
+async fn bench_plots_its_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (model, file) = (golden("tiny-llama"), folder.path().join("bench.svg"));
     let bench = [
@@ -203,9 +203,9 @@ async fn bench_draws_what_it_measured() {
     assert!(refused.stderr.contains("no/folder.svg"), "{refused:?}");
 }
 
-/// Multiprocessors are a GPU's: nothing is measured on something else in their stead.
+/// Only a GPU has multiprocessors, so a part of a CPU is refused.
 #[tokio::test]
-async fn bench_runs_on_no_part_of_a_cpu() {
+async fn bench_refuses_a_part_of_a_cpu() {
     let model = golden("tiny-llama");
     let bench = ["bench", "--backend", "cpu", "--model", text(&model)];
     let on_a_part = ["--prompt", "4", "--sms", "16"];

@@ -1,13 +1,14 @@
-//! What is said to whoever got something wrong: one line, about what was typed, with what helps.
+//! Errors of `ganglionctl` for user mistakes: one line about the typed words, with a remedy.
 
 use super::{run, run_as};
 use crate::support::daemon::Daemon;
+use crate::support::needs;
 
-/// A group that the policy does not know.
+/// A group without a rule in the policy.
 const NOBODY: u32 = 65_534;
 
 #[tokio::test]
-async fn a_value_that_is_wrong_is_no_option_that_nobody_knows() {
+async fn an_invalid_value_is_not_reported_as_an_unknown_option() {
     for option in ["--seed", "--max-tokens", "--top-k"] {
         let asked = run(&["ask", option, "-1", "hi"]).await;
         assert_eq!(asked.code, Some(2), "{asked:?}");
@@ -38,7 +39,7 @@ async fn a_model_that_an_option_names_is_blamed_on_the_option() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_cannot_think_is_told_to_whoever_wants_it_to() {
+async fn asking_for_thoughts_of_a_model_without_them_is_reported() {
     let daemon = Daemon::start("").await;
     let ask = ["--bus", daemon.bus.text(), "ask", "--thinking", "hi"];
     let asked = run(&ask).await;
@@ -48,8 +49,7 @@ async fn a_model_that_cannot_think_is_told_to_whoever_wants_it_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_reads_one_line_with_the_remedy() {
-    if !nix::unistd::getuid().is_root() {
-        eprintln!("NOT RUN: only root can call as another user");
+    if !needs::root() {
         return;
     }
     let daemon = Daemon::start("").await;

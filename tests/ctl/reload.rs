@@ -5,10 +5,10 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reload_says_by_its_exit_code_whether_the_configuration_is_in_force() {
+async fn the_exit_code_of_reload_says_whether_the_configuration_is_applied() {
     let bus = PrivateBus::start();
     let reload = ["--bus", bus.text(), "reload"];
-    assert_eq!(run(&reload).await.code, Some(69), "nobody is there");
+    assert_eq!(run(&reload).await.code, Some(69), "no daemon runs");
 
     let daemon = Process::start(&bus, "", "limits.sessions = 1\n").await;
     let done = run(&reload).await;

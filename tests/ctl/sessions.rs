@@ -1,4 +1,4 @@
-//! `sessions`: what is kept, by name.
+//! `sessions`: the stored sessions, by name.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
 
-/// The one file below a folder.
+/// Returns the single file below a folder.
 fn kept(folder: &Path) -> PathBuf {
     let inside = std::fs::read_dir(folder).expect("it is a folder");
     let path = inside.map(|one| one.expect("it is read").path()).next();
@@ -53,7 +53,7 @@ async fn sessions_are_listed_shown_exported_and_deleted() {
     let exported: Value = serde_json::from_str(&exported.stdout).expect("JSON");
     assert_eq!(exported["messages"][1]["content"], "sim: hello");
 
-    // Something changes its file: it is set aside, which is told until it is deleted.
+    // A damaged file is set aside, and listed until it is deleted.
     let kept = kept(folder.path());
     let mut bytes = std::fs::read(&kept).expect("it is there");
     bytes[40] ^= 1;
@@ -83,7 +83,7 @@ async fn sessions_are_listed_shown_exported_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_goes_on_with_the_session_that_it_names() {
+async fn a_question_continues_the_session_that_it_names() {
     let bus = PrivateBus::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = format!("sessions.directory = '{}/s'\n", folder.path().display());
@@ -111,7 +111,7 @@ async fn a_question_goes_on_with_the_session_that_it_names() {
     let both = said("one", "") + &said("two", "");
     assert_eq!(shown().await, format!("system: be brief\n{both}"));
 
-    // A session that a command makes drops its oldest turns; what a program has made stays as it is.
+    // A session that a command creates drops its oldest turns. A session that a program created does not.
     let asked = ask(&[], "three four").await;
     assert_eq!(asked.code, Some(0), "{asked:?}");
     let all = said("one", " (dropped)") + &said("two", "") + &said("three four", "");
@@ -168,7 +168,7 @@ async fn an_export_has_the_turns_that_were_dropped() {
     let bytes = std::fs::metadata(kept).expect("it is there").len();
     assert!(bytes > 16 << 10, "{bytes}");
 
-    // A program that holds it, and one that goes on with what was exported.
+    // A program that holds the session, and one that continues from the export.
     let file = folder.path().join("tour.json");
     std::fs::write(&file, exported.to_string()).expect("it is written");
     let typed = format!("/load {}\n/history\n", file.display());

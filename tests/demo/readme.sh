@@ -1,10 +1,38 @@
 #!/usr/bin/env bash
-# Runs what README.md tells a robot's program to do. Started by run.sh, on its bus.
+# Runs the commands and the code of README.md, and checks what they name. Started by run.sh, on its bus.
+# `make demo` is a stage of its own, and the commands that install the package are those of tests/package.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+bin=${RELEASE:-${CARGO_TARGET_DIR:-target}/release}
+PATH=$(cd "$bin" && pwd):$PATH
+fail() { echo "README.md: $*" >&2; exit 1; }
+# block LANGUAGE: prints the lines of its blocks.
+block() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/d;p}" README.md; }
 
-echo "The README's Python program:"
-sed -n '/^```python$/,/^```$/{/^```/d;p}' README.md | target/venv/bin/python -
-echo "The README's busctl line:"
-line=$(grep '^busctl ' README.md)
-bash -euc "$line"
+[ "$(wc -l <README.md)" -le 200 ] || fail 'longer than 200 lines'
+
+while read -r line; do
+    case $line in '' | '#'* | 'make demo') continue ;; esac
+    printf '\n$ %s\n' "$line"
+    bash -euo pipefail -c "$line" || fail "a command failed: $line"
+done < <(block sh)
+
+printf '\nThe Python program:\n'
+block python | target/venv/bin/python -
+
+folder=$(mktemp -d -t ganglion-readme.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+block toml | sed "s|^model.path = .*|model.path = '$PWD/target/models/SmolLM2-135M-Instruct.Q4_1.gguf'|" >"$folder/gangliond.toml"
+gangliond --config "$folder/gangliond.toml" --check-config >/dev/null || fail 'its configuration has an error'
+
+# Verbs, keys and files that the text names.
+grep -oE 'ganglionctl [a-z]+( remove)?' README.md | sort -u | while read -r _ verbs; do
+    # shellcheck disable=SC2086
+    ganglionctl $verbs --help >/dev/null || fail "there is no ganglionctl $verbs"
+done
+grep -oE '`(kv|engine|model|limits)\.[a-z_]+' README.md | tr -d '`' | sort -u | while read -r key; do
+    grep -qE "^#? ?${key#*.} *=|^#? ?$key *=" config/gangliond.toml || fail "there is no key $key"
+done
+grep -oE '\]\([^)]+\)' README.md | tr -d '])(' | while read -r link; do
+    [ -e "$link" ] || fail "there is no $link"
+done

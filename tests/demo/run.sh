@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh MODEL [COMMAND...]: starts a private message bus with the project's policy, and the daemon on
-# it with MODEL; asks $ASK, or runs COMMAND with that bus as its system bus; then ends both.
+# run.sh MODEL [COMMAND...]: starts a private message bus with the project's policy, and the daemon with MODEL. Asks $ASK, or
+# runs COMMAND with that bus as its system bus. Then ends both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source-path=SCRIPTDIR/../..
@@ -10,7 +10,7 @@ shift
 bin=${RELEASE:-${CARGO_TARGET_DIR:-target}/release}
 folder=$(mktemp -d -t ganglion-demo.XXXXXX)
 
-# However this ends: no process and no file of the demo is left.
+# Leaves no process and no file of the demo, also after an error.
 clean_up() {
     local status=$?
     trap - EXIT INT TERM HUP
@@ -34,12 +34,21 @@ tool_formats = '$PWD/config/tools'
 [kv]
 context = 2048
 TOML
+echo "Starting gangliond with ${model##*/} on a private message bus"
 start_bus tests/support/bus.conf config/org.ganglion.Llm1.conf dbus-daemon
 start_daemon "$bin" "$folder/gangliond.toml" 120
 
 if [ $# -gt 0 ]; then
     "$@"
-else
-    printf '\n> %s\n\n' "$ASK"
-    "$bin/ganglionctl" ask "$ASK" </dev/null
+    exit
 fi
+printf '\nQuestion: %s\n\n' "$ASK"
+"$bin/ganglionctl" ask "$ASK" </dev/null
+cat <<'TEXT'
+
+Next:
+  make demo ASK='...'   asks something else
+  sudo make install     installs the service on this machine
+  make deb              builds the package for a Jetson
+README.md continues with a model of your choice.
+TEXT

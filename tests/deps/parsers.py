@@ -1,6 +1,6 @@
-"""Fetches public parsers of tool calls to the folder given, out of the Python wheels that carry them.
+"""Fetches public parsers of tool calls to the given folder, from Python wheels.
 
-That of transformers, the response templates of trl that tell it what models write, with the chat templates that these are for, and Mistral's own. These files need little; the packages as a whole need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it is whole.
+transformers' parser, trl's response templates for it with their chat templates, and Mistral's own parser. These files need little; the packages as a whole need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def fetch(folder):
         for package, (digest, members) in WHEELS.items():
             wheels = Path(name, package)
             pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet"]
-            # They are not run here: what they want of Python and of other packages does not matter.
+            # They are not run here, so their requirements do not matter.
             pip += ["--no-deps", "--ignore-requires-python", "--only-binary=:all:", "--dest", wheels, package]
             subprocess.run(pip, check=True)
             (wheel,) = wheels.glob("*.whl")

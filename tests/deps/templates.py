@@ -18,7 +18,7 @@ PACKAGE = f"{NAME}==0.3.34"
 ARCHIVE = "d849d286d808284f1d3ec1bd6875572430d29d1f9574a010232caa4e9cef0e35"
 MODELS = "llama_cpp_python-0.3.34/vendor/llama.cpp/models/"
 VOCABULARIES = "ggml-vocab-"
-# The file of the folder that says which package it is of, and what is taken of it.
+# The file that names the folder's package and the extracted files.
 ORIGIN = "package.txt"
 TAKEN = f"{PACKAGE}: templates and vocabularies"
 
@@ -26,7 +26,7 @@ TAKEN = f"{PACKAGE}: templates and vocabularies"
 def fetch(folder):
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as name:
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check"]
-        # What only describes the package is built meanwhile, by others' wheels.
+        # pip builds only the metadata, with wheels of the build requirements.
         pip += ["--no-deps", f"--no-binary={NAME}", "--dest", name, PACKAGE]
         subprocess.run(pip, check=True)
         (archive,) = Path(name).glob("*.tar.gz")

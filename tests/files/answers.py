@@ -1,4 +1,4 @@
-"""Answers of a model that ends texts as soon as it may, and chooses by chance otherwise, and what an independent validator says."""
+"""Answers of a model that ends texts as soon as possible and otherwise chooses at random, checked by an independent validator."""
 import contextlib
 import decimal
 import json
@@ -15,7 +15,7 @@ TEMPLATE = (
     "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}<|bot|>"
 )
 SETTINGS = {"bos_token": "<|begin|>", "eos_token": "<|end|>", "chat_template": TEMPLATE}
-# Tokens enough for the answer to each schema.
+# Enough tokens for the answer to each schema.
 MOST = 1500
 
 
@@ -31,7 +31,7 @@ def ask(daemon, *arguments: str, most: int = MOST, seed: int = 1) -> dict:
 
 @contextlib.contextmanager
 def saved(value):
-    """The name of a file with a value as JSON."""
+    """Writes a value as JSON and returns the file's name."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(value, file)
         file.flush()
@@ -44,7 +44,7 @@ def under(daemon, schema, *arguments: str, seed: int = 1) -> dict:
 
 
 def defect(text: str, schema, unchecked) -> str:
-    """What is wrong with an answer; an empty text if nothing is. Keywords in `unchecked` may be violated."""
+    """Returns the mistake of an answer, or an empty text. Keywords in `unchecked` may be violated."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -57,20 +57,20 @@ def defect(text: str, schema, unchecked) -> str:
 
 
 def multiple(_validator, of, number, _schema):
-    """The keyword in decimal numbers, as a text has them."""
+    """Checks multipleOf with decimal numbers."""
     is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
     if is_number and decimal.Decimal(repr(number)) % decimal.Decimal(repr(of)):
         yield jsonschema.ValidationError(f"{number} is not a multiple of {of}")
 
 
 def pattern(_validator, wanted, text, _schema):
-    """The keyword as ECMAScript has it: with Unicode properties."""
+    """Checks pattern with the syntax of ECMAScript, including Unicode properties."""
     if isinstance(text, str) and not regex.search(wanted, text):
         yield jsonschema.ValidationError(f"{text!r} does not match {wanted!r}")
 
 
 def leaves(errors):
-    """The errors within anyOf and oneOf, and the others as they are."""
+    """Returns all errors, and those within anyOf and oneOf one by one."""
     for error in errors:
         if error.context and error.validator in ("anyOf", "oneOf"):
             yield from leaves(error.context)

@@ -1,4 +1,4 @@
-"""Inputs from public bug reports of similar programs; each file of cases/ is one.
+"""Inputs from public bug reports of similar programs, one per file of cases/.
 
 A case has an input (`template` and `variables`, `model` or `gguf` as model.py writes them, `files` next to it), what is done
 with it (`kind`), the right outcome by the reference (`want`), and its `source`.
@@ -52,7 +52,7 @@ def tokenized(bin_folder, folder, case):
 
 
 def loaded(bin_folder, folder, case):
-    """`want` is "ok", or a word of the refusal."""
+    """Checks the outcome: `want` is "ok", or a word of the error."""
     done = tokenize(bin_folder, write(folder, case), "def hello")
     seen = "ok" if done.returncode == 0 else done.stderr.strip()
     return seen, case["want"] in seen and (seen == "ok") == (case["want"] == "ok")
@@ -86,7 +86,7 @@ def accepted(bin_folder, folder, case):
 
 
 def completed(bin_folder, folder, case):
-    """A conversation as it travels on the bus."""
+    """Returns a conversation in the bus's types."""
     messages = [
         [message["role"], {name: Variant("s", value) for name, value in message.items() if name != "role"}]
         for message in case["messages"]

@@ -1,4 +1,4 @@
-"""gangliond on a message bus of its own."""
+"""gangliond on a private message bus."""
 import asyncio
 import contextlib
 import json
@@ -17,7 +17,7 @@ PATIENCE = 60
 
 
 class Daemon:
-    """A running daemon. `ready` is false where it ended, or did not get ready; `log()` says why."""
+    """A running daemon. `ready` is false if it ended or did not become ready; `log()` has the reason."""
 
     def __init__(self, bin_folder: Path, folder: Path, model: Path, settings: str = ""):
         self.bin, self.folder = bin_folder, folder
@@ -65,7 +65,7 @@ class Daemon:
         )
 
     def ask(self, text: str, *arguments: str) -> dict:
-        """The answer as `ask --json` prints it; an error has the member `error`."""
+        """Returns the output of `ask --json`; an error has the member `error`."""
         asked = self.ctl("ask", "--json", "-q", *arguments, "--", text)
         try:
             answer = json.loads(asked.stdout)
@@ -96,7 +96,7 @@ class Daemon:
 
 @contextlib.contextmanager
 def running(bin_folder: Path, model: Path, settings: str = ""):
-    """A daemon for the time of a `with` block."""
+    """Runs a daemon during a `with` block."""
     with tempfile.TemporaryDirectory(prefix="ganglion-files-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -15,7 +15,7 @@ WORDS = json.loads((HERE / "words.json").read_text("utf-8"))
 WIDTH = 64
 CONTROL = ("<|begin|>", "<|end|>", "<|user|>", "<|bot|>")
 TEMPLATE = "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}<|bot|>"
-# What follows the prompt's last token, and so on to the end of the turn.
+# The answer: the token after the prompt's last one, and so on to the end of the turn.
 NEXT = {"<|bot|>": "a", "a": "b", "b": "<|end|>"}
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -60,7 +60,7 @@ def weights(tokens: list[str], following: dict[str, str]) -> dict[str, numpy.nda
 
 
 def directory(folder: Path, spec: dict) -> Path:
-    """Writes a directory as transformers saves one. A member of `spec` changes one of its files."""
+    """Writes a directory in the form of transformers. A member of `spec` changes one of its files."""
     folder.mkdir(parents=True)
     added = {token: {"id": index, "content": token} for index, token in enumerate(CONTROL)}
     added |= {token["content"]: token for token in spec.get("added_tokens", ())}
@@ -167,7 +167,7 @@ def gguf_file(path: Path, spec: dict) -> Path:
 
 
 def add(writer: gguf.GGUFWriter, key: str, kind: str, value) -> None:
-    """Adds a value of a kind that a case names."""
+    """Adds a value of a case's type."""
     kinds = gguf.GGUFValueType
     match kind:
         case "latin1":

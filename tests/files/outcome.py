@@ -1,10 +1,10 @@
-"""What became of one input."""
+"""The outcome of one input."""
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`verdict` is "right", "refused" or "wrong" (run.py says which is which); `detail` is one line for a reader."""
+    """`verdict` is "right", "refused" or "wrong" (defined in run.py); `detail` is one line of text."""
 
     name: str
     verdict: str

@@ -1,4 +1,4 @@
-"""Types as programs with pydantic declare them, and the JSON Schemas that pydantic makes of them."""
+"""Typical declarations of programs with pydantic, and pydantic's JSON Schemas of them."""
 import datetime
 import decimal
 import enum
@@ -169,7 +169,7 @@ TYPES = {
 
 
 def schemas():
-    """Names and schemas; a type without a schema is left out."""
+    """Returns names and schemas of all types that have one."""
     for name, kind in TYPES.items():
         seen = []
         for mode in ("validation", "serialization"):

@@ -1,4 +1,4 @@
-"""Renders a chat template in the daemon's process for it (`gangliond --run-chat-template`, src/model/chat/frame.rs)."""
+"""Renders a chat template in the daemon's template process (`gangliond --run-chat-template`, src/model/chat/frame.rs)."""
 import json
 import struct
 import subprocess
@@ -8,7 +8,7 @@ KINDS = ("Source", "Variables", "Text", "Refused", "Wrong", "Stopped")
 
 
 class Renderer:
-    """One process that holds one template. `answer` is what it said of the source."""
+    """A process with one template. `answer` is its result for the source."""
 
     def __init__(self, bin_folder: Path, source: str):
         command = [bin_folder / "gangliond", "--run-chat-template"]
@@ -35,7 +35,7 @@ class Renderer:
 
 
 def render(bin_folder: Path, source: str, variables: dict) -> tuple[str, str]:
-    """What kind of answer a template and its variables have, and its text."""
+    """Returns the kind of the answer to a template's variables, and its text."""
     renderer = Renderer(bin_folder, source)
     seen = renderer.answer
     if seen[0] == "Text":

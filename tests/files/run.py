@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py BIN [ROW...]: prints how many of the files that users have are read as the references read them.
+"""run.py BIN [ROW...]: prints how many of users' files are read with the same result as by their reference programs.
 
 BIN is the folder of gangliond and ganglionctl. A row is a module next to this one with a function `outcomes(bin)`, which
 yields an Outcome for each input. "right" is equal to the reference, "refused" is an error that names the problem where the

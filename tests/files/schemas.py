@@ -1,4 +1,4 @@
-"""JSON Schemas of pydantic's types, as pydantic writes them here, and of zod's, as data/zod.json has them.
+"""JSON Schemas of pydantic's types, which pydantic writes, and of zod's, from data/zod.json.
 
 A schema is right if it is taken as it is, and the answer is valid for the package jsonschema; refused, if the daemon says why and
 takes it with schema_lenient. An answer may be invalid only under keywords that the result lists as unchecked.

@@ -1,4 +1,4 @@
-"""Public chat templates, each with 50 conversations: rendered by the daemon's process and by jinja2 as transformers sets it up.
+"""Public chat templates, each with 50 conversations: rendered by the daemon's process and by jinja2 in transformers' setup.
 
 The templates are those of llama.cpp (tests/deps/templates.py) and of trl (tests/deps/parsers.py). A conversation is right if both
 texts are equal, or if both refuse it. One of a template that is not loaded is refused.
@@ -20,7 +20,7 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_to
 
 
 def templates():
-    """Names and sources; of equal ones the first."""
+    """Returns names and sources without duplicates."""
     folders = (ROOT / "target/templates", ROOT / "target/parsers/trl/chat_templates")
     known = set()
     for path in (path for folder in folders for path in sorted(folder.glob("*.jinja"))):
@@ -37,7 +37,7 @@ def conversations():
 
 
 def reference(source):
-    """What jinja2 renders of each conversation; None is an error."""
+    """Returns jinja2's text of each conversation, or None for an error."""
     rendered = {}
     try:
         template = environment().from_string(source)

@@ -1,4 +1,4 @@
-"""Tools of public MCP servers, as data/mcp.json has the schemas of their arguments.
+"""Tools of public MCP servers, with the schemas of their arguments from data/mcp.json.
 
 A tool is right if it is taken while the model need not call it, and the arguments of a call are valid for the package jsonschema.
 They may be invalid only under keywords that the result lists as unchecked.
@@ -32,7 +32,7 @@ def described(name: str, schema) -> dict:
 
 
 def offered(daemon, server: str, tools: dict) -> Outcome:
-    """All tools of a server at once."""
+    """Declares all tools of a server at once."""
     with answers.saved([described(*tool) for tool in tools.items()]) as offer:
         answer = answers.ask(daemon, "--tools", offer, most=5)
     why = answer.get("error", "")

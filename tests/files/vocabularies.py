@@ -1,4 +1,4 @@
-"""Public vocabularies: texts are encoded as the reference encodes them.
+"""Public vocabularies: texts have the same tokens as in the reference program.
 
 Each vocabulary is put into a model of one layer. A vocabulary of a folder is compared with the Python package tokenizers. One of
 llama.cpp is compared with the ids that come with it, and with tokenizers under the regular expressions of its pre-tokenizer. All
@@ -22,7 +22,7 @@ VOCABULARIES = HERE.parents[1] / "target/vocabularies"
 LLAMA_CPP = HERE.parents[1] / "target/templates"
 TEXTS = json.loads((HERE / "texts.json").read_text("utf-8"))
 BETWEEN = "⁂"
-# Separates the texts of llama.cpp's files, and their ids.
+# The separator in llama.cpp's files of texts and ids.
 TEST = "\n__ggml_vocab_test__\n"
 
 sys.path.insert(0, str(HERE.parent / "reference"))
@@ -41,7 +41,7 @@ def of_folder(bin_folder: Path, folder: Path, model: Path) -> Outcome:
     tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     ids = [*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])]
     between = max(ids) + 1
-    # The tokens of these texts are the same without it.
+    # It does not change the tokens of these texts.
     tokenizer["added_tokens"].append(
         {"id": between, "content": BETWEEN, "special": False, "normalized": False}
         | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -132,7 +132,7 @@ GGUF = {
 
 
 def tensors(rows: int, model: str, layer: str, names: dict[str, str]) -> list[tuple[str, tuple[int, ...]]]:
-    """Names and shapes, [rows, columns]."""
+    """Returns names and shapes, [rows, columns]."""
     square, narrow = (WIDTH, WIDTH), (WIDTH // 2, WIDTH)
     shapes = {"embed": (rows, WIDTH), "k": narrow, "v": narrow} | dict.fromkeys(("norm", "attn_norm", "ffn_norm"), (WIDTH,))
     prefix = {"embed": model, "norm": model}
@@ -140,7 +140,7 @@ def tensors(rows: int, model: str, layer: str, names: dict[str, str]) -> list[tu
 
 
 def vocabulary(file: Path) -> dict:
-    """The values of tokenizer.ggml.* that tokenizers needs."""
+    """Returns the values of tokenizer.ggml.* that tokenizers needs."""
     values = {key.removeprefix("tokenizer.ggml."): value for key, _, value in pairs(file.read_bytes())}
     return {
         "model": values["model"],
@@ -152,7 +152,7 @@ def vocabulary(file: Path) -> dict:
 
 
 def write_gguf(path: Path, vocabulary: Path, count: int) -> None:
-    """Writes a model of llama's architecture with the tokenizer of a file, to which it adds a token."""
+    """Writes a model of llama's architecture with a file's tokenizer and one more token."""
     values = [
         string("general.architecture", "llama"),
         *(number(f"llama.{key}", value) for key, value in SHAPE.items()),
@@ -182,11 +182,11 @@ SHAPE = {
     "attention.head_count": 2,
     "attention.head_count_kv": 1,
 }
-# Bytes of a value by its type.
+# The size of a value by its type.
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 FORMATS = {5: "i", 6: "f"}
 STRING, ARRAY = 8, 9
-# What a token that is added has in each array.
+# The added token's element of each array.
 ADDED = {
     "tokenizer.ggml.tokens": struct.pack("<Q", len(BETWEEN.encode())) + BETWEEN.encode(),
     "tokenizer.ggml.token_type": struct.pack("<i", 4),
@@ -195,7 +195,7 @@ ADDED = {
 
 
 def pairs(data: bytes) -> Iterator[tuple[str, bytes, object]]:
-    """Each key of a file, its bytes with those of its value, in which arrays of tokens have one more, and the value itself."""
+    """Yields each key of a file, its bytes including the value with one more token in arrays, and the value."""
     (count,) = struct.unpack_from("<Q", data, 16)
     at = 24
     for _ in range(count):
@@ -227,7 +227,7 @@ def pairs(data: bytes) -> Iterator[tuple[str, bytes, object]]:
 
 
 def text_at(data: bytes, at: int) -> tuple[str, int]:
-    """The text at a place, and the place behind it."""
+    """Returns the text at an offset, and the offset after it."""
     (length,) = struct.unpack_from("<Q", data, at)
     end = at + 8 + length
     return data[at + 8 : end].decode("utf-8", "replace"), end

@@ -1,5 +1,4 @@
-//! Checks on the GPU at hand what a test without one cannot. It exits 0 if all is well, 1 if not, and 77
-//! where there is no GPU.
+//! Checks on a GPU what a test without one cannot. Exit codes: 0 if all checks pass, 1 if one fails, 77 without a GPU.
 
 mod diff;
 #[path = "../support/gguf_writer.rs"]
@@ -35,20 +34,20 @@ use ganglion::quant::DType;
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   smoke [PART...]         the device layer, in parts
   diff [--sms N] [NAME...]
-                          each operation against the CPU executor, on a part of the GPU; only cases whose names hold all of NAME
-  modes [--cpu] MODEL...  every mode of the graph gives the same tokens, and so do prompts by few rows and by many
+                          compares each operation with the CPU executor, on a part of the GPU; only cases whose names have all of NAME
+  modes [--cpu] MODEL...  every mode of the graph and every number of prefill rows gives the same tokens
   lifecycle [--cost] [--cpu] MODEL...
-                          the decode graph's life cycle with refused calls, its memory and its cost; --cost: only that,
-                          and the time to a short prompt's first token
-  rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whoever joins or leaves
-  long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the first
+                          the decode graph's life cycle with refused calls, its memory and its cost; --cost: only the cost,
+                          and the first-token time of a short prompt
+  rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whichever join or leave
+  long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
-                          sessions that were evicted, restored from the disk, branched and taken back in random order answer as
-                          if nothing had happened; a model needs a vocabulary, and where none is given it is a tiny one
-  reload [--cpu] MODEL... another thread loads the model again while it answers, and it takes its own place
-  memory [--cpu] MODEL... memory of the cache is given back and taken again, and nobody's text changes";
+                          sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a
+                          model needs a vocabulary, and without MODEL a tiny one runs
+  reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
+  memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes";
 
-/// Activations and the cache that they meet.
+/// Types of the activations and of the cache.
 type Types = (DType, KvTypes);
 
 const TYPES: [Types; 6] = [
@@ -61,7 +60,7 @@ const TYPES: [Types; 6] = [
 ];
 
 fn main() -> ExitCode {
-    // A model's chat template runs in a process of this program, where no gangliond lies beside it.
+    // A model's chat template runs in a process of this program, because gangliond is not in its folder.
     if let Some(code) =
         ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
     {
@@ -85,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where a check runs, and what it is to look at: `--cpu` tries it where there is no GPU.
+/// The device and arguments of a check. `--cpu` runs it without a GPU.
 fn backend(arguments: &[String]) -> Result<(Backend, &[String]), ExitCode> {
     match arguments.split_first() {
         Some((flag, rest)) if flag == "--cpu" => Ok((Backend::Cpu, rest)),

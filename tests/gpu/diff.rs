@@ -7,8 +7,8 @@ use std::time::Instant;
 use ganglion::check::{Report, World, large, worlds};
 use ganglion::cuda::Device;
 
-/// Runs the cases whose names hold all of `wanted`, and prints the worst of each operation. After `--sms N` they run on a partition of so
-/// many multiprocessors, for which other kernels may be selected.
+/// Runs the cases whose names have all of `wanted`, and prints the worst result of each operation. After `--sms N` they
+/// run on a partition with that many multiprocessors, which may select other kernels.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (part, wanted) = match arguments {
         [flag, part, wanted @ ..] if flag == "--sms" => {

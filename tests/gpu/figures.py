@@ -1,10 +1,10 @@
-"""Measures models on the GPU at hand, and the peer beside us in the same minute; writes a file of JSON for each.
+"""Measures models on this machine's GPU, and the peer (llama.cpp) in the same minute. Writes a JSON file for each.
 
 usage: figures.py [--out FOLDER] [--peer PROGRAM] MODEL...
 
 MODEL is a .gguf file, or SIZE-TYPE (4b-q4_0), which synthesize.py makes of random blocks and which is removed again.
 PROGRAM is peer.cpp, built against llama.cpp; else the environment's PEER; without either only we are measured. Files go
-to FOLDER, else to the environment's OUT, else to figures/. table.py merges them. Needs ganglionctl beside it.
+to FOLDER, else to the environment's OUT, else to figures/. table.py merges them. Needs ganglionctl in its folder.
 """
 
 import argparse
@@ -22,7 +22,7 @@ GENERATE = 128
 REPETITIONS = 2
 # Conversations that step together.
 ROWS = "1,2,4,8"
-# What we are asked, by the name that the file keeps it under.
+# The arguments of ganglionctl bench, by the key in the file.
 RUNS = {
     "contexts": ["--prompt", ",".join(map(str, PROMPTS)), "--generate", str(GENERATE), "--reps", str(REPETITIONS)],
     "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", ROWS],
@@ -43,7 +43,7 @@ def output(*command, **options):
 
 
 def machine():
-    """The GPU and its driver, by their own names."""
+    """Returns the names of the GPU and its driver."""
     try:
         line = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()[0]
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def ours(model):
             report = output(ctl, "bench", "--backend", backend, "--memory", "device", "--model", model, "--json", *arguments)
             reports[name] = json.loads(report)
         except Failed as failure:
-            # Another size or an older driver may yet do the rest.
+            # Another size or an older driver may still work.
             reports[name] = {"failed": str(failure)}
     return reports
 
@@ -106,7 +106,7 @@ def show(model, measured, peer):
 
 
 def measure(model, folder, program, gpu, driver):
-    """Writes the model's file; whether all of it could be measured."""
+    """Writes the model's file. Returns whether all figures could be measured."""
     name = pathlib.Path(model).name.removesuffix(".gguf")
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCRATCH", HERE)) as scratch:
         path = pathlib.Path(model)
@@ -152,7 +152,7 @@ def main():
         except Failed as failure:
             print(f"{model}: {failure}", flush=True)
             complete = False
-    # As run.sh: something could not run.
+    # Like run.sh: something could not run.
     sys.exit(0 if complete and arguments.peer else 77)
 
 

@@ -1,6 +1,5 @@
-//! Sessions that are evicted, restored from the disk, branched and taken back answer as if nothing had happened, on the GPU as
-//! on the CPU: the random programs of `tests/lasting.rs`, with a tiny model that this program has in itself, or others that have
-//! a vocabulary.
+//! Sessions that are evicted, restored, branched and rewound answer like untouched ones, on a GPU and on the CPU: the
+//! random programs of `tests/lasting.rs`, with the built-in tiny model or others with a vocabulary.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,12 +8,12 @@ use std::time::Instant;
 use super::sequences::{Model, sequences};
 use super::tiny_gguf;
 
-/// Where nobody says how many.
+/// The default number of sequences.
 const SEQUENCES: u64 = 100;
-/// So many have some of everything.
+/// That many include every kind of event.
 const MANY: u64 = 100;
 
-/// Prints a line for each model; the first answer that differs ends it. `--cpu` tries it where there is no GPU.
+/// Prints a line for each model; the first different answer is an error. `--cpu` runs it without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, rest) = match super::backend(arguments) {
         Ok(found) => found,

@@ -1,5 +1,5 @@
-//! The life cycle of the decode graph on a device: what is refused, what changes, what it costs, and that nothing of
-//! it is left behind. Its transitions themselves are held against the design where there is no GPU (`tests/graph`).
+//! The life cycle of the decode graph on a device: refused calls, changes, costs, and leaks. `tests/graph` compares its
+//! transitions with the design without a GPU.
 
 mod changes;
 mod cost;
@@ -19,16 +19,16 @@ use ganglion::model::Checkpoint;
 
 const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
 
-/// What is said of a check, or why it failed.
+/// The result of a check, or the reason of its failure.
 type Outcome = Result<String, String>;
 
 /// One model, loaded twice.
 struct Subject {
     /// Checks its addresses at each replay.
     verified: Runner,
-    /// As it is by default.
+    /// Has the default settings.
     plain: Runner,
-    /// Tells what memory is free, where there is a device.
+    /// Returns the free memory, with a device.
     context: Option<Rc<Context>>,
 }
 
@@ -59,11 +59,11 @@ const CHECKS: &[Check] = &[
     }),
 ];
 
-/// On one model only: it takes a while.
+/// On one model only, because it takes long.
 const ONCE: &[Check] = &[("10,000 changes of the cache", changes::many)];
 
-/// Prints a line for each model and check. `--cpu` tries the checks where there is no GPU; `--cost` only tells what a
-/// change of the cache costs, and how long a short prompt takes.
+/// Prints a line for each model and check. `--cpu` runs the checks without a GPU. `--cost` prints only the cost of a
+/// cache change and the time of a short prompt.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (flags, models): (Vec<_>, Vec<_>) = arguments
         .iter()

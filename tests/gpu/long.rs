@@ -1,6 +1,6 @@
-//! Long conversations: what is said at position 33,000 is as near to the CPU's as what is said at the first thousand.
+//! Long conversations: at position 33,000 the GPU is as near to the CPU as within the first thousand.
 //!
-//! Random tokens, so that each is as good a probe as any other; teacher-forced, so that no near-tie decides.
+//! The tokens are random, so that each is an equally good probe, and teacher-forced, so that near-ties do not matter.
 
 use std::error::Error;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use ganglion::model::Checkpoint;
 use ganglion::quant::DType;
 use ganglion::sampler::Parameters;
 
-/// Positions of a conversation, and how many of them make a mean.
+/// Positions of a conversation, and the number of them in a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];
 /// Tokens generated after that.
 const STEPS: usize = 32;
-/// Of |delta logprob|, over all of a stretch: section 9 of the design, for tiny models.
+/// Bounds on |delta logprob| over a stretch: section 9 of the design, for tiny models.
 const BOUNDS: [(KvType, f64); 3] = [
     (KvType::F16, 5e-3),
     (KvType::BF16, 1e-2),
     (KvType::Q8_0, 1e-2),
 ];
-/// What a stretch's mean may be of the first one's.
+/// A stretch's largest mean, relative to the first one's.
 const FLAT: f64 = 2.0;
 
-/// Prints a line of means for each model, type and length. `--cpu` tries the check where there is no GPU.
+/// Prints a line of means for each model, type and length. `--cpu` runs the check without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, models) = match super::backend(arguments) {
         Ok(found) => found,
@@ -42,8 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     super::verdict(outcome.is_ok())
 }
 
-/// Log probabilities of the token that follows each position; then of every token after each of the steps, and which was
-/// chosen.
+/// Log probabilities of the token after each position, then of every token after each step, and the chosen tokens.
 struct Said {
     logprobs: Vec<f64>,
     steps: Steps,
@@ -58,7 +57,7 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
     let tokens: Vec<u32> = (0..longest).map(|_| random.u32(..vocabulary)).collect();
     let mut reference = load(model, Backend::Cpu, KvType::F32, longest)?;
     let logprobs = score(&mut reference, &tokens)?;
-    // The longest first: then it has read all of the others already, but for their last token.
+    // The longest first: its prefill then includes all the others.
     let mut all = Vec::new();
     for (length, stretch) in LENGTHS.into_iter().rev() {
         let tokens = &tokens[..length];
@@ -76,7 +75,7 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
             let mut runner = load(model, backend, cache, length)?;
             let said = Said {
                 logprobs: score(&mut runner, tokens)?,
-                // A stranger: all is read again, as many rows at once as a prompt's are.
+                // Another user: everything is prefilled again, with as many rows at once as a prompt has.
                 steps: generate(&mut runner, Some(Owner(1)), tokens)?,
             };
             let what = format!("{} {} {length}", model.display(), cache.name());
@@ -94,7 +93,7 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How much more than most a tiny model shows of what is rounded (golden/README.md).
+/// The factor by which a tiny model amplifies rounding (golden/README.md).
 fn rounding(model: &Path) -> Result<f64, Box<dyn Error>> {
     let said = model.join("rounding");
     if !said.exists() {
@@ -103,7 +102,7 @@ fn rounding(model: &Path) -> Result<f64, Box<dyn Error>> {
     Ok(std::fs::read_to_string(said)?.trim().parse()?)
 }
 
-/// Means of |delta logprob|, each with the positions that it is of: of stretches, and of the steps after them.
+/// Means of |delta logprob| with their positions: of stretches, and of the steps after them.
 fn means(expected: &Said, said: &Said, stretch: usize) -> Vec<(Range<usize>, f64)> {
     let deltas = |(ours, theirs): (&f64, &f64)| (ours - theirs).abs();
     let pairs = said.logprobs.iter().zip(&expected.logprobs);
@@ -115,7 +114,7 @@ fn means(expected: &Said, said: &Said, stretch: usize) -> Vec<(Range<usize>, f64
         .collect();
     let pairs = said.steps.iter().zip(&expected.steps);
     let alike = pairs.scan(true, |alike, (ours, theirs)| {
-        // After another token the rest is another text.
+        // After a different token the texts differ.
         let compared = alike.then_some((&ours.1, &theirs.1));
         *alike &= ours.0 == theirs.0;
         compared
@@ -138,11 +137,11 @@ fn shown(means: &[(Range<usize>, f64)]) -> String {
     means.iter().map(mean).collect::<Vec<_>>().join(", ")
 }
 
-/// The worst of them, unless it is too far off.
+/// Returns the worst mean, or an error if it exceeds the bound.
 fn judge(means: &[(Range<usize>, f64)], bound: f64) -> Result<String, String> {
     let first = means[0].1;
     for (at, mean) in means {
-        // Also where it is no number.
+        // NaN also fails.
         if !(*mean <= bound && *mean <= FLAT * first) {
             return Err(format!(
                 "mean |delta logprob| at {at:?} is {mean:.2e}: allowed are {bound:.0e}, and {FLAT} x the first, {first:.2e}"
@@ -153,7 +152,7 @@ fn judge(means: &[(Range<usize>, f64)], bound: f64) -> Result<String, String> {
     Ok(format!("{worst:.2e}, {:.2} x the first", worst / first))
 }
 
-/// Where another token is chosen than the CPU's, both are nearly as probable.
+/// If the GPU chooses another token than the CPU, both tokens are almost equally probable.
 fn compare_steps(expected: &Said, said: &Said, bound: f64) -> Result<(), String> {
     let mut pairs = said.steps.iter().zip(&expected.steps).enumerate();
     let Some((step, (ours, theirs))) = pairs.find(|(_, (ours, theirs))| ours.0 != theirs.0) else {
@@ -183,7 +182,7 @@ fn score(runner: &mut Runner, tokens: &[u32]) -> Result<Vec<f64>, Box<dyn Error>
     Ok(case.ok_or("there is one case")?.token_logprobs)
 }
 
-/// Greedy steps after some tokens: what each chooses, and from which log probabilities.
+/// Greedy steps after some tokens: each chosen token, and its log probabilities.
 fn generate(
     runner: &mut Runner,
     owner: Option<Owner>,
@@ -204,7 +203,7 @@ fn generate(
     Ok(steps)
 }
 
-/// With room for so many positions and the steps, whatever the model was trained for.
+/// Settings with room for that many positions and the steps, beyond the model's training context.
 fn load(
     model: &Path,
     backend: Backend,

@@ -1,5 +1,5 @@
-//! Memory of the cache is given back and taken again between turns: who goes on says what would have been said, from a graph
-//! that is not recorded anew for that. What may be given back is held against a model where there is no GPU (`src/kv`).
+//! The cache releases memory and allocates it again between turns: conversations continue unchanged, and the graph is
+//! not recorded again. `src/kv` tests the choice of the released memory without a GPU.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 8;
 const KEPT: Owner = Owner(1);
 const OTHERS: [Owner; 3] = [Owner(3), Owner(4), Owner(5)];
 
-/// Prints a line for each model. `--cpu` tries it where there is no GPU.
+/// Prints a line for each model. `--cpu` runs it without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, models) = match super::backend(arguments) {
         Ok(found) => found,
@@ -70,7 +70,7 @@ fn give_back(model: &Path, backend: Backend) -> Result<String, String> {
         given_back += most - least;
         let goes_on = say(&mut runner, KEPT, &text)?;
         same("the text that goes on", &goes_on, &second)?;
-        // Once, and never again; the CPU has them for each entry.
+        // Recorded once; the CPU records once per slot.
         let now = runner.graph().counters().recordings;
         if backend != Backend::Cpu {
             same("recordings so far", &now, recordings.get_or_insert(now))?;
@@ -81,7 +81,7 @@ fn give_back(model: &Path, backend: Backend) -> Result<String, String> {
     ))
 }
 
-/// Each page is a chunk of its own, and four conversations have room.
+/// Each page is its own chunk, and four conversations have room.
 fn load(model: &Path, backend: Backend) -> Result<Runner, String> {
     let settings = Settings {
         backend,

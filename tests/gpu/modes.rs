@@ -1,4 +1,4 @@
-//! Whatever is recorded, and by how many rows a prompt runs, the tokens are the same.
+//! The mode of recording and the rows of a prefill do not change the tokens.
 
 use std::error::Error;
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::Types;
 const TOKENS: usize = 64;
 const PROMPTS: [usize; 6] = [1, 2, 9, 64, 65, 130];
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
-/// Rows of a prompt that run at once: as many as a wide product takes, and fewer than a narrow one.
+/// Rows of a prefill that run at once: as many as a wide product takes, and fewer than a narrow one.
 const CHUNKS: [usize; 2] = [64, 7];
 
-/// Prints a line for each model and type. `--cpu` tries the check where there is no GPU.
+/// Prints a line for each model and type. `--cpu` runs the check without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, models) = match super::backend(arguments) {
         Ok(found) => found,
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// Holds every way against the first, which records nothing.
+/// Compares every way with the first, which records nothing.
 fn compare(model: &Path, backend: Backend, types: Types) -> Result<String, Box<dyn Error>> {
     let mut ways = Vec::new();
     for mode in [
@@ -115,7 +115,7 @@ fn compare(model: &Path, backend: Backend, types: Types) -> Result<String, Box<d
     ))
 }
 
-/// A conversation that begins as another does copies that from the other's entry, and says the same.
+/// A conversation with a shared prefix copies it from the other's slot, with the same tokens.
 fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
     for (user, length) in (1..).zip(PROMPTS) {
         let [first, second] = [1, 2].map(|owner| Some(Owner(owner)));
@@ -145,7 +145,7 @@ pub(crate) fn load(
     load_with(model, backend, types, recorded, (conversations, rows))
 }
 
-/// The same with pages for so many conversations, and steps of so many rows.
+/// Settings with pages for that many conversations, and steps of that many rows.
 pub(crate) fn load_with(
     model: &Path,
     backend: Backend,
@@ -165,7 +165,7 @@ pub(crate) fn load_with(
             // A size within the smaller chunk as well.
             capture_sizes: vec![4, 16, 32, 64],
             verify_addresses: true,
-            // A step is cut wherever it may be left.
+            // A step is cut at every point where it can be preempted.
             part_bytes: 1,
             ..GraphOptions::default()
         },
@@ -179,7 +179,7 @@ pub(crate) fn load_with(
     Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
 }
 
-/// Tokens of a fixed order that looks like none.
+/// Tokens of a fixed pseudo-random order.
 fn prompt(length: usize, vocabulary: usize) -> Vec<u32> {
     let token = |at: usize| (7 + at * at * 31 + at * 17) % vocabulary;
     let tokens = (0..length).map(token);
@@ -188,7 +188,7 @@ fn prompt(length: usize, vocabulary: usize) -> Vec<u32> {
         .collect()
 }
 
-/// The tokens, and how many of the prompt were in the cache.
+/// Returns the tokens, and the number of cached prompt tokens.
 fn generate(
     way: &mut Way,
     owner: Option<Owner>,
@@ -196,7 +196,7 @@ fn generate(
     length: usize,
     parameters: Parameters,
 ) -> Result<(Vec<u32>, usize), Box<dyn Error>> {
-    // Whoever records nothing launches nothing ahead either.
+    // Without recording nothing is launched ahead.
     let ahead = way.mode != Mode::None;
     let runner = &mut way.runner;
     let prompt = prompt(length, runner.shape().vocabulary);
@@ -212,7 +212,8 @@ fn generate(
     }
     let mut tokens = vec![runner.token()];
     while tokens.len() < TOKENS {
-        // One of the two ways in each mode times some steps: the first of a pair may take what was launched ahead.
+        // One of the two ways in each mode times some steps: the first of a pair may use a step that was launched
+        // ahead.
         let timed = way.chunk == CHUNKS[1] && tokens.len() % 9 < 2;
         tokens.push(if timed {
             time(runner)?
@@ -223,7 +224,7 @@ fn generate(
     Ok((tokens, cached))
 }
 
-/// A step that is timed, which leaves what is recorded as it was.
+/// Times a step, which leaves the recording valid.
 fn time(runner: &mut Runner) -> Result<u32, Box<dyn Error>> {
     let recorded = |runner: &Runner| (runner.graph().state(), runner.graph().counters().recordings);
     let before = recorded(runner);

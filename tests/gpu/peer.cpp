@@ -1,9 +1,9 @@
-// The peer's speeds, by llama.cpp's own C API: prompts of several lengths from an empty cache, then greedy steps after each.
-// Flash attention and CUDA graphs as that release sets them; the largest batches that it takes by default.
+// Measures llama.cpp by its own C API: prompts of several lengths from an empty cache, then greedy steps after each.
+// Flash attention and CUDA graphs have that release's defaults, and batches its default maximum.
 //
 // usage: peer MODEL PROMPT,... GENERATE REPETITIONS [ROWS,...]
-// Prints a line of JSON for each length: the best of its repetitions, in tokens per second; then one for each number of conversations
-// that step together after prompts of ROW_PROMPT tokens of their own, as its server has them with as many slots.
+// Prints a line of JSON for each length: the best of its repetitions, in tokens per second. Then it prints one for each number
+// of conversations that step together after their own prompts of ROW_PROMPT tokens, like its server with that many slots.
 //
 // Built against llama.cpp's `llama.h` and its libraries llama, ggml and ggml-base, with -std=c++17.
 
@@ -47,7 +47,7 @@ Speeds measure(llama_context *context, llama_sampler *greedy, std::vector<llama_
     llama_memory_clear(llama_get_memory(context), true);
     auto begin = std::chrono::steady_clock::now();
     run(context, prompt.data(), static_cast<int>(prompt.size()));
-    // Its first token is part of reading the prompt, as it is of ours.
+    // The first token belongs to the prefill, as in ganglionctl bench.
     llama_token token = llama_sampler_sample(greedy, context, -1);
     const double reading = since(begin);
     begin = std::chrono::steady_clock::now();
@@ -62,7 +62,7 @@ llama_token begins_with(int conversation, int i, int vocabulary) {
     return static_cast<llama_token>((i * 7919L + 13 + conversation * 104729L) % vocabulary);
 }
 
-// Milliseconds a step of so many conversations, each with a sequence of its own.
+// Returns milliseconds per step of that many conversations, each with its own sequence.
 double step_of(llama_context *context, llama_sampler *greedy, int rows, int generate, int vocabulary) {
     llama_memory_clear(llama_get_memory(context), true);
     llama_batch batch = llama_batch_init(ROW_PROMPT, 0, 1);
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     of_context.n_ctx = *std::max_element(lengths.begin(), lengths.end()) + generate + 8;
     of_context.n_batch = BATCH;
     of_context.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    // As many as we take: by default it takes four, wherever it is.
+    // As many as ganglionctl bench uses; the default is four on any machine.
     of_context.n_threads = of_context.n_threads_batch = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     llama_context *context = llama_init_from_model(model, of_context);
     if (!context) fail("there is no room for the context");
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
         std::vector<llama_token> prompt(length);
         for (int i = 0; i < length; i++) prompt[i] = static_cast<int>((i * 7919L + 13) % vocabulary);
         Speeds best;
-        // The first one warms up.
+        // The first run warms up.
         for (int repetition = 0; repetition <= repetitions; repetition++) {
             const Speeds speeds = measure(context, greedy, prompt, repetition ? generate : std::min(generate, 8));
             if (!repetition) continue;
@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
         const int most = *std::max_element(rows.begin(), rows.end());
         of_context.n_seq_max = most;
         of_context.n_ctx = most * (ROW_PROMPT + 2 * generate + 8);
-        if (!(context = llama_init_from_model(model, of_context))) fail("there is no room for so many conversations");
+        if (!(context = llama_init_from_model(model, of_context))) fail("there is no room for that many conversations");
         for (const int together : rows) {
             step_of(context, greedy, together, 8, vocabulary);
             double best = step_of(context, greedy, together, generate, vocabulary);

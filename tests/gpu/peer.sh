@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# peer.sh SOURCE OUT: builds peer.cpp and the llama.cpp that it measures, whose source is SOURCE: the folder llama.cpp of crate
-# llama-cpp-sys-2, all of it, which `cargo vendor` fetches. For the GPU at hand where there is nvcc, else for this CPU. OUT/peer is the
-# program. Needs cmake and a C++ compiler.
+# peer.sh SOURCE OUT: builds llama.cpp and the program that measures it, OUT/peer. SOURCE is the complete folder llama.cpp of crate
+# llama-cpp-sys-2, which `cargo vendor` fetches. The build is for this machine's GPU if there is nvcc, or else for its CPU. It needs
+# cmake and a C++ compiler.
 set -euo pipefail
 source=$(realpath "$1") out=$2
 here=$(dirname "$(realpath "$0")")
@@ -15,7 +15,7 @@ if command -v nvcc >/dev/null; then
     options+=(-DGGML_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$capability" -DGGML_CUDA_FA_QUANTS=f16-f16)
 fi
 
-# What this processor has, by name: "native" takes AMX where a virtual machine announces it and refuses it.
+# The processor's features by name: "native" would use AMX on virtual machines that announce it and refuse it.
 options+=(-DGGML_NATIVE=OFF)
 if [ "$(uname -m)" = x86_64 ]; then
     has() { grep -qw -m 1 "$1" /proc/cpuinfo && echo ON || echo OFF; }
@@ -31,7 +31,7 @@ AVX512_VNNI avx512_vnni
 AVX512_BF16 avx512_bf16'
 fi
 
-# logged NAME COMMAND...: a compiler's thousand warnings are not for who runs this, but the end of what fails is.
+# logged NAME COMMAND...: logs the output, and prints its end if the command fails.
 logged() {
     local log=$out/$1.log
     shift

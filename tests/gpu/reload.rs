@@ -1,5 +1,5 @@
-//! A model takes another's place while that one answers: loaded by a thread of its own, as the service reloads. Its
-//! transitions themselves are held against the design where there is no GPU (`tests/graph`).
+//! A reload replaces a model while it answers. Another thread loads the new one, as in the service. `tests/graph`
+//! compares the transitions with the design without a GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,16 +14,16 @@ use ganglion::model::Checkpoint;
 use ganglion::sampler::Parameters;
 
 const ROUNDS: usize = 12;
-/// After so many the driver has taken what it keeps for itself.
+/// After this many, the driver has allocated its own memory.
 const WARM: usize = 3;
-/// Bytes that it may still move: far below any model.
+/// Bytes of driver memory that may still change: far less than any model.
 const SLACK: u64 = 4 << 20;
 const TOKENS: usize = 24;
 const KEPT: Owner = Owner(1);
 const OTHER: Owner = Owner(2);
 pub(crate) const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 
-/// Prints a line for each model. `--cpu` tries it where there is no GPU.
+/// Prints a line for each model. `--cpu` runs it without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (flags, models): (Vec<_>, Vec<_>) = arguments
         .iter()
@@ -77,7 +77,7 @@ fn reload(
             meanwhile += TOKENS;
         };
         drop(thread.join());
-        // Of every other one what pages hold comes along.
+        // Every other reload keeps the cached pages.
         let comes_along = round % 4 > 1;
         let taken = if comes_along {
             new.inherit(&mut runner)
@@ -137,7 +137,7 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
     Runner::load(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }
 
-/// A turn that keeps what its entry holds of `prompt`.
+/// A turn that continues from its slot's part of `prompt`.
 pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
     let failed = |error: ganglion::engine::runner::RunError| error.to_string();
     let cached = runner

@@ -1,4 +1,4 @@
-//! Conversations that step together have the bits that each has alone, whoever joins or leaves.
+//! Conversations that step together have the bits that each has alone, whichever others join or leave.
 
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,7 @@ use super::{joining, preempted, restored};
 
 const STEPS: usize = 48;
 const PROMPTS: [usize; 8] = [1, 2, 9, 63, 64, 65, 130, 200];
-/// Who steps together, by turns: each number of rows, filled up and not.
+/// The conversations of each step: each number of rows, full and not.
 const TOGETHER: [&[usize]; 8] = [
     &[0, 1, 2, 3, 4, 5, 6, 7],
     &[6, 2],
@@ -29,10 +29,10 @@ const TOGETHER: [&[usize]; 8] = [
     &[0, 1, 2, 3, 4, 5, 6, 7],
 ];
 
-/// What a conversation's steps left: each token, and a hash of the logits that it was chosen from.
+/// The tokens of a conversation's steps, each with a hash of its logits.
 type Steps = Vec<(u32, u64)>;
 
-/// Prints a line for each model and type. `--cpu` tries it where there is no GPU.
+/// Prints a line for each model and type. `--cpu` runs it without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, models) = match super::backend(arguments) {
         Ok(found) => found,
@@ -85,7 +85,7 @@ fn compare(
             // Once with steps launched ahead, once without.
             let steps = 1 + turn % 3;
             for step in 0..steps {
-                // Of all, those that go on have what was launched ahead of all.
+                // The remaining ones use the step that was launched ahead for all.
                 let ahead = step + 1 < steps || turn == 0;
                 let tokens = runner.step_rows(&rows, ahead)?;
                 let hashes = hashes(&mut runner, rows.len(), ahead)?;
@@ -101,7 +101,7 @@ fn compare(
     }
     for (conversation, (alone, together)) in alone.iter().zip(&together).enumerate() {
         for (step, (alone, together)) in alone.iter().zip(together).enumerate() {
-            // What was launched ahead has overwritten the logits: then tokens alone are compared.
+            // A step that was launched ahead has overwritten the logits, so only tokens are compared.
             let same = alone.0 == together.0 && (alone.1 == together.1 || together.1 == 0);
             if !same {
                 return Err(format!(
@@ -117,7 +117,7 @@ fn compare(
     ))
 }
 
-/// What each conversation says alone.
+/// The steps of each conversation alone.
 fn alone(runner: &mut Runner) -> Result<Vec<Steps>, Box<dyn Error>> {
     let entries = begin(runner)?;
     let mut alone = vec![Steps::new(); PROMPTS.len()];
@@ -131,8 +131,8 @@ fn alone(runner: &mut Runner) -> Result<Vec<Steps>, Box<dyn Error>> {
     Ok(alone)
 }
 
-/// Has conversations come and go until that has happened before each step modulo 64, with each number of rows: whoever is there is
-/// as alone, sampled or not, also where steps were launched ahead.
+/// Conversations join and leave until this has happened before each step modulo 64, with each number of rows. Each
+/// one's bits are as alone, greedy or sampled, also with steps launched ahead.
 fn come_and_go(
     model: &Path,
     backend: Backend,
@@ -143,7 +143,7 @@ fn come_and_go(
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
     let alone = alone(&mut runner)?;
     let (mut step, mut met) = (0, [false; PERIOD]);
-    // Each with its entry and how far it has come, the oldest first.
+    // Each with its slot and its progress, the oldest first.
     let mut running: Vec<(usize, usize, usize)> = Vec::new();
     let mut next = 0;
     for round in 0.. {
@@ -167,7 +167,7 @@ fn come_and_go(
         }
         met[step % PERIOD] = true;
         let entries: Vec<_> = running.iter().map(|(_, entry, _)| *entry).collect();
-        // The one that is launched ahead last is of those who were there before others came and went.
+        // The last step launched ahead has the conversations of before the change.
         for ahead in [&[false][..], &[true, false], &[true], &[false]][round % 4] {
             let tokens = runner.step_rows(&entries, *ahead)?;
             let hashes = hashes(&mut runner, entries.len(), *ahead)?;
@@ -191,8 +191,8 @@ fn come_and_go(
     Ok(())
 }
 
-/// Holds tokens that are forced in one step to the bits of a step each, across the borders of pages and of the units that
-/// positions are read in.
+/// Compares forced tokens in one step with the bits of a step each, across the borders of pages and of the attention's
+/// units.
 fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<(), Box<dyn Error>> {
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
     for (length, count) in PROMPTS
@@ -200,7 +200,7 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
         .flat_map(|at| [(at, 7), (at, 2), (at, 1)])
     {
         let tokens: Vec<u32> = (0..count).map(|at| (at * 91 + 13) % 512).collect();
-        // Each counts for the penalty and the random numbers, as if it had been chosen.
+        // Each counts for the penalty and the random numbers, like a chosen one.
         let drawn = Parameters {
             temperature: 0.9,
             repetition_penalty: 1.2,
@@ -235,7 +235,7 @@ fn forced(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
     Ok(())
 }
 
-/// Holds a conversation whose masks come late to one whose masks are there in time, with another one beside it.
+/// Compares a conversation whose masks are late with one whose masks are in time, next to another conversation.
 fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<(), Box<dyn Error>> {
     let mask = |step: u32| {
         Mask::new(
@@ -244,7 +244,7 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
                 .collect(),
         )
     };
-    let told = Parameters {
+    let scored = Parameters {
         temperature: 1.0,
         logprobs: Some(3),
         ..Parameters::default()
@@ -253,15 +253,15 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
     for late in [0, 3] {
         let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
         let entries = [
-            begin_one(&mut runner, 1, 40, told)?,
-            begin_one(&mut runner, 2, 63, told)?,
+            begin_one(&mut runner, 1, 40, scored)?,
+            begin_one(&mut runner, 2, 63, scored)?,
         ];
         runner.guide(entries[1], Some(&mask(0)))?;
         let mut steps = Vec::new();
         for step in 0..24 {
             for wait in 0..if step % 3 == 1 { late } else { 0 } {
                 let before = runner.state_of(entries[1]);
-                // One of them is launched ahead, before the mask is sent.
+                // One step is launched ahead, before the mask is sent.
                 runner.step_rows(&entries, wait == 1)?;
                 if runner.state_of(entries[1]) != before {
                     return Err(format!("step {step} did not wait for its mask").into());
@@ -271,7 +271,7 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
                 runner.guide(entries[1], Some(&mask(step)))?;
             }
             let from = runner.state_of(entries[1]);
-            // The copy runs beside the steps.
+            // The copy runs during the steps.
             let mut tries = 0;
             while runner.state_of(entries[1]) == from {
                 runner.step_rows(&entries, false)?;
@@ -286,7 +286,7 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
             }
             let scored = runner.scored(entries[1]);
             if scored.len() != 4 || scored[0].token != token {
-                return Err(format!("step {step} chose {token} and told {scored:?}").into());
+                return Err(format!("step {step} chose {token} and reported {scored:?}").into());
             }
             let bits: Vec<u32> = scored.iter().map(|one| one.logprob.to_bits()).collect();
             steps.push((token, bits));
@@ -299,19 +299,19 @@ fn guided(model: &Path, backend: Backend, types: Types, mode: Mode) -> Result<()
     Ok(())
 }
 
-/// Holds a conversation that has lost its pages to one that has not, and one that began in another's to one of its own.
+/// Compares a conversation with evicted pages with one without, and one with a shared prefix with one without.
 fn restored(
     model: &Path,
     backend: Backend,
     types: Types,
     mode: Mode,
 ) -> Result<(), Box<dyn Error>> {
-    // Of eight rows, with pages for one conversation.
+    // Eight rows, with pages for one conversation.
     let mut runner = load_with(model, backend, types, (mode, 64), (1, STEP_ROWS))?;
     Ok(restored::hold(&mut runner)?)
 }
 
-/// Begins all conversations, half of them greedy, and returns where they lie.
+/// Starts all conversations, half of them greedy, and returns their slots.
 fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
     let mut entries = Vec::new();
     for (conversation, length) in (0..).zip(PROMPTS) {
@@ -335,7 +335,7 @@ fn parameters(conversation: u32) -> Parameters {
     }
 }
 
-/// Begins one anew, which keeps its pages until it leaves.
+/// Starts one again, which keeps its pages until it leaves.
 fn begin_one(
     runner: &mut Runner,
     conversation: u32,
@@ -358,7 +358,7 @@ fn begin_one(
     Ok(entry)
 }
 
-/// Of each row's logits; 0 where a step launched ahead may have overwritten them.
+/// A hash of each row's logits; 0 where a step launched ahead may have overwritten them.
 fn hashes(runner: &mut Runner, rows: usize, ahead: bool) -> Result<Vec<u64>, Box<dyn Error>> {
     if ahead {
         return Ok(vec![0; rows]);

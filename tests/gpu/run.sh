@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# run.sh [STAGE...]: checks the CUDA backend on the GPU at hand, in the stages named or in all of them, and
-# prints one table; needs nothing that `make gpu` did not pack beside it. A check that cannot run says NOT
-# RUN and is never a pass. Exit: 0 all passed, 1 a check failed, 77 something could not run.
-# run.sh figures MODEL...: speeds of each, beside the peer's if PEER names its program; figures.py says the rest.
-# run.sh programs [SIZE-TYPE]: what programs see that ask such a model of random blocks at once, ask for answers that fit
-# something, or have a session again; QUESTIONS, ROUNDS and TOKENS say how much is asked.
+# run.sh [STAGE...]: checks the CUDA backend on this machine's GPU in the named stages, or in all, and prints one table. It needs only
+# the files of `make gpu`. A check that cannot run is NOT RUN. Exit status: 0 all passed, 1 a check failed, 77 a check could not run.
+# run.sh figures MODEL...: the speeds of each model, next to those of the program PEER; see figures.py.
+# run.sh programs [SIZE-TYPE]: the speeds that clients of a random model see: many at once, guided answers, restored sessions. QUESTIONS,
+# ROUNDS and TOKENS set the amount.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
@@ -30,7 +29,7 @@ passed() { row "$1" passed "${2:-}"; }
 failing() { row "$1" FAILED "${2:-}"; failed=1; }
 not_run() { row "$1" 'NOT RUN' "${2:-}"; missing=1; }
 
-# judge NAME STATUS TEXT: a row by an exit status.
+# judge NAME STATUS TEXT: prints the row of an exit status.
 judge() {
     case $2 in
     0) passed "$1" "${3:-}" ;;
@@ -39,8 +38,8 @@ judge() {
     esac
 }
 
-# score NAME MODEL GOLDEN TYPE ARGUMENTS...: against a reference, in that type of activations and cache; a cache of quants
-# meets f16.
+# score NAME MODEL GOLDEN TYPE ARGUMENTS...: compares a model with a reference, with that type of activations and cache. A q8_0 cache has
+# f16 activations.
 score() {
     local name=$1 model=$2 golden=$3 type=$4 output status
     shift 4
@@ -50,7 +49,7 @@ score() {
     judge "$name" $status "$output"
 }
 
-# check NAME ARGUMENTS...: what the example says last; all that it says if it fails.
+# check NAME ARGUMENTS...: runs gpu-check and prints its last line, and more if it fails.
 check() {
     local name=$1 output status
     shift
@@ -68,14 +67,14 @@ check() {
     case $status in 0 | 77) ;; *) tail -n 40 <<<"$output" ;; esac
 }
 
-# bounds FOLDER TYPE: of a tiny model that shows rounding otherwise than most (golden/README.md).
+# bounds FOLDER TYPE: prints the bounds of a tiny model whose rounding differs from most (golden/README.md).
 bounds() {
     if [ -e "$1/rounding" ]; then
         awk -v type="$2" '{ print "--mean", $1 * (type == "f16" ? 0.005 : 0.01), "--p99", $1 * 0.05 }' "$1/rounding"
     fi
 }
 
-# Section 9 of the design, of both images and both memories.
+# The references of all tiny models, for both images and both kinds of memory.
 stage_goldens() {
     local model type image memory within
     for model in "${tiny[@]}"; do
@@ -114,7 +113,7 @@ stage_smollm2() {
     done
 }
 
-# The same far into a conversation.
+# The same at far positions.
 stage_long() {
     local model
     for model in "${tiny[@]}"; do
@@ -122,7 +121,7 @@ stage_long() {
     done
 }
 
-# The driver's side alone; the last part loses the device on purpose.
+# Only the driver's side. The last part loses the device on purpose.
 stage_device() {
     check 'memory, mailboxes, graphs' smoke
     check 'a sticky error is known as one' smoke sticky
@@ -134,11 +133,11 @@ stage_diff() {
     for image in cubin ptx; do
         GANGLION_CUDA_IMAGE=$image check "each operation $image" diff
     done
-    # Rows that are few for a whole GPU are many for a part of it, which has other kernels.
+    # A part of the GPU uses other kernels for the same number of rows.
     check 'attention of prompts, 16 multiprocessors' diff --sms 16 attend ' prompt '
 }
 
-# Every way to run a step.
+# Every mode of a step.
 stage_modes() {
     local model
     for model in "${tiny[@]}" $smol; do
@@ -150,7 +149,7 @@ stage_modes() {
     done
 }
 
-# Conversations that step together have the bits that each has alone.
+# Conversations in one step have the same bits as alone.
 stage_rows() {
     local model
     for model in "${tiny[@]}"; do
@@ -158,8 +157,7 @@ stage_rows() {
     done
 }
 
-# Sessions that were evicted, restored, branched and taken back answer as if nothing had happened; SEQUENCES and SMOL_SEQUENCES say
-# how many.
+# Sessions that are evicted, restored, branched and rewound answer with equal bits. SEQUENCES and SMOL_SEQUENCES set their number.
 stage_lasting() {
     check 'tiny lasting' lasting --sequences "${SEQUENCES:-1000}"
     if [ -e $smol ]; then
@@ -169,7 +167,7 @@ stage_lasting() {
     fi
 }
 
-# same NAME ONE OTHER: what `score --greedy` said twice; an error would be the same twice.
+# same NAME ONE OTHER: compares two outputs of `score --greedy`, and fails for two equal errors.
 same() {
     if ! grep -q greedy <<<"$2"; then
         failing "$1" "$(tail -n 1 <<<"$2")"
@@ -180,8 +178,7 @@ same() {
     fi
 }
 
-# A replayed step is the step, and on a few multiprocessors as on all: the same greedy tokens, and the same log
-# probabilities.
+# A replayed step and a step on a few multiprocessors have the same greedy tokens and log probabilities.
 stage_equal() {
     local model graph other name
     for model in "${tiny[@]}"; do
@@ -223,7 +220,7 @@ stage_sanitize() {
     done
 }
 
-# cut_is_fine STATUS TEXT: the status of ganglionctl ask, 0 also for an answer that its number of tokens has cut.
+# cut_is_fine STATUS TEXT: prints the status of ganglionctl ask, or 0 if max_tokens cut the answer.
 cut_is_fine() {
     case $1:$2 in
     *'was cut after'*) echo 0 ;;
@@ -231,7 +228,7 @@ cut_is_fine() {
     esac
 }
 
-# reload_daemon NAME: another context is another engine, loaded beside the one that answers.
+# reload_daemon NAME: reloads with another context, so that a second engine loads next to the first.
 reload_daemon() {
     local name=$1 counting says status
     timeout 300 $ctl ask --quiet --max-tokens 64 'Count to one hundred.' </dev/null >"$folder/counted" 2>&1 &
@@ -248,12 +245,12 @@ import json, sys
 status = json.load(sys.stdin)
 print(status["model"]["context"], status["backend"], "graph", status["graph_state"])')
     [[ $says == "1024 "* ]]
-    judge "$name: in force" $? "$says"
+    judge "$name: active" $? "$says"
     says=$(timeout 120 $ctl ask --quiet --max-tokens 16 'Name three sensors of a robot.' </dev/null 2>&1)
     judge "$name: ask afterwards" "$(cut_is_fine $? "$says")" "$(tr -s '[:space:]' ' ' <<<"$says")"
 }
 
-# What an operator can run on the device.
+# The self-test for operators.
 stage_self_test() {
     local says status
     says=$(./gangliond --self-test 2>&1)
@@ -263,18 +260,18 @@ stage_self_test() {
     [ "$status" = 0 ] || printf '%s\n' "$says"
 }
 
-# crash_daemon NAME: its last words name where the program lies, among all that the driver maps.
+# crash_daemon NAME: the report of a crash has the program's address, among all mappings of the driver.
 crash_daemon() {
     local status
     kill -SEGV "$daemon"
     wait "$daemon"
     status=$?
     daemon=''
-    grep -qE ' 00000000 .*/gangliond$' "$folder/daemon.log" || status="$status, and its place is not told"
+    grep -qE ' 00000000 .*/gangliond$' "$folder/daemon.log" || status="$status, and its address is missing"
     judge "$1" "${status/#139/0}" "$(grep -m 1 'got SIGSEGV' "$folder/daemon.log")"
 }
 
-# The daemon answers through the GPU, on the bus that was carried along, and ends in order.
+# The daemon answers on the pack's bus with the GPU, and stops in order.
 stage_daemon() {
     local backend=${BACKEND:-cuda} name="gangliond, ${BACKEND:-cuda}" says status answer
     if [ ! -e $smol ]; then
@@ -303,7 +300,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
         judge "$name: ask" "$status" "$(tr -s '[:space:]' ' ' <<<"$answer")"
         reload_daemon "$name: reload"
         end_daemon
-        judge "$name: ends when told to" $?
+        judge "$name: stops on a signal" $?
         start_daemon . "$folder/gangliond.toml" 120 && crash_daemon "$name: last words"
     else
         failing "$name: ready" "$(tail -n 1 "$folder/daemon.log")"
@@ -312,7 +309,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
     end_bus
 }
 
-# Of what `bench --json` prints: one line, and status 1 if the peak while loading is above the bound in $1.
+# Prints `bench --json` as one line. Exits with 1 if the memory's peak during the load exceeds the bound in $1.
 figures='
 import json, sys
 report = json.load(sys.stdin)
@@ -334,7 +331,7 @@ ratio = report["load_peak_ratio"]
 sys.exit(0 if bound == float("inf") else 77 if ratio is None else ratio > bound)
 '
 
-# bench NAME BOUND ARGUMENTS...: a row of figures; BOUND on the peak while loading, or inf.
+# bench NAME BOUND ARGUMENTS...: prints a row of figures. BOUND limits the peak during the load, or is inf.
 bench() {
     local name=$1 bound=$2 report line status
     shift 2
@@ -351,8 +348,7 @@ bench() {
     fi
 }
 
-# Of what `bench --mode A,B,... --json` prints: a line for each mode, then one for each check, its fields
-# name, verdict and text between tabs.
+# Prints `bench --mode A,B,... --json` as a line for each mode and each check: name, verdict and text, separated by tabs.
 anatomy='
 import json, sys
 modes = {row["mode"]: row for row in json.load(sys.stdin)["modes"]}
@@ -377,25 +373,25 @@ for mode, row in modes.items():
     line(mode, "figures", text.format(**row))
 
 eager = modes["none"]
-def beside(mode, name, text, key, holds):
+def compare(mode, name, text, key, holds):
     check(mode + " " + name, text, modes[mode][key], eager[key], holds=holds)
 
 if sys.argv[1] == "steps":
     for mode in ("full_decode_only", "full"):
-        beside(mode, "no slower than none", "{:.1f} tok/s, {:.1f}; tolerance 2%", "tokens_per_second",
-               lambda graph, none: graph >= 0.98 * none)
-        beside(mode, "p99 no worse", "{:.3f} ms, {:.3f}; tolerance 10%", "step_milliseconds_p99",
-               lambda graph, none: graph <= 1.10 * none)
-        beside(mode, "CPU a token <= 1/5 of none", "{:.0f} us, {:.0f}", "cpu_microseconds_per_token",
-               lambda graph, none: 5 * graph <= none)
+        compare(mode, "no slower than none", "{:.1f} tok/s, {:.1f}; tolerance 2%", "tokens_per_second",
+                lambda graph, none: graph >= 0.98 * none)
+        compare(mode, "p99 no worse", "{:.3f} ms, {:.3f}; tolerance 10%", "step_milliseconds_p99",
+                lambda graph, none: graph <= 1.10 * none)
+        compare(mode, "CPU a token <= 1/5 of none", "{:.0f} us, {:.0f}", "cpu_microseconds_per_token",
+                lambda graph, none: 5 * graph <= none)
         check(mode + " gap a node <= 0.9 us", "{}", modes[mode]["gap_microseconds_per_node"],
               holds=lambda gap: gap <= 0.9)
 else:
-    beside("full", "first token no later than none", "{:.3f} ms, {:.3f}; tolerance 2%", "first_token_milliseconds",
-           lambda graph, none: graph <= 1.02 * none)
+    compare("full", "first token no later than none", "{:.3f} ms, {:.3f}; tolerance 2%", "first_token_milliseconds",
+            lambda graph, none: graph <= 1.02 * none)
 '
 
-# anatomy NAME WHAT ARGUMENTS...: where the time of a step goes, mode beside mode.
+# anatomy NAME WHAT ARGUMENTS...: the parts of a step's time in each mode.
 anatomy() {
     local name=$1 what=$2 report of verdict text
     shift 2
@@ -412,8 +408,8 @@ anatomy() {
     done < <(python3 -c "$anatomy" "$what" <<<"$report" || printf 'report\tFAILED\tit is not as expected\n')
 }
 
-# Random weights at Qwen3's shapes, made here, so loaded from the page cache. A file of 4B takes minutes to
-# make and 8 GB of disk: all that is asked for is done with one before the next is made.
+# Random weights of Qwen3's shapes, loaded from the page cache. A file of 4B takes minutes and 8 GB of disk, so all stages use one file
+# before the next is made.
 with_synthetic() {
     local size type name
     [ -z "${synthetic:-}" ] || return 0
@@ -421,13 +417,13 @@ with_synthetic() {
     for size in ${SIZES:-0.6b 4b}; do
         for type in ${TYPES:-bf16 q8_0 q4_0}; do
             name="Qwen3-$size $type"
-            # The others compare nothing that q8_0 would show.
+            # Only the figures include q8_0.
             asked figures || [ "$type" != q8_0 ] || continue
             if ! PYTHONPATH=$PWD/gguf.whl python3 synthesize.py "$size" "$type" synthetic.gguf >"$folder/synthesize.log" 2>&1; then
                 not_run "$name" "$(tail -n 1 "$folder/synthesize.log")"
                 continue
             fi
-            # Only the peak is a check: of unified memory, at most 1.05 x (weights + KV).
+            # The peak is a check: in unified memory at most 1.05 x (weights + KV).
             if asked figures; then
                 bench "$name graph" inf --memory device
                 bench "$name eager" inf --memory device --mode none
@@ -448,15 +444,15 @@ with_synthetic() {
 stage_figures() { with_synthetic; }
 stage_anatomy() { with_synthetic; }
 
-# The states of the decode graph, with every fault of the driver; then what a change of the cache costs.
+# The states of the decode graph with every fault of the driver, and the cost of a change of the cache.
 stage_lifecycle() {
     check 'lifecycle of the decode graph' lifecycle "${tiny[@]}"
-    check 'reload beside a running model' reload "${tiny[@]}"
-    check 'memory given back and taken again' memory "${tiny[@]}"
+    check 'reload next to a running model' reload "${tiny[@]}"
+    check 'memory returned and allocated again' memory "${tiny[@]}"
     with_synthetic
 }
 
-# programs SIZE-TYPE: figures of examples, which judge nothing. One after the other: each wants the device for itself.
+# programs SIZE-TYPE: prints the figures of examples without a verdict. They run one after the other, as each needs the whole device.
 programs() {
     local backend=${BACKEND:-cuda} model=$folder/programs.gguf status=0
     read -ra lengths <<<"${TOKENS:-500 4000 16000}"

@@ -1,5 +1,5 @@
-//! Tries the device layer on the GPU at hand, in the parts named as arguments, or all but `sticky`, which
-//! breaks the context on purpose.
+//! Tries the device layer on a GPU, in the parts named as arguments, or all but `sticky`, which breaks the context on
+//! purpose.
 
 #![allow(clippy::cast_possible_truncation)] // offsets are small
 
@@ -71,7 +71,7 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     );
     let mut stream = Stream::new(context)?;
     let mut wide = Geometry::new(1, 1025);
-    // SAFETY: it is refused before it gets to the driver.
+    // SAFETY: it is refused before it reaches the driver.
     let refused = unsafe { kernel.launch(&mut stream, (wide, false), &SmokeArgs::default()) };
     assert!(
         matches!(refused, Err(Error::Limit { limit: 1024, .. })),
@@ -87,7 +87,7 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     Ok(())
 }
 
-/// Word by word, by the way that weights take: in place, or through pinned memory.
+/// Copies words as weights are copied: in place, or through pinned memory.
 fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()> {
     let count_up = |offset: usize, piece: &mut [u8]| {
         for (word, at) in piece.chunks_exact_mut(4).zip(offset as u32 / 4..) {
@@ -99,7 +99,7 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
             let idle = stream.idle()?;
             let hosts = arena.hosts(regions, &idle)?;
             hosts.into_iter().for_each(|host| count_up(0, host));
-            // Else they might overlap.
+            // Otherwise they might overlap.
             let backwards: Vec<Region> = regions.iter().rev().copied().collect();
             assert!(arena.hosts(&backwards, &idle).is_err());
         }
@@ -120,7 +120,7 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
     Ok(())
 }
 
-/// Fills chunks, has a kernel change them, and gets them back, by copies and by the borrow.
+/// Fills chunks, changes them by a kernel, and reads them back, by copies and by a borrow.
 fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
     let modules = Modules::load(context)?;
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
@@ -195,7 +195,7 @@ fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
             matches!(elsewhere, Err(Error::NotReachable(_))),
             "{elsewhere:?}"
         );
-        // What the CPU wrote, the GPU reads.
+        // The GPU reads the CPU's writes.
         scale_region(&mut stream, arena.address(small)?, small)?;
         let mut bytes = [0; 1000];
         arena.read(small, &mut bytes, &mut stream)?;
@@ -219,7 +219,7 @@ fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
     Ok(())
 }
 
-/// More than there is, is refused with both figures before anything is allocated.
+/// A too large request is refused with both figures before anything is allocated.
 fn too_much(context: &Rc<Context>) -> Result<()> {
     let mut plan = Plan::new();
     while plan.bytes() <= context.free_memory()? {
@@ -236,7 +236,7 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
     Ok(())
 }
 
-/// Steps advance themselves, two ahead; a graph is renewed in place; a failed recording leaves no trace.
+/// Steps advance themselves, two ahead; a graph is updated in place; a failed recording leaves no trace.
 fn graph(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
@@ -267,7 +267,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
             unsafe { step.launch(stream, (Geometry::new(1, 1), false), &args) }
         })
     };
-    // A recording that fails, or is given up, leaves the stream as it was.
+    // A failed or abandoned recording leaves the stream usable.
     let broken = Recording::begin(&mut stream)?.record(|_| Err::<(), _>(Error::NoDevice));
     assert_eq!(broken.err(), Some(Error::NoDevice));
     drop(Recording::begin(&mut stream)?);
@@ -343,7 +343,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
     Ok(())
 }
 
-/// An illegal address is told as what it is: the end of this context.
+/// An illegal address is reported as the end of this context.
 fn sticky(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
     let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
@@ -354,7 +354,7 @@ fn sticky(context: &Rc<Context>) -> Result<()> {
         factor: 3,
         ..SmokeArgs::default()
     };
-    // SAFETY: it is not safe, which is what is tried; the process ends after it.
+    // SAFETY: it is not safe, which is the purpose; the process ends after it.
     unsafe { scale.launch(&mut stream, (Geometry::new(1, 32), false), &args) }?;
     let error = stream.synchronize().expect_err("the address is illegal");
     println!("{error}");

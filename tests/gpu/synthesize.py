@@ -24,7 +24,7 @@ SHAPES = {
 }
 
 
-# Of a block: its bytes, where its f16 numbers lie, and what they are times 1 / sqrt(columns).
+# A block: its bytes, the offsets of its f16 numbers, and their values times 1 / sqrt(columns).
 BLOCKS = {
     "q8_0": (34, {0: 1 / 74}),
     "q4_0": (18, {0: 1 / 4.6}),
@@ -35,7 +35,7 @@ BLOCKS = {
     "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
     "q6_k": (210, {208: 1 / 1400}),
 }
-# Most matrices, and those that matter more.
+# The types of most matrices, and of the more important ones.
 MIXED = {"q4_k_m": ("q4_k", "q6_k"), "q5_k_m": ("q5_k", "q6_k")}
 
 
@@ -44,7 +44,7 @@ def kind_of(name):
 
 
 def scale_at_the_beginning(random, kind):
-    """The bytes of a block, and its scale as BLOCKS has it: what makes the values of random blocks as large as they should be."""
+    """Returns random blocks with scales from BLOCKS, so that the values have a realistic size."""
     _, length = gguf.GGML_QUANT_SIZES[kind]
     blocks = np.frombuffer(random.bytes(4096 * length), dtype=np.uint8).reshape(4096, length).copy()
     blocks[:, :2] = np.frombuffer(np.float16(1).tobytes(), dtype=np.uint8)
@@ -65,7 +65,7 @@ def random_rows(random, name, rows, columns):
 
 
 def vocabulary(writer):
-    """Words without a meaning: llama.cpp opens no model without any."""
+    """Returns meaningless words, because llama.cpp opens no model without a vocabulary."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(["t", "0", *(f"t{number}" for number in range(VOCABULARY - 2))])
@@ -75,7 +75,7 @@ def vocabulary(writer):
 
 
 def vocabulary_of(writer, path):
-    """That of another file, with a plain template and as many unused words as it is smaller: for what depends on words."""
+    """Returns another file's vocabulary with a plain template, padded with unused words."""
     unused = {
         "tokenizer.ggml.tokens": lambda at: f"<|unused_{at}|>",
         "tokenizer.ggml.token_type": lambda _: int(gguf.TokenType.UNUSED),
@@ -117,7 +117,7 @@ def main(size, type_name, out, words=None):
 
     def matrix(name, rows, columns, better=False):
         kind = best if better else most
-        # One of each shape serves all layers, and its first rows all others.
+        # One matrix of each shape serves all layers, and its first rows the smaller ones.
         key = kind, rows, columns
         if key not in made:
             block = random_rows(random, kind, min(rows, 4096), columns)

@@ -1,4 +1,4 @@
-"""Merges what figures.py wrote on one GPU with one driver into a table of Markdown, beside the targets.
+"""Merges files of figures.py from one GPU and driver into a Markdown table, next to the targets.
 
 usage: table.py FILE.json...      (the later of two files of one model counts)
 
@@ -11,19 +11,19 @@ import sys
 QUANTIZED = "quantized"
 BF16 = "bf16"
 PROMPTS = [128, 512, 2048, 8192, 32000]
-# Of the peer's speed.
+# Targets relative to the peer's speed.
 PROMPT_TARGETS = {
     QUANTIZED: {128: 1.0, 512: 1.2, 2048: 1.2, 8192: 1.2, 32000: 1.2},
     BF16: {128: 0.95, 512: 0.95, 2048: 0.95, 8192: 0.95, 32000: 0.85},
 }
 LONG_DECODE = 1.3
-# Of decode at 512 tokens.
+# The target relative to decode at 512 tokens.
 KEPT = {8192: 0.85, 32000: 0.60}
-# Of what the memory moves while it copies, in percent.
+# The target in percent of the memory's copy bandwidth.
 SHARES = {"4b-bf16": 73, "4b-q4_0": 45}
 # Tokens/s of a prompt of 512, on an H100.
 ABSOLUTE = {"4b-bf16": 30_000}
-# Of the time of one row, at 512 tokens each.
+# Targets relative to the time of one row, at 512 tokens each.
 ROWS = {4: 1.15, 8: 1.3}
 PARTITION = 625
 LAYERS = {"0.6b": 28, "1.7b": 28, "4b": 36, "8b": 36}
@@ -48,7 +48,7 @@ def table(heading, rows):
 
 
 class Run:
-    """What one file holds."""
+    """The figures of one file."""
 
     def __init__(self, path):
         with open(path) as file:
@@ -64,19 +64,19 @@ class Run:
         self.peer_rows = {row["rows"]: row["step_milliseconds"] for row in peer.get("rows", [])}
 
     def of(self, part):
-        """A part's contexts, by the length of their prompts."""
+        """Returns a part's contexts by the length of their prompts."""
         report = self.reports.get(part, {"contexts": []})
         return {context["prompt"]: context for context in report["contexts"]}
 
     def speed(self, prompt, what):
-        """Ours and the ratio to the peer's; `None` for what is not known."""
+        """Returns the speed and its ratio to the peer's; `None` if unknown."""
         key = f"{what}_tokens_per_second"
         context, peer = self.contexts.get(prompt), self.peer.get(prompt)
         speed = context and context["best"][key]
         return speed, speed and peer and speed / peer[key]
 
 
-def beside(speed, ratio, target):
+def with_target(speed, ratio, target):
     if speed is None:
         return "-"
     if ratio is None:
@@ -90,7 +90,7 @@ def prompts(runs):
         rows.append([f"*{family}: target*", *(f"*>= {targets[prompt]} x*" for prompt in PROMPTS)])
         for run in runs:
             if run.family == family:
-                cells = [beside(*run.speed(prompt, "prefill"), targets[prompt]) for prompt in PROMPTS]
+                cells = [with_target(*run.speed(prompt, "prefill"), targets[prompt]) for prompt in PROMPTS]
                 rows.append([run.model, *cells])
     print("Prompts, tokens/s and how many times the peer's:\n")
     table(["", *(f"{prompt:,} tokens" for prompt in PROMPTS)], rows)
@@ -105,10 +105,10 @@ def decode(runs):
         shown = "-"
         if share is not None:
             shown = marked(f"{share:.0f}%", target is None or share >= target) + (f" (>= {target}%)" if target else "")
-        cells = [run.model, beside(*run.speed(512, "decode"), None), shown]
+        cells = [run.model, with_target(*run.speed(512, "decode"), None), shown]
         for prompt, kept in KEPT.items():
             speed, ratio = run.speed(prompt, "decode")
-            cell = beside(speed, ratio, LONG_DECODE)
+            cell = with_target(speed, ratio, LONG_DECODE)
             if speed and short:
                 bound = kept if run.model.lower() == "4b-bf16" else None
                 cell += ", " + marked(f"{100 * speed / short:.0f}%", bound is None or speed / short >= bound)
@@ -157,14 +157,14 @@ def steps(runs):
 
 
 def together(runs):
-    """Tokens a second of all conversations of a step, and how many times the peer's."""
+    """Returns tokens per second of all conversations of a step, and the ratio to the peer's."""
     rows = []
     for run in runs:
         ours = {row["rows"]: row["step_milliseconds"] for row in run.of("rows").get(512, {"rows": []})["rows"]}
         if not ours:
             continue
         shown = [
-            beside(1e3 * count / ours[count], run.peer_rows.get(count) and run.peer_rows[count] / ours[count], None) if count in ours else "-"
+            with_target(1e3 * count / ours[count], run.peer_rows.get(count) and run.peer_rows[count] / ours[count], None) if count in ours else "-"
             for count in TOGETHER
         ]
         rows.append([run.model, *shown])

@@ -1,11 +1,11 @@
-//! What the cache is to hold, written a second time: whose each sequence of tokens is, and which entry it runs in. A page is as
-//! long as a conversation may be here, so each sequence takes one.
+//! A second implementation of the cache's bookkeeping: the owner of each token sequence, and its slot. A page is as
+//! long as the longest conversation here, so each sequence has one page.
 
 use std::collections::HashSet;
 
 use ganglion::kv::Change;
 
-/// A runner of one row has one entry for what answers, and one for what rests meanwhile.
+/// A runner of one row has one slot for the active conversation, and one for an idle one.
 const ENTRIES: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ struct Sequence {
     owner: Option<u64>,
     user: u32,
     last_turn: u64,
-    /// The turn that made it.
+    /// The turn that created it.
     first_turn: u64,
     tokens: Vec<u32>,
 }
@@ -32,12 +32,12 @@ impl Sequence {
 pub(super) struct Cache {
     pages: usize,
     sequences: Vec<Sequence>,
-    /// The sequence of each entry, by the turn that made it.
+    /// The sequence of each slot, by the turn that created it.
     entries: [Option<u64>; ENTRIES],
     pub(super) active: usize,
     turns: u64,
     pub(super) epoch: u64,
-    /// Those that have lost their pages.
+    /// The sequences with evicted pages.
     bereft: HashSet<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Cache {
         }
     }
 
-    /// Other pages, all of them empty.
+    /// Starts with other, empty pages.
     pub(super) fn replace(&mut self, pages: usize) -> Change {
         let mut bereft = std::mem::take(&mut self.bereft);
         bereft.extend(self.sequences.iter().filter_map(|sequence| sequence.owner));
@@ -67,10 +67,10 @@ impl Cache {
         Change::Resized
     }
 
-    /// A turn goes on with its conversation's sequence, or with one that is nobody's and that the prompt continues; else it is a
-    /// new one. It has what any sequence of its user has in common with the prompt. When there are more sequences than pages,
-    /// those of users go first who have more than an equal share; then those that are nobody's, and of all these those that have
-    /// not been used for the longest time.
+    /// A turn continues its conversation's sequence, or an unowned one that the prompt extends; otherwise it starts a
+    /// new one. It shares the longest common prefix of all its user's sequences. If there are more sequences than
+    /// pages, sequences of users above an equal share are evicted first, then unowned ones, and the least recently used
+    /// first among all these.
     pub(super) fn begin(
         &mut self,
         owner: Option<u64>,
@@ -132,7 +132,7 @@ impl Cache {
         };
         while held(self) >= self.pages {
             let with_tokens = self.sequences.iter().filter(|one| !one.tokens.is_empty());
-            // What begins takes a page, too.
+            // A new sequence needs a page, too.
             let mut users: Vec<u32> = with_tokens.clone().map(|one| one.user).collect();
             users.push(user);
             let theirs = |user| users.iter().filter(|one| **one == user).count();
@@ -189,7 +189,7 @@ impl Cache {
         }
     }
 
-    /// Of the active entry.
+    /// Returns the tokens of the active slot.
     pub(super) fn held(&self) -> usize {
         let id = self.entries[self.active];
         let mut all = self.sequences.iter();

@@ -1,4 +1,4 @@
-//! What is refused, and what moves: the life cycle in the cases that must not be left to chance.
+//! Refused calls and moved memory: the cases of the life cycle that random runs may miss.
 
 use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault, How};
@@ -23,7 +23,7 @@ fn text(runner: &mut Runner) -> Vec<u32> {
 }
 
 #[test]
-fn whatever_call_is_refused_the_text_goes_on_and_the_graph_recovers() {
+fn after_any_refused_call_the_text_continues_and_the_graph_recovers() {
     let mut strikes = 0;
     let ways = [false, true].into_iter().flat_map(|ahead| {
         let modes = RECORDING.into_iter().zip(TINY);
@@ -44,7 +44,7 @@ fn whatever_call_is_refused_the_text_goes_on_and_the_graph_recovers() {
 }
 
 #[test]
-fn a_step_that_is_refused_with_one_ahead_leaves_all_pages_to_others() {
+fn a_refused_step_with_one_ahead_frees_all_pages() {
     let mut runner = runner_with(TINY[0], 2, options(Mode::None), true);
     match refuse_each_launch(&mut runner) {
         Ok(launches) => assert!(launches > 50, "only {launches} launches were refused"),
@@ -53,7 +53,7 @@ fn a_step_that_is_refused_with_one_ahead_leaves_all_pages_to_others() {
 }
 
 #[test]
-fn three_refusals_in_a_row_disable_it_and_a_reset_or_a_mode_begins_anew() {
+fn three_refusals_disable_the_graph_and_a_reset_or_a_mode_enables_it() {
     let mut runner = runner(TINY[2], 1, options(Mode::FullDecodeOnly));
     let eager = text(&mut runner);
     let refuse = |runner: &Runner, _| {
@@ -83,9 +83,9 @@ fn three_refusals_in_a_row_disable_it_and_a_reset_or_a_mode_begins_anew() {
     }
 }
 
-/// Memory that moves makes every recording useless, and with `verify_addresses` or without, what moved has a name.
+/// Moved memory makes every recording invalid. The moved buffer is named with and without `verify_addresses`.
 #[test]
-fn memory_that_moves_invalidates_and_is_named() {
+fn moved_memory_invalidates_the_graph_and_is_named() {
     let mut moved = 0;
     for mode in RECORDING {
         for verify_addresses in [false, true] {
@@ -98,7 +98,7 @@ fn memory_that_moves_invalidates_and_is_named() {
             for rows in [2, 4, 8, 16] {
                 assert_eq!(text(&mut runner), eager);
                 let recordings = runner.graph().counters().recordings;
-                // Within the turn nothing changes but that there is room for more rows of logits, there or elsewhere.
+                // Within the turn only the room for rows of logits changes.
                 runner.logits(&vec![1; rows], |_| {}).expect("logits");
                 runner.step(false).expect("a step");
                 if runner.graph().counters().recordings > recordings {

@@ -1,5 +1,5 @@
-//! The life cycle as section 5 of the design draws it, written a second time, with the calls that each transition
-//! makes: which of them is refused decides what comes next.
+//! A second implementation of the life cycle of section 5 of the design, with the calls of each transition. The refused
+//! call decides the next state.
 
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, InvalidationReason, LifeCycle, Mode, State};
@@ -9,19 +9,19 @@ use ganglion::tape::Ending;
 use super::SIZES;
 use crate::support::refusals::same;
 
-/// What becomes of a step or of a chunk of a prompt.
+/// The outcome of a step or a chunk of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ran,
-    /// It could not even run eagerly; the next turn can.
+    /// Not even the eager run succeeded; the next turn can run.
     Failed,
     /// The device is lost.
     Lost,
 }
 
-/// Why a call was not answered well.
+/// The reason of a failed call.
 enum No {
-    /// `token`: the step had been made all the same.
+    /// `token`: the step ran despite the error.
     Refused {
         token: bool,
     },
@@ -31,7 +31,7 @@ enum No {
 /// A part of a step.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Of so many operations, some of which work on the cache.
+    /// Has that many operations, some of which use the cache.
     Segment {
         operations: usize,
         cached: usize,
@@ -41,28 +41,28 @@ enum Part {
 
 #[derive(Debug)]
 pub(super) struct Model {
-    /// Of the neural network.
+    /// The counts of the neural network's layers.
     layers: usize,
     mode: Mode,
     state: State,
     reason: InvalidationReason,
     epoch: u64,
     nodes: usize,
-    /// Failures that no token of a replay has come after.
+    /// Failures since the last token of a replay.
     in_a_row: u32,
     counters: Counters,
     warm: bool,
-    /// The change of the cache that what is recorded has not been held against.
+    /// The change of the cache that the recordings have not been checked against.
     unverified: Option<Change>,
-    /// Executable graphs that can be updated, each by the entry that its template is of; `None` if that is unknown.
+    /// Updatable executable graphs, each with the slot of its template; `None` if that is unknown.
     living: Vec<Option<usize>>,
-    /// Of the cache: what they were recorded against.
+    /// The slot whose addresses were recorded.
     entry: usize,
-    /// Recorded prompts by rows, ending and entry, the one used last at the end.
+    /// Recorded prompts by rows, ending and slot, the most recently used last.
     prompts: Vec<(usize, Ending, usize)>,
     most_prompts: usize,
     fault: Option<Fault>,
-    /// Calls that have failed.
+    /// The failed calls.
     pub(super) struck: Vec<(Call, How)>,
 }
 
@@ -101,22 +101,22 @@ impl Model {
     }
 
     pub(super) fn reset(&mut self) {
-        self.begin_anew(self.mode, InvalidationReason::Reset);
+        self.start_again(self.mode, InvalidationReason::Reset);
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) {
-        self.begin_anew(mode, InvalidationReason::Mode);
+        self.start_again(mode, InvalidationReason::Mode);
     }
 
-    /// Another executor, which has recorded nothing and refused nothing yet; what was counted stays counted.
+    /// Replaces the executor by one without recordings and failures; counters stay.
     pub(super) fn reload(&mut self, mode: Mode, layers: usize, most_prompts: usize) {
         (self.layers, self.most_prompts) = (layers, most_prompts);
         (self.warm, self.fault) = (false, None);
-        self.begin_anew(mode, InvalidationReason::Start);
+        self.start_again(mode, InvalidationReason::Start);
     }
 
-    /// The cache has changed. What is recorded is held against that before it is replayed again; recorded prompts do not
-    /// depend on it.
+    /// The cache has changed. Recordings are checked against the change before their next replay; recorded prompts do
+    /// not depend on it.
     pub(super) fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
         let recorded = self.state == State::Valid || self.unverified.is_some();
@@ -130,12 +130,12 @@ impl Model {
         }
     }
 
-    /// One step, in an entry.
+    /// One step in a slot.
     pub(super) fn step(&mut self, entry: usize) -> Outcome {
         if !self.warm || self.state == State::Disabled {
             return self.eager_step();
         }
-        // The addresses of another entry: all that can make a recording useless here.
+        // The addresses of another slot, the only reason for an invalid recording here.
         let recorded = self.state == State::Valid || self.unverified.is_some();
         if recorded && self.entry != entry {
             self.to(State::Invalid, InvalidationReason::Moved(None));
@@ -166,7 +166,7 @@ impl Model {
         Outcome::Ran
     }
 
-    /// A chunk of a prompt, in an entry.
+    /// A chunk of a prompt in a slot.
     pub(super) fn prompt(&mut self, rows: usize, ending: Ending, entry: usize) -> Outcome {
         let operations = self.operations(ending);
         let size = SIZES.into_iter().find(|size| *size >= rows);
@@ -192,7 +192,7 @@ impl Model {
             }
             Err(No::Lost) => Outcome::Lost,
             Err(No::Refused { token }) => {
-                // The decode graph itself is as good as it was.
+                // The decode graph itself stays valid.
                 self.failed(None);
                 if token {
                     Outcome::Ran
@@ -203,7 +203,7 @@ impl Model {
         }
     }
 
-    /// What is readable from outside, held against what it is to be.
+    /// Compares the public state with the expected one.
     pub(super) fn check(&self, life: &LifeCycle) -> Result<(), String> {
         same("mode", life.mode(), self.mode)?;
         same("state", life.state(), self.state)?;
@@ -224,7 +224,7 @@ impl Model {
         same("a last error", life.last_error().is_some(), failed)
     }
 
-    fn begin_anew(&mut self, mode: Mode, reason: InvalidationReason) {
+    fn start_again(&mut self, mode: Mode, reason: InvalidationReason) {
         self.mode = mode;
         self.living.clear();
         (self.nodes, self.in_a_row) = (0, 0);
@@ -241,7 +241,7 @@ impl Model {
         self.unverified = None;
     }
 
-    /// With a reason it is the decode graph's own failure.
+    /// With a reason the decode graph itself has failed.
     fn failed(&mut self, reason: Option<InvalidationReason>) {
         self.in_a_row += 1;
         self.counters.failures += 1;
@@ -283,7 +283,7 @@ impl Model {
         Ok(())
     }
 
-    /// Each segment is launched before what follows it; all of them recorded, the graph is valid.
+    /// Each segment is launched before the operations that follow it. Once all are recorded, the graph is valid.
     fn record(&mut self) -> Result<(), No> {
         let (parts, mut index) = (self.parts(), 0);
         for (at, part) in parts.iter().enumerate() {
@@ -325,7 +325,7 @@ impl Model {
         self.call(Call::Upload, false)
     }
 
-    /// The launches that differ are set, and where that is refused, which is no failure, all of them are recorded.
+    /// Sets the launches that differ. If that is refused, which is not a failure, it records all of them.
     fn rewrite(&mut self, index: usize, operations: usize, cached: usize) -> Result<(), No> {
         let differ = match self.living[index].take() {
             Some(entry) if entry == self.entry => 0,
@@ -346,7 +346,7 @@ impl Model {
         Ok(())
     }
 
-    /// A refused update is no failure: the living graph is made anew.
+    /// A refused update is not a failure: the executable graph is made again.
     fn update(&mut self) -> Result<(), No> {
         match self.call(Call::Update, false) {
             Ok(()) => {
@@ -385,7 +385,7 @@ impl Model {
         self.struck.push((call, how));
         match how {
             How::Before => Err(No::Refused { token: false }),
-            // Of all calls only this one runs what was recorded.
+            // Only this call runs a recording.
             How::After => Err(No::Refused {
                 token: call == Call::GraphLaunch,
             }),
@@ -395,7 +395,7 @@ impl Model {
         }
     }
 
-    /// An embedding; six for each layer; the head and the choice.
+    /// An embedding, six operations per layer, the head and the choice.
     fn operations(&self, ending: Ending) -> usize {
         let ends = match ending {
             Ending::Kv => 0,
@@ -405,8 +405,8 @@ impl Model {
         1 + 6 * self.layers + ends
     }
 
-    /// Of a step: all of it, or what lies between the layers' attention, which is the third of their six. It works on the
-    /// cache, and so does the second.
+    /// The parts of a step: all of it, or the operations between two attentions, which are the third of the six. The
+    /// third uses the cache, and so does the second.
     fn parts(&self) -> Vec<Part> {
         let segment = |operations, cached| Part::Segment { operations, cached };
         if self.mode != Mode::Piecewise {

@@ -1,5 +1,5 @@
-//! Random lives are lived: conversations, rewinds, resets, modes, reloads and refused calls in any order, against the
-//! model of the design and against a runner that records nothing.
+//! Random runs of conversations, rewinds, resets, modes, reloads and refused calls, compared with the design's model
+//! and with a runner that records nothing.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -12,16 +12,16 @@ use ganglion::sampler::Parameters;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
-use super::lives::{Act, Engine, Keep, Life, TOKENS, Turn, life};
 use super::model::{Model, Outcome};
-use super::told::Told;
+use super::random_events::{Act, Engine, Keep, Run, TOKENS, Turn, runs};
+use super::reported::Reported;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
 use crate::support::refusals::same;
 
-/// Random lives that are tried.
-const LIVES: u32 = 192;
+/// The number of random runs.
+const RUNS: u32 = 192;
 
-/// What all lives together have met: it shows that they were worth trying.
+/// All events of the random runs together, to check that they cover every kind.
 #[derive(Debug, Default)]
 struct Met {
     struck: HashSet<(Call, How)>,
@@ -33,19 +33,19 @@ struct Met {
 
 struct World<'a> {
     runner: Runner,
-    /// One for each neural network, by whose number the one that runs is known; they record and keep nothing.
+    /// One per neural network, by its number. They neither record nor cache.
     eager: &'a mut [Runner],
     network: usize,
     model: Model,
     cache: Cache,
-    /// All that each owner has said and heard.
+    /// All tokens of each owner's conversation.
     texts: HashMap<Option<u64>, Vec<u32>>,
-    told: Told,
+    reported: Reported,
     met: &'a mut Met,
 }
 
 impl World<'_> {
-    /// Whether the device is still there afterwards.
+    /// Whether the device survives.
     fn act(&mut self, act: &Act) -> Result<bool, String> {
         let mut alive = true;
         match act {
@@ -153,7 +153,7 @@ impl World<'_> {
         Ok(if lost { Outcome::Lost } else { Outcome::Ran })
     }
 
-    /// Holds what came of a step against what should; whether it ran.
+    /// Compares a step's outcome with the expected one. Returns whether it ran.
     fn ran<T>(&self, ran: &Result<T, RunError>, outcome: Outcome) -> Result<bool, String> {
         let is = match ran {
             Ok(_) => Outcome::Ran,
@@ -189,9 +189,9 @@ impl World<'_> {
         self.check_life()?;
         same("tokens held", self.runner.len(), self.cache.held())?;
         for event in self.runner.take_graph_events() {
-            self.told.hear(event)?;
+            self.reported.receive(event)?;
         }
-        self.told.check(self.runner.graph())?;
+        self.reported.check(self.runner.graph())?;
         let mode = self.runner.graph().mode();
         self.met.states.insert((mode, self.model.state()));
         self.met.steps += 1;
@@ -211,7 +211,7 @@ fn parameters(sampled: Option<u64>) -> Parameters {
     })
 }
 
-/// What eager execution says to a prompt that it has never seen.
+/// Returns the eager answer to a new prompt.
 fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usize) -> Vec<u32> {
     let owner = Owner(0);
     eager.rewind(owner, 0);
@@ -241,8 +241,8 @@ fn run(engine: &Engine) -> Runner {
     runner(TINY[engine.model], engine.pages, options)
 }
 
-fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
-    let engine = &life.engine;
+fn check(run: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
+    let engine = &run.engine;
     let runner = run(engine);
     let layers = runner.shape().layers;
     let mut world = World {
@@ -252,10 +252,10 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
         model: Model::new(engine.mode, layers, engine.most_prompts),
         cache: Cache::new(engine.pages),
         texts: HashMap::new(),
-        told: Told::default(),
+        reported: Reported::default(),
         met,
     };
-    for (index, act) in life.acts.iter().enumerate() {
+    for (index, act) in run.acts.iter().enumerate() {
         let alive = world.act(act);
         if !alive.map_err(|error| format!("act {index}: {error}"))? {
             break;
@@ -266,7 +266,7 @@ fn live(life: &Life, eager: &mut [Runner], met: &mut Met) -> Result<(), String> 
 }
 
 #[test]
-fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says() {
+fn random_runs_follow_the_design_and_give_the_eager_text() {
     let none = || GraphOptions {
         mode: Mode::None,
         ..GraphOptions::default()
@@ -274,18 +274,18 @@ fn random_lives_are_as_the_design_draws_them_and_say_what_eager_execution_says()
     let eager: Vec<_> = TINY.iter().map(|name| runner(name, 1, none())).collect();
     let (eager, met) = (RefCell::new(eager), RefCell::new(Met::default()));
     let mut tests = TestRunner::new(Config {
-        cases: LIVES,
+        cases: RUNS,
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(4),
         ..Config::default()
     });
-    let tried = tests.run(&life(), |life| {
+    let tried = tests.run(&runs(), |events| {
         let (mut eager, mut met) = (eager.borrow_mut(), met.borrow_mut());
-        live(&life, &mut eager, &mut met).map_err(TestCaseError::fail)
+        check(&events, &mut eager, &mut met).map_err(TestCaseError::fail)
     });
     match tried {
         Ok(()) => {}
-        Err(TestError::Fail(why, life)) => panic!("{why}\nin {life:#?}"),
+        Err(TestError::Fail(why, events)) => panic!("{why}\nin {events:#?}"),
         Err(error) => panic!("{error}"),
     }
     let met = met.into_inner();

@@ -1,5 +1,5 @@
-//! Numbers of answers that no double holds, for a judge that knows only doubles: others stand in for them, which are less, equal
-//! or greater than each number of the schema, whole, and multiples of what it names, as they are. That is decided exactly.
+//! Decimal numbers that no double represents, for a validator that uses doubles. Other numbers replace them with the
+//! same order against every number of the schema, and the same integrality and divisibility. The comparison is exact.
 
 use std::iter::successors;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 use bigdecimal::{BigDecimal, ToPrimitive as _, Zero as _};
 use serde_json::Value;
 
-/// Digits that a double holds, whatever they are.
+/// Digits that every double represents.
 const HELD: usize = 15;
-/// Beyond all numbers of schemas.
+/// Larger than all numbers of the schemas.
 const EXPONENT: i64 = 2000;
-/// Doubles that are tried above and below the nearest.
+/// Doubles to try above and below the nearest one.
 const NEIGHBOURS: usize = 64;
 
-/// A number with its exponent, no greater than what makes a difference; `None` if it is none.
+/// Parses a number. Its exponent is clamped to the significant range. Returns `None` for other texts.
 fn decimal(text: &str) -> Option<BigDecimal> {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent = exponent.parse().unwrap_or_else(|_| {
@@ -28,7 +28,7 @@ fn decimal(text: &str) -> Option<BigDecimal> {
     BigDecimal::from_str(&format!("{digits}e{exponent}")).ok()
 }
 
-/// The parts of a JSON text: whether each is a number, and its text.
+/// Splits a JSON text into parts: whether each is a number, and its text.
 fn parts(json: &str) -> Vec<(bool, String)> {
     let mut parts: Vec<(bool, String)> = Vec::new();
     let (mut quoted, mut escaped, mut number) = (false, false, false);
@@ -45,7 +45,7 @@ fn parts(json: &str) -> Vec<(bool, String)> {
     parts
 }
 
-/// What is multiplied somewhere in a schema.
+/// All divisors in a schema.
 fn multiples(schema: &Value, found: &mut Vec<BigDecimal>) {
     match schema {
         Value::Object(members) => {
@@ -58,12 +58,12 @@ fn multiples(schema: &Value, found: &mut Vec<BigDecimal>) {
     }
 }
 
-/// What stands in for the numbers of an answer.
+/// The replacements of an answer's numbers.
 struct Doubles {
     /// Numbers of the schema.
     known: Vec<BigDecimal>,
     multiples: Vec<BigDecimal>,
-    /// Numbers that something stands in for already: different ones stay so.
+    /// Replaced numbers. Different numbers stay different.
     taken: Vec<(BigDecimal, f64)>,
 }
 
@@ -72,7 +72,7 @@ impl Doubles {
         let Ok(exact) = BigDecimal::try_from(double) else {
             return false;
         };
-        // Who reads it may miss it by one.
+        // A parser may be off by one.
         let read = serde_json::from_str::<f64>(&format!("{double:?}"));
         if !read.is_ok_and(|read| read.to_bits() == double.to_bits()) {
             return false;
@@ -107,7 +107,7 @@ impl Doubles {
     }
 }
 
-/// An answer in whose place a judge of doubles judges; `None` if there is none.
+/// Returns an answer for a validator with doubles, or `None` if there is none.
 pub(crate) fn as_doubles(answer: &str, schema: &Value) -> Option<String> {
     let of_schema = parts(&schema.to_string());
     let of_schema = of_schema.iter().filter(|(is_number, _)| *is_number);
@@ -132,7 +132,7 @@ pub(crate) fn as_doubles(answer: &str, schema: &Value) -> Option<String> {
 }
 
 #[test]
-fn what_stands_in_is_like_it() {
+fn a_replacement_has_the_same_properties() {
     use serde_json::json;
     let judged = |answer: &str, schema: &Value| {
         let answer = as_doubles(answer, schema).expect("something does");

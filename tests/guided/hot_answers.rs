@@ -1,4 +1,4 @@
-//! Answers of a model that is so hot that it says almost anything, under schemas: each that comes to its end is valid.
+//! Answers under schemas at a temperature that allows almost any token: each complete answer is valid.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,34 +15,33 @@ use super::schemas::{Group, is_multiple, judge};
 
 /// As many as an engine has rows.
 const AT_ONCE: u32 = 8;
-/// Of an answer, at first. What goes on for long in free JSON goes on for ever: there are twice as many only after some that
-/// were cut off there.
+/// Tokens of an answer at first. Long free JSON rarely ends, so there are twice as many only after incomplete answers.
 const TOKENS: usize = 12;
 const CUT: u64 = 6;
-/// Seeds for one answer that comes to its end: the last may have 384 tokens.
+/// Seeds until an answer is complete. The last one may have 384 tokens.
 const SEEDS: u64 = 6 * CUT;
 
-/// What became of the schemas, and of the answers.
+/// The results per schema and answer.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     pub(crate) refused: usize,
     pub(crate) accepted: usize,
     pub(crate) answers: usize,
-    /// Those that were cut off.
+    /// Incomplete answers.
     pub(crate) cut: usize,
     pub(crate) completed: usize,
-    /// Of these, those with numbers that no double is: others stand in for them.
+    /// Complete answers with numbers that no double represents, which were replaced.
     pub(crate) beyond_doubles: usize,
-    /// Of these, those that nothing can stand in for.
+    /// Complete answers with numbers that could not be replaced.
     pub(crate) unjudged: Vec<String>,
     pub(crate) valid: usize,
-    /// The others, with their schemas.
+    /// Invalid answers, with their schemas.
     pub(crate) invalid: Vec<String>,
-    /// Accepted schemas without a valid one.
+    /// Accepted schemas without a valid answer.
     pub(crate) without: BTreeSet<String>,
 }
 
-/// Asks for so many answers under each schema, and says what came.
+/// Requests that many answers under each schema, and returns the results.
 pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Count {
     let mut count = Count::default();
     let mut schemas = Vec::new();
@@ -74,7 +73,7 @@ pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Coun
         .map(|user| {
             let (engine, wanted, count) = (engine.clone(), wanted.clone(), count.clone());
             tokio::spawn(async move {
-                let next = || wanted.lock().expect("nobody panics").next();
+                let next = || wanted.lock().expect("no panic").next();
                 while let Some((schema, number)) = next() {
                     one(&engine, user, &schema, number, &count).await;
                 }
@@ -84,10 +83,10 @@ pub(crate) async fn answer(engine: &Handle, groups: &[Group], each: u64) -> Coun
     for caller in callers {
         caller.await.expect("it ends");
     }
-    std::mem::take(&mut *count.lock().expect("nobody panics"))
+    std::mem::take(&mut *count.lock().expect("no panic"))
 }
 
-/// Asks until an answer comes to its end that can be judged.
+/// Requests answers until one is complete and can be validated.
 async fn one(engine: &Handle, user: u32, schema: &Value, number: u64, count: &Mutex<Count>) {
     let judge = judge(schema);
     for tries in 0..SEEDS {
@@ -96,7 +95,7 @@ async fn one(engine: &Handle, user: u32, schema: &Value, number: u64, count: &Mu
         let said = say(engine, user, schema, seed, tokens).await;
         let (text, outcome) = said.expect("it is accepted");
         assert_eq!(outcome.error, None, "{schema}");
-        let mut count = count.lock().expect("nobody panics");
+        let mut count = count.lock().expect("no panic");
         count.answers += 1;
         if count.answers.is_multiple_of(200) {
             let (answers, valid, without) = (count.answers, count.valid, count.without.len());
@@ -157,7 +156,7 @@ async fn say(
             Event::Text(more) => text += &more,
             Event::Done(outcome) => return Ok((text, outcome)),
             Event::Likelihood(_) | Event::Reasoning(_) | Event::Call(_) => {
-                panic!("nobody asked for it")
+                panic!("it was not requested")
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Keywords that cannot be enforced: a strict request is refused with the place, a lenient one is answered and lists them.
+//! Unenforceable keywords: a strict request is refused with the keyword's location, a lenient one is answered and lists
+//! them.
 
 use ganglion::guide::Grammar;
 

@@ -1,4 +1,4 @@
-//! A number of an answer that is JSON comes to an end, and a double holds it; texts are free.
+//! Numbers in JSON answers end, and a double represents them; texts are free.
 
 use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 
@@ -20,7 +20,7 @@ fn calls(lark: &str) -> Grammar {
 }
 
 #[test]
-fn numbers_are_such_that_a_double_holds_them() {
+fn a_double_represents_every_number() {
     if !needs::smollm2() {
         return;
     }
@@ -46,14 +46,14 @@ fn numbers_are_such_that_a_double_holds_them() {
         (any(), "[\"\\\\\", 1e30", "9", false),
         (schema(r#"{"type": "integer"}"#), &long[..16], "9", true),
         (schema(r#"{"type": "integer"}"#), &long[..17], "9", false),
-        // A longer one is needed.
+        // A longer number is required.
         (
             schema(r#"{"type": "integer", "minimum": 100000000000000000}"#),
             &long[..17],
             "9",
             true,
         ),
-        // What a schema names is said.
+        // A number of the schema stays allowed.
         (schema(r#"{"const": 1e308}"#), &great[..308], "0", true),
         (
             calls(r#"start: "{" %json {"type": "number"} "}""#),

@@ -1,4 +1,4 @@
-//! The schemas of the public JSON-Schema-Test-Suite, and what can be judged of answers under them.
+//! The schemas of the public JSON-Schema-Test-Suite, and validators for them.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ pub(crate) struct Group {
     pub(crate) description: String,
     pub(crate) schema: Value,
     /// Instances, each with whether it is valid.
-    #[allow(dead_code)] // not all who read the suite look at them
+    #[allow(dead_code)] // not all programs with this module use them
     pub(crate) tests: Vec<Value>,
 }
 
-/// All of them, in the order of their files.
+/// Returns all schemas in the order of their files.
 pub(crate) fn suite() -> Vec<Group> {
     let mut files: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(SUITE))
         .expect("it was fetched (make deps)")
@@ -37,7 +37,7 @@ pub(crate) fn suite() -> Vec<Group> {
     groups.map(group).collect()
 }
 
-/// A validator of a schema; a dialect that is not JSON Schema's own is ignored.
+/// Returns a validator of a schema, which ignores other dialects than JSON Schema's own.
 pub(crate) fn judge(schema: &Value) -> jsonschema::Validator {
     let mut schema = schema.clone();
     let dialect = schema.get("$schema").and_then(Value::as_str);
@@ -47,7 +47,7 @@ pub(crate) fn judge(schema: &Value) -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("it is a schema")
 }
 
-/// Whether a number is a multiple that the schema asks for, and nothing else: of a fraction no double tells.
+/// Whether a number is a multiple, in exact arithmetic: doubles cannot decide this for fractions.
 pub(crate) fn is_multiple(answer: &str, schema: &Value) -> bool {
     let others = ["$schema", "multipleOf"];
     let is_all = |members: &Map<String, Value>| members.keys().all(|key| others.contains(&&**key));
@@ -62,7 +62,7 @@ pub(crate) fn is_multiple(answer: &str, schema: &Value) -> bool {
     })
 }
 
-/// A decimal number without its point, of so many digits behind it.
+/// Returns a decimal number without its point, scaled by that many digits.
 fn scaled(number: &str, digits: usize) -> Option<i128> {
     let (whole, behind) = number.split_once('.').unwrap_or((number, ""));
     format!("{whole}{behind:0<digits$}").parse().ok()

@@ -1,5 +1,5 @@
-//! The public JSON-Schema-Test-Suite: what it calls valid is accepted token by token, what it calls invalid is not, and a hot
-//! model says what is valid.
+//! The public JSON-Schema-Test-Suite: its valid instances are accepted token by token, its invalid ones are not, and a
+//! model at a high temperature gives valid answers.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::together::Engine;
 
 const SMOLLM2: &str = "target/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// The language of the real model, which `needs::smollm2` says is there.
+/// The language of the real model. `needs::smollm2` checks that it is installed.
 pub(super) fn smollm2() -> Language {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let checkpoint = Checkpoint::open(&root.join(SMOLLM2)).expect("it is whole");
@@ -24,7 +24,7 @@ pub(super) fn smollm2() -> Language {
     Language::load(source).expect("it is known")
 }
 
-/// What became of the suite.
+/// The results of the suite.
 #[derive(Debug, Default)]
 struct Count {
     schemas: usize,
@@ -33,13 +33,13 @@ struct Count {
     accepted: usize,
     invalid: usize,
     rejected: usize,
-    /// Random answers that came to their end.
+    /// Complete random answers.
     whole: usize,
-    /// Schemas without any.
+    /// Schemas without any complete answer.
     without: Vec<String>,
 }
 
-/// An answer for which of all that may come next anything comes next: hotter than any model. `None` if it is long.
+/// Returns an answer of uniformly random allowed tokens, or `None` if it is long.
 fn random(mut guide: Guide, words: &Words, random: &mut fastrand::Rng) -> Option<String> {
     let mut bytes = Vec::new();
     for _ in 0..200 {
@@ -48,7 +48,7 @@ fn random(mut guide: Guide, words: &Words, random: &mut fastrand::Rng) -> Option
             .unwrap_or_else(|why| panic!("{why}: {:?}", text(bytes.clone())))
         {
             Next::Allowed(mask) => {
-                // Ends are one of thousands.
+                // End tokens are rare among thousands.
                 let end = words.ends().iter().find(|end| mask.allows(**end));
                 let begin = random.u32(0..words.count());
                 let mut all = (begin..words.count()).chain(0..begin);
@@ -78,7 +78,7 @@ fn accepts(grammars: &Grammars, grammar: &Grammar, text: &str, words: &Words) ->
     fits.expect("it is compiled") == (true, true)
 }
 
-/// JSON as answers are written, with the members that a schema names in its order.
+/// Writes JSON in the form of answers, with the members in the schema's order.
 fn written(json: &Value, schema: &Value) -> String {
     let join = |parts: Vec<String>| parts.join(", ");
     match json {
@@ -136,7 +136,7 @@ fn the_public_suite_is_accepted_and_rejected() {
                 continue;
             };
             whole += 1;
-            // As a program does: it has no number that no double holds.
+            // Like a program, it uses only numbers that a double represents.
             let read = serde_json::from_str::<Value>(&answer);
             assert!(read.is_ok(), "{schema}: {answer}");
             if is_multiple(&answer, schema) {
@@ -168,14 +168,14 @@ fn the_public_suite_is_accepted_and_rejected() {
     assert!(count.schemas - count.refused >= 160, "{count:?}");
     assert!(count.whole > 2_000, "{count:?}");
     assert!(count.without.is_empty(), "{:#?}", count.without);
-    // What is not accepted: 1.0 for an integer, members in another order, and what is no format of its name.
+    // Not accepted: 1.0 for an integer, members in another order, and texts that do not match a named format.
     assert!(10 * count.accepted > 9 * count.valid, "{count:?}");
 }
 
-/// More than 2,000 answers of a model that knows nothing, in the engine and eight at once, some under each schema that is taken.
-/// `cargo run --release --example hot` asks a model that knows something.
+/// Runs more than 2,000 answers of a model with random weights in the engine, eight together, under each accepted
+/// schema. `cargo run --release --example hot` uses a trained model.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_hot_model_says_is_valid() {
+async fn answers_at_a_high_temperature_are_valid() {
     if !needs::schemas() {
         return;
     }

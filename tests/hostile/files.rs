@@ -1,4 +1,4 @@
-//! Model files that are damaged, incomplete, of another kind, or claim what they do not hold.
+//! Model files that are damaged, incomplete, of another kind, or inconsistent.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// The most memory that this process has had mapped, in kB.
+/// The peak of this process's mapped memory, in kB.
 fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -31,7 +31,7 @@ fn peak() -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Opens a file and its language, whether or not it has one.
+/// Opens a file and its language, if it has one.
 fn open(path: &Path) -> Result<(), ModelError> {
     let checkpoint = Checkpoint::open(path)?;
     if let Ok(source) = checkpoint.language_source() {
@@ -40,14 +40,14 @@ fn open(path: &Path) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// 200 truncations, 200 flipped bytes, and lengths that lie: each an error or a model that answers,
-/// never a panic, and never memory for what is not there.
+/// 200 truncations, 200 flipped bytes, and wrong lengths: each gives an error or a model that answers, without a panic
+/// and without memory for missing data.
 #[test]
 fn damaged_gguf_files_are_refused_or_answer() {
     const CHILD: &str = "GANGLION_TEST_DAMAGED_GGUF";
     const NAME: &str = "hostile::files::damaged_gguf_files_are_refused_or_answer";
     if std::env::var_os(CHILD).is_none() {
-        // Alone in a process: other tests would be in its peak of memory.
+        // Its own process, because other tests would add to its peak memory.
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
             .env(CHILD, "1")
@@ -125,10 +125,6 @@ fn damaged_gguf_files_are_refused_or_answer() {
             answered += usize::from(runner.logits(&[1, 2, 3], |_| ()).is_ok());
         }
     }
-    println!(
-        "of 200 files with a flipped byte {} opened and {answered} answered",
-        flipped.len()
-    );
     assert!(answered > 0 && flipped.len() < 200);
 }
 
@@ -138,7 +134,7 @@ fn golden(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What opening a copy of tiny-qwen3 says, once its config and weights have been changed.
+/// Returns the error for a copy of tiny-qwen3 after a change of its config and weights.
 fn refusal(config: impl FnOnce(&mut Value), weights: impl FnOnce(&mut Vec<u8>)) -> ModelError {
     let directory = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(golden("config.json")).unwrap();
@@ -158,7 +154,7 @@ fn gguf_refusal(file: &[u8]) -> ModelError {
     Checkpoint::open(&path).unwrap_err()
 }
 
-/// Changes the JSON header of a safetensors file; the length before it follows.
+/// Changes the JSON header of a safetensors file, and the length before it.
 fn edit_header(file: &mut Vec<u8>, edit: impl FnOnce(&mut Value)) {
     let length = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
     let mut header = serde_json::from_slice(&file[8..8 + length]).unwrap();
@@ -171,7 +167,7 @@ fn edit_header(file: &mut Vec<u8>, edit: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn a_safetensors_header_that_lies_is_refused() {
+fn an_inconsistent_safetensors_header_is_refused() {
     type Lie<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
     let unchanged = |_: &mut Value| ();
     let norm = "model.norm.weight";
@@ -233,7 +229,7 @@ fn a_shard_outside_its_directory_is_refused() {
 }
 
 #[test]
-fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
+fn unsupported_computations_are_refused_by_name() {
     for (key, value, said) in [
         (
             "model_type",
@@ -320,9 +316,9 @@ fn what_the_forward_pass_does_not_compute_is_refused_by_name() {
     }
 }
 
-/// Nothing of a config is guessed, and nothing is left out that could change the model.
+/// No value of a config is guessed, and none that could change the model is ignored.
 #[test]
-fn a_config_with_more_than_is_computed_is_refused_by_name() {
+fn unsupported_config_values_are_refused_by_name() {
     for (key, value, said) in [
         ("hidden_size", json!(null), "hidden_size is missing"),
         ("is_causal", json!(false), "is_causal = false"),
@@ -443,7 +439,7 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
     }
 }
 
-/// The first bytes of a file that claims so many tensors and keys, and a megabyte of nothing.
+/// The first bytes of a file that announces that many tensors and keys, followed by a megabyte of zeros.
 fn claiming(tensors: u64, keys: u64) -> Vec<u8> {
     let mut file = b"GGUF\x03\0\0\0".to_vec();
     file.extend(tensors.to_le_bytes());
@@ -453,7 +449,7 @@ fn claiming(tensors: u64, keys: u64) -> Vec<u8> {
 }
 
 #[test]
-fn heads_that_no_model_has_are_refused_before_they_are_read() {
+fn impossible_head_counts_are_refused_before_weights_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |file: &str, bytes: &[u8]| {
         let path = directory.path().join(file);
@@ -500,9 +496,9 @@ fn heads_that_no_model_has_are_refused_before_they_are_read() {
     assert!(error.contains("and 4194304 are allowed"), "{error}");
 }
 
-/// Whichever way it is read, what loads says which file it is and that it is not whole.
+/// By every way to read a file, the error names the file and says that it is incomplete.
 #[test]
-fn a_file_that_is_cut_off_while_it_is_loaded_is_named() {
+fn a_file_that_is_truncated_during_the_load_is_named() {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
     for cached in [true, false] {
         let directory = tempfile::tempdir_in(&target).unwrap();
@@ -531,9 +527,9 @@ fn a_file_that_is_cut_off_while_it_is_loaded_is_named() {
     }
 }
 
-/// A terminal obeys escape sequences, and a new line begins another entry of a journal.
+/// A terminal obeys escape sequences, and a line break starts another journal entry.
 #[test]
-fn what_a_file_says_is_shown_bounded_and_escaped() {
+fn texts_from_files_are_shown_bounded_and_escaped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("evil.gguf");
     let open = |gguf: &GgufWriter| {

@@ -1,4 +1,4 @@
-//! Models that the daemon refuses: each is named with a remedy, and every program that checks a model refuses it too.
+//! Unsupported models: each is refused with a remedy, and by every program that checks models.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::support::tiny_gguf;
 
 const CTL: &str = env!("CARGO_BIN_EXE_ganglionctl");
 
-/// What a program says of a model with these bytes.
+/// Returns the error of a program for a model with these bytes.
 fn said(name: &str, bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);
@@ -32,7 +32,7 @@ fn gguf(edit: impl FnOnce(&mut GgufWriter)) -> Vec<u8> {
     gguf.file()
 }
 
-/// A file that says of itself what it is, and has one tensor.
+/// A file with this description and one tensor.
 fn kind(key: &str, value: &str) -> Vec<u8> {
     let mut gguf = GgufWriter::default();
     gguf.string(key, value).tensor("a", &[4], 0, &[0; 16]);
@@ -142,7 +142,7 @@ fn a_file_of_another_kind_is_named_with_a_remedy() {
 /// Names and contents of files.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
-/// Each of these folders is refused with these words.
+/// The error for each of these folders.
 fn folders_are_refused(cases: &[(Files<'_>, &str, &str)]) {
     for (files, what, remedy) in cases {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -156,7 +156,7 @@ fn folders_are_refused(cases: &[(Files<'_>, &str, &str)]) {
 }
 
 #[test]
-fn a_folder_that_is_no_model_is_named_with_a_remedy() {
+fn a_folder_without_a_model_is_named_with_a_remedy() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen2");
     let config = fs::read(golden.join("config.json")).expect("golden data");
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n";
@@ -271,9 +271,9 @@ fn the_file_that_a_folder_lacks_is_named() {
 
 type Edit<'a> = &'a dyn Fn(&mut GgufWriter);
 
-/// What nothing uses cannot be wrong, and older files say the same in other words.
+/// Unused values cannot be wrong, and older files use other spellings.
 #[test]
-fn values_that_are_not_used_do_not_matter() {
+fn unused_values_do_not_matter() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("model.gguf");
     let open = |edit: &dyn Fn(&mut GgufWriter)| {
@@ -370,7 +370,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
     output.expect("it runs")
 }
 
-/// What the daemon refuses, and what it says.
+/// The refused model and the daemon's error.
 fn refused(folder: &Path) -> Vec<(&'static str, &'static str)> {
     type Edit = fn(&mut GgufWriter);
     let edits: [(&str, &str, Edit); 4] = [
@@ -402,7 +402,7 @@ fn refused(folder: &Path) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn each_program_refuses_what_the_daemon_refuses() {
+fn each_program_refuses_the_same_models() {
     let machine = Machine::new();
     let (models, pulled) = (machine.path("models"), machine.path("pulled"));
     let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
@@ -455,9 +455,9 @@ fn each_program_refuses_what_the_daemon_refuses() {
     assert_eq!(fs::read_dir(&pulled).expect("a folder").count(), 0);
 }
 
-/// A setting that the model cannot have is refused before the daemon starts, and a default gives way.
+/// An impossible configured value is refused before the daemon starts; a default adapts.
 #[test]
-fn a_context_that_is_asked_for_is_checked_and_a_default_is_not() {
+fn a_configured_context_is_checked_and_a_default_is_not() {
     let machine = Machine::new();
     let model = machine.path("models/tiny.gguf");
     fs::write(&model, gguf(|_| ())).expect("it is written");

@@ -1,10 +1,9 @@
-//! Chat templates that nest without end, that grow, that never finish: each is an error of its model, and nothing
-//! else happens.
+//! Chat templates with endless nesting, growth or loops: each is an error of its model without other effects.
 
 use std::process::Command;
 
 use ganglion::model::checkpoint::LanguageSource;
-use ganglion::model::language::LanguageError;
+use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Checkpoint, Language, Message, Role};
 use nix::sys::resource::{UsageWho, getrusage};
 
@@ -27,7 +26,7 @@ fn say(language: &Language, text: &str) -> Result<String, LanguageError> {
     Ok(language.prompt(&[message], None)?.text())
 }
 
-/// What a compiler recurses into, deeper than any stack.
+/// Templates that recurse deeper than any stack in the compiler.
 fn deep() -> Vec<String> {
     let around = |open: &str, middle: &str, close: &str| {
         let times = 900_000 / (open.len() + close.len());
@@ -59,7 +58,7 @@ fn deep() -> Vec<String> {
     ]
 }
 
-/// What takes hardly any steps, and all memory or the whole stack.
+/// Templates that need few steps, and all memory or the whole stack.
 const GREEDY: [&str; 17] = [
     "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
     "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
@@ -92,20 +91,17 @@ fn long_conversations_are_within_the_bounds() {
     let language = language(template).unwrap();
     let content = "All that a robot has seen. ".repeat(40);
     let message = Message::new(Role::User, content.clone());
-    let begun = std::time::Instant::now();
     let prompt = language.prompt(&vec![message; 8192], None).unwrap();
-    println!("8192 messages: {:?}", begun.elapsed());
     let line = format!("user: {}\n", content.trim());
     assert_eq!(prompt.text(), line.repeat(8192));
 }
 
 #[test]
-fn a_template_that_wants_too_much_is_an_error_of_its_model() {
+fn an_excessive_template_is_an_error_of_its_model() {
     const CHILD: &str = "GANGLION_TEST_GREEDY_TEMPLATES";
-    const NAME: &str =
-        "hostile::templates::a_template_that_wants_too_much_is_an_error_of_its_model";
+    const NAME: &str = "hostile::templates::an_excessive_template_is_an_error_of_its_model";
     if std::env::var_os(CHILD).is_none() {
-        // Alone in a process: other tests' children would be in its peak of memory.
+        // Its own process, because other tests' children would add to its peak memory.
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
             .env(CHILD, "1")
@@ -117,17 +113,15 @@ fn a_template_that_wants_too_much_is_an_error_of_its_model() {
     let mut harmless = Vec::new();
     for template in deep().into_iter().chain(greedy) {
         let start: String = template.chars().take(120).collect();
-        // One that is wrong in itself is found out by the first conversation.
+        // An error in the template itself appears at the first conversation.
         match language(&template).and_then(|language| say(&language, "hello")) {
-            Err(error @ (LanguageError::Stopped(_) | LanguageError::Template(_))) => {
-                println!("{start}: {error}");
-            }
+            Err(LanguageError::Stopped(_) | LanguageError::Template(_)) => {}
             Err(error) => panic!("{start}: {error}"),
             Ok(_) => harmless.push(start),
         }
     }
     assert!(harmless.is_empty(), "{harmless:#?}");
-    // Stopped by one conversation, it renders the next.
+    // After one conversation has stopped it, the next one is rendered.
     let language = language(
         "{% set ns = namespace(s='y') %}{% for i in range(60) %}{% if messages[0].content == 'x' %}\
          {% set ns.s = ns.s ~ ns.s %}{% endif %}{% endfor %}{{ ns.s }}",
@@ -139,12 +133,11 @@ fn a_template_that_wants_too_much_is_an_error_of_its_model() {
         assert_eq!(say(&language, "hello").unwrap(), "y");
     }
 
-    // Not of getrusage: what started this process would count.
+    // Not from getrusage, which includes the parent's peak.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|line| line.split_whitespace().next()?.parse::<i64>().ok());
-    let ours = peak.expect("the kernel tells") >> 10;
+    let ours = peak.expect("a figure of the kernel") >> 10;
     let theirs = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() >> 10;
-    println!("at most {ours} MiB here, and {theirs} where templates run");
     assert!(ours < 256 && theirs < 320, "{ours} {theirs}");
 }

@@ -1,4 +1,4 @@
-//! A session of a connection, which ends with that: nothing of it is on the disk, and what it has lost comes back from the host's
+//! A session of a connection ends with the connection: it has no file, and its pages are restored from the host's
 //! memory.
 
 use std::time::Duration;
@@ -7,7 +7,8 @@ use ganglion::kv::PAGE;
 
 use super::sequences::{Answer, Model, NOWHERE, Place, Said, USER, client, keep_in_host};
 
-/// What a session without a name answers, which loses its pages between two turns if `evicts`: once they are in the host's memory.
+/// Returns the answers of an unnamed session. With `evicts` it loses its pages between two turns, once they are in the
+/// host's memory.
 pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String, Vec<u64>)> {
     let mut daemon = Place::new(model).start(NOWHERE).await;
     keep_in_host(&daemon, evicts);
@@ -34,7 +35,7 @@ pub(crate) async fn of_a_connection(model: &Model, evicts: bool) -> Vec<(String,
     } = daemon.say(session, &said).await;
     assert!(!evicts || usage.restored as usize >= PAGE);
     answers.push((text, logits));
-    // What was branched from it has nothing there yet but what it began with.
+    // The branch shares only the prefix of the session so far.
     let branch = daemon.handle.branch(session, client(USER)).await;
     let branch = branch.expect("there is room");
     if evicts {

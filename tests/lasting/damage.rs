@@ -1,4 +1,4 @@
-//! Files of pages that something has changed, or that are of something else: none is used, and the answer is the same.
+//! Page files that are damaged or belong to something else: none is used, and the answer is the same.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::model;
 use super::sequences::{self, AT_ONCE, Answer, Cold, Place, Said};
 use crate::support::tiny_gguf;
 
-/// What is done to a file, and to the model.
+/// The change of a file and of the model.
 type Damage = (&'static str, fn(&Place));
 
 fn change(place: &Place, change: impl FnOnce(&mut Vec<u8>)) {
@@ -30,7 +30,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(four) as usize
 }
 
-/// Where its tokens begin.
+/// The offset of its tokens.
 fn tokens(bytes: &[u8]) -> usize {
     512 + number(bytes, 12)
 }
@@ -74,7 +74,7 @@ const DAMAGES: &[Damage] = &[
     }),
 ];
 
-/// What is answered by an engine that knows only the journal, and the model as it is now.
+/// Returns the answer of an engine that has only the journal and the present model.
 async fn cold(place: &Place, said: &Said) -> Answer {
     let cold = Cold::start(&place.model).await;
     let answer = cold.answer(place, said).await;
@@ -83,7 +83,7 @@ async fn cold(place: &Place, said: &Said) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
+async fn damaged_or_foreign_pages_are_prefilled_again() {
     for (what, damage) in DAMAGES {
         let folder = tempfile::tempdir().expect("a folder");
         let place = Place::new(&model(folder.path()));
@@ -106,7 +106,7 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
         assert_eq!(answer.text, whole.text, "{what}");
         assert_eq!(answer.logits, whole.logits, "{what}");
         assert_eq!(daemon.pages.counts().refused, 1, "{what}");
-        // What came before the damage is whole.
+        // Pages before the damage are intact.
         let last = *what == "the last page";
         assert_eq!(
             answer.usage.restored > 0,
@@ -119,9 +119,9 @@ async fn pages_that_are_damaged_or_of_something_else_are_read_again() {
     }
 }
 
-/// As on a disk that is full: nothing of the session is lost, and it answers the same.
+/// On a full disk the session loses nothing, and its answer is the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_that_cannot_be_written_are_read_again() {
+async fn pages_that_cannot_be_written_are_prefilled_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::new(&model(folder.path()));
     let random = &mut fastrand::Rng::with_seed(9);
@@ -161,10 +161,10 @@ async fn a_session_that_is_deleted_leaves_nothing() {
     daemon.say(session, &first).await;
     daemon.has(&sequences::kept()).await;
     assert!(place.file("pages").exists());
-    // While what follows is on its way.
+    // While the later pages are being written.
     let said = Said::some(random, 9..10);
     daemon.say(session, &said).await;
-    // As it is in memory from before, too.
+    // Also from memory.
     let before = daemon
         .handle
         .branch(session, sequences::client(sequences::USER));
@@ -172,7 +172,7 @@ async fn a_session_that_is_deleted_leaves_nothing() {
         .handle
         .close_session(before.await.expect("there is room"));
     daemon.delete(session).await;
-    // Nor in memory.
+    // Nor from memory.
     let session = daemon.open().await;
     let usage = daemon.say(session, &first).await.usage;
     assert_eq!((usage.cached_tokens, usage.restored), (0, 0));

@@ -1,4 +1,4 @@
-//! What a user may keep, in whatever way it comes.
+//! A user's storage quota applies to every kind of entry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,9 @@ async fn open(engine: &Handle, options: &str) -> Result<Opened, Refusal> {
         .await
 }
 
-/// Options that are given again and again are entries like others.
+/// Repeated options are entries like others.
 #[tokio::test]
-async fn options_count_as_what_was_said_does() {
+async fn options_count_like_messages() {
     let folder = tempfile::tempdir().expect("a folder");
     let quota = Quota {
         sessions: 4,

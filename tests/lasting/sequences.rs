@@ -1,12 +1,13 @@
-//! Random programs of sessions whose pages are evicted, written to the disk or kept in the host's memory and read back, branched and taken back. On any
-//! executor, with a model that has a vocabulary; it knows nothing of which tests run it.
+//! Random sequences of sessions whose pages are evicted, written to the disk or the host's memory, restored, branched
+//! and rewound. They run on any executor with a model that has a vocabulary, and do not depend on the test that runs
+//! them.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
@@ -25,26 +26,28 @@ use tokio::task::JoinSet;
 use super::limits::limits;
 
 const CONTEXT: usize = 512;
-/// Tokens from which on a session begins anew, so that every turn fits.
+/// Tokens after which a session starts again, so that every turn fits.
 const LONG: u32 = 240;
-/// Tokens of a session that is more than a page.
+/// Tokens of a session that is longer than a page.
 const GROWN: u32 = 96;
-/// Turns that are taken back at once at least, where they are many.
+/// The least number of turns in a long rewind.
 const FAR: u32 = 10;
 pub(crate) const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 pub(crate) const SESSION: &str = "talk";
+/// Waits longer than this mean that the awaited event never happens.
+const PATIENCE: Duration = Duration::from_secs(180);
 const LIMITS: Limits = limits(64, Duration::from_millis(1));
-/// Pages are written as soon as a turn has ended.
+/// Rules that write pages as soon as a turn has ended.
 pub(crate) const AT_ONCE: Rules = Rules {
     bytes: 1 << 30,
     writes: None,
     rest: Duration::ZERO,
     stop: Duration::from_secs(60),
-    // How long things take decides nothing here.
+    // Measured times decide nothing here.
     measured: false,
 };
-/// The same of the host's memory, wherever the cache lies.
+/// Rules that keep pages in the host's memory, on any device.
 pub(crate) const IN_HOST: HostRules = HostRules {
     bytes: 1 << 30,
     discrete: false,
@@ -61,12 +64,12 @@ pub(crate) struct Daemon {
     pub(crate) handle: Handle,
     pub(crate) pages: Arc<Pages>,
     seen: Seen,
-    /// What loads the model, until it does.
+    /// The engine's inbox and settings, until the model is loaded.
     engine: Option<(Inbox, worker::Settings)>,
     thread: Option<JoinHandle<Result<(), LoadError>>>,
 }
 
-/// What a session is answered by.
+/// The model of a session, and its backend.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) path: PathBuf,
@@ -86,7 +89,7 @@ impl Daemon {
         daemon
     }
 
-    /// One that has no model yet.
+    /// Starts an engine without a model.
     fn begin(root: &Path, model: &Model, rules: Rules) -> Self {
         let (handle, inbox) = channel(LIMITS);
         let pages = keep(&handle, root, rules);
@@ -121,9 +124,10 @@ impl Daemon {
         let thread = std::thread::spawn(move || worker::run(&inbox, &settings));
         self.thread = Some(thread);
         let mut status = self.handle.status();
-        let told = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
-        let told = told.await.expect("the engine lives");
-        assert_eq!(told.state, State::Ready, "{}", told.detail);
+        let reached =
+            status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let reached = reached.await.expect("the engine lives");
+        assert_eq!(reached.state, State::Ready, "{}", reached.detail);
     }
 
     /// An orderly stop.
@@ -147,18 +151,18 @@ impl Daemon {
         opened.await.expect("it can be opened").id
     }
 
-    /// Deletes the session that is open.
+    /// Deletes the open session.
     pub(crate) async fn delete(&self, session: SessionId) {
         self.handle.let_go(session, &client(USER).name);
         let deleted = self.handle.delete_session(USER, kept().name).await;
-        deleted.expect("nobody holds it");
+        deleted.expect("it is free");
     }
 
     pub(crate) async fn say(&self, session: SessionId, said: &Said) -> Answer {
         self.hear(self.send(session, said).await).await
     }
 
-    /// Hears a turn to its end, beside which there is no other.
+    /// Follows a turn to its end while no other one runs.
     async fn hear(&self, ticket: Ticket) -> Answer {
         let (text, usage) = hear(ticket).await;
         let logits = std::mem::take(&mut *self.seen.all());
@@ -177,13 +181,13 @@ impl Daemon {
         sent.await.expect("there is room")
     }
 
-    /// Another user takes all pages of the cache.
+    /// Lets another user take all pages of the cache.
     pub(crate) async fn evict(&self) {
         let options = Options::new(CONTEXT, Parameters::default());
         let messages = vec![Message::new(Role::User, "hello")];
         let generated = self.handle.generate(client(OTHER), messages, options);
         let mut ticket = generated.await.expect("there is room");
-        // From its first word on it has them.
+        // The other user has them from its first word on.
         ticket.events.recv().await.expect("it ends");
         self.handle.cancel(ticket.id);
         hear(ticket).await;
@@ -198,18 +202,19 @@ impl Daemon {
             .context_used
     }
 
-    /// Returns when the pages of a session are on the disk.
+    /// Returns once the session's pages are on the disk.
     pub(crate) async fn has(&self, place: &kv_store::Place) {
-        let begun = Instant::now();
-        while !self.pages.has(place) {
-            let counts = self.pages.counts();
-            assert!(begun.elapsed() < Duration::from_secs(60), "{counts:?}");
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
+        let has = async {
+            while !self.pages.has(place) {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        };
+        let within = tokio::time::timeout(PATIENCE, has).await;
+        within.unwrap_or_else(|_| panic!("{:?}", self.pages.counts()));
     }
 }
 
-/// Has an engine keep sessions and their pages below a folder from now on.
+/// Makes an engine store sessions and their pages below a folder.
 fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
     handle.set_store(store(root));
     let pages = Pages::open(Arc::new(Disk), root.into(), rules);
@@ -218,14 +223,14 @@ fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
     pages
 }
 
-/// Has an engine keep pages in the host's memory from now on, or not.
+/// Makes an engine keep pages in the host's memory, or not.
 pub(crate) fn keep_in_host(daemon: &Daemon, is_kept: bool) {
     let none = HostRules::default();
     let rules = if is_kept { IN_HOST } else { none };
     daemon.handle.keep_in_host(rules);
 }
 
-/// Sessions below a folder.
+/// Opens the store of sessions below a folder.
 fn store(root: &Path) -> Arc<Store> {
     let quota = Quota {
         sessions: 64,
@@ -235,7 +240,7 @@ fn store(root: &Path) -> Arc<Store> {
     Arc::new(store.expect("a thread"))
 }
 
-/// Where pages of the session are.
+/// The place of the session's pages.
 pub(crate) fn kept() -> kv_store::Place {
     kv_store::Place {
         user: USER,
@@ -250,7 +255,7 @@ pub(crate) fn client(user: u32) -> Client {
     }
 }
 
-/// What a user says, and how it is to be answered.
+/// A user's message and its sampling.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     text: String,
@@ -273,16 +278,16 @@ impl Said {
     }
 }
 
-/// What was answered, and what it took.
+/// An answer and its usage.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) text: String,
-    /// Of each token a hash of all logits that it was chosen from.
+    /// A hash of all logits per token.
     pub(crate) logits: Vec<u64>,
     pub(crate) usage: Usage,
 }
 
-/// Hashes of what tokens were chosen from, in their order.
+/// Hashes of the logits of each chosen token, in order.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<u64>>>);
 
@@ -299,11 +304,11 @@ impl Seen {
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.0.lock().expect("nobody has panicked")
+        self.0.lock().expect("no panic")
     }
 }
 
-/// The text of an answer, and what it took.
+/// Returns the text of an answer and its usage.
 async fn hear(mut ticket: Ticket) -> (String, Usage) {
     let mut text = String::new();
     loop {
@@ -318,7 +323,7 @@ async fn hear(mut ticket: Ticket) -> (String, Usage) {
     }
 }
 
-/// A session's folder and the model that answers there.
+/// A session's folder and its model.
 pub(crate) struct Place {
     root: tempfile::TempDir,
     pub(crate) model: Model,
@@ -341,7 +346,7 @@ impl Place {
     }
 }
 
-/// In memory, where there is a place for that: nothing here is about what a disk keeps.
+/// In memory if possible: these tests do not depend on a real disk.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     folder.expect("a folder")
@@ -352,7 +357,7 @@ fn file(root: &Path, end: &str) -> PathBuf {
     folder.join(format!("{SESSION}.{end}"))
 }
 
-/// An engine that knows only the journal of the session that it is asked for.
+/// An engine that has only the journal of the session.
 pub(crate) struct Cold {
     daemon: Daemon,
     _root: tempfile::TempDir,
@@ -380,26 +385,26 @@ impl Cold {
         handle.set_store(store(root.path()));
         let session = self.daemon.open().await;
         let answer = self.daemon.say(session, said).await;
-        // What was deleted is not in memory either.
+        // The deleted session is not in memory either.
         assert_eq!((answer.usage.cached_tokens, answer.usage.restored), (0, 0));
         self.daemon.delete(session).await;
         answer
     }
 }
 
-/// What happened in sequences, so that none is silent.
+/// Counts of a sequence's events, to check that none is missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     answers: u32,
     evicted: u32,
-    /// Of these, what could come back from the host's memory alone.
+    /// Evictions with pages in the host's memory only.
     pub(crate) from_host: u32,
     restarted: u32,
     restored: u32,
     positions: u32,
     branched: u32,
     rewound: u32,
-    /// Of these, over many turns, to what is known token by token.
+    /// Rewinds over many turns.
     pub(crate) far_back: u32,
 }
 
@@ -422,25 +427,25 @@ impl Counts {
     }
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Say,
     Rewind,
-    /// Takes back more turns than are held as more than tokens.
+    /// Rewinds further than the cached turns.
     FarBack,
     Branch,
-    /// The same, and the one that was branched begins anew at once.
+    /// Branches and then clears the original session.
     BranchAndClear,
     Evict,
     Restart,
-    /// The same, and it is asked before there is a model.
+    /// Restarts and sends a turn before the model is loaded.
     EarlyRestart,
-    /// The same, and a branch is asked before the session itself.
+    /// Restarts and sends a turn to a branch before the session itself.
     RestartAndBranch,
 }
 
-/// A session in the course of a sequence.
+/// A session during a sequence.
 struct Sequence<'a> {
     cold: &'a Cold,
     place: Place,
@@ -448,7 +453,7 @@ struct Sequence<'a> {
     session: SessionId,
     random: fastrand::Rng,
     counts: Counts,
-    /// Whether pages are kept in the host's memory too.
+    /// Whether pages are also kept in the host's memory.
     in_host: bool,
 }
 
@@ -469,7 +474,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Says something in a session that goes on from the one that is kept, as it stands, and holds the answer against a cold one.
+    /// Sends a turn to a session and compares the answer with a cold engine's.
     async fn say_in(&mut self, session: SessionId, words: std::ops::Range<usize>) -> Usage {
         let said = Said::some(&mut self.random, words);
         let cold = self.cold.answer(&self.place, &said).await;
@@ -477,7 +482,7 @@ impl<'a> Sequence<'a> {
         self.hold(&answer, &cold, &said)
     }
 
-    /// Holds an answer against a cold one.
+    /// Compares an answer with a cold engine's.
     fn hold(&mut self, answer: &Answer, cold: &Answer, said: &Said) -> Usage {
         assert_eq!(answer.text, cold.text, "{said:?}");
         assert_eq!(answer.logits, cold.logits, "{said:?}");
@@ -491,7 +496,7 @@ impl<'a> Sequence<'a> {
         self.say_in(self.session, words).await
     }
 
-    /// Begins anew before it is too long.
+    /// Starts again before the session becomes too long.
     async fn clear(&self) {
         if self.daemon.used(self.session) > LONG {
             let cleared = self.daemon.handle.clear_session(self.session);
@@ -499,7 +504,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Has the session be longer than a page, and the last thing that happened to it a turn.
+    /// Makes the session longer than a page, with a turn as its last event.
     async fn grow(&mut self) {
         self.clear().await;
         self.say(8..16).await;
@@ -508,7 +513,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Takes back many turns at once, and goes on.
+    /// Rewinds many turns at once, and continues.
     async fn far_back(&mut self) {
         let cleared = self.daemon.handle.clear_session(self.session);
         cleared.await.expect("it is idle");
@@ -522,12 +527,13 @@ impl<'a> Sequence<'a> {
         rewound.expect("it has them");
         let left = self.daemon.used(self.session);
         let usage = self.say(1..12).await;
-        // All but the token that was only chosen, unless its text was cut within a token: then it is encoded anew.
+        // All tokens are cached apart from the last, which was only chosen. A text that ends within a token is encoded
+        // again.
         self.counts.far_back += u32::from(usage.cached_tokens + 1 >= left);
         self.counts.rewound += 1;
     }
 
-    /// Another engine takes the place of the one that runs.
+    /// Replaces the engine by another one.
     async fn restart(&mut self) {
         self.grow().await;
         self.daemon.stop().await;
@@ -562,7 +568,7 @@ impl<'a> Sequence<'a> {
                 let branch = branch.await.expect("there is room");
                 let usage = self.say_in(branch, 1..12).await;
                 self.daemon.handle.close_session(branch);
-                // Both have the page that the branch begins in, until one writes to it.
+                // Both share the page at the branch until one writes to it.
                 assert!(usage.cached_tokens > 0, "{usage:?}");
                 self.counts.branched +=
                     u32::from(!(usage.cached_tokens as usize).is_multiple_of(PAGE));
@@ -586,13 +592,13 @@ impl<'a> Sequence<'a> {
             }
             Step::Evict => {
                 self.grow().await;
-                // What comes after this is of the next turn, whatever is still on its way.
+                // Later events belong to the next turn, whatever is still being written.
                 let place = kept();
                 self.daemon.pages.delete(&place);
                 self.say(1..4).await;
                 self.daemon.has(&place).await;
                 if self.in_host {
-                    // It was in the host's memory before it was on the disk.
+                    // The page was in the host's memory before it was on the disk.
                     self.daemon.pages.delete(&place);
                     self.counts.from_host += 1;
                 }
@@ -631,7 +637,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Nothing of it was in memory, and a page at least came from the disk: reading in silence is no restoring.
+    /// None of it was in memory, and at least a page was restored: a silent prefill is not a restore.
     fn came_back(usage: Usage) {
         let Usage {
             cached_tokens,
@@ -643,7 +649,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// What happened in a sequence; it panics where an answer is not as it should be.
+/// Runs a sequence and returns its counts. Panics at a wrong answer.
 async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daemon, Counts) {
     let _told = Told { seed };
     let mut sequence = Sequence::begin(seed, daemon, place, cold).await;
@@ -670,7 +676,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     while sequence.counts.branched == 0 {
         sequence.step(Step::Branch).await;
     }
-    // Where all came back from the host's memory, the disk has its turn.
+    // After restores from the host's memory alone, the disk gets its turn.
     while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
@@ -686,7 +692,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     (daemon, counts)
 }
 
-/// Says which sequence it was that has failed.
+/// Names the sequence that has failed.
 struct Told {
     seed: u64,
 }
@@ -699,8 +705,8 @@ impl Drop for Told {
     }
 }
 
-/// Runs so many sequences, as many at once as there are cores, each beside an engine of its own that answers cold. An engine goes
-/// on from one sequence to the next, unless the sequence has restarted it.
+/// Runs that many sequences, one per core at once, each next to its own cold engine. An engine serves several sequences
+/// unless a sequence restarts it.
 pub(crate) async fn sequences(model: &Model, count: u64) -> Counts {
     let next = Arc::new(AtomicU64::new(0));
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;

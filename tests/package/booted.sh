@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# booted.sh DEB MODEL: the life of this machine's package (life.sh) in booted Debian 11, 12 and 13, side by side.
-# RELEASES="bookworm trixie" picks some. Exits 77 where nothing can be booted; with CI set that is a failure.
+# booted.sh DEB MODEL: runs the life of this machine's package (life.sh, trouble.sh) in booted Debian 11, 12 and 13, in parallel.
+# RELEASES="bookworm trixie" selects some. Exits with 77 if nothing can be booted, and with 1 if CI is set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 deb=$1 model=$2
@@ -10,7 +10,7 @@ roots=target/roots out=target/package
 # shellcheck source-path=SCRIPTDIR/../..
 . tests/systemd/machine.sh
 if ! why=$(can_boot); then
-    printf '\n    NOT RUN: no system was booted: %s.\n\n' "$why" >&2
+    printf '\n    SKIPPED: no system was booted: %s.\n\n' "$why" >&2
     [ -z "${CI:-}" ] || exit 1
     exit 77
 fi
@@ -32,7 +32,7 @@ live() {
 pids=()
 trap '[ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null; wait' EXIT
 trap 'exit 130' INT TERM
-# The whole self-test is run in one of them: program and processor are the same in all, and it is minutes of the latter.
+# One of the systems runs the whole self-test, which takes minutes. Program and processor are the same in all.
 every=1
 for release in "${releases[@]}"; do
     tests/systemd/root.sh "$release" $roots

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# emulated.sh DEB MODEL: the life of the arm64 package (life.sh) in an arm64 Debian 11, whose programs all run under
-# qemu-user; natively on an arm64 machine. The root is made once, in target/roots, and never changed: what runs in it
-# writes to memory, has no network, and ends with this script.
+# emulated.sh DEB MODEL: runs the life of the arm64 package (life.sh, trouble.sh) in an arm64 Debian 11, under qemu-user unless this
+# machine is arm64. The root in target/roots is made once and never changes: its processes write to memory, have no network, and end
+# with this script.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 deb=$(realpath "$1") model=$(realpath "$2")
@@ -15,8 +15,8 @@ if [ "$(uname -m)" != aarch64 ]; then
 fi
 cross/deps/packages.sh debootstrap=debootstrap dpkg-deb=dpkg
 
-# In namespaces of its own; binfmt_misc is registered by hand there where systemd has not, and F keeps qemu open, so that
-# the root needs none of its own.
+# Runs a command in new namespaces. If systemd has not registered qemu with binfmt_misc, this does. The flag F keeps qemu open, so the
+# root does not need it.
 # shellcheck disable=SC2016 # the new shell's variables
 enter='
 qemu=$1
@@ -40,7 +40,7 @@ if [ "$(cat $root.stamp 2>/dev/null)" != $packages ]; then
     echo 'making an arm64 Debian 11'
     "${as_root[@]}" rm -rf $root $root.stamp
     mkdir -p target/roots
-    # The mirror that apt has for Debian here, or else debootstrap's own.
+    # The mirror in apt's configuration, or else debootstrap's default.
     # shellcheck disable=SC2016 # apt's own variables
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | sort -u | sed -n 1p) || mirror=
     "${as_root[@]}" debootstrap --foreign --arch=arm64 --variant=minbase --include=$packages \

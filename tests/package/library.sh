@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What the scripts of the package's life share, inside a Debian root as its root user; they set FOLDER, which has what
-# booted.sh and emulated.sh put there. Where systemd runs it starts the daemon, else the script does, on a bus of its
-# own. Standard input is empty: whatever asks a question fails.
+# Functions of life.sh and trouble.sh, inside a Debian root as its root user. $folder has the files of booted.sh or emulated.sh.
+# systemd starts the daemon if it runs, or else the script does, on a bus of its own. A program that asks a question fails, because
+# standard input is empty.
 : "${folder:?}"
 name=org.ganglion.Llm1
 shipped=/etc/ganglion/gangliond.toml
@@ -25,7 +25,7 @@ as() {
     setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
 }
 
-# refused USER PATTERN COMMAND...: it fails with words that match.
+# refused USER PATTERN COMMAND...: checks that it fails with a matching message.
 refused() {
     local user=$1 pattern=$2 said
     shift 2
@@ -34,15 +34,15 @@ refused() {
     echo "$user is refused: $said"
 }
 
-# The daemon's process.
+# Prints the daemon's process.
 owner() {
     busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus GetConnectionUnixProcessID s $name
 }
 
-# shellcheck disable=SC2034 # for those who read this file
+# shellcheck disable=SC2034 # scripts that source this file use it
 complete=(busctl call --timeout=120 "$name" /org/ganglion/Llm1 "$name.Manager" Complete 'sa{sv}' hello 1 max_tokens u 4)
 
-# What a package could leave behind, less what dpkg, the user database, systemd and caches keep by design.
+# Lists the files that a package could leave behind, without those that dpkg, the user database, systemd and caches keep by design.
 files() {
     find / /run -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path "$folder" -o -path /var/lib/dpkg \
         -o -path /var/log -o -path '/var/cache/*' ! -path '/var/cache/ganglion*' -o -path /run/dbus -o -path '/run/user' \
@@ -51,7 +51,7 @@ files() {
         -o -printf '%y %m %u:%g %p\n' | sort -u
 }
 
-# The configuration and the model.
+# Lists the configuration and the model.
 kept() {
     ls $shipped /etc/ganglion/gangliond.toml.d/50-model.toml /var/lib/ganglion/models/model.gguf
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# life.sh FOLDER [EVERY]: the life of the package, inside a Debian root as its root user: install, serve, upgrade, remove,
-# purge. FOLDER has three versions of it, 1.deb to 3.deb, whose shipped configurations differ, model.gguf, and golden/.
-# Of the self-test one of EVERY cases is run, 11 if none is named: each operation and each format is among them, and all of
-# them take a quarter of an hour under emulation.
+# life.sh FOLDER [EVERY]: the life of the package, inside a Debian root as its root user: install, serve, upgrade, remove, purge.
+# FOLDER has three versions with different shipped configurations, 1.deb to 3.deb, and model.gguf and golden/. The self-test runs one
+# of EVERY cases. The default of 11 includes each operation and each format: under emulation all cases take a quarter of an hour.
 set -euo pipefail
 folder=$1 every=${2:-11}
 # shellcheck source=tests/package/library.sh source-path=SCRIPTDIR/../..
@@ -16,7 +15,7 @@ $booted || {
     dbus-daemon --system --fork
 }
 files >/tmp/before
-# A program of the member's that is on the bus before the member is in the group.
+# A program of the member on the bus, before the member joins the group.
 as member dbus-monitor --system >/dev/null 2>&1 &
 listener=$!
 
@@ -26,14 +25,13 @@ id ganglion
 [ "$(passwd --status ganglion | cut -d ' ' -f 2)" = L ] || fail 'the user is not locked'
 usermod --append --groups ganglion member
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
-# The bus of Debian 11 remembers the groups of users who are on it until it reloads; ganglionctl setup makes it.
+# The bus of Debian 11 caches the groups of connected users until it reloads. ganglionctl setup reloads it too.
 kill -0 "$listener" || fail 'the listener is gone'
 busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus ReloadConfig
-# It reaches the daemon, or what would start it; there is no model.
+# The call reaches the daemon or its activation, but there is no model.
 refused member 'model|NotReady|Llm1|exited' "${complete[@]}"
 ! $booted || ! systemctl is-active --quiet gangliond.service || fail 'it runs without a model'
 kill "$listener"
-# The policy names it, so the bus had read it when dpkg returned.
 ganglionctl --version
 ganglionctl man ganglionctl.1 | cmp - <(zcat /usr/share/man/man1/ganglionctl.1.gz)
 refused root 'model' gangliond --check-config
@@ -58,10 +56,10 @@ configure_model
 gangliond --check-config
 start
 as member ganglionctl status
-# 1: it finds fault with this machine, which is no Jetson.
+# 1: doctor reports that this machine is not a Jetson.
 ganglionctl doctor || [ $? = 1 ]
 as member "${complete[@]}"
-# 1: the answer is cut.
+# 1: max_tokens cuts the answer.
 as member ganglionctl ask --max-tokens 8 hello </dev/null || [ $? = 1 ]
 refused other 'AccessDenied|Access denied|rejected' "${complete[@]}"
 

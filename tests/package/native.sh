@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# native.sh [BUILD_SCRIPT]: what a build on a Jetson does that one elsewhere does not, as far as that can be shown without
-# one: the built build script finds the compiler and the headers where JetPack's CUDA puts them, and uses them; a package
-# is compiled by the pinned wheels all the same. /usr/local/cuda is laid in a mount namespace of its own, with the files
-# of the wheels under JetPack's names.
+# native.sh [BUILD_SCRIPT]: simulates a build on a Jetson. The build script must find and use the compiler and the headers of
+# JetPack's CUDA, while a package is still compiled by the pinned wheels. A mount namespace has a /usr/local/cuda with the
+# wheels' files under JetPack's names.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d -t ganglion-native.XXXXXX)
@@ -26,12 +25,12 @@ cp -rL "$wheels/cuda_nvrtc/lib" "$toolkit/lib"
 rm -f "$toolkit/lib/libnvrtc.so"
 ln -s libnvrtc.so.12 "$toolkit/lib/libnvrtc.so"
 
-# One kernel is enough: the others are compiled alike. No target/venv is there.
+# One kernel is enough. The folder has no target/venv.
 mkdir "$folder/work/kernels"
 cp kernels/{abi.h,*.cuh,smoke.cu} "$folder/work/kernels/"
 cp "$script" "$folder/build-script"
 
-# Not everywhere may a user have a namespace of users: not in a container, nor on Ubuntu 24.04.
+# Containers and Ubuntu 24.04 refuse user namespaces.
 if unshare --mount --map-root-user true 2>/dev/null; then
     enter=(unshare --mount --map-root-user)
     back=()
@@ -41,7 +40,7 @@ else
     back=(setpriv --reuid="$(id -u)" --regid="$(id -g)" --clear-groups)
 fi
 
-# within LOCAL COMMAND...: with that folder as /usr/local.
+# within LOCAL COMMAND...: runs it with that folder as /usr/local.
 within() {
     local at=$1
     shift
@@ -53,13 +52,13 @@ within() {
     ' within "$at" "${back[@]}" env -u GANGLION_NVRTC -u CUDA_HOME "$@"
 }
 
-# compile LOCAL: the build script, anew.
+export GANGLION_KERNEL_CACHE=off GANGLION_ARCHITECTURES=sm_87
+# compile LOCAL: runs the build script.
 compile() {
-    rm -rf "$folder/work/target/kernels"
     (cd "$folder/work" && within "$1" CARGO_FEATURE_CUDA=1 OUT_DIR="$folder/out" "$folder/build-script" | tee "$folder/said")
 }
 
-# chosen LOCAL FOR FOLDER: what cross/deps/nvrtc.sh chooses there, for a package or with "own".
+# chosen LOCAL FOR FOLDER: checks the choice of cross/deps/nvrtc.sh there, FOR is "package" or "own".
 chosen() {
     local found
     found=$(within "$1" cross/deps/nvrtc.sh "$2")
@@ -77,7 +76,7 @@ python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(open(sys.a
 chosen "$folder/local" own /usr/local/cuda
 echo "JetPack's NVRTC is found in /usr/local/cuda, and compiles for sm_87"
 chosen "$folder/local" package 'target/venv/lib/python3*/site-packages/nvidia'
-echo 'a package is compiled by the pinned NVRTC all the same'
+echo 'the pinned NVRTC still compiles a package'
 
 rm "$toolkit/include/cuda_fp16.h"
 compile "$folder/local"
@@ -88,7 +87,7 @@ ln -s "$PWD/target/venv" "$folder/work/target/venv"
 rm "$folder/out/images.rs"
 compile "$folder/local"
 grep -q smoke_scale "$folder/out/images.rs"
-echo 'a toolkit without the headers is none'
+echo 'a toolkit without the headers is ignored'
 rm "$folder/work/target/venv"
 
 mkdir "$folder/empty"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# run.sh: makes both packages and checks them: the same binaries give the same bytes (seen with those for arm64), lintian finds no
-# error, and their life from install to purge goes as it should, in booted Debian 11, 12 and 13 and, for arm64, under qemu-user.
+# run.sh: builds and checks both packages. The same binaries give the same bytes (checked for arm64), lintian finds no error, and the
+# steps from install to purge pass in booted Debian 11, 12 and 13, and for arm64 under qemu-user.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=target/deb
 host=$(dpkg --print-architecture)
 cross/deps/packages.sh lintian debootstrap mmdebstrap systemd-nspawn=systemd-container
 
-# What the two packings of arm64 below would otherwise install at once.
+# Installed now, as two jobs in parallel need it below.
 [ "$host" = arm64 ] || cross/deps/packages.sh qemu-aarch64-static=qemu-user-static libc6-arm64-cross
 
-# pack ARCH [twice]: makes the package, and once more beside it where all is another way, as what compresses it has one thread; and
-# looks at it.
+# pack ARCH [twice]: builds the package and checks it. With "twice", builds it again in parallel in a different environment, and
+# compares the bytes.
 pack() {
     local arch=$1 bin deb again=''
     bin=$(cross/build.sh "$arch")
@@ -38,14 +38,14 @@ cross/cargo.sh "$host" zigbuild --example systemd-check
 mkdir -p $out
 "$(cross/cargo.sh "$host" folder)/examples/systemd-check" model $out/tiny.gguf
 pack arm64 twice
-# It computes for minutes; all that follows is beside it.
+# It computes for minutes, in parallel with the rest.
 tests/package/emulated.sh $out/ganglion_*_arm64.deb $out/tiny.gguf >$out/emulated.log 2>&1 &
 emulated=$!
 trap 'kill "$emulated" 2>/dev/null' EXIT
 pack amd64
 tests/package/booted.sh $out/ganglion_*_"$host".deb $out/tiny.gguf || {
     [ $? = 77 ]
-    # Where nothing is booted, nothing has run all of it.
+    # Without booted systems the whole self-test has not run.
     "$(cross/cargo.sh "$host" folder)/gangliond" --self-test
 }
 wait "$emulated" || {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# trouble.sh FOLDER: the package where something is not as it expects, after life.sh and in the same system: clients that
-# call while it is removed, disks and links in its folders, an upgrade cut short, what was deleted or left over.
+# trouble.sh FOLDER: the package in unusual conditions, after life.sh and in the same system: clients that call during a removal, disks
+# and links in its folders, an interrupted upgrade, deleted files and left ones.
 set -euo pipefail
 folder=$1
 # shellcheck source=tests/package/library.sh source-path=SCRIPTDIR/../..
@@ -10,7 +10,7 @@ ours=/usr/share/ganglion/gangliond.toml
 drop_ins=/etc/ganglion/gangliond.toml.d
 systemd_files=/etc/systemd/system
 
-# said PATTERN: by the last command of dpkg.
+# said PATTERN: checks the output of the last dpkg command.
 said() {
     grep -qE -- "$1" /tmp/said || {
         cat /tmp/said
@@ -20,33 +20,33 @@ said() {
 
 remove() { dpkg "$1" ganglion >/tmp/said 2>&1 || { cat /tmp/said && fail "dpkg $1"; }; }
 
-# forgotten: whether systemd has nothing left of the unit.
+# forgotten: whether systemd does not know the unit.
 forgotten() { [ "$(systemctl show --property=LoadState,ActiveState --value gangliond.service | paste -sd ' ')" = "not-found inactive" ]; }
 
 files >/tmp/before
 
-say 'a configuration that cannot be used is told at a first install, too'
+say 'the first install reports a configuration that cannot be used'
 mkdir -p $drop_ins
 echo 'nonsense = 1' >$drop_ins/99-bad.toml
 install 1.deb
 said '^ganglion: not started, as the configuration cannot be used: .*nonsense'
 rm $drop_ins/99-bad.toml
 
-say 'what is edited while an upgrade stands still is kept'
+say 'an edit during an interrupted upgrade is kept'
 dpkg --unpack "$folder/2.deb"
-touch $shipped.unedited # of another upgrade that was cut short
+touch $shipped.unedited # of another interrupted upgrade
 echo '# edited' >>$shipped
 dpkg --configure ganglion
 grep -q '^# edited' $shipped
 rm $shipped.unedited
 
-say 'what is deleted stays so'
+say 'a deleted configuration stays deleted'
 rm $shipped
 install 3.deb
 [ ! -e $shipped ] || fail 'a configuration came back that was deleted'
 cp $ours $shipped
 
-say 'an unedited configuration follows the package after dpkg -r, too, and it says how to start'
+say 'an unedited configuration follows the package after dpkg -r, and the output says how to start'
 configure_model
 ! $booted || systemctl enable --quiet gangliond.service
 install 2.deb
@@ -70,7 +70,7 @@ if $booted; then
     [ "$(owner)" = "$process" ] || fail 'it was restarted'
     mv /var/lib/ganglion/models/elsewhere.gguf /var/lib/ganglion/models/model.gguf
 
-    say 'an upgrade restarts a daemon whose model nobody else sees'
+    say 'an upgrade restarts a daemon whose model only its namespace has'
     mkdir -p /srv/models $systemd_files/gangliond.service.d
     cp "$folder/model.gguf" /srv/models/
     printf '[Service]\nBindReadOnlyPaths=/srv/models:/var/lib/ganglion/elsewhere\n' >$systemd_files/gangliond.service.d/bind.conf
@@ -112,10 +112,10 @@ if $booted; then
     install 3.deb
 fi
 
-say 'the drop-ins follow the systemd that runs'
+say 'the drop-ins follow the running systemd'
 mkdir /tmp/fake
-# in_force VERSION: those of systemd VERSION. The first process is no systemd there, so that systemctl is asked.
-in_force() {
+# enabled VERSION: lists the drop-ins of systemd VERSION. The first process is not systemd, so the generator asks systemctl.
+enabled() {
     printf '#!/bin/sh\necho "systemd %s (%s.1-1)"\n' "$1" "$1" >/tmp/fake/systemctl
     chmod +x /tmp/fake/systemctl
     rm -rf /tmp/generated
@@ -125,14 +125,14 @@ in_force() {
     find /tmp/generated -type l -printf '%f ' | sort
 }
 for version in 247 252 253; do
-    [ -z "$(in_force $version)" ] || fail "systemd $version gets $(in_force $version)"
+    [ -z "$(enabled $version)" ] || fail "systemd $version gets $(enabled $version)"
 done
 for version in 254 257 260; do
-    [ "$(in_force $version)" = '50-v254.conf ' ] || fail "systemd $version gets '$(in_force $version)'"
+    [ "$(enabled $version)" = '50-v254.conf ' ] || fail "systemd $version gets '$(enabled $version)'"
 done
 rm -r /tmp/fake /tmp/generated
 
-say 'purging leaves alone what is mounted below, and what links point to'
+say 'a purge keeps mounts below its folders, and the targets of links'
 mkdir -p $systemd_files/gangliond.service.d "/srv/robot models" /srv/linked
 echo '[Service]' >$systemd_files/gangliond.service.d/override.conf
 echo mine | tee "/srv/robot models/mine" >/srv/linked/mine
@@ -153,7 +153,7 @@ umount "/var/lib/ganglion/models/a disk" /var/cache/ganglion/disk
 rmdir "/var/lib/ganglion/models/a disk" /var/lib/ganglion/models /var/lib/ganglion /var/cache/ganglion/disk /var/cache/ganglion
 rm -r "/srv/robot models"
 
-say 'purging leaves alone a disk for all of the state, and what it is a link to'
+say 'a purge keeps a disk that holds the whole state, and the target of a link to it'
 mkdir -p /var/lib/ganglion
 mount -t tmpfs tmpfs /var/lib/ganglion
 install 3.deb
@@ -179,4 +179,4 @@ rm -r /srv/linked
 
 files >/tmp/after
 diff /tmp/before /tmp/after || fail 'files were left behind'
-say 'the package bore with it'
+say 'the package handled all of it'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# versions.sh DEB FOLDER: FOLDER/1.deb is the package; 2.deb and 3.deb are later versions that ship other configurations.
+# versions.sh DEB FOLDER: copies the package to FOLDER/1.deb, and makes later versions with other configurations, 2.deb and 3.deb.
 set -euo pipefail
 deb=$1 folder=$2
 mkdir -p "$folder"
@@ -11,6 +11,6 @@ for number in 2 3; do
     dpkg-deb --raw-extract "$deb" "$stage/tree"
     sed -i "s/^Version: .*/&+$number/" "$stage/tree/DEBIAN/control"
     echo "# of $number.deb" >>"$stage/tree/usr/share/ganglion/gangliond.toml"
-    # They live for minutes: smaller is not worth the time.
+    # Fast instead of small.
     dpkg-deb --root-owner-group -Zgzip -z1 --build "$stage/tree" "$folder/$number.deb" >/dev/null
 done

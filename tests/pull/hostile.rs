@@ -1,8 +1,6 @@
-//! What others can do to a pull: whoever owns the folder, and whoever answers. Root gives nothing away, and nothing
-//! hangs or never ends.
+//! Attacks on a pull by the folder's owner or the server. Root reveals and overwrites nothing, and every pull ends.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, mkfifo};
+use nix::unistd::mkfifo;
 
 use super::server::{Reply, Server};
 use super::{CTL, Folder, failure, model, sha256};
+use crate::support::needs;
 
-/// Any user but root.
+/// Any user other than root.
 const OTHER: u32 = 4321;
 
-/// It fails where it would hang.
+/// Runs a pull with a time limit, so that a hang is a failure.
 fn bounded(arguments: &[&str]) -> Output {
     let output = Command::new("timeout")
         .args(["60", CTL, "pull", "--retries", "0"])
@@ -42,14 +41,9 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Nothing if this is not root, who alone has something to lose here.
+    /// Returns `None` unless root runs the test.
     fn new(answers: usize) -> Option<Self> {
-        if !Uid::effective().is_root() {
-            writeln!(
-                std::io::stderr(),
-                "NOT RUN: a pull by root: this is not root"
-            )
-            .expect("standard error");
+        if !needs::root() {
             return None;
         }
         let folder = Folder::new();
@@ -75,7 +69,7 @@ impl Hostile {
         bounded(&["--force", "--dir", text(&models), &url])
     }
 
-    /// Root's own folder is as it was.
+    /// Checks that root's own folder is unchanged.
     fn secret_is_kept(&self) {
         let secret = self.folder.path("secret");
         assert_eq!(fs::metadata(&secret).expect("it is there").uid(), 0);
@@ -85,7 +79,7 @@ impl Hostile {
 }
 
 #[test]
-fn root_becomes_the_folders_owner_whose_links_lead_where_that_user_may_go() {
+fn root_pulls_with_the_rights_of_the_folders_owner() {
     let Some(hostile) = Hostile::new(2) else {
         return;
     };
@@ -109,7 +103,7 @@ fn root_becomes_the_folders_owner_whose_links_lead_where_that_user_may_go() {
 }
 
 #[test]
-fn a_folder_that_is_swapped_for_a_link_meanwhile_gives_nothing_of_roots_away() {
+fn a_folder_that_becomes_a_link_reveals_nothing_of_roots() {
     const TIMES: usize = 20;
     let Some(hostile) = Hostile::new(TIMES) else {
         return;
@@ -122,7 +116,7 @@ fn a_folder_that_is_swapped_for_a_link_meanwhile_gives_nothing_of_roots_away() {
         symlink(target, state.join("next")).expect("a link");
         fs::rename(state.join("next"), state.join("models")).expect("it is swapped");
     };
-    // It is there from the start, or a pull makes it: a link does not take a folder's place.
+    // It exists from the start, or a pull creates it: a link does not replace a folder.
     swap("real");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -140,9 +134,9 @@ fn a_folder_that_is_swapped_for_a_link_meanwhile_gives_nothing_of_roots_away() {
     hostile.secret_is_kept();
 }
 
-/// What root may read is copied for root only, not because of another's link.
+/// A link of another user does not make root copy files that only root may read.
 #[test]
-fn a_link_of_another_user_does_not_choose_what_root_copies() {
+fn a_link_of_another_user_reveals_no_file_of_roots() {
     let Some(hostile) = Hostile::new(0) else {
         return;
     };
@@ -152,10 +146,10 @@ fn a_link_of_another_user_does_not_choose_what_root_copies() {
     std::os::unix::fs::lchown(state.join("theirs.gguf"), Some(OTHER), Some(OTHER))
         .expect("it is given");
     let theirs = state.join("theirs.gguf");
-    let told = failure(&bounded(&["--dir", text(&state), text(&theirs)]), 77);
-    assert!(told.contains("a link of user 4321"), "{told}");
+    let message = failure(&bounded(&["--dir", text(&state), text(&theirs)]), 77);
+    assert!(message.contains("a link of user 4321"), "{message}");
 
-    // Root's own is read before its rights are given up.
+    // Root's own link is followed before the rights are dropped.
     let mine = hostile.folder.path("secret/mine.gguf");
     let output = bounded(&["--dir", text(&state), text(&mine)]);
     assert!(output.status.success(), "{output:?}");
@@ -168,7 +162,7 @@ fn a_link_of_another_user_does_not_choose_what_root_copies() {
 }
 
 #[test]
-fn what_lies_in_the_way_of_a_part_is_not_written_through() {
+fn a_part_is_never_written_through_an_existing_file() {
     let bytes = model();
     let plants: [fn(&Folder); 4] = [
         |folder| {
@@ -185,7 +179,7 @@ fn what_lies_in_the_way_of_a_part_is_not_written_through() {
             fs::hard_link(folder.path("victim"), folder.path("tiny.gguf.part")).expect("a link");
         },
         |folder| {
-            // It would be read for hours.
+            // Reading it would take hours.
             let part = File::create(folder.path("tiny.gguf.part")).expect("a file");
             part.set_len(1 << 42).expect("a length");
         },
@@ -206,17 +200,17 @@ fn what_lies_in_the_way_of_a_part_is_not_written_through() {
         folder.holds("tiny.gguf", &bytes);
     }
 
-    // What has the name of the model is read only if it is a file.
+    // Only a regular file with the model's name is read.
     let folder = Folder::new();
     mkfifo(&folder.path("tiny.gguf"), Mode::S_IRWXU).expect("a pipe");
     let sum = sha256(&bytes);
     let url = "http://127.0.0.1:9/tiny.gguf";
     let output = bounded(&["--sha256", &sum, "--dir", text(folder.0.path()), url]);
-    assert!(failure(&output, 65).contains("it is no regular file"));
+    assert!(failure(&output, 65).contains("it is not a regular file"));
 }
 
 #[test]
-fn a_part_of_a_version_that_is_too_long_to_be_one_is_fetched_anew() {
+fn a_part_with_an_impossible_version_is_fetched_again() {
     let bytes = model();
     let server = Server::start(vec![Reply::file(&bytes)]);
     let folder = Folder::new();
@@ -236,8 +230,8 @@ fn an_answer_is_no_longer_than_it_should_be() {
     let size = bytes.len().to_string();
     let endless = Reply::file(&bytes).unmeasured().endless();
     for (second, expected) in [
-        (endless, "more came than the"),
-        // One that tells its length is not even fetched.
+        (endless, "it has more than the"),
+        // An announced length that is too large prevents the fetch.
         (
             Reply::file(&[bytes.clone(), bytes.clone()].concat()),
             "it was not fetched",
@@ -253,7 +247,7 @@ fn an_answer_is_no_longer_than_it_should_be() {
         assert!(text.contains(expected) && text.contains(&size), "{text}");
         assert_eq!(folder.files(), Vec::<String>::new());
     }
-    // A model of the list has the length that it has there.
+    // A known model has its known length.
     let server = Server::start(vec![Reply::file(b"").header("X-Linked-Size", "700000000")]);
     let folder = Folder::new();
     let output = Command::new(CTL)
@@ -266,7 +260,7 @@ fn an_answer_is_no_longer_than_it_should_be() {
 }
 
 #[test]
-fn redirects_come_to_an_end() {
+fn endless_redirects_are_refused() {
     let server = Server::start(vec![Reply::redirect("/again"); 20]);
     let folder = Folder::new();
     let url = format!("{}/tiny.gguf", server.url());
@@ -275,7 +269,7 @@ fn redirects_come_to_an_end() {
     assert_eq!(server.requests().len(), 11);
 }
 
-/// Names come from others too; what is piped has them as they are.
+/// Names may come from others. Piped output has them unchanged.
 #[test]
 fn escape_sequences_in_names_do_not_reach_a_terminal() {
     let (from, to) = (Folder::new(), Folder::new());

@@ -1,4 +1,4 @@
-//! A web server that answers each request as it was told to, and remembers what it was asked.
+//! A web server with scripted answers, which records the requests.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +8,7 @@ use std::thread;
 
 /// One answer.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // what a server may do, in any combination
+#[allow(clippy::struct_excessive_bools)] // a server's behaviours, in any combination
 pub(super) struct Reply {
     status: String,
     headers: Vec<(String, String)>,
@@ -18,7 +18,7 @@ pub(super) struct Reply {
     heeds_if_range: bool,
     measured: bool,
     endless: bool,
-    /// The connection ends after so many bytes.
+    /// Closes the connection after that many bytes.
     cut: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ impl Reply {
         Self::status("302 Found").header("Location", location)
     }
 
-    /// The connection ends without an answer.
+    /// Closes the connection without an answer.
     pub(super) fn gone() -> Self {
         Self::status("")
     }
@@ -59,7 +59,7 @@ impl Reply {
         self
     }
 
-    /// What it calls its version; nothing calls it nothing.
+    /// Sets the version of the file; an empty one removes it.
     pub(super) fn tag(mut self, tag: &str) -> Self {
         self.tag = tag.into();
         self
@@ -71,19 +71,19 @@ impl Reply {
         self
     }
 
-    /// Goes on with whatever it has.
+    /// Continues with any version.
     pub(super) fn ignoring_if_range(mut self) -> Self {
         self.heeds_if_range = false;
         self
     }
 
-    /// Does not tell its length.
+    /// Does not announce its length.
     pub(super) fn unmeasured(mut self) -> Self {
         self.measured = false;
         self
     }
 
-    /// Begins anew after its end, for as long as anybody reads.
+    /// Sends more data after the end, as long as the client reads.
     pub(super) fn endless(mut self) -> Self {
         self.endless = true;
         self
@@ -98,7 +98,7 @@ impl Reply {
         &self.bytes
     }
 
-    /// Answers a request whose headers are `asked`; the other side may have left.
+    /// Answers a request with these headers; the client may have left.
     fn send(&self, to: &mut TcpStream, asked: &str) -> std::io::Result<()> {
         if self.status.is_empty() {
             return Ok(());
@@ -152,7 +152,7 @@ impl Reply {
     }
 }
 
-/// Answers in the order of its replies, and then no more.
+/// Answers in the order of its replies, and then closes.
 pub(super) struct Server {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -183,7 +183,7 @@ impl Server {
         &self.url
     }
 
-    /// All so far, in order.
+    /// Returns all requests so far, in order.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }

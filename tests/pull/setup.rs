@@ -1,4 +1,4 @@
-//! `ganglionctl setup`: what it writes for a board is what admission allows there.
+//! `ganglionctl setup`: it writes a configuration that admission accepts on the board.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn setup(root: &Path, arguments: &[&str]) -> Output {
     setup.expect("ganglionctl runs")
 }
 
-/// A board with so many KiB available, and a model.
+/// A board with that many KiB available, and a model.
 fn board(available: u64) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary folder");
     let write = |file: &str, bytes: &[u8]| {

@@ -1,6 +1,8 @@
-"""Reads calls of tools with public parsers: jobs on stdin, what was read on stdout (JSON).
+"""Parses tool calls with public parsers: jobs on stdin, results on stdout (JSON).
 
-A job is {"format", "text"}, an answer, of which {"content", "calls"} is read; or {"format", "prompt"}, a rendered conversation, of which all calls in it are. Calls are pairs of name and arguments. Hermes and Llama 3 are read by transformers, told by trl what these models write; Mistral's formats by Mistral's own. `make deps` fetches them to target/parsers.
+A job is {"format", "text"} with an answer, whose result is {"content", "calls"}, or {"format", "prompt"} with a rendered
+conversation, whose result is all its calls. A call is a pair of name and arguments. transformers parses Hermes and Llama 3 with
+trl's response templates; Mistral's own parser parses its formats. `make deps` fetches them to target/parsers.
 """
 
 import ast
@@ -15,7 +17,7 @@ PARSERS = Path(__file__).parents[2] / "target/parsers"
 
 
 def stand_in(name, **members):
-    """What a parser imports of the rest of its package, and hardly uses."""
+    """Replaces the modules that a parser imports and hardly uses."""
     sys.modules[name] = ModuleType(name)
     vars(sys.modules[name]).update(members)
 
@@ -38,7 +40,7 @@ from transformers.utils.chat_parsing.response_parser import parse_response
 
 
 class Chat:
-    """A format that transformers reads, with the response template of this name in trl."""
+    """Parses a format with transformers and trl's response template of this name."""
 
     def __init__(self, name, end):
         source = ast.parse((PARSERS / "trl/chat_template_utils.py").read_text(encoding="utf-8"))
@@ -57,7 +59,7 @@ class Chat:
 
 
 class Mistral:
-    """A format that Mistral's parser reads, of this version of their tokenizers; text is a token for each character."""
+    """Parses a format with Mistral's parser for this tokenizer version; each character is a token."""
 
     CONTROL = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]")
 
@@ -79,7 +81,7 @@ class Mistral:
         return self.decode(said).strip(), [(one.name, one.arguments) for one in functions]
 
     def turns(self, prompt):
-        # The end of an answer is whatever the vocabulary has for it: here that of the tests.
+        # The end token depends on the vocabulary: this is the tests' one.
         return re.findall(r"\[TOOL_CALLS\].*?(?=<\|im_end\|>)", prompt, re.DOTALL)
 
 

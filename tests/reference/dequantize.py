@@ -1,4 +1,4 @@
-"""Writes random blocks of formats, then their values by the package gguf: a file for each format, named as ggml names it.
+"""Writes random blocks and their values by the package gguf: a file per format, with ggml's name of it.
 
 usage: dequantize.py DIRECTORY VALUES FORMAT...
 """
@@ -14,12 +14,12 @@ EVERY_HALF = 1 << 16
 
 
 def stored(name, values):
-    """Of so many values at least, as gguf takes them."""
+    """Returns random blocks of at least that many values."""
     random = np.random.default_rng(2)
     length, size = GGML_QUANT_SIZES[Type[name]]
     if length > 1:
         blocks = random.integers(0, 256, (values // length, size), dtype=np.uint8)
-        # A scale whose exponent is all ones makes values that are infinite or no numbers.
+        # A scale with an exponent of all ones gives infinity or NaN.
         finite = np.isfinite(dequantize(blocks, Type[name])).all(axis=1)
         while not finite.all():
             blocks[~finite] = random.integers(0, 256, (np.count_nonzero(~finite), size), dtype=np.uint8)

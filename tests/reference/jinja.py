@@ -1,4 +1,4 @@
-"""Renders lines of Jinja as transformers does: {"lines", "variables"} on stdin, a text for each line on stdout (JSON).
+"""Renders lines of Jinja in transformers' setup: {"lines", "variables"} on stdin, a text for each line on stdout (JSON).
 
 The environment is that of transformers' `_compile_jinja_template`. An error is "error", and what a template raises is
 "raised: " and its message.

@@ -1,4 +1,4 @@
-"""The pre-tokenizers of GGUF files as the Python package tokenizers has them."""
+"""The pre-tokenizers of GGUF files in the Python package tokenizers."""
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -49,7 +49,7 @@ def plain(name, tokens, merges):
 
 
 def tokenizer(values):
-    """That of a GGUF file's model, with the tokens that its users defined; `None` without a reference for its pre-tokenizer."""
+    """Returns the tokenizer of a GGUF file with its user-defined tokens, or `None` without a reference for its pre-tokenizer."""
     if values["pre"] not in (*SPLITS, *DIGITS_FIRST):
         return None
     made = plain(values["pre"], values["tokens"], values["merges"])

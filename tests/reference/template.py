@@ -1,4 +1,4 @@
-"""Renders chat templates as Hugging Face's transformers does: jobs on stdin, texts on stdout (JSON).
+"""Renders chat templates in the setup of Hugging Face transformers: jobs on stdin, texts on stdout (JSON).
 
 A job is {"template", "variables", "messages"}, with messages as pairs of role and content, or as objects.
 """

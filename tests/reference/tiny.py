@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small model with random weights, and what transformers says of it: tiny.py FOLDER [SEED].
+"""Writes a small model with random weights and transformers' results for it: tiny.py FOLDER [SEED].
 
 FOLDER holds its config.json, as models of its kind are published. Needs transformers, torch and safetensors.
 """
@@ -24,8 +24,7 @@ def main(folder: Path, seed: int) -> None:
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     for name, weights in model.named_parameters():
         noise = torch.randn(weights.shape, generator=generator)
-        # Norms are near one. A product is about as large as what goes into it; logits are twice that, so that tokens are
-        # told apart.
+        # Norms are near one. A product is about as large as its input. Logits are twice that, so that tokens differ.
         gain = (2 if name == "lm_head.weight" else 1) * weights.shape[-1] ** -0.5
         weights.copy_(1 + 0.1 * noise if weights.ndim == 1 else gain * noise)
 

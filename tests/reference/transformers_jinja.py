@@ -1,4 +1,4 @@
-"""Jinja2, set up as transformers sets it up for chat templates: `_compile_jinja_template`."""
+"""Jinja2 in transformers' setup for chat templates, `_compile_jinja_template`."""
 
 import datetime
 import json
@@ -10,11 +10,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Raised(jinja2.exceptions.TemplateError):
-    """What `raise_exception` raises."""
+    """The exception of `raise_exception`."""
 
 
 class Generation(Extension):
-    """`generation` blocks: transformers marks what is in them, and renders it."""
+    """`generation` blocks: transformers marks and renders their content."""
 
     tags = {"generation"}
 

@@ -1,4 +1,4 @@
-//! The table of events and the catalog that explains them tell the same.
+//! The table of events and the journal catalog agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::needs;
 
 const CATALOG: &str = include_str!("../../systemd/gangliond.catalog");
 
-/// Message id to entry.
+/// Message ids and their entries.
 fn entries() -> BTreeMap<&'static str, &'static str> {
     let entries: Vec<_> = CATALOG.split("\n-- ").skip(1).collect();
     let by_id: BTreeMap<_, _> = entries
@@ -44,7 +44,7 @@ fn every_event_has_an_entry_and_every_entry_an_event() {
 }
 
 #[test]
-fn entries_say_what_to_do_and_name_only_fields_of_their_event() {
+fn entries_have_a_remedy_and_name_only_fields_of_their_event() {
     let entries = entries();
     for event in EVENTS {
         let entry = entries[event.message_id];
@@ -80,9 +80,9 @@ fn every_field_is_described_and_every_description_is_of_a_field() {
     assert_eq!(used, described, "in the order of their names");
 }
 
-/// What names a caller is what a caller caused: without a rate it could fill the journal.
+/// An event that names a caller is caused by the caller, and could fill the journal without a rate.
 #[test]
-fn every_event_that_names_a_caller_is_told_within_its_rate() {
+fn every_event_that_names_a_caller_has_a_rate() {
     for event in EVENTS {
         let names_one = event.fields.contains(&"client_uid");
         let is_summary = event.name == "events_left_out";
@@ -117,8 +117,8 @@ fn the_journal_accepts_the_catalog() {
     assert_eq!(listed.lines().count(), EVENTS.len(), "{listed}");
 }
 
-/// What `report` tells when there is no queue: at once, on this thread.
-fn told(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
+/// Returns the fields of an event that `report` writes on this thread, without a queue.
+fn fields_of(report: impl FnOnce()) -> BTreeMap<&'static str, String> {
     let journal = Journal::default();
     journal.during(report);
     let mut events = journal.take();
@@ -149,7 +149,7 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
         client_uid: 1000,
         model: "tiny",
     };
-    let mut fields = told(|| journal::request_finished(&request, &receipt));
+    let mut fields = fields_of(|| journal::request_finished(&request, &receipt));
     let row = row("request_finished");
     assert_eq!(fields.remove("message_id").as_deref(), Some(row.message_id));
     let message = fields.remove("message").expect("a message");
@@ -175,10 +175,10 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
 
 #[test]
 fn a_field_without_a_value_is_left_out() {
-    let fields = told(|| journal::graph_failed("refused", None, 4, "invalid", 1));
+    let fields = fields_of(|| journal::graph_failed("refused", None, 4, "invalid", 1));
     assert!(!fields.contains_key("cuda_error"), "{fields:?}");
     assert_eq!(fields["kv_epoch"], "4");
     let fields =
-        told(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, "valid", 1));
+        fields_of(|| journal::graph_failed("refused", Some("CUDA_ERROR_UNKNOWN"), 4, "valid", 1));
     assert_eq!(fields["cuda_error"], "CUDA_ERROR_UNKNOWN");
 }

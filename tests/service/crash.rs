@@ -1,4 +1,4 @@
-//! What is killed by a signal says where it stood, and dies of that signal.
+//! A process that a signal kills reports its position, and dies of that signal.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::support::private_bus::PrivateBus;
 
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
 
-/// Preloads dying.c, with this in its environment beside it.
+/// Preloads dying.c, with these additional variables in its environment.
 fn environment(folder: &TempDir, more: &[(&str, &str)]) -> HashMap<OsString, OsString> {
     let library = folder.path().join("libdying.so");
     let built = Command::new("cc")
@@ -32,18 +32,18 @@ fn environment(folder: &TempDir, more: &[(&str, &str)]) -> HashMap<OsString, OsS
         .collect()
 }
 
-/// How it ends by `signal`, and what the kernel told of its memory before.
+/// Returns the end by `signal`, and the memory map before it.
 async fn killed(more: &[(&str, &str)], signal: Signal) -> (End, String) {
     let (bus, folder) = (PrivateBus::start(), tempfile::tempdir().expect("a folder"));
     let environment = environment(&folder, more);
     let daemon = Gangliond::start_in(bus.text(), &["--sim"], "", environment);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", daemon.process()));
     daemon.signal(signal);
     (daemon.end().await, maps.expect("it runs"))
 }
 
-/// The lines of the program's own file where it begins and where its code lies.
+/// The mappings of the program's own file: its start and its code.
 fn of_program(maps: &str) -> Vec<&str> {
     let program = maps.lines().filter(|line| line.ends_with("/gangliond"));
     program
@@ -58,7 +58,7 @@ fn range(mapping: &str) -> Range<u64> {
     number(start)..number(end)
 }
 
-/// The addresses of a backtrace: `  17:     0x55d00f123456 - name`.
+/// The addresses of a backtrace: ` 17: 0x55d00f123456 - name`.
 fn frames(journal: &str) -> Vec<u64> {
     let frame = |line: &str| {
         let (number, rest) = line.trim_start().split_once(": ")?;
@@ -70,12 +70,12 @@ fn frames(journal: &str) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_is_told_with_the_place_of_the_program_and_a_backtrace() {
+async fn a_crash_reports_the_programs_address_and_a_backtrace() {
     for signal in [Signal::SIGSEGV, Signal::SIGABRT] {
         let (end, maps) = killed(&[], signal).await;
         let journal = &end.journal;
         assert_eq!(end.signal, Some(signal as i32), "{journal}");
-        // Whichever thread the system has chosen.
+        // On any thread that the system has selected.
         let name = format!(") got {signal} ({})\n", signal as i32);
         assert!(journal.contains(&name), "{journal}");
         assert!(maps.starts_with("200000000-"), "as with CUDA: {maps}");
@@ -87,9 +87,9 @@ async fn a_crash_is_told_with_the_place_of_the_program_and_a_backtrace() {
     }
 }
 
-/// All but the backtrace, which needs memory; and the alarm does not hide what it died of.
+/// Everything except the backtrace, which needs memory. The alarm does not replace the signal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_with_a_broken_heap_still_says_what_it_was() {
+async fn a_crash_with_a_broken_heap_is_reported() {
     let (end, maps) = killed(&[("BROKEN_HEAP", "1")], Signal::SIGSEGV).await;
     let journal = &end.journal;
     assert!(journal.contains(") got SIGSEGV (11)\n"), "{journal}");

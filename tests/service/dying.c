@@ -1,4 +1,4 @@
-// Preloaded: what a daemon meets that dies where CUDA runs, or with a broken heap.
+// A preloaded library that makes a daemon crash within CUDA or with a broken heap.
 #define _dl_find_object declared_by_newer_libraries
 #include <dlfcn.h>
 #include <link.h>
@@ -14,13 +14,13 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 
-// CUDA reserves addresses there, below every program.
+// CUDA reserves these addresses, below every program.
 __attribute__((constructor)) static void reserve(void) {
     mmap((void *)0x200000000, 0x200000, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
 }
 
-// From the alarm on that its last words set, the dying thread waits for ever for what a backtrace needs, as behind a
-// lock of its own: memory, and the loader's list of what is loaded.
+// After the alarm of the crash report, memory and the loader's list of libraries block forever, like behind a lock that the
+// crashed thread itself holds.
 static __thread int dying;
 unsigned alarm(unsigned seconds) {
     struct itimerval timer = {.it_value.tv_sec = seconds};

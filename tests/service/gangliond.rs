@@ -1,4 +1,4 @@
-//! The built daemon as a process, with the test in systemd's place.
+//! The built daemon as a process, with the test in systemd's role.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,42 +22,43 @@ use zbus::proxy::CacheProperties;
 use crate::support::daemon::eventually;
 use crate::support::private_bus::PrivateBus;
 
-/// gangliond, killed when it is dropped.
+/// A running gangliond, killed when it is dropped.
 pub(super) struct Gangliond {
     child: Child,
-    /// Until a test takes it.
+    /// `None` once a test has taken it.
     stderr: Option<BufReader<ChildStderr>>,
-    /// What stderr has said so far.
+    /// Standard error so far.
     heard: String,
     notifications: Mutex<UnboundedReceiver<String>>,
     config: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// How a daemon ended.
+/// The end of a daemon.
 #[derive(Debug)]
 pub(super) struct End {
     /// `None` if a signal ended it.
     pub(super) status: Option<i32>,
-    /// Which one, then.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // last words come with the driver
+    /// The signal.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    // only the driver's last words need it
     pub(super) signal: Option<i32>,
     pub(super) output: String,
     pub(super) journal: String,
 }
 
 impl Gangliond {
-    /// Follows `script` on `bus`, configured by `config`.
+    /// Runs `script` on `bus`, with `config`.
     pub(super) fn scripted(bus: &PrivateBus, script: &str, config: &str) -> Self {
         Self::start(bus.text(), &["--sim", script], config)
     }
 
-    /// Runs with the given arguments beside `--bus` and `--config`.
+    /// Starts it with arguments in addition to `--bus` and `--config`.
     pub(super) fn start(bus: &str, arguments: &[&str], config: &str) -> Self {
         Self::start_in(bus, arguments, config, HashMap::new())
     }
 
-    /// The same, with more in its environment.
+    /// Starts it with additional environment variables.
     pub(super) fn start_in(
         bus: &str,
         arguments: &[&str],
@@ -96,7 +97,7 @@ impl Gangliond {
         &self.config
     }
 
-    /// Writes another configuration; nobody is told.
+    /// Writes another configuration without a reload.
     pub(super) fn configure(&self, config: &str) {
         std::fs::write(&self.config, config).expect("the configuration is written");
     }
@@ -105,18 +106,18 @@ impl Gangliond {
         self.child.id().expect("it runs")
     }
 
-    /// The next thing that systemd is told.
-    pub(super) async fn notified(&self) -> String {
+    /// Returns the next message to systemd.
+    pub(super) async fn next_notification(&self) -> String {
         let mut notifications = self.notifications.lock().await;
         let message = eventually(notifications.recv()).await;
         message.expect("the socket is read")
     }
 
-    /// Waits until systemd is told a line that begins with `expected`; what it was told before comes back.
-    pub(super) async fn told(&self, expected: &str) -> Vec<String> {
+    /// Waits for a line to systemd that begins with `expected`. Returns the messages before it.
+    pub(super) async fn await_notification(&self, expected: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
-            let message = self.notified().await;
+            let message = self.next_notification().await;
             if message.lines().any(|line| line.starts_with(expected)) {
                 return before;
             }
@@ -124,17 +125,17 @@ impl Gangliond {
         }
     }
 
-    /// What systemd has been told and nobody has read.
-    pub(super) async fn told_since(&self) -> Vec<String> {
+    /// Returns the messages to systemd since the last call.
+    pub(super) async fn pending_notifications(&self) -> Vec<String> {
         let mut notifications = self.notifications.lock().await;
         std::iter::from_fn(|| notifications.try_recv().ok()).collect()
     }
 
-    /// Waits until the journal has a line with `expected`, and gives it.
-    pub(super) async fn said(&mut self, expected: &str) -> String {
+    /// Waits for a line of the journal with `expected`, and returns it.
+    pub(super) async fn await_line(&mut self, expected: &str) -> String {
         loop {
             let from = self.heard.len();
-            let stderr = self.stderr.as_mut().expect("nobody has taken it");
+            let stderr = self.stderr.as_mut().expect("it is not taken yet");
             let read = eventually(stderr.read_line(&mut self.heard)).await;
             assert!(read.expect("it writes text") > 0, "{}", self.heard);
             let line = &self.heard[from..];
@@ -149,9 +150,9 @@ impl Gangliond {
         kill(process, signal).expect("it can be signalled");
     }
 
-    /// Takes its journal, of which hardly anything fits into the pipe until it is read.
+    /// Takes its journal and makes the pipe very small.
     pub(super) fn narrow_journal(&mut self) -> BufReader<ChildStderr> {
-        let journal = self.stderr.take().expect("nobody has taken it");
+        let journal = self.stderr.take().expect("it is not taken yet");
         fcntl(journal.get_ref(), FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe can be narrow");
         journal
     }
@@ -173,7 +174,7 @@ impl Gangliond {
     }
 }
 
-/// Reads on while nobody looks, as systemd does: a daemon whose messages nobody takes would wait.
+/// Reads continuously like systemd: a daemon whose messages are not read would block.
 fn listen(socket: UnixDatagram) -> UnboundedReceiver<String> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
@@ -188,7 +189,7 @@ fn listen(socket: UnixDatagram) -> UnboundedReceiver<String> {
     receiver
 }
 
-/// A client of its own on `bus`.
+/// A new client on `bus`.
 pub(super) async fn client(bus: &PrivateBus) -> ManagerProxy<'static> {
     ManagerProxy::builder(&bus.connect().await)
         .cache_properties(CacheProperties::No)
@@ -197,7 +198,7 @@ pub(super) async fn client(bus: &PrivateBus) -> ManagerProxy<'static> {
         .expect("the proxy is built")
 }
 
-/// Asks one question of the user, and gives the stream of the answer.
+/// Asks one question as the user, and returns the answer's stream.
 pub(super) async fn ask(manager: &ManagerProxy<'_>, question: &str) -> Result<OwnedFd, Error> {
     let message = HashMap::from([("content", question.into())]);
     let (_, stream) = manager

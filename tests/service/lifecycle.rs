@@ -9,10 +9,10 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::Reader;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn systemd_is_told_how_it_goes_in_order() {
+async fn systemd_gets_the_states_in_order() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "load=1s", "");
-    let mut before = daemon.told("READY=1").await;
+    let mut before = daemon.await_notification("READY=1").await;
     before.retain(|message| !message.starts_with("EXTEND_TIMEOUT_USEC="));
     assert_eq!(
         before,
@@ -21,19 +21,19 @@ async fn systemd_is_told_how_it_goes_in_order() {
     );
     let manager = client(&bus).await;
     assert_eq!(manager.state().await.unwrap(), "ready");
-    daemon.told("STATUS=ready").await;
+    daemon.await_notification("STATUS=ready").await;
     Reader::new(ask(&manager, "one two").await.unwrap())
         .answer()
         .await;
-    let receipt = daemon.notified().await;
+    let receipt = daemon.next_notification().await;
     assert!(
         receipt.starts_with("STATUS=ready; last request: "),
         "{receipt}"
     );
 
     daemon.signal(Signal::SIGTERM);
-    let stopping = daemon.notified().await;
-    // stop.grace_seconds, kv.stop_seconds, and what follows them.
+    let stopping = daemon.next_notification().await;
+    // stop.grace_seconds, kv.stop_seconds, and the time of the remaining steps.
     assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
@@ -45,14 +45,14 @@ async fn a_stop_lets_a_running_answer_end_and_accepts_no_other() {
     let bus = PrivateBus::start();
     let config = "[stop]\ngrace_seconds = 3600\n";
     let daemon = Gangliond::scripted(&bus, "delay=50ms,tokens=50", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let mut running = Reader::new(ask(&manager, "count").await.unwrap());
     running.next().await.expect("a first token");
 
     daemon.signal(Signal::SIGTERM);
-    daemon.told("STOPPING=1").await;
-    daemon.told("STATUS=stopping").await;
+    daemon.await_notification("STOPPING=1").await;
+    daemon.await_notification("STATUS=stopping").await;
     let refused = ask(&manager, "one more").await;
     assert!(matches!(refused, Err(Error::NotReady(_))), "{refused:?}");
     let answer = running.answer().await;
@@ -66,7 +66,7 @@ async fn an_answer_that_outlasts_its_grace_is_cancelled_and_still_ends_its_strea
     let bus = PrivateBus::start();
     let config = "[stop]\ngrace_seconds = 0.05\n";
     let daemon = Gangliond::scripted(&bus, "delay=3600s,tokens=9", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let mut running = Reader::new(ask(&manager, "count").await.unwrap());
     running.next().await.expect("a first token");
@@ -79,15 +79,15 @@ async fn an_answer_that_outlasts_its_grace_is_cancelled_and_still_ends_its_strea
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_during_the_load_still_answers_what_was_accepted() {
+async fn a_stop_during_the_load_still_answers_accepted_requests() {
     let bus = PrivateBus::start();
     let config = "[stop]\ngrace_seconds = 3600\n";
     let daemon = Gangliond::scripted(&bus, "load=2s", config);
-    daemon.told("STATUS=loading").await;
+    daemon.await_notification("STATUS=loading").await;
     let manager = client(&bus).await;
     let waiting = Reader::new(ask(&manager, "one two").await.unwrap());
     daemon.signal(Signal::SIGTERM);
-    daemon.told("STOPPING=1").await;
+    daemon.await_notification("STOPPING=1").await;
     assert_eq!(waiting.answer().await.reason, FinishReason::Stop);
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0));
@@ -95,25 +95,27 @@ async fn a_stop_during_the_load_still_answers_what_was_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_does_not_read_cannot_hold_up_the_stop() {
+async fn a_client_that_does_not_read_cannot_delay_the_stop() {
     let bus = PrivateBus::start();
     let config = "[stream]\nstall_seconds = 3600\n[limits]\nmax_tokens = 100000\n\
                   [sampling]\nmax_tokens = 100000\n";
     let daemon = Gangliond::scripted(&bus, "tokens=100000,context=1000000", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let unread = ask(&manager, "much").await.unwrap();
-    daemon.told("STATUS=ready; last request: ").await;
+    daemon
+        .await_notification("STATUS=ready; last request: ")
+        .await;
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.end().await.status, Some(0));
     drop(unread);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_told_with_its_backtrace_and_ends_with_70() {
+async fn a_panic_is_reported_with_its_backtrace_and_ends_with_70() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=9,panic_after=2", "");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let running = Reader::new(ask(&manager, "count").await.unwrap());
     assert_eq!(running.answer().await.reason, FinishReason::Error);
@@ -137,7 +139,7 @@ async fn a_panic_while_it_stops_still_ends_with_70() {
     let bus = PrivateBus::start();
     let config = "[stop]\ngrace_seconds = 3600\n";
     let daemon = Gangliond::scripted(&bus, "tokens=9,delay=300ms,panic_after=6", config);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let mut running = Reader::new(ask(&manager, "count").await.unwrap());
     running.next().await.expect("a first token");
@@ -151,20 +153,20 @@ async fn a_panic_while_it_stops_still_ends_with_70() {
     assert!(!journal.contains("info: stopped"), "{journal}");
 }
 
-/// After a sticky error of the driver nothing runs any more in this process: whoever waits is told, and systemd
-/// starts another.
+/// After a sticky driver error no request can run in this process: waiting callers get an error, and systemd restarts
+/// the daemon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_device_ends_its_requests_and_then_the_process_with_70() {
     let bus = PrivateBus::start();
     let daemon = Gangliond::scripted(&bus, "tokens=9,delay=20ms,lost_after=3", "");
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let running = Reader::new(ask(&manager, "count").await.unwrap());
     let waiting = ask(&manager, "and another").await;
     let answer = running.answer().await;
     assert_eq!(answer.reason, FinishReason::Error);
     assert_eq!(answer.usage.completion_tokens, 3);
-    // It may come too late to wait at all, and is told that.
+    // A late request gets the error at once.
     if let Ok(waiting) = waiting {
         let never_begun = Reader::new(waiting).answer().await;
         assert_eq!(never_begun.reason, FinishReason::Error);

@@ -1,4 +1,4 @@
-//! Sessions with a name: they outlive their callers, the daemon and its sudden end, and are their user's alone.
+//! Named sessions survive their callers, the daemon and a power cut, and belong to their user alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use zbus::Variant;
 use crate::support::attack::calls;
 use crate::support::daemon::{Client, EVENTUALLY, until};
 use crate::support::needs;
-use crate::support::peer_bus::{PeerBus, PeerClient};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 use crate::support::stream::Reader;
 use crate::support::tiny_gguf;
+use crate::support::unchecked_bus::{UncheckedBus, UncheckedClient};
 
 fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
     Fields::from(entries)
@@ -41,7 +41,7 @@ impl Robot {
         }
     }
 
-    /// Starts the daemon; one that runs is killed first, as by a power cut of its own.
+    /// Starts the daemon. A running one is killed first, like by a power cut.
     async fn start(&mut self, script: &str, more: &str) -> Client {
         drop(self.daemon.take());
         let folder = self.folder.path().join("sessions");
@@ -50,7 +50,7 @@ impl Robot {
         self.client().await
     }
 
-    /// The same with a model.
+    /// Starts the daemon with a model.
     async fn start_model(&mut self, model: &str, more: &str) -> Client {
         drop(self.daemon.take());
         let folder = self.folder.path().join("sessions");
@@ -100,7 +100,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     let session = first.session(path.clone()).await;
     assert_eq!(say(&session, "one two three four").await, "sim: one two");
 
-    // Another connection gets it only if it takes it, and then the first has it no more.
+    // Another connection gets it only with `take`, and the first then loses it.
     let second = robot.client().await;
     let held = open(&second, "talk").await.expect_err("it is held");
     let holder = first.connection.unique_name().expect("a name").to_string();
@@ -124,7 +124,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     assert_eq!(texts(&taken).await, expected);
     drop((second, taken, session));
 
-    // Its caller has left; what it began with may be said again, and nothing else.
+    // The caller has left. Its first options may be repeated, and no others.
     let third = robot.client().await;
     let session = loop {
         match third.manager.open_session(options()).await {
@@ -162,11 +162,7 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
 
     let client = robot.start("", "").await;
     let session = open(&client, "talk").await.unwrap();
-    assert_eq!(
-        texts(&session).await,
-        expected[..3],
-        "what was taken back stays so"
-    );
+    assert_eq!(texts(&session).await, expected[..3], "the rewind is stored");
     let refused = client.manager.delete_session("talk").await;
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
     session.close().await.unwrap();
@@ -176,9 +172,9 @@ async fn a_named_session_outlives_its_caller_and_the_daemon() {
     assert!(client.manager.list_sessions().await.unwrap().is_empty());
 }
 
-/// A turn whose caller leaves keeps what was made of it, and the next one goes on from there.
+/// A turn whose caller leaves keeps its partial answer, and the next turn continues from there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
+async fn a_cancelled_turn_keeps_its_partial_answer() {
     let mut robot = Robot::new();
     let client = robot
         .start("tokens=100000,delay=1ms", "limits.max_tokens = 100000")
@@ -203,15 +199,15 @@ async fn a_cancelled_turn_is_kept_as_far_as_it_went() {
     assert!(texts(&session).await.is_empty());
 }
 
-/// By a script, whose daemon is ready at once. `GANGLION_KILLS` says how often, where some tens are not enough.
+/// With a script, whose daemon is ready at once. `GANGLION_KILLS` sets more kills.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_that_was_told_of_outlives_kill_9() {
+async fn every_reported_answer_survives_kill_9() {
     let kills = std::env::var("GANGLION_KILLS").ok();
     let kills: u32 = kills.map_or(20, |kills| kills.parse().expect("a number"));
     killed(kills, None).await;
 }
 
-/// The same by SmolLM2, where `GANGLION_MODEL_KILLS` says how often: each takes some seconds.
+/// With SmolLM2, where each kill takes some seconds; `GANGLION_MODEL_KILLS` sets more.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_of_a_model_outlives_kill_9() {
     let Ok(kills) = std::env::var("GANGLION_MODEL_KILLS") else {
@@ -228,7 +224,7 @@ async fn every_answer_of_a_model_outlives_kill_9() {
     killed(kills, Some(model)).await;
 }
 
-/// A short answer, once its end was told; `None` if the daemon is gone before that.
+/// Returns a short answer after its reported end, or `None` if the daemon ends first.
 async fn short(session: &SessionProxy<'_>, text: &str) -> Option<String> {
     let options = fields([("max_tokens", 4u32.into())]);
     let (_, stream) = session.send(text, options).await.ok()?;
@@ -242,95 +238,82 @@ async fn short(session: &SessionProxy<'_>, text: &str) -> Option<String> {
     }
 }
 
-/// Starts a daemon so often, which is killed at a random moment of its first turns, and holds what is there against what was told.
+/// Kills a daemon that many times at a random moment of its first turns, and compares the stored turns with the
+/// reported ones.
 async fn killed(kills: u32, model: Option<&str>) {
-    // Turns of a session at most: a model reads them again after each kill.
+    // The most turns of a session: a model prefills them again after each kill.
     let turns = if model.is_some() { 4 } else { 40 };
     let mut robot = Robot::new();
-    // A model's is as long as its last turn took.
+    // The time limit of a model's kill is the length of its last turn.
     let mut within = Duration::from_millis(40);
     let mut random = fastrand::Rng::with_seed(9);
-    // Of each session, what was told.
-    let mut told: Vec<Vec<String>> = vec![Vec::new()];
-    let mut starts = Vec::new();
-    let (mut acknowledged, mut after, mut unheard) = (0, 0, 0);
+    // The reported answers of each session.
+    let mut reported: Vec<Vec<String>> = vec![Vec::new()];
+    let mut acknowledged = 0;
     for kill in 0..kills {
-        let begun = Instant::now();
         let config = "sessions.mib_per_user = 1024\nsessions.per_user = 1024";
         let client = match model {
             None => robot.start("", config).await,
             Some(model) => robot.start_model(model, config).await,
         };
-        let ready = begun.elapsed();
-        if told.last().is_some_and(|told| told.len() > turns) {
-            told.push(Vec::new());
+        if reported
+            .last()
+            .is_some_and(|reported| reported.len() > turns)
+        {
+            reported.push(Vec::new());
         }
-        let session = open(&client, &format!("talk{}", told.len())).await.unwrap();
+        let session = open(&client, &format!("talk{}", reported.len()))
+            .await
+            .unwrap();
         let found = texts(&session).await;
-        starts.push((ready, begun.elapsed()));
-        let told = told.last_mut().expect("there is one");
+        let reported = reported.last_mut().expect("there is one");
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
-        // The last one may have been kept without a word of it.
-        let more = answers.len().checked_sub(told.len());
+        // The last turn may be stored although its end was not reported.
+        let more = answers.len().checked_sub(reported.len());
         assert!(
-            more.is_some_and(|more| more < 2) && answers.starts_with(told),
-            "kill {kill}: {told:?} was told, {answers:?} is there"
+            more.is_some_and(|more| more < 2) && answers.starts_with(reported),
+            "kill {kill}: {reported:?} was reported, {answers:?} is stored"
         );
-        unheard += answers.len() - told.len();
-        *told = answers;
-        let before = told.len();
+        *reported = answers;
+        let before = reported.len();
         let mut asked = (0..).map(|n| format!("{kill} {n}"));
-        // A model, which is slow, has ended up to two turns and is in the middle of the next.
+        // The slow model has completed up to two turns and is in the middle of the next.
         let ended = if model.is_some() { kill % 3 } else { 0 };
         for text in asked.by_ref().take(ended as usize) {
             let begun = Instant::now();
-            told.push(short(&session, &text).await.expect("it lives"));
+            reported.push(short(&session, &text).await.expect("it lives"));
             within = begun.elapsed();
         }
         let talks = async {
             for text in asked {
                 match short(&session, &text).await {
-                    Some(answer) => told.push(answer),
+                    Some(answer) => reported.push(answer),
                     None => return,
                 }
             }
         };
-        // Whatever it is at by then.
+        // The kill happens at any moment within this time.
         let until = within.mul_f64(random.f64());
         let _ = tokio::time::timeout(until, talks).await;
-        acknowledged += told.len() - before;
-        after += u32::from(told.len() > before);
+        acknowledged += reported.len() - before;
     }
-    // Those of before are as they were.
+    // The sessions of earlier kills are unchanged.
     let client = robot.start("", "sessions.per_user = 1024").await;
-    let (last, before) = told.split_last().expect("there is one");
-    for (at, told) in before.iter().enumerate() {
+    let (last, before) = reported.split_last().expect("there is one");
+    for (at, reported) in before.iter().enumerate() {
         let session = open(&client, &format!("talk{}", at + 1)).await.unwrap();
         let found = texts(&session).await;
         let answers: Vec<_> = found.into_iter().skip(1).step_by(2).collect();
-        assert!(answers.starts_with(told) && answers.len() < told.len() + 2);
+        assert!(answers.starts_with(reported) && answers.len() < reported.len() + 2);
         session.close().await.unwrap();
     }
     assert!(acknowledged > 0, "{last:?}");
-    let p = |of: fn(&(Duration, Duration)) -> Duration, percent: usize| {
-        let mut all: Vec<_> = starts.iter().map(of).collect();
-        all.sort_unstable();
-        all[(all.len() - 1) * percent / 100].as_secs_f64() * 1e3
-    };
-    println!(
-        "{kills} kills, {after} of them after the end of a turn was told, {acknowledged} such turns, 0 lost, {unheard} kept \
-         whose end nobody heard: from the start to ready p50 {:.0} ms, p99 {:.0}; to the history p50 {:.0}, p99 {:.0}",
-        p(|start| start.0, 50),
-        p(|start| start.0, 99),
-        p(|start| start.1, 50),
-        p(|start| start.1, 99),
-    );
 }
 
-/// With the tokens that were kept a talk goes on as if nothing had happened.
+/// With the stored tokens a conversation continues as if nothing had happened.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_goes_on_as_if_nothing_had_happened() {
-    let mut served = Served::new();
+async fn a_model_continues_after_a_restart() {
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = 256\nsessions.directory = '{}'\n",
@@ -346,11 +329,11 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
             ("seed", 7u64.into()),
         ])
     };
-    let told = || ("logprobs", 1u32.into());
+    let scored = || ("logprobs", 1u32.into());
     let path = client.manager.open_session(options()).await.unwrap();
     let session = client.session(path).await;
     for turn in turns {
-        let (_, stream) = session.send(turn, fields([told()])).await.unwrap();
+        let (_, stream) = session.send(turn, fields([scored()])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         whole.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
     }
@@ -359,7 +342,7 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
         let client = served.start(&config).await;
         let session = open(&client, "talk").await.unwrap();
         let mut with = options();
-        with.extend([told()]);
+        with.extend([scored()]);
         let (_, stream) = session.send(turn, with).await.unwrap();
         let answer = Reader::new(stream).answer().await;
         parts.push((answer.text, answer.usage.prompt_tokens, answer.logprobs));
@@ -368,7 +351,7 @@ async fn a_model_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_kept_is_refused_with_what_helps() {
+async fn a_session_that_cannot_be_stored_is_refused_with_a_remedy() {
     let mut robot = Robot::new();
     let client = robot.start("", "sessions.per_user = 1").await;
     let session = open(&client, "one").await.unwrap();
@@ -394,7 +377,7 @@ async fn what_cannot_be_kept_is_refused_with_what_helps() {
         "{refused:?}"
     );
 
-    // Its folder turns into something that is none.
+    // The folder is replaced by a file.
     let sessions = robot.folder.path().join("sessions");
     let client = robot.start("", "").await;
     std::fs::remove_dir_all(&sessions).unwrap();
@@ -412,10 +395,10 @@ async fn what_cannot_be_kept_is_refused_with_what_helps() {
     }
 }
 
-/// A branch has the same past without reading it again, and both go their own way.
+/// A branch has the same prefix without a prefill, and both continue separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_branch_has_the_past_of_the_other_and_a_future_of_its_own() {
-    let mut served = Served::new();
+async fn a_branch_shares_the_prefix_and_continues_separately() {
+    let mut served = Restartable::new();
     let folder = served.folder.path().join("sessions");
     let config = format!(
         "kv.context = 256\nsessions.directory = '{}'\n",
@@ -446,7 +429,7 @@ async fn a_branch_has_the_past_of_the_other_and_a_future_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_appended_is_kept_and_belongs_to_the_next_turn() {
+async fn appended_messages_are_stored_and_belong_to_the_next_turn() {
     let mut robot = Robot::new();
     let client = robot.start("", "").await;
     let session = open(&client, "talk").await.unwrap();
@@ -470,7 +453,7 @@ async fn what_is_appended_is_kept_and_belongs_to_the_next_turn() {
     assert_eq!(texts(&session).await, ["one", "sim: one"]);
 }
 
-/// By a script, whose words are its tokens.
+/// With a script, whose words are its tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut robot = Robot::new();
@@ -494,7 +477,7 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     let mut dropped = Vec::new();
     for n in 0..8 {
         let text = format!("{n} two three four five");
-        // What would make room for it is read ahead without, and is there afterwards.
+        // The prefix without the dropped turn is prefilled in advance, and cached afterwards.
         session.prewarm(&text).await.unwrap();
         let (_, stream) = session.send(&text, fields([])).await.unwrap();
         let answer = Reader::new(stream).answer().await;
@@ -505,7 +488,8 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
             say(&strict, &text).await;
         }
     }
-    // Two words and nine a turn: the fourth would leave no room for its answer, and seven words of each quarter are free.
+    // Two words and nine per turn: the fourth would leave no room for its answer, and seven words of each quarter are
+    // free.
     assert_eq!(dropped, [0, 0, 0, 0, 2, 0, 2, 0]);
     let full = strict
         .send(
@@ -531,13 +515,13 @@ async fn the_oldest_turns_make_room_at_the_contexts_end() {
     say(&session, "it goes on").await;
 }
 
-/// What was typed so far is in the cache when the rest comes, and nothing else has changed.
+/// The typed text so far is cached when the rest arrives; nothing else changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_ahead_is_not_read_again() {
-    let mut served = Served::new();
+async fn a_prewarmed_prefix_is_not_prefilled_again() {
+    let mut served = Restartable::new();
     let client = served.start("kv.context = 256\n").await;
     let mut answers = Vec::new();
-    // Of other beginnings the cache holds nothing.
+    // No other prefix is cached.
     for (system, warm) in [("a", false), ("b", true), ("b", false)] {
         let options = fields([("max_tokens", 8u32.into()), ("system", system.into())]);
         let path = client.manager.open_session(options).await.unwrap();
@@ -560,11 +544,11 @@ async fn what_is_read_ahead_is_not_read_again() {
         let (_, stream) = session.send(text, fields([])).await.unwrap();
         answers.push(Reader::new(stream).answer().await);
         if warm {
-            // One that is not read yet makes way.
+            // A waiting prefill is preempted.
             session.prewarm("and then").await.unwrap();
             let (_, stream) = session.send("and now", fields([])).await.unwrap();
             assert_eq!(Reader::new(stream).answer().await.error, None);
-            // So it does for two at once, neither of which ends the other.
+            // So is it by two at once, neither of which ends the other.
             for _ in 0..8 {
                 session.prewarm("and then").await.unwrap();
                 let (one, other) = tokio::join!(
@@ -596,26 +580,21 @@ async fn what_is_read_ahead_is_not_read_again() {
     assert!(more > 10, "{cold:?} {warm:?}");
 }
 
-/// By uid, as the bus vouches for it.
+/// Users are identified by the bus.
 #[test]
-fn a_session_is_its_users_alone() {
+fn a_session_belongs_to_its_user_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = format!(
         "sessions.directory = '{}/sessions'\n",
         folder.path().display()
     );
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let [mut owner, mut other] = [1001, 1002].map(|user| bus.client(user));
-    for client in [&mut owner, &mut other] {
-        let until = Instant::now() + EVENTUALLY;
-        while client.send(calls::ping()).is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
+    bus.wait_for_daemon();
     daemon.settle();
     let named = || calls::open_session([("name", "secret".into()), ("system", "mine".into())]);
-    let ask = |client: &mut PeerClient, call| {
+    let ask = |client: &mut UncheckedClient, call| {
         let sent = client.send(call).expect("it is connected");
         client.reply(sent, EVENTUALLY).expect("an answer")
     };
@@ -632,13 +611,13 @@ fn a_session_is_its_users_alone() {
         listed.error.is_empty() && !listed.has("secret"),
         "{listed:?}"
     );
-    // Not that it is held: there is none.
+    // The error does not reveal that another user has a session of that name.
     let delete = || calls::manager("DeleteSession").with("secret");
     let refused = ask(&mut other, delete());
     assert!(refused.error.ends_with("InvalidOption"), "{refused:?}");
     let refused = ask(&mut owner, delete());
     assert!(refused.error.ends_with("Busy"), "{refused:?}");
-    // The other's own session of that name is another one, whatever it says of it.
+    // The other user's session of that name is separate.
     let theirs = ask(&mut other, calls::open_session([("name", "secret".into())]));
     assert_eq!(theirs.error, "");
     assert_ne!(theirs.text().expect("a session"), path);
@@ -659,9 +638,9 @@ fn a_session_is_its_users_alone() {
     }
 }
 
-/// What its user may ask for no more keeps nobody from what was said.
+/// An option that its user may no longer use does not make a session inaccessible.
 #[test]
-fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
+fn a_priority_that_is_no_longer_allowed_keeps_a_session_accessible() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let root = folder.path().join("sessions");
     let config = format!("sessions.directory = '{}'\n", root.display());
@@ -679,13 +658,10 @@ fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
             .expect("it is made"),
     );
 
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let daemon = Process::on(bus.text(), &["--sim="], &config);
     let mut owner = bus.client(1001);
-    let until = Instant::now() + EVENTUALLY;
-    while owner.send(calls::ping()).is_err() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    bus.wait_for_daemon();
     daemon.settle();
     let mut ask = |call| {
         let sent = owner.send(call).expect("it is connected");
@@ -698,9 +674,9 @@ fn a_priority_that_is_allowed_no_more_keeps_nobody_from_a_session() {
     assert_eq!(opened.error, "");
 }
 
-/// What the cache holds of a user's text is read again for another, who is told nothing of it.
+/// A prefix that was cached for one user is prefilled again for another, who learns nothing of it.
 #[test]
-fn what_was_read_for_one_user_serves_no_other() {
+fn a_prefix_of_one_user_serves_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("tiny.gguf");
     std::fs::write(&model, tiny_gguf::with_vocabulary().file()).expect("it is written");
@@ -708,19 +684,19 @@ fn what_was_read_for_one_user_serves_no_other() {
         "backend = 'cpu'\nmodel.path = '{}'\nkv.context = 256\n",
         model.display()
     );
-    let bus = PeerBus::start();
+    let bus = UncheckedBus::start();
     let _daemon = Process::on(bus.text(), &[], &config);
     let cached = |user: u32| {
         let mut client = bus.client(user);
         let until = Instant::now() + EVENTUALLY;
         loop {
             let call = calls::complete("a secret of mine", [("max_tokens", 2u32.into())]);
-            // There may be no daemon yet.
+            // The daemon may still be starting.
             let sent = client.send(call).ok();
             let reply = sent.and_then(|sent| client.reply(sent, EVENTUALLY));
             match reply {
                 Some(reply) if reply.error.is_empty() => {
-                    break reply.number("cached_tokens").expect("it is told");
+                    break reply.number("cached_tokens").expect("a number");
                 }
                 other => assert!(Instant::now() < until, "{other:?}"),
             }

@@ -1,4 +1,4 @@
-//! Sessions that are kept on a disk that takes no writes any more.
+//! Stored sessions on a disk that has become read-only.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -13,7 +13,7 @@ use ganglion::session_store::{Durability, Quota, Store};
 use crate::support::daemon::{Client, Daemon};
 use crate::support::stream::Reader;
 
-/// The system's disk, which is read-only while somebody says so.
+/// The system's disk, which can be set read-only.
 #[derive(Clone, Debug, Default)]
 struct Mounted {
     read_only: Arc<AtomicBool>,
@@ -103,9 +103,9 @@ async fn texts(session: &SessionProxy<'_>) -> Vec<String> {
     history.into_iter().map(|(_, text)| text).collect()
 }
 
-/// Who wants to talk on without it being kept branches from it.
+/// To continue without storage, a client branches the session.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_read_and_branched_where_nothing_may_be_written() {
+async fn a_session_is_read_and_branched_on_a_read_only_disk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let disk = Mounted::default();
     let daemon = start(&disk, folder.path()).await;

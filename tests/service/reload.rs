@@ -1,4 +1,4 @@
-//! The configuration is read again: all of it comes into force, or nothing changes.
+//! Reloads of the configuration: all of it is applied, or nothing changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::stream::{Answer, Reader};
 use crate::support::tiny_gguf;
 
-/// Tokens of an answer that takes much longer than a tiny model does to load.
+/// Tokens of an answer that takes much longer than the load of a tiny model.
 const LONG: u32 = 24;
 
-/// Two tiny models that understand each text differently, and a slower one.
+/// Two tiny models that answer each text differently, and a slower one.
 struct Models(tempfile::TempDir);
 
 impl Models {
@@ -63,7 +63,7 @@ async fn say(manager: &ManagerProxy<'_>, conversation: &[(String, String)], toke
     Reader::new(stream)
 }
 
-async fn told(manager: &ManagerProxy<'_>, text: &str) -> Answer {
+async fn answer_to(manager: &ManagerProxy<'_>, text: &str) -> Answer {
     let conversation = [("user".to_owned(), text.to_owned())];
     say(manager, &conversation, 12).await.answer().await
 }
@@ -98,7 +98,7 @@ async fn limits_defaults_and_the_log_level_change_at_once() {
         )
     };
     let daemon = Gangliond::scripted(&bus, "tokens=9", &config(1, 9, "info"));
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     manager.open_session(HashMap::new()).await.unwrap();
     let refused = manager.open_session(HashMap::new()).await;
@@ -110,7 +110,7 @@ async fn limits_defaults_and_the_log_level_change_at_once() {
     let answer = Reader::new(ask(&manager, "count").await.unwrap());
     assert_eq!(answer.answer().await.reason, FinishReason::Length);
 
-    // What cannot be read changes nothing, and is named by its place.
+    // An unreadable configuration changes nothing, and the error has its location.
     daemon.configure("limits.sessions = 9\nlimits.session = 1\n");
     let refused = manager.reload().await;
     let Err(Error::InvalidOption(why)) = refused else {
@@ -120,7 +120,7 @@ async fn limits_defaults_and_the_log_level_change_at_once() {
     let refused = manager.open_session(HashMap::new()).await;
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
 
-    // A signal asks for the same, and many calls at once are answered one after another.
+    // A signal also reloads, and simultaneous calls are answered in sequence.
     daemon.configure(&config(3, 9, "info"));
     daemon.signal(Signal::SIGHUP);
     until(async || manager.open_session(HashMap::new()).await.is_ok()).await;
@@ -150,13 +150,13 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     }
     let (bus, models) = (PrivateBus::start(), Models::new());
     let long = [("user".to_owned(), "Count to fifty.".to_owned())];
-    // With one row whoever asks second waits, and is answered by the other model.
+    // With one row the second request waits, and the new model answers it.
     let daemon = Gangliond::start(
         bus.text(),
         &[],
         &serving(&Models::smollm2(), "engine.rows = 1"),
     );
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();
     let diagnostics = DiagnosticsProxy::new(&connection).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     send(&session, "Name one sea.").await;
     let before = diagnostics.decode_graph().await.unwrap();
 
-    // It has hardly begun when the other model has been loaded.
+    // It has just started when the other model is loaded.
     let mut running = say(&manager, &long, LONG).await;
     running.next().await.expect("a first token");
     let waiting = say(&manager, &long, LONG).await;
@@ -190,7 +190,7 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
         );
     }
 
-    // What was said before is known, and read anew.
+    // The earlier messages are known, and prefilled again.
     let history = session.history().await.unwrap();
     assert_eq!(history.len(), 2);
     let answer = send(&session, "Is it salty?").await;
@@ -201,7 +201,7 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
     );
     assert_eq!(answer.error, None);
     let graph = diagnostics.decode_graph().await.unwrap();
-    // Here each conversation has addresses of its own; a GPU's kernels find theirs.
+    // On the CPU each conversation has its own addresses; a GPU's kernels look theirs up.
     assert!(word(&graph, "reason").starts_with("moved: kv moved"));
     let mut conversation = history;
     conversation.push(("user".into(), "Is it salty?".into()));
@@ -213,22 +213,22 @@ async fn a_model_is_replaced_behind_the_running_request_and_sessions_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_not_loaded() {
+async fn a_failed_load_keeps_the_old_model_and_an_unchanged_model_is_not_loaded() {
     let (bus, models) = (PrivateBus::start(), Models::new());
     let one = serving(&models.path("one"), "");
     let daemon = Gangliond::start(bus.text(), &[], &one);
-    daemon.told("READY=1").await;
+    daemon.await_notification("READY=1").await;
     let manager = client(&bus).await;
     let connection = manager.inner().connection().clone();
     let diagnostics = DiagnosticsProxy::new(&connection).await.unwrap();
-    let first = told(&manager, "hello").await;
+    let first = answer_to(&manager, "hello").await;
     let epoch = async || number(&diagnostics.decode_graph().await.unwrap(), "epoch");
     let begun = epoch().await;
 
     let refused = async |config: &str| {
         daemon.configure(config);
         let error = manager.reload().await.expect_err("it cannot be used");
-        assert_eq!(told(&manager, "hello").await.text, first.text);
+        assert_eq!(answer_to(&manager, "hello").await.text, first.text);
         error
     };
     let error = refused(&serving(&models.path("three"), "")).await;
@@ -242,7 +242,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
         matches!(&error, Error::InvalidOption(why) if why.contains("three.gguf")),
         "{error:?}"
     );
-    // A template that would end the process which compiles it.
+    // A template that would end the process that compiles it.
     let deep = format!("{{{{ {}1{} }}}}", "[".repeat(99_999), "]".repeat(99_999));
     let deep = tiny_gguf::with_template(&deep).file();
     std::fs::write(models.path("three"), deep).expect("the model is written");
@@ -264,7 +264,7 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
 
     daemon.configure(&one);
     manager.reload().await.unwrap();
-    // What is left to the system is asked when a model is loaded, by whatever reload said so.
+    // Automatic values are determined when a model is loaded, by any reload.
     daemon.configure(&serving(
         &models.path("one"),
         "memory.reserve_mib = 1048576",
@@ -278,14 +278,14 @@ async fn what_cannot_be_loaded_leaves_the_old_model_and_what_has_not_changed_is_
         ("none", "disabled")
     );
     assert_eq!(epoch().await, begun + 4, "nothing was loaded");
-    assert_eq!(told(&manager, "hello").await.text, first.text);
+    assert_eq!(answer_to(&manager, "hello").await.text, first.text);
 
-    // The same path, and another file.
+    // The same path with another file.
     models.write("one", "other", 77);
     manager.reload().await.unwrap();
     let model = manager.model().await.unwrap();
     assert_eq!(word(&model, "name"), "other");
     daemon.configure(&serving(&models.path("two"), "model.thinking = true"));
     manager.reload().await.unwrap();
-    assert_ne!(told(&manager, "hello").await.text, first.text);
+    assert_ne!(answer_to(&manager, "hello").await.text, first.text);
 }

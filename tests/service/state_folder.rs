@@ -1,11 +1,10 @@
-//! The state folder holds what no daemon has written there: nothing of it is waited for or followed, or read as a whole.
+//! Foreign entries in the state folder: the daemon never blocks on them, follows them or reads them completely.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use ganglion::bus::Error;
 use ganglion::bus::proxy::{Fields, SessionProxy};
@@ -20,13 +19,13 @@ use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
 
-/// As many bytes as no disk here has.
+/// More bytes than any disk here has.
 const HUGE: u64 = 100 << 30;
 
 /// Puts something in the place of a file.
 type Put = fn(&Path);
 
-/// What is put there.
+/// The kind of the entry.
 const STRANGERS: [(&str, Put); 5] = [
     ("fifo", |path| mkfifo(path, Mode::S_IRWXU).expect("a FIFO")),
     ("socket", |path| {
@@ -59,7 +58,7 @@ impl Robot {
         self.folder.path().join("sessions")
     }
 
-    /// The folder of the user that the tests run as.
+    /// The folder of the user that runs the tests.
     fn own(&self) -> PathBuf {
         self.root().join(nix::unistd::getuid().to_string())
     }
@@ -84,12 +83,12 @@ async fn say(session: &SessionProxy<'_>, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_file_of_the_daemons_keeps_nobody_waiting() {
+async fn foreign_entries_delay_no_call() {
     let robot = Robot::new();
     let own = robot.own();
     fs::create_dir_all(&own).expect("a folder");
     for (name, put) in STRANGERS {
-        // A folder is taken away by people alone.
+        // Only users remove a folder.
         let ends = ["session", "new", "pages", "pages-new"];
         for end in &ends[..if name == "folder" { 1 } else { ends.len() }] {
             put(&own.join(format!("{name}.{end}")));
@@ -130,7 +129,7 @@ async fn what_is_no_file_of_the_daemons_keeps_nobody_waiting() {
         say(&session, "hello").await;
         session.close().await.expect("it is let go");
         let deleted = eventually(client.manager.delete_session(name)).await;
-        // A folder is left to people.
+        // A folder is left to its users.
         assert_eq!(deleted.is_ok(), name != "folder", "{name}: {deleted:?}");
     }
     eventually(client.manager.delete_session("huge"))
@@ -162,19 +161,19 @@ fn session(store: &Store, user: u32, name: &str) {
             said: 2,
         },
     };
-    let (told, kept) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     store.append(
         &stored.expect("it is made"),
         Entry::Turn(Box::new(turn)),
         move |result| {
-            drop(told.send(result));
+            drop(sender.send(result));
         },
     );
-    kept.recv().expect("it is told").expect("it is kept");
+    receiver.recv().expect("a result").expect("it is kept");
 }
 
-/// As many as a user may have: those who ask first after a start wait for no file of them, and `used` is not before `began`,
-/// whatever the clock says.
+/// As many as a user may have. The first call after a start does not wait for their files. `used` is not before
+/// `began`, even with a wrong clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_sessions_are_listed_at_once_after_a_start() {
     const MANY: usize = 4096;
@@ -189,20 +188,15 @@ async fn thousands_of_sessions_are_listed_at_once_after_a_start() {
     for n in 0..MANY {
         session(&store, user, &format!("talk{n}"));
     }
-    // It ends as by kill -9.
+    // It ends like after kill -9.
     std::mem::forget(store);
     let limits = "sessions.per_user = 4096\nsessions.mib_per_user = 1024\n";
     for start in ["the first", "the second"] {
         let (daemon, client) = robot.start(limits).await;
-        let begun = Instant::now();
         let listed = eventually(client.manager.list_sessions())
             .await
             .expect("listed");
-        println!(
-            "after {start} start {MANY} sessions are listed in {:?}",
-            begun.elapsed()
-        );
-        assert_eq!(listed.len(), MANY);
+        assert_eq!(listed.len(), MANY, "after {start} start");
         for (name, one) in &listed {
             let number = |key: &str| u64::try_from(&one[key]).expect("a number");
             assert!(

@@ -1,4 +1,4 @@
-//! What the package installs for systemd is accepted by it, and names what the code names.
+//! The package's files for systemd: systemd accepts them, and they agree with the code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -48,8 +48,8 @@ fn the_unit_is_valid_without_a_warning() {
     assert!(verified.status.success());
 }
 
-/// Of each key that the unit or a drop-in has, the systemd that brought it, where that is one that we could meet: from
-/// the HISTORY of its manual. A key that is not listed is as old as systemd 247.
+/// The systemd version that introduced each key of the unit and its drop-ins, from the HISTORY of its manual. A key
+/// that is not listed is as old as systemd 247.
 const SINCE: &[(&str, u32)] = &[
     ("ExitType", 250),
     ("ExtensionDirectories", 251),
@@ -82,7 +82,7 @@ fn newest_key(text: &str) -> (u32, &str) {
 }
 
 #[test]
-fn a_key_is_where_the_systemd_that_reads_it_knows_it() {
+fn every_key_is_known_to_the_systemd_that_reads_it() {
     assert_eq!(newest_key(UNIT).0, OLDEST, "{}", newest_key(UNIT).1);
     assert_eq!(newest_key(TEGRA).0, OLDEST, "{}", newest_key(TEGRA).1);
     for (name, text) in drop_ins() {
@@ -96,7 +96,7 @@ fn a_key_is_where_the_systemd_that_reads_it_knows_it() {
     }
 }
 
-/// The names and texts of those that the package has.
+/// The names and texts of the package's drop-ins.
 fn drop_ins() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/drop-ins");
     let files = fs::read_dir(folder).expect("the folder is there");
@@ -111,12 +111,12 @@ fn drop_ins() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Runs it where systemd `running` runs and `installed` lies on the disk; gives the drop-ins that are in force then.
+/// Runs the script with systemd `running` active and `installed` on the disk. Returns the active drop-ins.
 fn generated(running: &str, installed: &str) -> Vec<String> {
     generated_on("", running, installed)
 }
 
-/// The same on a board that the device tree says is compatible with something.
+/// Runs the script on a board with this compatible string in the device tree.
 fn generated_on(compatible: &str, running: &str, installed: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [templates, out] = ["templates", "out"].map(|name| folder.path().join(name));
@@ -175,7 +175,7 @@ fn generated_on(compatible: &str, running: &str, installed: &str) -> Vec<String>
 }
 
 #[test]
-fn drop_ins_are_those_that_the_running_systemd_knows() {
+fn drop_ins_match_the_running_systemd() {
     let (old, middle) = ("40-v247.conf", "50-v250.conf");
     let all = [old, middle, "50-v254.conf"];
     assert_eq!(generated("systemd 247 (247.3-7+deb11u6)", ""), [old]);
@@ -199,12 +199,12 @@ fn drop_ins_are_those_that_the_running_systemd_knows() {
         "systemd 255 (255.4)",
     );
     assert_eq!(unable, all);
-    assert!(generated("busybox", "").is_empty(), "nobody knows");
+    assert!(generated("busybox", "").is_empty(), "an unknown version");
 }
 
-/// Elsewhere systemd would say of each of its nodes, at every start, that it is not there.
+/// Elsewhere systemd would report each missing node at every start.
 #[test]
-fn the_nodes_of_a_jetson_are_asked_for_on_a_jetson_alone() {
+fn the_nodes_of_a_jetson_are_requested_on_a_jetson_only() {
     let orin = "nvidia,p3737-0000+p3701-0005\0nvidia,p3701-0005\0nvidia,tegra234\0";
     assert_eq!(generated_on(orin, "busybox", ""), ["40-tegra.conf"]);
     let other = "raspberrypi,5-model-b\0brcm,bcm2712\0";
@@ -216,7 +216,7 @@ fn the_nodes_of_a_jetson_are_asked_for_on_a_jetson_alone() {
 }
 
 #[test]
-fn the_unit_names_what_the_code_names() {
+fn the_unit_agrees_with_the_code() {
     assert_eq!(values("BusName").collect::<Vec<_>>(), [ganglion::bus::NAME]);
     let never_again: Vec<_> = values("RestartPreventExitStatus").collect();
     let bad_model = ganglion::service::Failure::Model(String::new());

@@ -6,19 +6,46 @@ use ganglion::bus::proxy::{ManagerProxy, RequestProxy, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
 use ganglion::engine::sim::{self, Script};
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel};
+use ganglion::front::{self, Front};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
 use super::private_bus::PrivateBus;
 
-/// A daemon within the test, and the bus that it serves.
+/// An in-process daemon and its bus.
 pub(crate) struct Daemon {
     pub(crate) bus: PrivateBus,
     pub(crate) engine: Handle,
+    front: Front,
     served: Bus,
 }
 
-/// What tests need, with as much for one user as for all.
+/// Settings of the bus, and of all front ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) bus: BusConfig,
+    pub(crate) front: front::Config,
+}
+
+impl From<BusConfig> for Settings {
+    fn from(bus: BusConfig) -> Self {
+        Self {
+            bus,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<front::Config> for Settings {
+    fn from(front: front::Config) -> Self {
+        Self {
+            front,
+            ..Self::default()
+        }
+    }
+}
+
+/// Limits for tests, where one user may use everything.
 pub(crate) const LIMITS: Limits = Limits {
     requests: 256,
     queue: 8,
@@ -36,23 +63,26 @@ pub(crate) const LIMITS: Limits = Limits {
     },
 };
 
-/// Waiting longer means that it never comes; nothing depends on how much shorter it is.
-pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
+/// A longer wait means that the awaited event never happens. No test depends on the exact value.
+pub(crate) const EVENTUALLY: Duration = Duration::from_secs(180);
 
 impl Daemon {
-    /// Follows `script`, with a queue of 8.
+    /// Starts it with `script` and a queue of 8.
     pub(crate) async fn start(script: &str) -> Self {
         Self::with(script, 8, BusConfig::default()).await
     }
 
-    pub(crate) async fn with(script: &str, queue: usize, config: BusConfig) -> Self {
+    pub(crate) async fn with(script: &str, queue: usize, settings: impl Into<Settings>) -> Self {
         let bus = PrivateBus::start();
         let script: Script = script.parse().expect("the script is valid");
         let (engine, inbox) = channel(Limits { queue, ..LIMITS });
-        let served = serve(&bus.address(), engine.clone())
+        let front = Front::new(engine.clone());
+        let served = serve(&bus.address(), front.clone())
             .await
             .expect("the name is free");
-        served.configure(config);
+        let settings = settings.into();
+        front.configure(settings.front);
+        served.configure(settings.bus);
         let loads = !script.load.is_zero() || script.load_error.is_some();
         std::thread::spawn(move || sim::run(&inbox, &script));
         if !loads {
@@ -63,16 +93,19 @@ impl Daemon {
         Self {
             bus,
             engine,
+            front,
             served,
         }
     }
 
-    /// Puts another configuration in force.
-    pub(crate) fn configure(&self, config: BusConfig) {
-        self.served.configure(config);
+    /// Applies another configuration.
+    pub(crate) fn configure(&self, settings: impl Into<Settings>) {
+        let settings = settings.into();
+        self.front.configure(settings.front);
+        self.served.configure(settings.bus);
     }
 
-    /// A new client.
+    /// Connects a new client.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.bus).await
     }
@@ -85,7 +118,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A connection that uses the daemon.
+/// A client connection to the daemon.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
     pub(crate) manager: ManagerProxy<'static>,
@@ -121,14 +154,14 @@ impl Client {
     }
 }
 
-/// Awaits what must come.
+/// Awaits a future that must complete.
 pub(crate) async fn eventually<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(EVENTUALLY, future)
         .await
         .expect("it comes")
 }
 
-/// Awaits until `check` holds.
+/// Polls until `check` returns true.
 pub(crate) async fn until(mut check: impl AsyncFnMut() -> bool) {
     eventually(async {
         while !check().await {

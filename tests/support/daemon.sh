@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# A private message bus with the project's policy, and gangliond on it: sourced, by demo/run.sh and by
-# gpu/run.sh. Both run until `end_daemon` and `end_bus`; $folder, which must be there, takes their files.
+# A private message bus with the project's policy, and gangliond on it, for scripts that source this file. Both run until
+# `end_daemon` and `end_bus`. Their files are in $folder, which must exist.
 bus='' daemon='' address=''
 
-# start_bus TEMPLATE POLICY DBUS-DAEMON...: it becomes the system bus of what is started afterwards.
+# start_bus TEMPLATE POLICY DBUS-DAEMON...: processes that start later use it as their system bus.
 start_bus() {
     local template=$1 policy=$2
     shift 2
@@ -20,7 +20,7 @@ start_bus() {
     export DBUS_SYSTEM_BUS_ADDRESS=$address GANGLION_BUS=$address
 }
 
-# start_daemon PROGRAMS CONFIG SECONDS: returns when it can answer, or fails after that many seconds.
+# start_daemon PROGRAMS CONFIG SECONDS: returns when the daemon is ready, or fails after SECONDS.
 start_daemon() {
     local programs=$1 config=$2 until=$((SECONDS + $3))
     "$programs/gangliond" --config "$config" --bus "$address" >"$folder/daemon.log" 2>&1 &
@@ -32,7 +32,7 @@ start_daemon() {
     done
 }
 
-# Its own grace, and a little more; then no more grace. Returns how it ended.
+# Stops the daemon, kills it if its own grace period does not suffice, and returns its exit status.
 end_daemon() {
     [ -n "$daemon" ] || return 0
     local pid=$daemon

@@ -1,4 +1,4 @@
-//! A CUDA driver without a device, which answers as the environment says.
+//! A CUDA driver without a device, whose answers are set by environment variables.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// Where the loader finds it. It goes by both names that are tried.
+/// Returns the folder of the library, under both names that the loader tries.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -28,7 +28,7 @@ fn folder() -> &'static Path {
     folder.path()
 }
 
-/// For a process that is to find it.
+/// Returns the environment of a process that loads this driver.
 pub(crate) fn environment(answers: &[(&str, &str)]) -> HashMap<OsString, OsString> {
     let library = ("LD_LIBRARY_PATH".into(), folder().into());
     let answers = answers

@@ -1,6 +1,6 @@
-//! Writes GGUF files, version 3, from metadata and tensors; it checks nothing.
+//! Writes GGUF files, version 3, from metadata and tensors, without checks.
 
-/// A file in the making.
+/// A file that is being built.
 #[derive(Clone, Default)]
 pub(crate) struct GgufWriter {
     /// Keys, each with the bytes of its type and its value.
@@ -23,7 +23,7 @@ const BOOL: u32 = 7;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// The type of a tensor of f32.
+/// The type of an f32 tensor.
 pub(crate) const F32: u32 = 0;
 
 fn put_string(out: &mut Vec<u8>, text: &str) {
@@ -31,7 +31,7 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-#[allow(dead_code)] // each program that includes it writes other keys
+#[allow(dead_code)] // each program with this module writes other keys
 impl GgufWriter {
     fn key(&mut self, key: &str, kind: u32) -> &mut Vec<u8> {
         self.metadata.push((key.into(), kind.to_le_bytes().into()));
@@ -39,13 +39,13 @@ impl GgufWriter {
         value
     }
 
-    /// Leaves a key out that is there.
+    /// Removes an existing key.
     pub(crate) fn remove(&mut self, key: &str) -> &mut Self {
         self.metadata.retain(|(other, _)| other != key);
         self
     }
 
-    /// Gives a key that is there another text.
+    /// Replaces the text of an existing key.
     pub(crate) fn replace_string(&mut self, key: &str, value: &str) -> &mut Self {
         self.remove(key).string(key, value)
     }
@@ -55,7 +55,7 @@ impl GgufWriter {
         self
     }
 
-    /// A text that need not be UTF-8.
+    /// Adds a text that need not be UTF-8.
     pub(crate) fn bytes(&mut self, key: &str, value: &[u8]) -> &mut Self {
         let out = self.key(key, STRING);
         out.extend((value.len() as u64).to_le_bytes());
@@ -96,7 +96,7 @@ impl GgufWriter {
         self
     }
 
-    /// `shape` is outermost first, as everywhere but in GGUF.
+    /// `shape` is outermost first, unlike in GGUF.
     pub(crate) fn tensor(
         &mut self,
         name: &str,
@@ -117,7 +117,7 @@ impl GgufWriter {
         self
     }
 
-    /// Gives a tensor another type, and leaves its data as they are.
+    /// Sets the type of a tensor without a change of its data.
     pub(crate) fn set_type(&mut self, name: &str, kind: u32) {
         for Tensor { info, .. } in &mut self.tensors {
             let mut named = Vec::new();
@@ -129,7 +129,7 @@ impl GgufWriter {
         }
     }
 
-    /// The bytes of header, metadata and tensor infos: all that comes before the data.
+    /// Returns the header, metadata and tensor infos, which precede the data.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = b"GGUF".to_vec();
         head.extend(3_u32.to_le_bytes());
@@ -148,7 +148,7 @@ impl GgufWriter {
         head
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(crate) fn file(&self) -> Vec<u8> {
         let mut file = self.head();
         file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
@@ -159,7 +159,7 @@ impl GgufWriter {
         file
     }
 
-    /// The files of as many parts, as llama-gguf-split writes them.
+    /// Splits the file into that many parts, like llama-gguf-split.
     pub(crate) fn parts(&self, count: u32) -> Vec<Vec<u8>> {
         let all = u32::try_from(self.tensors.len()).unwrap();
         let tensors = self

@@ -1,6 +1,6 @@
-//! Conversations that join and leave while a step is ahead or left, for which nobody waits: each has the bits that it has where nothing is
-//! ever ahead. A launch is refused now and then; where nothing is recorded, whoever is in its step stands where it stood. On any
-//! executor whose cache holds eight conversations of 160 positions, and whose steps have eight rows.
+//! Conversations that join and leave while a step is launched ahead or preempted: each has the bits that it has without
+//! steps ahead. Some launches are refused; without a recording, the conversations of such a step are unchanged. Runs on
+//! any executor whose cache holds eight conversations of 160 positions, and whose steps have eight rows.
 
 use std::error::Error;
 use std::time::Instant;
@@ -13,12 +13,12 @@ use ganglion::sampler::Parameters;
 use ganglion::tape::{Ending, STEP_ROWS};
 
 const PROMPTS: [usize; 8] = [1, 2, 9, 33, 63, 64, 65, 80];
-/// Tokens of each that are held against those of it alone, after the first.
+/// Tokens of each conversation that are compared with those of it alone, after the first.
 const STEPS: usize = 40;
-/// Rows come and go before each step modulo this.
+/// Rows change before each step modulo this.
 const PERIOD: usize = 64;
 
-/// A token, and the bits of how probable it and others were: of all logits of its row.
+/// A token, and the bits of all logits of its row.
 type Step = (u32, Vec<(u32, u32)>);
 
 struct Talk {
@@ -31,19 +31,19 @@ struct Together<'a> {
     runner: &'a mut Runner,
     /// The oldest first.
     running: Vec<Talk>,
-    /// The entries of the step that is ahead.
+    /// The slots of the step that was launched ahead.
     ahead: Vec<usize>,
-    /// What each says where nothing is ahead.
+    /// The steps of each conversation without steps ahead.
     alone: Vec<Vec<Step>>,
-    /// How often a step was left.
+    /// The number of preempted steps.
     left: usize,
-    /// Steps that were refused.
+    /// The number of refused steps.
     refused: usize,
-    /// Steps whose tokens were asked for.
+    /// The number of steps whose tokens were collected.
     asked: usize,
 }
 
-/// What differs, if anything does; else how many steps were launched behind one of other conversations, and how often one was left.
+/// Returns the number of steps launched behind other conversations and of preempted ones, or the first difference.
 pub(crate) fn hold(runner: &mut Runner) -> Result<(usize, usize), Box<dyn Error>> {
     let mut all = Together {
         runner,
@@ -99,13 +99,13 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<(usize, usize), Box<dyn Error>
         }
         for _ in 0..=round % 3 {
             let entries: Vec<_> = all.running.iter().map(|talk| talk.entry).collect();
-            // Now and then somebody rests.
-            let rests = usize::from(round % 4 == 0 && entries.len() > 1);
+            // From time to time a conversation is idle.
+            let idle = usize::from(round % 4 == 0 && entries.len() > 1);
             if all.ahead.is_empty() {
                 all.ahead.clone_from(&entries);
             }
-            others += usize::from(all.ahead != entries[rests..]);
-            all.take(&entries[rests..])?;
+            others += usize::from(all.ahead != entries[idle..]);
+            all.take(&entries[idle..])?;
             step += 1;
         }
         all.runner.executor().faults().disarm();
@@ -121,7 +121,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<(usize, usize), Box<dyn Error>
 }
 
 impl Together<'_> {
-    /// Begins a conversation: the tokens of a step that is ahead are taken when its prompt has begun.
+    /// Starts a conversation. The tokens of a step that was launched ahead are collected after its prompt has started.
     fn begin(&mut self, conversation: usize) -> Result<(), Box<dyn Error>> {
         let user = u32::try_from(conversation)?;
         let vocabulary = u32::try_from(self.runner.shape().vocabulary)?;
@@ -146,7 +146,7 @@ impl Together<'_> {
             let last = end == prompt.len();
             let ending = if last { Ending::Token } else { Ending::Kv };
             self.runner.turn_to(entry);
-            // A step that can be left is, and goes on when the prompt has been read.
+            // A preemptible step is preempted, and continues after the prefill.
             let left = self.runner.leave_step(&self.ahead)?;
             if !left {
                 self.runner.start(&prompt[read..end], ending)?;
@@ -164,17 +164,17 @@ impl Together<'_> {
         Ok(())
     }
 
-    /// Takes the tokens of the step that is ahead, with one of others behind it.
+    /// Collects the tokens of the step that was launched ahead, with another step behind it.
     fn take(&mut self, behind: &[usize]) -> Result<(), Box<dyn Error>> {
         let taken = std::mem::take(&mut self.ahead);
         if taken.is_empty() {
             return Ok(());
         }
         let rows: Vec<_> = taken.iter().map(|entry| (*entry, Vec::new())).collect();
-        // Now and then somebody comes, so that nothing is launched behind it.
+        // From time to time a request arrives, so that no step is launched behind it.
         self.asked += 1;
         let mut preempts = || self.asked.is_multiple_of(7);
-        // And now and then for somebody for whom the step is left; for others it was.
+        // From time to time the step is preempted for this request.
         let mut parts = 0;
         let mut leaves = |_| {
             parts += 1;
@@ -190,7 +190,7 @@ impl Together<'_> {
                 self.left += 1;
                 self.ahead = taken;
                 if self.left.is_multiple_of(4) {
-                    // It goes on without what it had begun by.
+                    // The rest of the step runs without the graph of its first part.
                     self.runner.reset_graph();
                 }
                 return Ok(());

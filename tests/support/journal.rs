@@ -1,4 +1,4 @@
-//! The journal of a thread, in place of systemd's: every event with its fields.
+//! Captures the events of a thread, with their fields, in place of the system's journal.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,22 +7,22 @@ use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// The fields of an event, its message among them.
+/// The fields of an event, including its message.
 pub(crate) type Entry = BTreeMap<&'static str, String>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<Entry>>>);
 
 impl Journal {
-    /// Keeps what this thread reports while it does `work`.
+    /// Captures the events of this thread during `work`.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let subscriber = tracing_subscriber::registry().with(self.clone());
         tracing::subscriber::with_default(subscriber, work)
     }
 
-    /// What was reported since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<Entry> {
-        std::mem::take(&mut *self.0.lock().expect("nobody panicked"))
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 }
 
@@ -30,7 +30,7 @@ impl<S: Subscriber> Layer<S> for Journal {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
-        self.0.lock().expect("nobody panicked").push(fields.0);
+        self.0.lock().expect("no panic").push(fields.0);
     }
 }
 

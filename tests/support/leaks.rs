@@ -1,4 +1,4 @@
-//! What a process holds, and doing the same thing so often that what is not given back would show.
+//! The resources of a process, and repeated work that makes leaks visible.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::wire::{Message, Received, Wire};
 /// A load of a model may take a while.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// At one moment.
+/// The resources at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Bytes of memory in use.
@@ -62,7 +62,7 @@ fn answered(wire: &mut Wire, call: Message) -> io::Result<Received> {
     )))
 }
 
-/// A model that is loaded anew each time, as `file` has another context each time; its other lines are `lines`.
+/// Reloads a model many times: `file` gets another context each time, and otherwise has `lines`.
 pub(crate) fn reloads(bus: &Path, count: usize, file: &Path, lines: &str) -> io::Result<()> {
     let mut wire = Wire::connect(bus)?;
     for number in 0..count {
@@ -82,7 +82,7 @@ pub(crate) fn cancelled(bus: &Path, count: usize) -> io::Result<()> {
         let request = answered(&mut wire, calls::generate("Tell a long story.", []))?;
         let path = request.text().unwrap_or_default();
         wire.ask(calls::cancel(&path), ANSWER)?;
-        // Its place is given back once the cancelled answer has been read.
+        // The request's place is free once the cancelled answer has been read.
         for mut stream in request.descriptors {
             io::copy(&mut stream, &mut io::sink())?;
         }

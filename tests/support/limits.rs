@@ -1,10 +1,10 @@
-//! What an engine of a test allows.
+//! The limits of a test's engine.
 
 use std::time::Duration;
 
 use ganglion::engine::{Limits, Share, UserLimits};
 
-/// So many requests and sessions, all of them to each user; prompts are read in slices of so long while answers wait.
+/// Returns limits with that many requests and sessions, all usable by each user, and that length of a prefill slice.
 pub(crate) const fn limits(most: usize, slice: Duration) -> Limits {
     Limits {
         requests: most,

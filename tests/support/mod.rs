@@ -1,4 +1,4 @@
-//! What tests of several surfaces share.
+//! Helpers that tests of several surfaces share.
 
 pub(crate) mod attack;
 pub(crate) mod daemon;
@@ -11,15 +11,15 @@ pub(crate) mod leaks;
 pub(crate) mod limits;
 pub(crate) mod needs;
 pub(crate) mod page_cache;
-pub(crate) mod peer_bus;
-pub(crate) mod plain;
 pub(crate) mod preempted;
 pub(crate) mod private_bus;
 pub(crate) mod process;
 pub(crate) mod refusals;
+pub(crate) mod restartable;
 pub(crate) mod restored;
-pub(crate) mod served;
 pub(crate) mod signals;
 pub(crate) mod stream;
 pub(crate) mod tiny_gguf;
+pub(crate) mod unchecked_bus;
 pub(crate) mod wire;
+pub(crate) mod without_descriptors;

@@ -1,55 +1,90 @@
-//! What a test needs beside Rust. Where it is missing the test says NOT RUN and why, and ends; but with `CI` set it
-//! fails, for there everything is to run. What needs dbus-daemon is left out at build time: see `tests/main.rs`.
+//! Requirements of tests beyond Rust itself.
+//!
+//! A test whose requirement is missing prints a SKIPPED line with the remedy and returns. With `CI` set it fails instead, because CI has
+//! every requirement. A test that needs other rights than the user has is skipped in CI too.
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 
-/// The Python packages of `make deps`.
+const DEPS: &str = "run make deps";
+
+/// Checks for the Python packages of `make deps`.
 pub(crate) fn python() -> bool {
-    file("target/venv/bin/python", "make deps")
+    file("target/venv/bin/python")
 }
 
-/// SmolLM2-135M-Instruct, of 98 MB.
+/// Checks for SmolLM2-135M-Instruct, a file of 98 MB.
 pub(crate) fn smollm2() -> bool {
-    file("target/models/SmolLM2-135M-Instruct.Q4_1.gguf", "make deps")
+    file("target/models/SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 
-/// The JSON-Schema-Test-Suite.
+/// Checks for the JSON-Schema-Test-Suite.
 pub(crate) fn schemas() -> bool {
-    file("target/schemas/draft2020-12", "make deps")
+    file("target/schemas/draft2020-12")
 }
 
-/// Chat templates of well-known models.
+/// Checks for the chat templates of well-known models.
 pub(crate) fn templates() -> bool {
-    file("target/templates", "make deps")
+    file("target/templates")
 }
 
-/// Public parsers of tool calls.
+/// Checks for public parsers of tool calls.
 pub(crate) fn parsers() -> bool {
-    file("target/parsers", "make deps") && python()
+    file("target/parsers") && python()
 }
 
-/// Programs that a search finds.
+/// Checks that the build has compiled the GPU's kernels.
+#[cfg(feature = "cuda")]
+pub(crate) fn kernels() -> bool {
+    ganglion::device::Modules::hash() != 0 || missing("NVRTC, which compiles kernels,", DEPS)
+}
+
+/// Checks for programs in `PATH`.
 pub(crate) fn programs(names: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
     match names.iter().find(|name| !found(name)) {
         None => true,
-        Some(name) => missing(name, "make deps"),
+        Some(name) => missing(name, DEPS),
     }
 }
 
-fn file(relative: &str, remedy: &str) -> bool {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(relative);
-    path.exists() || missing(relative, remedy)
+/// Checks for the headers of a C library.
+pub(crate) fn library(name: &str) -> bool {
+    let exists = || {
+        let found = Command::new("pkg-config").args(["--exists", name]).status();
+        found.is_ok_and(|status| status.success())
+    };
+    programs(&["pkg-config"]) && (exists() || missing(name, DEPS))
 }
 
-fn missing(what: &str, remedy: &str) -> bool {
+/// Checks that root runs the test.
+pub(crate) fn root() -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        skipped("only root can run it");
+    }
+    is_root
+}
+
+/// Reports that the running test is skipped for that reason.
+pub(crate) fn skipped(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let line = format!("NOT RUN: {test}: {what} is missing; {remedy}\n");
-    assert!(std::env::var_os("CI").is_none(), "{line}");
-    // Past the harness, which keeps to itself what tests print that do not fail.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    // The harness hides what a passing test prints, but not what it writes to the descriptor.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
+}
+
+/// Reports that the running test is skipped because something is not installed, and fails in CI.
+pub(crate) fn missing(what: &str, remedy: &str) -> bool {
+    let reason = format!("{what} is missing; {remedy}");
+    skipped(&reason);
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
     false
+}
+
+fn file(relative: &str) -> bool {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(relative);
+    path.exists() || missing(relative, DEPS)
 }

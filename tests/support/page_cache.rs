@@ -1,11 +1,11 @@
-//! Files as they are after the machine's start.
+//! Control of the kernel's page cache.
 
 use std::fs::File;
 use std::path::Path;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
-/// Has the page cache forget a file, as far as its file system does.
+/// Drops a file from the page cache, as far as its file system allows.
 pub(crate) fn forget(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_data().unwrap();

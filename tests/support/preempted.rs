@@ -1,5 +1,5 @@
-//! Prompts that are left between two half layers, for others that are read and stepped meanwhile, have the bits that each has where it
-//! is read at once. On any executor whose cache holds four conversations of 160 positions.
+//! Prompts that are preempted between two half layers have the bits of an uninterrupted prefill, whatever ran in the
+//! meantime. Runs on any executor whose cache holds four conversations of 160 positions.
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::executor::{PREEMPTED, Pass};
@@ -7,14 +7,14 @@ use ganglion::kv::Wanted;
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 
-/// Of a user each.
+/// Each prompt has its own user.
 const PROMPTS: [usize; 3] = [140, 90, 70];
 const STEPS: usize = 4;
 
-/// A token, and the bits of the logits that it was chosen from, but for a prompt's.
+/// A token and the bits of its logits; a prompt has no token.
 type Step = (u32, Vec<u32>);
 
-/// A prompt on its way.
+/// A prompt that is being prefilled.
 struct Reading {
     user: u32,
     entry: usize,
@@ -23,7 +23,7 @@ struct Reading {
     said: Vec<Step>,
 }
 
-/// What differs, if anything does.
+/// Returns the first difference.
 pub(crate) fn hold(runner: &mut Runner) -> Result<(), String> {
     run(runner).map_err(|error| error.to_string())?
 }
@@ -58,7 +58,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
             one.step(runner)?;
         }
     }
-    // The third finds no place until one of the others has ended.
+    // The third has no slot until one of the others has ended.
     if left[..PREEMPTED].iter().any(|left| *left < 2) {
         return Ok(Err(format!("they were left {left:?} times")));
     }
@@ -72,7 +72,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
         }
     }
 
-    // Whoever leaves takes what was left of it along.
+    // A leaving conversation drops its preempted part.
     for _ in 0..=PREEMPTED {
         let mut one = begin(runner, 0)?;
         if one.advance(runner, true)? != Pass::Preempted {
@@ -107,7 +107,7 @@ fn begin(runner: &mut Runner, user: usize) -> Result<Reading, RunError> {
 }
 
 impl Reading {
-    /// Reads a part of the prompt, or less if it is left where it may be.
+    /// Prefills a part of the prompt, or less if it is preempted.
     fn advance(&mut self, runner: &mut Runner, leave: bool) -> Result<Pass, RunError> {
         let rows = runner.prefill_chunk().min(self.prompt.len() - self.read);
         let end = self.read + rows;
@@ -132,7 +132,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Nothing of it is left for who comes next.
+    /// Checks that no part of it remains for the next conversation.
     fn end(self, runner: &mut Runner) -> Vec<Step> {
         runner.leave(self.entry);
         runner.erase(self.user);

@@ -1,4 +1,4 @@
-//! A message bus of a test's own, with the system bus's defaults and the project's policy file.
+//! A private message bus with the system bus's defaults and the project's policy file.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use zbus::Connection;
 
-/// Groups that every Debian has, in the place of those that the package makes: name in the policy, name, number.
-/// The second has the lower number: which rules a bus applies last must not matter.
+/// Groups that every Debian has, in place of the package's groups: name in the policy, name, number. The second has the
+/// lower number, so that the order of the bus's rules does not matter.
 pub(crate) const GROUPS: [(&str, &str, u32); 2] =
     [("ganglion", "users", 100), ("ganglion-admin", "games", 60)];
-/// The same for the daemon's user.
+/// The replacement of the daemon's user, in the same form.
 pub(crate) const USER: (&str, &str, u32) = ("ganglion", "news", 9);
 
-/// `dbus-daemon`, until it is dropped.
+/// A running `dbus-daemon`, until it is dropped.
 pub(crate) struct PrivateBus {
     daemon: Child,
-    /// Without what tells one `dbus-daemon` from the next at the same place.
+    /// Without the part that differs between two `dbus-daemon` processes at the same place.
     address: String,
     folder: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl PrivateBus {
         (self.daemon, _) = launch(self.folder.path());
     }
 
-    /// Where it listens.
+    /// Returns the path of its socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("bus")
     }
@@ -63,7 +63,7 @@ impl PrivateBus {
         Address::Other(self.address.clone())
     }
 
-    /// From now on a call to the daemon's name starts gangliond with these arguments, beside `--bus`.
+    /// Makes a call to the daemon's name start gangliond with these arguments in addition to `--bus`.
     pub(crate) fn activates(&self, arguments: &str) {
         let gangliond = env!("CARGO_BIN_EXE_gangliond");
         let service = format!(
@@ -74,13 +74,13 @@ impl PrivateBus {
             .expect("the service file is written");
     }
 
-    /// It hears nobody until it gets SIGCONT.
+    /// Sends a signal to it; after SIGSTOP it answers no call until SIGCONT.
     pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.daemon.id().try_into().expect("a process id"));
         kill(process, signal).expect("it can be signalled");
     }
 
-    /// A new client.
+    /// Connects a new client.
     pub(crate) async fn connect(&self) -> Connection {
         self.address()
             .connect()
@@ -96,7 +96,7 @@ impl Drop for PrivateBus {
     }
 }
 
-/// Starts it with the configuration in that folder, and tells its address.
+/// Starts it with the configuration in that folder, and returns its address.
 fn launch(folder: &Path) -> (Child, String) {
     let log = folder.join("bus.log");
     let mut daemon = Command::new("dbus-daemon")
@@ -125,7 +125,7 @@ fn launch(folder: &Path) -> (Child, String) {
     (daemon, address.to_owned())
 }
 
-/// The project's policy. Who is known only where the package is installed is replaced by someone who is known here.
+/// Returns the project's policy. Users and groups of the package are replaced by existing ones.
 fn policy() -> String {
     let mut policy = include_str!("../../config/org.ganglion.Llm1.conf").to_owned();
     let mut replace = |kind: &str, (named, known, _): (&str, &str, u32)| {

@@ -1,4 +1,4 @@
-//! gangliond as a process of its own, with a script for an engine or a model.
+//! gangliond as a separate process, with a script or a model.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ impl Process {
         Self::ready(bus, &[&format!("--sim={script}")], config).await
     }
 
-    /// The same with the model that the configuration names.
+    /// Starts it with the model of the configuration, and waits until it is ready.
     pub(crate) async fn serving(bus: &PrivateBus, config: &str) -> Self {
         Self::ready(bus, &[], config).await
     }
@@ -32,7 +32,7 @@ impl Process {
         process
     }
 
-    /// Starts it on the bus at `address`, and does not wait.
+    /// Starts it on the bus at `address` without waiting.
     pub(crate) fn on(address: &str, arguments: &[&str], config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("gangliond.toml");
@@ -50,27 +50,27 @@ impl Process {
         Self { child, folder }
     }
 
-    /// Its configuration file.
+    /// Returns its configuration file.
     pub(crate) fn config(&self) -> PathBuf {
         self.folder.path().join("gangliond.toml")
     }
 
-    /// Writes another configuration; nobody is told.
+    /// Writes another configuration without a reload.
     pub(crate) fn configure(&self, config: &str) {
         fs::write(self.config(), config).expect("the configuration is written");
     }
 
-    /// Bytes of memory that are its own and in use.
+    /// Returns the bytes of its anonymous memory.
     pub(crate) fn resident(&self) -> io::Result<u64> {
         self.memory("RssAnon:")
     }
 
-    /// The most bytes of memory that it has had in use so far.
+    /// Returns the peak of its memory in bytes.
     pub(crate) fn peak(&self) -> io::Result<u64> {
         self.memory("VmHWM:")
     }
 
-    /// Waits until it has done what it can: none of its threads has run, or waited for a core, for a while.
+    /// Waits until it is quiescent: all its threads sleep at each of several looks in a row.
     pub(crate) fn settle(&self) {
         const LOOKS: u32 = 20;
         let mut still = 0;
@@ -87,11 +87,11 @@ impl Process {
             let (_, state) = stat.rsplit_once(") ")?;
             Some(state.starts_with('S'))
         };
-        // A thread that ends meanwhile has run.
+        // A thread that ended in the meantime has run.
         tasks.map(asleep).all(|asleep| asleep == Some(true))
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -1,5 +1,5 @@
-//! Every call of a recording and a replay, refused once: before it is made, after it was made, and with the capture
-//! lost. The text goes on, each step runs once, and the graph recovers. On any executor.
+//! Refuses every call of a recording and a replay once: before it runs, after it has run, and with a lost capture. The
+//! text continues, each step runs once, and the graph recovers. Runs on any executor.
 
 use std::fmt::Debug;
 
@@ -9,24 +9,24 @@ use ganglion::graph::{Counters, Mode, State};
 use ganglion::kv::{Owner, Wanted};
 use ganglion::sampler::Parameters;
 
-/// Of each turn; the first is the prompt's.
+/// Tokens of each turn; the first is the prompt's.
 pub(crate) const TOKENS: usize = 6;
 const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 const OWNER: Owner = Owner(1);
 const OTHER: Owner = Owner(2);
 
-/// What is recorded when the fault is armed.
+/// The recordings that exist when the fault is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// Nothing: executable graphs are made.
+    /// None: executable graphs are made.
     Nothing,
-    /// What an earlier turn has left: the prompt is replayed, and executable graphs are updated.
+    /// Those of an earlier turn: the prompt is replayed, and executable graphs are updated.
     Turn,
-    /// What a turn of another conversation has left: launches that name the other entry are set anew.
+    /// Those of another conversation's turn: launches that name the other slot are set again.
     Other,
-    /// What a failure has left: executable graphs are updated, of segments too.
+    /// Those after a failure: executable graphs are updated, including segments.
     Failure,
-    /// A recording of this turn: it is replayed.
+    /// A recording of this turn, which is replayed.
     Step,
 }
 
@@ -40,8 +40,8 @@ const HELD: [Held; 5] = [
 
 pub(crate) const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
 
-/// A turn from an empty entry, in the course of which `at` is called with the number of tokens so far. Steps are
-/// launched ahead where they can be, if `ahead`.
+/// Runs a turn from an empty slot, and calls `at` with the number of tokens so far. Steps are launched ahead where
+/// possible, if `ahead`.
 pub(crate) fn turn(
     runner: &mut Runner,
     ahead: bool,
@@ -62,7 +62,7 @@ fn turn_of(
         ..Parameters::default()
     };
     runner.rewind(owner, 0);
-    // Each owner is a user of its own: what one holds is not copied for the other.
+    // Each owner is its own user, so that no prefix is shared.
     runner.begin(Some(owner), u32::from(owner == OTHER), &PROMPT, parameters)?;
     at(runner, 0);
     runner.prefill_all(&PROMPT)?;
@@ -74,8 +74,8 @@ fn turn_of(
     Ok(tokens)
 }
 
-/// Refuses every call of every way to come to a step's token, one in each turn, and tells how many there were. The
-/// runner has two entries and a mode that records, and its first step has run.
+/// Refuses every call on every way to a step's token, one in each turn, and returns their number. The runner has two
+/// slots and a mode that records, and its first step has run.
 pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
     let mut strikes = 0;
     let text = turn(runner, true, |_, _| {}).map_err(|error| error.to_string())?;
@@ -98,8 +98,8 @@ pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
     Ok(strikes)
 }
 
-/// Refuses every launch of a step that runs kernel by kernel, and so has no other way to run: it fails, and takes those along that
-/// are ahead; the next turn is as if it had not been. Tells how many there were. Nothing is recorded.
+/// Refuses every launch of an eager step, which has no fallback: the step fails with those ahead of it, and the next
+/// turn runs as if it had not existed. Returns the number of launches. Nothing is recorded.
 pub(crate) fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
     let text = |runner: &mut Runner| turn(runner, true, |_, _| {}).map_err(|it| it.to_string());
     let (whole, mut launches) = (text(runner)?, 0);
@@ -122,7 +122,7 @@ pub(crate) fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
                 Err(error) if !survives && !error.is_fatal() => {}
                 other => return Err(format!("{fault:?}: {other:?}")),
             }
-            // Nobody's pages are kept from others for a step that is over.
+            // A finished step keeps no unowned pages.
             let positions = runner.context();
             let room = runner.has_room((0, Wanted::default()), positions, &[]);
             same(&format!("room after {fault:?}"), room, true)?;
@@ -136,7 +136,7 @@ pub(crate) fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
     Ok(launches)
 }
 
-/// Runs a turn with the fault and one after it. `false` if the turn made no such call.
+/// Runs a turn with the fault, and one after it. Returns `false` if the turn made no such call.
 fn strike(runner: &mut Runner, held: Held, fault: Fault, text: &[u32]) -> Result<bool, String> {
     let failed = |error: RunError| error.to_string();
     let mode = runner.graph().mode();
@@ -177,14 +177,14 @@ fn strike(runner: &mut Runner, held: Held, fault: Fault, text: &[u32]) -> Result
     Ok(struck)
 }
 
-/// A turn that the fault is armed in.
+/// A turn with an armed fault.
 fn spoilt(runner: &mut Runner, held: Held, fault: Fault) -> Result<Vec<u32>, RunError> {
     let failure = Fault {
         call: Call::GraphLaunch,
         skip: 0,
         how: How::Before,
     };
-    // Where prompts are not recorded, one that is refused has no other way to run.
+    // An unrecorded prompt has no fallback.
     let first = usize::from(runner.graph().mode() != Mode::Full);
     turn(runner, true, |runner, tokens| {
         let faults = runner.executor().faults();
@@ -197,7 +197,7 @@ fn spoilt(runner: &mut Runner, held: Held, fault: Fault) -> Result<Vec<u32>, Run
     })
 }
 
-/// How many failures that is to be; `None` where it depends on whether the launch is of a segment.
+/// Returns the expected number of failures, or `None` if it depends on whether the launch is of a segment.
 fn failures(fault: Fault, mode: Mode) -> Option<u64> {
     match (fault.how, fault.call) {
         (How::Synchronize, Call::Launch) => (mode != Mode::Piecewise).then_some(1),
@@ -211,8 +211,8 @@ fn steps(counters: Counters) -> u64 {
     counters.launches + counters.eager_steps
 }
 
-/// Says what is not as it is to be.
-#[allow(clippy::needless_pass_by_value)] // it reads as an assertion does
+/// Reports a wrong result.
+#[allow(clippy::needless_pass_by_value)] // it reads like an assertion
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
     if is == to_be {
         return Ok(());

@@ -1,5 +1,6 @@
-//! A conversation that has lost its pages goes on with the bits that it would have had, and so does one that began in the pages
-//! of another. On any executor whose cache holds one conversation of `CONTEXT` positions, and whose steps have several rows.
+//! A conversation with evicted pages continues with the bits that it would have had, and so does a conversation with a
+//! shared prefix. Runs on any executor whose cache holds one conversation of `CONTEXT` positions, and whose steps have
+//! several rows.
 
 use std::slice;
 
@@ -10,15 +11,15 @@ use ganglion::tape::Ending;
 
 pub(crate) const CONTEXT: usize = 256;
 const USER: u32 = 1;
-/// Neither is of whole pages.
+/// Neither length is a multiple of a page.
 const PROMPT: usize = 75;
 const SAID: usize = 41;
 const STEPS: usize = 6;
 
-/// How many tokens were held when it began, then each token with the bits of the logits that it was chosen from.
+/// The number of cached tokens at the start, then each token with the bits of its logits.
 type Turn = (usize, Vec<(u32, Vec<u32>)>);
 
-/// What differs, if anything does.
+/// Returns the first difference.
 pub(crate) fn hold(runner: &mut Runner) -> Result<(), String> {
     run(runner).map_err(|error| error.to_string())?
 }
@@ -31,7 +32,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
         .collect();
     let a = Some(Owner(1));
     let (_, first) = turn(runner, a, USER, Wanted::read(&prompt), SAID + 1)?;
-    // The last one was only chosen: it is read with what comes after it.
+    // The last one was only chosen: it is prefilled with the next tokens.
     let answer = first.iter().map(|(token, _)| *token);
     let next: Vec<u32> = prompt
         .iter()
@@ -56,7 +57,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
         )));
     }
 
-    // It parts within a page from what the same user's conversation holds, and is held against another user's.
+    // It differs from the same user's conversation within a page, and is compared with another user's.
     let mut apart = prompt[..PROMPT - 3].to_vec();
     apart.extend([5, 6]);
     let (held, shared) = turn(runner, None, USER, Wanted::read(&apart), STEPS)?;
@@ -73,7 +74,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
     Ok(Ok(()))
 }
 
-/// Has another user's turn take all pages.
+/// Lets another user's turn take all pages.
 fn evict(runner: &mut Runner) -> Result<(), RunError> {
     let (entry, _) = runner.join(
         None,
@@ -86,7 +87,7 @@ fn evict(runner: &mut Runner) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Reads a prompt as it was made before, and answers with so many tokens.
+/// Prefills a prompt in the original chunks, and answers with that many tokens.
 fn turn(
     runner: &mut Runner,
     owner: Option<Owner>,
@@ -126,7 +127,7 @@ fn turn(
             }
         };
     }
-    // Chosen by the prompt itself.
+    // The prompt itself chose this one.
     let mut tokens = vec![(runner.token(), Vec::new())];
     while tokens.len() < count {
         let token = runner.step_rows(&[entry], false)?[0];

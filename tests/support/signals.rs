@@ -1,4 +1,4 @@
-//! Signals of requests, heard from before the request is made: none can be missed.
+//! Signals of requests. The subscription precedes the request, so that none is missed.
 
 use futures_util::StreamExt;
 use ganglion::bus::proxy::Info;
@@ -27,7 +27,7 @@ impl Signals {
         }
     }
 
-    /// Awaits the end of a request: its reason, and what is told about it.
+    /// Awaits the end of a request, and returns its reason and details.
     pub(crate) async fn finished(&mut self, request: &OwnedObjectPath) -> (String, Info) {
         let mut next_seq = 0u64;
         loop {

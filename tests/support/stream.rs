@@ -13,13 +13,13 @@ pub(crate) struct Reader {
     seq: u64,
 }
 
-/// A whole stream.
+/// A complete stream.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) reason: FinishReason,
     pub(crate) usage: Usage,
-    /// Of each token, where they were asked for.
+    /// Log probabilities per token, if requested.
     pub(crate) logprobs: Vec<f32>,
     /// D-Bus name and text.
     pub(crate) error: Option<(String, String)>,
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    /// The next frame, its number checked; `None` at the end of the file.
+    /// Returns the next frame after a check of its number, or `None` at the end of the file.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         let line = eventually(self.lines.next_line())
             .await
@@ -45,12 +45,12 @@ impl Reader {
         Some(frame)
     }
 
-    /// The text of what follows.
+    /// Returns the text of the remaining frames.
     pub(crate) async fn rest(self) -> String {
         self.answer().await.text
     }
 
-    /// Everything until the last frame, which the end of the file must follow.
+    /// Reads everything up to the last frame, which the end of the file must follow.
     pub(crate) async fn answer(mut self) -> Answer {
         let (mut text, mut logprobs) = (String::new(), Vec::new());
         loop {
@@ -61,11 +61,11 @@ impl Reader {
             {
                 Frame::Text {
                     text: more,
-                    logprobs: told,
+                    logprobs: scores,
                     ..
                 } => {
                     text.push_str(&more);
-                    logprobs.extend(told.iter().map(|one| one.logprob));
+                    logprobs.extend(scores.iter().map(|one| one.logprob));
                 }
                 Frame::Reasoning { .. } | Frame::ToolCall { .. } => {}
                 Frame::Done {

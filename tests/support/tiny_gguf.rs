@@ -1,5 +1,5 @@
-//! The golden model tiny-llama3-rope as a GGUF file, converted as llama.cpp's converter does. A program that has it can be carried
-//! to another machine alone.
+//! The golden model tiny-llama3-rope as a GGUF file, in the form of llama.cpp's converter. A program with this module
+//! needs no other file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ const WEIGHTS: &[u8] = include_bytes!("../golden/tiny-llama3-rope/model.safetens
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
-/// Writes one into `directory` whose keys have outliers that no query meets: in f16 they change nothing, and in q8_0 all other
-/// values of a key are lost.
+/// Writes a model into `directory` whose keys have outliers that no query meets: they change nothing in f16, and erase
+/// all other values of a key in q8_0.
 pub(crate) fn with_outlier_keys(directory: &Path) -> PathBuf {
     let path = directory.join("outliers.gguf");
     std::fs::write(&path, convert_with("outliers", true).file()).unwrap();
@@ -29,31 +29,32 @@ pub(crate) fn tiny_llama3_rope(directory: &Path) -> PathBuf {
     path
 }
 
-/// The model and a vocabulary of byte-level BPE with a chat template.
+/// Returns the model with a vocabulary of byte-level BPE and a chat template.
 pub(crate) fn with_vocabulary() -> GgufWriter {
     speaking("tiny", 0)
 }
 
-/// The model with its first matrix in another number format, of which nothing is read.
+/// Returns the model with its first matrix in another number format; its values are not used.
 pub(crate) fn of_type(kind: u32) -> GgufWriter {
     let mut gguf = with_vocabulary();
     gguf.set_type("blk.0.attn_k.weight", kind);
     gguf
 }
 
-/// The same with another chat template.
+/// Returns the model with another chat template.
 pub(crate) fn with_template(template: &str) -> GgufWriter {
     with_tokens(template, &[])
 }
 
-/// The same, and with more tokens: no text becomes one of them, nor is one told as text.
+/// Returns the model with more tokens, which no text contains and which have no text.
 pub(crate) fn with_tokens(template: &str, more: &[&str]) -> GgufWriter {
     let mut gguf = without_template("tiny", 0, more);
     gguf.string(TEMPLATE, template);
     gguf
 }
 
-/// The same under another name, and with the bytes in another order: to this model each text is another one.
+/// Returns the model under another name, with the byte tokens in another order, so that it answers each text
+/// differently.
 pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
     let mut gguf = without_template(name, first_byte, &[]);
     gguf.string(
@@ -90,7 +91,7 @@ fn without_template(name: &str, first_byte: usize, more: &[&str]) -> GgufWriter 
     gguf
 }
 
-/// Control tokens, the 256 bytes as GPT-2 spells them, four merges, and tokens that nothing makes.
+/// Control tokens, the 256 bytes in GPT-2's spelling, four merges, and tokens that no text contains.
 fn vocabulary(size: usize) -> Vec<String> {
     let mut tokens: Vec<String> = ["<|start|>", "<|end|>"].map(String::from).into();
     let mut unprintable = 0x100..;
@@ -145,7 +146,7 @@ fn convert_with(name: &str, outliers: bool) -> GgufWriter {
         .collect();
     gguf.tensor("rope_freqs.weight", &[head_dim / 2], F32, &factors);
     let weights = SafeTensors::deserialize(WEIGHTS).unwrap();
-    // In one order, so that a fixed seed damages the same bytes each time.
+    // In a fixed order, so that a fixed seed damages the same bytes each time.
     let tensors: BTreeMap<_, _> = weights.iter().collect();
     for (name, tensor) in tensors {
         let name = gguf_name(name);
@@ -185,7 +186,7 @@ fn gguf_name(name: &str) -> String {
     .fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
 }
 
-/// Each head's rows, first half and second half in turn.
+/// Interleaves the first and second half of each head's rows.
 fn interleave(rows: &[u8], heads: usize, head_dim: usize) -> Vec<u8> {
     let row_bytes = rows.len() / (heads * head_dim);
     let row = |index: usize| &rows[index * row_bytes..][..row_bytes];
@@ -195,7 +196,7 @@ fn interleave(rows: &[u8], heads: usize, head_dim: usize) -> Vec<u8> {
         .collect()
 }
 
-/// The first pair of rows of each head times the first factor, the others times the second.
+/// Multiplies the first pair of rows of each head by the first factor, the others by the second.
 fn scaled(rows: &[u8], (heads, head_dim): (usize, usize), [first, others]: [f32; 2]) -> Vec<u8> {
     let row_bytes = rows.len() / (heads * head_dim);
     let rows = rows.chunks_exact(row_bytes).enumerate();
@@ -207,7 +208,7 @@ fn scaled(rows: &[u8], (heads, head_dim): (usize, usize), [first, others]: [f32;
     .collect()
 }
 
-/// What the converter divides each frequency by.
+/// Returns the converter's divisor of each frequency.
 fn rope_factors(rope: &Value, head_dim: usize) -> Vec<f32> {
     let number = |key: &str| rope[key].as_f64().unwrap();
     let (factor, context) = (number("factor"), number("original_max_position_embeddings"));

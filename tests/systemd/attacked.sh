@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# attacked.sh ATTACK...: inside a booted system; a row of the table for each. See attacks.sh.
+# attacked.sh ATTACK...: runs inside a booted system, and prints a row of the table for each attack. See attacks.sh.
 set -uo pipefail
 here=/usr/lib/ganglion-check
 source $here/library.sh
@@ -12,7 +12,7 @@ memory() {
     echo $((${kilobytes:-0} / 1024))
 }
 
-# what LINE KEY...: the words behind the keys, with slashes between.
+# what LINE KEY...: prints the words after the keys, with slashes between.
 what() {
     local line=$1 key
     shift
@@ -20,13 +20,13 @@ what() {
         paste -sd /
 }
 
-# Systems where it has failed are as at first, too.
+# Starts the daemon, also after a failure.
 begin() {
     systemctl stop $unit
     systemctl reset-failed $unit 2>/dev/null
     systemctl start $unit
     within 60 holds '"ready"' manager State
-    # What the first request takes, the second does not.
+    # The first request is slower than later ones.
     as both $check honest 2 1 >/dev/null
     sleep 1
 }
@@ -51,14 +51,14 @@ attacked() {
     restarts=$(($(property NRestarts) - restarts))
     is_active || restarts="$restarts $(property ActiveState)"
     stalls=$(journal --output=cat MESSAGE_ID="$($check id stalled)" | wc -l)
-    # What says who it was; the honest ones are another user.
+    # Warnings that name the attackers; the honest clients are another user.
     named=$(journal --output=json --priority=warning | grep -cE '"CLIENT_UID" *: *"('"$culprits"')"')
     # shellcheck disable=SC2059
     printf "$row" "$title" "$(what first p50 p99 max of)" "$(what ping p50 p99 max of)" "$(what bus p50 p99)" "$base/$high/$after" "$restarts" "$stalls" \
         "$named; $(grep -E '^(wrong|error)' /run/honest.log | paste -sd ';')"
 }
 
-# The same attack at a service that does nothing but answer: what then remains is not the daemon's.
+# bare NAME COMMAND...: the same attack on a service that only answers. The rest of the delay comes from the bus.
 bare() {
     local title=$1 service attack
     shift
@@ -71,7 +71,7 @@ bare() {
     sleep 1
     as both $check honest "$ATTACK_SECONDS" 0 >/run/honest.log 2>&1
     wait $attack
-    # What was started only changes users: its child holds the name.
+    # $service only changes the user: its child owns the name.
     kill "$(busctl status $name | sed -n 's/^PID=//p')"
     wait $service 2>/dev/null
     # shellcheck disable=SC2059

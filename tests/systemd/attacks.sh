@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# attacks.sh [ATTACK...]: boots Debian 11 and 12 (dbus-daemon 1.12 and 1.14), lets one hostile user at a time at the
-# service there, and prints a row for each: how an honest client fares meanwhile, and what becomes of the daemon.
+# attacks.sh [ATTACK...]: boots Debian 11 and 12 (dbus-daemon 1.12 and 1.14), runs one hostile user at a time, and prints a row
+# for each: the times of an honest client, and the daemon's memory and restarts.
 # attacks.sh exhaust [ATTACK...]: attacks on the memory and time of a daemon with MemoryMax=2G, next to four honest clients:
 # schemas, grammars, taken sessions, the state folder. A row has the first-token time alone and with the attack, the memory
 # before, at the peak and after, the restarts, and the attacker's outcomes. Exits with 1 if the daemon restarts or keeps 128 MiB,
 # or if an honest client gets a wrong answer or none.
 #   RELEASES="bullseye"        only these
 #   PROGRAMS=target/release    these binaries instead of the release binaries that cross/build.sh makes
-#   PROBE=FILE                 this systemd-check instead of one that is built for them
+#   PROBE=FILE                 this systemd-check instead of a newly built one
 #   OUT=target/attacked        logs and journals
-#   MODEL=FILE                 a model answers instead of a script; to exhaust SmolLM2 if it is there, or else (MODEL=) a tiny one
-#   ATTACK_SECONDS=10          how long each attack goes on; REST_SECONDS=10, and how long the daemon rests after it
-#   BARE=1                     a second row for each: the same at a service that does nothing but answer
-#   ALONE_SECONDS=10           to exhaust: how long honest clients are watched alone
-#   SEED=1 SCHEMAS=1000        to exhaust at "random": the seed and number of schemas of ten shapes, sent in ATTACK_SECONDS
-# systemd-check attacks lists them. "together" is all of them at once, beside four honest clients. A long run of random schemas:
+#   MODEL=FILE                 a model instead of a script; for exhaust the default is SmolLM2 if it is installed, and MODEL= a tiny one
+#   ATTACK_SECONDS=10          the time of each attack; REST_SECONDS=10 is the pause after it
+#   BARE=1                     a second row for each: the same attack on a service that only answers
+#   ALONE_SECONDS=10           exhaust: the time of honest clients without an attack
+#   SEED=1 SCHEMAS=1000        exhaust random: the seed and number of schemas of ten shapes, sent in ATTACK_SECONDS
+# systemd-check attacks lists the attacks. "together" is all of them at once, next to four honest clients. A long run of random schemas:
 #   ATTACK_SECONDS=600 tests/systemd/attacks.sh exhaust random
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -50,7 +50,7 @@ install "$PROBE" $check/systemd-check
 attacks=("$@")
 [ $# -gt 0 ] || mapfile -t attacks < <("$PROBE" attacks | cut -d ' ' -f 1)
 
-# The older hierarchy's group, which exhausted.sh may have made, outlives the system.
+# The system's end leaves the control group of the older hierarchy that exhausted.sh may have made.
 end() {
     halt
     [ ! -d /sys/fs/cgroup/memory ] ||

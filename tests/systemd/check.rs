@@ -1,6 +1,6 @@
-//! What the scenarios in booted systems need and a shell cannot do. It runs inside such a system, and prints what it saw.
+//! The program that scenarios run inside a booted system, for the tasks that a shell cannot do. It prints its observations.
 //!
-//! It judges only what it alone can see; what a scenario expects is written in the scenario.
+//! The scenarios judge most of them.
 
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
@@ -52,31 +52,31 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   model FILE             writes a model of 200 KB with a vocabulary
   id EVENT               prints the MESSAGE_ID of an event of the table
   events                 prints the names of all
-  fields [FIELD...]      reads journalctl -o json: fails if an event lacks a field of the table, but for these; prints the
+  fields [FIELD...]      reads journalctl -o json: fails if an event lacks a field of the table other than these; prints the
                          events that did not occur
-  sandbox DEVICE...      tries to leave the sandbox that it runs in, and prints what was not refused
+  sandbox DEVICE...      tries to leave its own sandbox, and prints the actions that succeed
   freeze PID NAME...     stops these threads until the process ends
-  ask COUNT TEXT [TIMES] so many requests at once, each read to its end; prints how many ended in which way
-  talk NAME TEXT...      says these texts in the session of that name; prints how each ended, then how many turns it has
-  reload TIMES           has the configuration read again so often
-  hold COUNT TEXT        so many requests whose answers are never read; stays until it is killed
-  fuzz SEED ROUNDS       every method and property that is introspected, with arguments made from their signatures
-  attacks                prints the hostile users that it can be, and whom the policy must take each for
-  attack NAME SECONDS    is that hostile user, or all \"members\" or \"strangers\" at once
-  fuzz-wire SEED SECONDS sends frames made at random
+  ask COUNT TEXT [TIMES] sends COUNT requests at once, and reads each answer; prints the number of each outcome
+  talk NAME TEXT...      sends these texts in the session of that name; prints each outcome, then the number of turns
+  reload TIMES           reloads the configuration
+  hold COUNT TEXT        sends COUNT requests and reads no answer; runs until it is killed
+  fuzz SEED ROUNDS       calls every introspected method and property, with arguments made from their signatures
+  attacks                prints the hostile users, and the group of each
+  attack NAME SECONDS    acts as that hostile user, or as all \"members\" or \"strangers\" at once
+  fuzz-wire SEED SECONDS sends random frames
   guides                 prints the attacks with schemas and grammars that take much time or memory
   guides NAME SECONDS [COUNT]
                          sends at most COUNT requests of that attack; prints their outcomes
   shapes SEED SECONDS COUNT
                          sends COUNT random schemas of ten shapes, evenly over the time; prints their outcomes
-  takes SECONDS          talks in a session while another connection tries to take it, which is refused; prints the outcomes
+  takes SECONDS          uses a session while another connection tries to take it, which is refused; prints the outcomes
   honest SECONDS COUNT [GUIDED]
-                         COUNT clients that ask all the time, GUIDED of them for JSON, and one that pings: times and errors
+                         runs COUNT clients, GUIDED of them with JSON answers, and one that pings; prints times and errors
   bare                   owns the daemon's name, and answers each call at once with nothing
   leaks PID FILE RELOADS CANCELLED SESSIONS
-                         what that process holds before and after so many of each; FILE is a drop-in to overwrite";
+                         prints the resources of that process before and after; FILE is a drop-in to overwrite";
 
-/// Why a check could not be done, or what did not hold.
+/// The reason why a check could not run or failed.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# exhausted.sh ATTACK...: inside a booted system, with MemoryMax=2G; prints a row of the table for each attack, next to four
-# honest clients, two of which ask for JSON. See attacks.sh.
+# exhausted.sh ATTACK...: runs inside a booted system with MemoryMax=2G, and prints a row of the table for each attack. Four honest
+# clients run next to it, two of them with JSON answers. See attacks.sh.
 # Verdicts: RESTARTED or REPLACED (the daemon), KEPT (more than 128 MiB afterwards), WRONG, LATE or REFUSED (answers of honest
 # clients), BROKEN (the attack did harm), DEAF (no introspection). "miss" is a p99 of more than twice that of running alone;
 # it depends on the machine and is not a failure.
@@ -12,8 +12,8 @@ honest=4 guided=2 most=2G keeps=$((128 * 1024))
 row='%-20s %-15s %-15s %-23s %-23s %-9s %-13s %s\n'
 failed=0
 
-# Runs the daemon with that much memory. Where the unified hierarchy has no memory controller, as in many containers, it
-# is the older one's: the daemon enters a group there before it begins.
+# Limits the daemon's memory to $most. If the unified hierarchy has no memory controller, as in many containers, the daemon enters a
+# group of the older hierarchy before it starts.
 bounded() {
     local enter=()
     if ! grep -qw memory /sys/fs/cgroup/cgroup.controllers; then
@@ -29,7 +29,7 @@ bounded() {
     drop_in '[Service]' "MemoryMax=$most" ${enter[@]+"${enter[@]}"}
 }
 
-# KiB that the kernel counts for the daemon and all of its processes, page cache included.
+# Prints the KiB of the daemon and all of its processes, page cache included.
 current() {
     local file=/sys/fs/cgroup$(property ControlGroup)/memory.current
     [ -z "${group:-}" ] || file=$group/memory.usage_in_bytes

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lane.sh NAME ROOT TREE FOLDER SCENARIO...: boots one system and runs in it, one after the other, those
-# of the scenarios that no other lane of the release has taken. FOLDER/SCENARIO.result says how each ended.
+# lane.sh NAME ROOT TREE FOLDER SCENARIO...: boots one system, and runs the scenarios there that no other lane of the release has
+# taken. FOLDER/SCENARIO.result has the result of each.
 set -euo pipefail
 name=$1 root=$2 tree=$3 folder=$4
 shift 4
@@ -13,7 +13,7 @@ trap 'exit 130' INT TERM
 mkdir -p "$folder/$name"
 boot "$name" "$root" "$tree" "$folder/$name"
 inside bash /usr/lib/ganglion-check/prepare.sh >"$folder/$name/prepare.log" 2>&1 || {
-    echo "$name: what a package does when it is installed failed:" >&2
+    echo "$name: the steps of a package's installation failed:" >&2
     tail -n 20 "$folder/$name/prepare.log" >&2
     exit 1
 }
@@ -23,7 +23,7 @@ for scenario in "$@"; do
     result=ok
     inside timeout --kill-after=5 600 bash /usr/lib/ganglion-check/scenario.sh "$scenario" \
         >"$folder/$scenario.log" 2>&1 </dev/null &
-    # In the background, so that this script can be ended meanwhile.
+    # In the background, so that a signal can end this script.
     wait $! || result=FAILED
     [ "$result" = ok ] || inside journalctl --boot --output=short-precise --no-pager >"$folder/$scenario.journal" || true
     printf '%s %s\n' "$result" $((SECONDS - begun)) >"$folder/$scenario.result"

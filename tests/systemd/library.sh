@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What scenarios share, inside a booted system. A scenario is a list of commands, each of which must succeed; `fail`
-# says in words what did not hold.
+# Functions of the scenarios, inside a booted system. A scenario is a list of commands, each of which must succeed. `fail` prints
+# the reason.
 unit=gangliond.service
 check=/usr/lib/ganglion-check/systemd-check
 name=org.ganglion.Llm1 path=/org/ganglion/Llm1
@@ -12,8 +12,8 @@ fail() {
 }
 trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND" >&2' ERR
 
-# within SECONDS COMMAND...: waits until it succeeds. So long it takes at most where nothing else runs; it is waited for
-# several times as long, so that nothing depends on what else does.
+# within SECONDS COMMAND...: waits until it succeeds. On an idle machine it takes at most SECONDS. The wait is several times
+# longer, so that a busy machine passes too.
 within() {
     local until=$((SECONDS + 6 * $1))
     shift
@@ -33,7 +33,7 @@ matches() {
     grep -qE -- "$3" <<<"$2" || fail "$1 is '$2', which does not match '$3'"
 }
 
-# The system as prepare.sh left it, the journal read up to here, and a configuration that works.
+# Restores the system as prepare.sh left it, with a working configuration, and marks the journal.
 fresh() {
     systemctl stop $unit 2>/dev/null || true
     rm -rf /etc/systemd/system/$unit.d /run/systemd/system/$unit.d
@@ -47,58 +47,58 @@ fresh() {
     mark
 }
 
-# configure LINE...: what differs from the configuration that works.
+# configure LINE...: adds lines to the working configuration.
 configure() {
     printf '%s\n' "$@" >/etc/ganglion/gangliond.toml.d/50-scenario.toml
     chmod 0644 /etc/ganglion/gangliond.toml.d/50-scenario.toml
 }
 
-# drop_in LINE...: of the unit, for this scenario.
+# drop_in LINE...: adds a drop-in to the unit.
 drop_in() {
     mkdir -p /run/systemd/system/$unit.d
     printf '%s\n' "$@" >/run/systemd/system/$unit.d/90-scenario.conf
     systemctl daemon-reload
 }
 
-# scripted SCRIPT [LINE...]: the daemon answers by a script instead of a model; more lines of the drop-in.
+# scripted SCRIPT [LINE...]: the daemon answers by a script instead of a model. LINEs are added to the drop-in.
 scripted() {
     drop_in "${@:2}" '[Service]' 'ExecStart=' "ExecStart=/usr/bin/gangliond --config /etc/ganglion/gangliond.toml --sim $1"
 }
 
-# Entries of the journal before this are not looked at any more.
+# Later checks ignore the journal's entries before this call.
 mark() {
     journalctl --sync
     # Not a cursor: with a match, journalctl 252 and older skip the first entry after it.
     since=@$(date +%s.%6N)
 }
 
-# journal ARGUMENT...: what was reported since.
+# journal ARGUMENT...: prints the entries since the last mark.
 journal() {
     journalctl --sync
     journalctl --quiet --no-pager --since="$since" "$@"
 }
 
-# reported EVENT [PATTERN]: the event of the table, with such a message.
+# reported EVENT [PATTERN]: waits for an event whose message matches.
 reported() {
     local id
     id=$($check id "$1")
     within 15 holds "${2:-.}" journal --output=cat MESSAGE_ID="$id"
 }
 
-# explained EVENT PATTERN: journalctl -x says what to do about the one that was reported.
+# explained EVENT PATTERN: checks the remedy that journalctl -x prints for a reported event.
 explained() {
     matches "what journalctl -x says of $1" \
         "$(journal --catalog MESSAGE_ID="$($check id "$1")" | sed -n '/What to do:/,/^$/p' | tr '\n' ' ')" "$2"
 }
 
-# holds PATTERN COMMAND...: what it prints matches; what it complains of does not count.
+# holds PATTERN COMMAND...: whether the standard output matches.
 holds() {
     local pattern=$1
     shift
     grep -qE -- "$pattern" <<<"$("$@")"
 }
 
-# systemd_said PATTERN: of the unit.
+# systemd_said PATTERN: waits for a message of systemd.
 systemd_said() {
     within 15 holds "$1" journal _PID=1 --output=cat
 }
@@ -111,7 +111,7 @@ has_failed() {
     [ "$(property ActiveState)" = failed ]
 }
 
-# is_anew PID: another process serves now.
+# is_anew PID: whether another process serves.
 is_anew() {
     [ "$(pid)" != "$1" ] && is_active
 }
@@ -129,7 +129,7 @@ start() {
     is_active || fail "the unit is $(property ActiveState)"
 }
 
-# KiB of all processes of the unit, in proportion where they share pages.
+# Prints the KiB of all processes of the unit, with their shares of common pages.
 pss() {
     local process
     for process in $(find "/sys/fs/cgroup$(property ControlGroup)" -name cgroup.procs -exec cat {} + 2>/dev/null); do
@@ -144,12 +144,12 @@ as() {
     setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
 }
 
-# ask USER TEXT: one short answer.
+# ask USER TEXT: prints a short answer.
 ask() {
     as "$1" busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' "$2" 1 max_tokens u 4
 }
 
-# manager PROPERTY: as a member sees it.
+# manager PROPERTY: prints a property, read as a member.
 manager() {
     as member busctl get-property $name $path $name.Manager "$1"
 }

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# A booted system that leaves no trace: sourced by lane.sh. Its root is the release's, below it what is
-# installed, and above both a layer in memory.
-machine='' # the pid of its systemd, as seen from here
+# Functions that boot a system without a trace. Its file system has three layers: the release's root, the installed files, and a
+# writable layer in memory.
+machine='' # the pid of its systemd on this machine
 nspawn='' cgroups=()
 
-# Whether this machine can boot one at all; says why not.
+# Whether this machine can boot a system. Otherwise prints the reason.
 can_boot() {
     local why
     if [ "$(id -u)" != 0 ]; then
@@ -20,11 +20,11 @@ can_boot() {
     return 1
 }
 
-# boot NAME ROOT TREE FOLDER: starts it; its console goes to FOLDER/console.
+# boot NAME ROOT TREE FOLDER: boots a system with its console in FOLDER/console.
 boot() {
     local name=$1 root=$2 tree=$3 folder=$4
     mkdir -p "$folder/layer"
-    # Each in a control group of its own: two of them in one would share their units' groups.
+    # Each system has its own control group: in a common one they would share their units' groups.
     local hierarchy
     for hierarchy in $(findmnt --noheadings --types cgroup2 --output TARGET | head -n 1) /sys/fs/cgroup/systemd; do
         [ -w "$hierarchy/cgroup.procs" ] || continue
@@ -37,7 +37,7 @@ boot() {
         name=$1 root=$2 tree=$3 layer=$4
         shift 4
         for group in "$@"; do echo $$ >"$group/cgroup.procs"; done
-        # systemd-nspawn looks there for the systemd of this machine, which is none of its business.
+        # Hides the systemd of this machine from systemd-nspawn.
         mkdir -p /run/systemd
         mount -t tmpfs tmpfs /run/systemd
         mount -t tmpfs -o mode=0755 tmpfs "$layer"
@@ -61,7 +61,7 @@ boot() {
     done
 }
 
-# Whether it has started what it starts; a unit that wants what a container has not may have failed.
+# Whether the boot is complete. Units that do not suit a container may have failed.
 is_up() {
     case $(inside systemctl is-system-running 2>/dev/null || true) in
     running | degraded) ;;
@@ -69,17 +69,17 @@ is_up() {
     esac
 }
 
-# inside COMMAND...: runs it there, as root.
+# inside COMMAND...: runs it in the system as root.
 inside() {
     nsenter --target "$machine" --all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb "$@"
 }
 
-# Everything in it dies with its first process.
+# Ends the system: all its processes die with the first.
 halt() {
     [ -n "$nspawn" ] || return 0
     kill -KILL "$nspawn" 2>/dev/null || true
     [ -z "$machine" ] || kill -KILL "$machine" 2>/dev/null || true
-    # Not wait: bash would tell of the kill.
+    # Not wait: bash would report the kill.
     while kill -0 "$nspawn" 2>/dev/null; do sleep 0.1; done
     local group
     for group in ${cgroups[@]+"${cgroups[@]}"}; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs once in a booted system: what the package's triggers and scripts do when it is installed, and users to call as.
+# Runs once in a booted system: does the work of the package's triggers and scripts, and creates users.
 set -euo pipefail
 systemd-sysusers
 systemd-tmpfiles --create
@@ -14,5 +14,5 @@ usermod --append --groups ganglion member
 usermod --append --groups ganglion other
 usermod --append --groups ganglion-admin admin
 usermod --append --groups ganglion,ganglion-admin both
-# What a scenario changes is put back from here.
+# Each scenario starts from this copy.
 cp -a /etc/ganglion /run/ganglion-pristine

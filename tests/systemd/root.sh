@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# root.sh RELEASE FOLDER: a root of that Debian release in FOLDER/RELEASE, made once: systemd, the bus, little else.
-# It comes from the mirror that apt has for Debian here, or else from Debian's own. mmdebstrap takes a third of the time of
-# debootstrap.
+# root.sh RELEASE FOLDER: makes a root of that Debian release in FOLDER/RELEASE, unless it exists: systemd, the bus, little else.
+# The source is the mirror in apt's configuration, or else Debian's. mmdebstrap takes a third of the time of debootstrap.
 set -euo pipefail
 release=$1 folder=$2 root=$2/$1
 packages=systemd,systemd-sysv,dbus
@@ -12,7 +11,7 @@ mkdir -p "$folder"
 rm -rf "$root" "$root.stamp"
 # shellcheck disable=SC2016 # apt's own variables
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | sort -u | sed -n 1p) || mirror=''
-# As debootstrap has it, and each installation: /bin and the like are in /usr.
+# As in every installation, /bin and similar folders are links to /usr.
 # shellcheck disable=SC2016 # the hook's own variables
 merged='for folder in bin sbin lib lib32 lib64 libx32; do mkdir -p "$1/usr/$folder"; ln -s "usr/$folder" "$1/$folder"; done'
 if ! mmdebstrap --variant=minbase --include="$packages" --setup-hook="$merged" \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scenario.sh NAME: runs one scenario in a booted system that the last one left as it found it.
+# scenario.sh NAME: runs one scenario in a booted system.
 set -Eeuo pipefail
 here=/usr/lib/ganglion-check
 source $here/library.sh

@@ -1,4 +1,4 @@
-//! Tokenizers that contradict themselves are refused with the reason, and nothing panics.
+//! Inconsistent tokenizers are refused with the reason, without a panic.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn refusal(vocabulary: GgufVocabulary) -> String {
 }
 
 #[test]
-fn a_gguf_vocabulary_that_lies_is_refused() {
+fn an_inconsistent_gguf_vocabulary_is_refused() {
     type Damage = fn(&mut GgufVocabulary);
     let cases: [(&str, Damage); 10] = [
         ("the tokenizer is llama; supported: gpt2", |v| {
@@ -75,7 +75,7 @@ fn merges_beyond_the_tables_are_refused() {
 }
 
 #[test]
-fn a_tokenizer_json_that_lies_is_refused() {
+fn an_inconsistent_tokenizer_json_is_refused() {
     let good = || {
         let letters = (0_u8..=255).map(|byte| (super::spelled(&[byte]), json!(byte)));
         json!({

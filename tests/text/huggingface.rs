@@ -1,4 +1,4 @@
-//! The files beside a safetensors model: which tokens begin, end and are shown.
+//! The files next to a safetensors model: first tokens, end tokens and visible tokens.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{decode, load, qwen3_style, says, spelled};
 
 #[test]
-fn roles_of_tokens_come_from_the_files_beside() {
+fn roles_of_tokens_are_read_from_the_other_files() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, json: Value| {
         let path = directory.path().join(name);
@@ -65,7 +65,7 @@ fn roles_of_tokens_come_from_the_files_beside() {
     assert_eq!(language.vocabulary(), 262);
 }
 
-/// A folder with a vocabulary of bytes, of `th` and of `<|x|>`, both of which merges make.
+/// A folder with a vocabulary of bytes, of `th` and of `<|x|>`, both of which are merges.
 fn folder(added: &Value, others: &[(&str, Value)]) -> (tempfile::TempDir, HuggingFaceFiles) {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, json: &Value| {

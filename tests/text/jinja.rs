@@ -1,4 +1,4 @@
-//! Each feature of tests/data/jinja.txt against Jinja2, set up as transformers does.
+//! Each feature of tests/data/jinja.txt, compared with Jinja2 in transformers' setup.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
     [&[kind], &length[..], bytes].concat()
 }
 
-/// What the process for templates says of a template and its variables.
+/// Returns the template process's answer for a template and its variables.
 fn rendered(template: &str) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gangliond"))
         .arg("--run-chat-template")

@@ -1,5 +1,5 @@
-//! Merges against the rule itself, on random vocabularies: what the `tokenizers` crate does unchecked
-//! is right for every vocabulary that is accepted.
+//! Merges on random vocabularies, compared with the definition: the unchecked code of the `tokenizers` crate is right
+//! for every accepted vocabulary.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Pre-tokenizers and merges against the Python package `tokenizers`, on random text.
+//! Pre-tokenizers and merges compared with the Python package `tokenizers`, on random text.
 
 use ganglion::model::Language;
 use ganglion::model::checkpoint::{HuggingFaceFiles, LanguageSource};
@@ -150,7 +150,7 @@ fn every_pre_tokenizer_gives_the_ids_of_the_python_package() {
     }
 }
 
-/// Added tokens of all flags: white space, tags, words, and one that only a normalized text has.
+/// Added tokens of all flags: white space, tags, words, and one that only a normalized text contains.
 fn added() -> Vec<Value> {
     let token = |content: &str, on: &[&str]| {
         let mut token = json!({"content": content, "normalized": false});
@@ -187,7 +187,7 @@ fn added_tokens_match_as_in_the_python_package() {
     let mut random = Random(11);
     let mut text = |len| -> String {
         let inner: String = (0..len).map(|_| random.of(&ADDED)).collect();
-        // A template takes away white space at its ends.
+        // A template strips white space at its ends.
         format!("[{inner}]")
     };
     let texts: Vec<String> = (0..120).map(|n| text(1 + n % 25)).collect();

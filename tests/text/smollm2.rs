@@ -1,4 +1,4 @@
-//! `SmolLM2` against what Hugging Face transformers made of it.
+//! `SmolLM2` compared with Hugging Face transformers.
 
 use ganglion::engine::{Codec, Limit, Refusal};
 use ganglion::model::Role;
@@ -50,7 +50,7 @@ fn greedy_tokens_decode_to_the_reference_text() {
     }
     let language = load(smollm2());
     for case in cases() {
-        // The reference shows control tokens, and we do not; they occur nowhere else in these texts.
+        // The reference shows control tokens, which the daemon hides. Other texts here have none.
         let shown = case["greedy_text"].as_str().unwrap();
         let expected = shown.replace("<|im_start|>", "").replace("<|im_end|>", "");
         assert_eq!(decode(&language, &ids(&case["greedy"])), expected);
@@ -58,7 +58,7 @@ fn greedy_tokens_decode_to_the_reference_text() {
 }
 
 #[test]
-fn a_character_comes_with_its_last_token() {
+fn a_character_appears_with_its_last_token() {
     if !needs::smollm2() {
         return;
     }
@@ -89,9 +89,9 @@ fn a_character_comes_with_its_last_token() {
     );
 }
 
-/// A prompt is refused unread for its bytes only where its tokens could not have fit.
+/// A prompt is refused for its bytes only if its tokens could not fit either.
 #[test]
-fn what_has_too_many_bytes_has_too_many_tokens() {
+fn a_prompt_with_too_many_bytes_has_too_many_tokens() {
     if !needs::smollm2() {
         return;
     }
@@ -100,7 +100,7 @@ fn what_has_too_many_bytes_has_too_many_tokens() {
     let of_text = |id| decode(&language, &[id]);
     let mut all = (0..49152).map(of_text);
     let token = all.find(|text| text.len() == longest);
-    // Line breaks, dashes or blanks: repeated they are still the fewest tokens that so many bytes can be.
+    // Line breaks, dashes or blanks: repeated, they are the fewest possible tokens for that many bytes.
     let token = token.expect("one token is the longest");
     let codec = Codec::Model(language);
     let encode = |text: &str, context| {
@@ -116,15 +116,14 @@ fn what_has_too_many_bytes_has_too_many_tokens() {
     ));
 
     let most = 2047 * longest;
-    println!("a context of 2047 holds at most {most} bytes");
-    codec.admit_bytes(most, 2047).expect("so much could fit");
+    codec.admit_bytes(most, 2047).expect("it could fit");
     let refused = encode(&"x".repeat(most + 1), 2047).expect_err("it cannot fit");
     let Refusal::PromptBytes { bytes, .. } = refused else {
         panic!("{refused}");
     };
     assert_eq!(bytes, most + 1);
     assert_eq!(refused.limit(), Some(Limit::OfUser("kv.context")));
-    // What an answer thought may be left out by the template: it counts as it is written into the prompt.
+    // The template may drop an answer's reasoning, so the count is that of the rendered prompt.
     let talk = |said: &str| {
         [
             says(Role::User, "a"),

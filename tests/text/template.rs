@@ -1,7 +1,8 @@
-//! Chat templates against Jinja2, set up as Hugging Face transformers does.
+//! Chat templates compared with Jinja2 in Hugging Face transformers' setup.
 
 use ganglion::model::checkpoint::ChatTemplates;
-use ganglion::model::language::{LanguageError, Manner};
+use ganglion::model::language::Manner;
+use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Call, Language, Message, Role};
 use serde_json::{Value, json};
 
@@ -113,7 +114,7 @@ fn a_model_without_a_template_still_encodes_text() {
 }
 
 #[test]
-fn the_token_that_begins_a_text_comes_first_and_once() {
+fn the_first_token_of_a_text_is_added_once() {
     let mut vocabulary = qwen3_style();
     vocabulary.add_bos = true;
     let begin = vocabulary.bos.unwrap();
@@ -130,7 +131,7 @@ fn the_token_that_begins_a_text_comes_first_and_once() {
 }
 
 #[test]
-fn a_model_can_think_if_its_template_asks_whether_it_is_to() {
+fn a_model_can_reason_if_its_template_has_a_switch() {
     if !needs::smollm2() {
         return;
     }
@@ -138,9 +139,9 @@ fn a_model_can_think_if_its_template_asks_whether_it_is_to() {
     assert!(!load(smollm2()).can_think());
 }
 
-/// transformers has templates mark what is learnt from; here that changes nothing.
+/// transformers lets templates mark the training texts, which has no effect here.
 #[test]
-fn what_is_marked_for_training_is_rendered() {
+fn text_that_is_marked_for_training_is_rendered() {
     let mut vocabulary = qwen3_style();
     vocabulary.chat_template = Some(
         "{% for m in messages %}\n{%- generation -%} {{ m.content }} {%- endgeneration -%}\n{% endfor %}."
@@ -203,7 +204,7 @@ fn an_empty_template_is_refused() {
     );
 }
 
-/// A dict is no text: Jinja would refuse to append it, or write it as Python does.
+/// A dict is not a text: Jinja would refuse to append it, or write it in Python's form.
 #[test]
 fn arguments_are_text_to_templates_that_append_them_to_text() {
     let call = |text: &str| Message {

@@ -1,10 +1,11 @@
-//! The chat templates of well-known models, with tools: rendered as jinja2 renders them, and calls in them are written as the
-//! format of their family says.
+//! The chat templates of well-known models with tools: the rendering equals jinja2's, and calls in it have the format
+//! of their family.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::model::language::{LanguageError, Manner};
+use ganglion::model::language::Manner;
+use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Call, Message, Role};
 use ganglion::tools::{Formats, Tools};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use super::{load, python, qwen3_style, says};
 use crate::support::needs;
 use crate::tools::{TOOLS, as_parsers_have_it};
 
-/// Those that must be among them, and the format of each.
+/// Templates that must be among them, with their formats.
 const KNOWN: [(&str, &str); 9] = [
     ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"),
     ("Qwen-QwQ-32B", "hermes"),
@@ -26,7 +27,7 @@ const KNOWN: [(&str, &str); 9] = [
     ("unsloth-mistral-Devstral-Small-2507", "ministral"),
 ];
 
-/// With a call whose texts are what templates stumble over, and what it said.
+/// A conversation with a call of difficult texts, and its result.
 fn conversations() -> Vec<Vec<Message>> {
     let called = |content: &str, reasoning: &str| Message {
         reasoning: reasoning.into(),
@@ -37,7 +38,7 @@ fn conversations() -> Vec<Vec<Message>> {
         }],
         ..says(Role::Assistant, content)
     };
-    let told = Message {
+    let result = Message {
         call_id: Some("aB3dE6gH9".into()),
         ..says(Role::Tool, "bump <|im_end|>\n'é'")
     };
@@ -46,12 +47,12 @@ fn conversations() -> Vec<Vec<Message>> {
     vec![
         vec![user()],
         vec![system(), user()],
-        vec![user(), called("", ""), told.clone()],
-        vec![system(), user(), called("", "Which way?"), told.clone()],
+        vec![user(), called("", ""), result.clone()],
+        vec![system(), user(), called("", "Which way?"), result.clone()],
         vec![
             user(),
             called("", ""),
-            told,
+            result,
             says(Role::Assistant, "It hurts."),
             user(),
         ],
@@ -77,7 +78,7 @@ fn as_transformers_has_it(message: &Message) -> Value {
     row
 }
 
-/// Those of models' makers, and those that trl has parsers for.
+/// Templates of the models' makers, and those for which trl has parsers.
 fn templates() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let of_makers = fs::read_dir(root.join("target/templates")).expect("templates");
@@ -96,7 +97,7 @@ fn templates() -> Vec<PathBuf> {
         .collect()
 }
 
-/// And what public parsers read in them is what was called.
+/// Public parsers also read the same calls.
 #[test]
 fn well_known_templates_render_tools_as_jinja2_renders_them() {
     if !(needs::python() && needs::templates()) {
@@ -107,7 +108,7 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     let tools = Tools::read(TOOLS, None, true).expect("they are right");
     let tools: Value = serde_json::from_str(tools.given()).expect("JSON");
     let (mut jobs, mut ours, mut known) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut prompts, mut told) = (Vec::new(), Vec::new());
+    let (mut prompts, mut expected) = (Vec::new(), Vec::new());
     for file in templates() {
         let name = file
             .file_stem()
@@ -146,12 +147,12 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
             let calls = messages.iter().flat_map(|message| &message.calls);
             let calls: Vec<_> = calls.cloned().collect();
             let written = (!calls.is_empty()).then(|| format.write(&calls));
-            // The parser of Hermes knows the turns of this mark alone.
+            // The Hermes parser knows only turns with this mark.
             let parsed = format.name != "hermes" || text.contains("<|im_start|>assistant");
             if parsed && !text.starts_with("error: ") {
                 let calls: Value = calls.iter().map(as_parsers_have_it).collect();
                 prompts.push(json!({"format": format.name, "prompt": text}));
-                told.push((name.clone(), calls));
+                expected.push((name.clone(), calls));
             }
             ours.push((name.clone(), text, written));
         }
@@ -165,7 +166,7 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     for ((name, ours, written), theirs) in ours.iter().zip(theirs.as_array().expect("texts")) {
         let theirs = theirs.as_str().expect("a text");
         assert_eq!(ours, theirs, "{name}");
-        // Mistral's past calls have ids, which it never makes; Reka's past calls are in ASCII.
+        // Past calls of Mistral have ids, which it never generates; past calls of Reka are ASCII.
         let differs = ["Nemo", "Reka"].iter().any(|one| name.contains(one));
         if let Some(written) = written.as_ref().filter(|_| !differs) {
             assert!(ours.contains(written), "{name}: {written} in {ours}");
@@ -175,8 +176,8 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
     assert!(alike > 20, "{alike}");
     if needs::parsers() {
         let read = python("calls.py", &prompts.into());
-        for ((name, told), read) in told.iter().zip(read.as_array().expect("calls")) {
-            assert_eq!(read, told, "{name}");
+        for ((name, expected), read) in expected.iter().zip(read.as_array().expect("calls")) {
+            assert_eq!(read, expected, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A conversation's next turn keeps the tokens of its past.
+//! The next turn of a conversation keeps the tokens of its earlier turns.
 
 use ganglion::model::language::Manner;
 use ganglion::model::{Language, Message, Role};
@@ -7,7 +7,7 @@ use super::{load, qwen3_style, says, smollm2};
 
 use crate::support::needs;
 
-/// Prompts for a second question, with the first prompt's tokens and those of the answer.
+/// Returns prompts for a second question, with the tokens of the first prompt and its answer.
 fn second_turn(
     language: &Language,
     answer: &str,
@@ -47,7 +47,7 @@ fn the_next_turn_begins_with_the_tokens_of_the_past() {
         "canonical tokens are those of the whole conversation"
     );
 
-    // A model may spell its answer in other tokens than the tokenizer would.
+    // A model may choose other tokens for its answer than the tokenizer.
     let letters: Vec<u32> = answer
         .chars()
         .flat_map(|c| language.encode_plain(&c.to_string()))
@@ -62,7 +62,7 @@ fn the_next_turn_begins_with_the_tokens_of_the_past() {
 }
 
 #[test]
-fn a_past_that_the_template_rewrites_is_encoded_anew() {
+fn turns_that_the_template_rewrites_are_encoded_again() {
     let language = load(qwen3_style());
     let answer = "<think>\nhmm\n</think>\n\nthe left";
     let (past, next, anew) = second_turn(&language, answer, &[263, 1, 2, 3]);
@@ -76,9 +76,9 @@ fn a_past_that_the_template_rewrites_is_encoded_anew() {
     assert_eq!(next, anew);
 }
 
-/// Its tokenizer composes what is decomposed, as macOS writes it.
+/// The tokenizer composes decomposed characters, such as those of macOS.
 #[test]
-fn a_past_that_was_composed_is_recognized() {
+fn composed_earlier_turns_are_recognized() {
     let language = load(qwen3_style());
     let said = |text: &str| vec![says(Role::User, text)];
     let rendered = |text: &str| language.render(&said(text), Manner::default()).unwrap();

@@ -1,4 +1,4 @@
-//! SHA-256 of a file, and the one that is recorded beside it: `FILE.sha256`, as sha256sum writes it.
+//! The SHA-256 of a file, and the recorded one in `FILE.sha256`, in the format of sha256sum.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -9,27 +9,27 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes that are read at a time.
+/// Bytes of one read.
 const PIECE: usize = 1 << 20;
 
-/// How the name of a file ends that records one.
+/// The suffix of a file with a recorded checksum.
 pub(crate) const RECORDED: &str = ".sha256";
 
-/// Bytes of a file that records one, at most.
+/// The most bytes of a file with a recorded checksum.
 const RECORD: u64 = 4096;
 
-/// A digest in lower-case hexadecimal.
+/// Formats a digest in lower-case hexadecimal.
 pub(crate) fn hexadecimal(digest: &[u8]) -> String {
     let digits = digest.iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
 }
 
-/// The SHA-256 of what `file` still holds.
+/// Returns the SHA-256 of the unread part of `file`.
 pub(crate) fn of(file: &mut File) -> io::Result<String> {
     Ok(hexadecimal(&digest(file)?.0.finalize()))
 }
 
-/// The same, to go on with, and how many bytes that were.
+/// Hashes the unread part of `file`; returns the hasher, which can continue, and the number of bytes.
 pub(crate) fn digest(file: &mut File) -> io::Result<(Sha256, u64)> {
     let (mut digest, mut length) = (Sha256::new(), 0);
     let mut piece = vec![0; PIECE];
@@ -43,37 +43,37 @@ pub(crate) fn digest(file: &mut File) -> io::Result<(Sha256, u64)> {
     }
 }
 
-/// `name`, and what ends it.
-pub(crate) fn beside(name: &OsStr, ending: &str) -> OsString {
+/// Appends `ending` to `name`.
+pub(crate) fn with_suffix(name: &OsStr, ending: &str) -> OsString {
     let mut name = name.to_owned();
     name.push(ending);
     name
 }
 
-/// The one that is recorded of `file`, if one is.
+/// Returns the recorded checksum of `file`, if there is one.
 pub(crate) fn recorded(file: &Path) -> Option<String> {
-    in_record(open(beside(file.as_os_str(), RECORDED).as_ref()).ok()?)
+    in_record(open(with_suffix(file.as_os_str(), RECORDED).as_ref()).ok()?)
 }
 
-/// The one that sha256sum has written.
+/// Parses a checksum that sha256sum has written.
 pub(crate) fn in_record(record: File) -> Option<String> {
     let mut text = String::new();
     record.take(RECORD).read_to_string(&mut text).ok()?;
     parse(text.split_whitespace().next()?)
 }
 
-/// A regular file: what else lies in a folder of somebody else's may never end.
+/// Opens a regular file. Reading another kind of file in a foreign folder might never end.
 pub(crate) fn open(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
     let file = options.open(file)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
 }
 
-/// A SHA-256 as people type it.
+/// Parses a SHA-256 from the command line.
 pub(crate) fn parse(text: &str) -> Option<String> {
     let is_one = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_one.then(|| text.to_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! `ganglionctl completions`: what a shell needs to complete the command line.
+//! `ganglionctl completions`: completion scripts for shells.
 
 use clap::{Command, Parser};
 use clap_complete::Shell;
@@ -12,9 +12,9 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-/// `command` is the whole command line.
+/// Writes the script; `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Outcome {
-    // It does not go straight to standard output: the generator panics when its reader leaves.
+    // The generator panics if its reader leaves, so it writes to memory first.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "ganglionctl", &mut script);
     output::print(&String::from_utf8_lossy(&script))

@@ -1,17 +1,17 @@
-//! Exit codes, and what is printed with them.
+//! Exit codes, and failures with their messages.
 
 use std::fmt::Display;
 
 use clap::ValueEnum;
 
-/// The exit codes of sysexits.h where one fits, so that scripts can tell what to do next. What is written above each is what
-/// `--help` and the manual tell of it.
+/// The exit codes of sysexits.h where one fits, so that scripts can react. `--help` and the manual show the comment of
+/// each code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Exit {
     /// ok
     Ok = 0,
-    /// an answer failed or is incomplete, or through a pipe anything in chat failed; the comparison or a step of setup, use or
-    /// models failed, or a disk; doctor found what must be mended
+    /// an answer failed or is incomplete, or in chat through a pipe anything failed; the comparison, a step of setup,
+    /// use or models, or a disk failed; doctor found a problem
     Failed = 1,
     /// the command line is wrong
     Usage = 2,
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
-/// The table that `--help` and the manual show.
+/// Returns the table of exit codes for `--help` and the manual.
 pub(crate) fn exit_codes() -> String {
     let lines = Exit::value_variants().iter().filter_map(|exit| {
         let value = exit.to_possible_value()?;
@@ -38,18 +38,18 @@ pub(crate) fn exit_codes() -> String {
     format!("Exit codes:{}", lines.collect::<String>())
 }
 
-/// What a verb, or a part of one, leads to.
+/// The result of a verb, or of a part of one.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a verb could not do its work, or ends with another code than 0.
+/// The reason why a verb failed, or ends with another code than 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Empty where nobody needs to be told.
+    /// Empty if there is nothing to print.
     pub(crate) message: String,
 }
 
-/// A failure with that exit code, and a message as `format!` takes it.
+/// Builds a failure with an exit code, and a message as `format!` takes it.
 macro_rules! failure {
     ($exit:ident: $($message:tt)+) => {
         $crate::failure::Failure::new($crate::failure::Exit::$exit, format_args!($($message)+))
@@ -63,7 +63,7 @@ macro_rules! bail {
     };
 }
 
-/// Returns such a failure where what comes first does not hold.
+/// Returns such a failure if the condition is false.
 macro_rules! ensure {
     ($holds:expr, $($failure:tt)+) => {
         if !$holds {
@@ -74,14 +74,14 @@ macro_rules! ensure {
 
 pub(crate) use {bail, ensure, failure};
 
-/// Says of an error what it was about.
+/// Adds its subject to an error.
 pub(crate) trait OrFail<T> {
     /// # Errors
     /// `exit`, with "what: error".
     fn or_fail(self, exit: Exit, what: impl Display) -> Outcome<T>;
 
     /// # Errors
-    /// `exit`, with the error alone, which says what it was about.
+    /// `exit`, with the text of the error, which names its subject.
     fn or_exit(self, exit: Exit) -> Outcome<T>;
 }
 
@@ -101,12 +101,13 @@ impl Failure {
         Self { exit, message }
     }
 
-    /// The same, with more to say of it.
+    /// Appends to the message.
     pub(crate) fn and(self, more: impl Display) -> Self {
         Self::new(self.exit, format_args!("{}; {more}", self.message))
     }
 
-    /// Nobody needs to be told: the reader left, the user pressed Ctrl-C, or what was printed says it.
+    /// Builds a failure without a message: the reader left, the user pressed Ctrl-C, or the output already shows the
+    /// reason.
     pub(crate) fn quiet(exit: Exit) -> Self {
         Self::new(exit, "")
     }

@@ -1,4 +1,4 @@
-//! `ganglionctl graph`: the decode graph of the daemon, to be read, saved or reset.
+//! `ganglionctl graph`: shows, saves or resets the daemon's decode graph.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _};
@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// Save the graph in DOT, one digraph a segment; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["reset", "json"])]
     dot: Option<PathBuf>,
-    /// Drop what was recorded first: the next step records anew, also where failures had disabled it
+    /// Reset the graph first: the next step records it again, even if failures had disabled it
     #[arg(long)]
     reset: bool,
     /// Print one JSON object
@@ -58,9 +58,9 @@ async fn save(diagnostics: &DiagnosticsProxy<'_>, file: &Path) -> Outcome {
 
 fn rows(graph: &Value) -> String {
     let known: Vec<&str> = bus::graph_keys().collect();
-    // What a newer daemon tells besides follows.
-    let told = graph.as_object().into_iter().flat_map(Map::keys);
-    let more = told.map(String::as_str).filter(|key| !known.contains(key));
+    // Further values of a newer daemon follow.
+    let keys = graph.as_object().into_iter().flat_map(Map::keys);
+    let more = keys.map(String::as_str).filter(|key| !known.contains(key));
     let keys = known.iter().copied().chain(more);
     let value = |key| graph.get(key).map(plain).unwrap_or_default();
     view::named(keys.map(|key| (key.replace('_', " "), value(key))))

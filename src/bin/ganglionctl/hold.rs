@@ -35,10 +35,10 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Exit codes of shells: the command is not there, or cannot be run.
+/// Exit codes of shells for a command that is missing, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
-/// The exit code of a shell for a command that a signal has ended is this plus the signal's number.
+/// A shell's exit code for a command that a signal has ended is this plus the signal's number.
 const SIGNALLED: i32 = 128;
 
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome<ExitCode> {
@@ -61,7 +61,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome<E
     let mut child = match Command::new(program).args(rest).spawn() {
         Ok(child) => child,
         Err(error) => {
-            output::tell(&format!("ganglionctl: {name}: {error}"));
+            output::note(&format!("ganglionctl: {name}: {error}"));
             let code = match error.kind() {
                 ErrorKind::NotFound => NOT_FOUND,
                 _ => NOT_EXECUTABLE,
@@ -77,13 +77,13 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome<E
             () = hold.ended(), if is_held => {
                 is_held = false;
                 let why = hold.why();
-                output::tell(&format!("ganglionctl: the hold has ended: {why}; {name} goes on without it"));
+                output::note(&format!("ganglionctl: the hold has ended: {why}; {name} continues without it"));
             }
         }
     }
 }
 
-/// The exit code that a shell has for a command that ended so.
+/// Returns a shell's exit code for a command that ended like this.
 fn code(ended: ExitStatus) -> ExitCode {
     let signalled = ended.signal().map(|signal| SIGNALLED + signal);
     let code = ended.code().or(signalled);
@@ -101,17 +101,17 @@ fn forward(signal: Signal, child: &Child) {
     }
 }
 
-/// Returns whether this process, and with it the command, gets the signals that are typed.
+/// Whether the terminal sends its signals to this process and the command.
 fn is_in_foreground() -> bool {
     let terminal = File::open("/dev/tty").ok();
     terminal.and_then(|terminal| tcgetpgrp(terminal).ok()) == Some(getpgrp())
 }
 
-/// The signals that the command gets.
+/// The signals that are forwarded to the command.
 struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens to each signal that this process was not started to ignore: the command ignores the others as well.
+    /// Listens to each signal that this process was not started to ignore. The command ignores the others as well.
     fn new() -> Outcome<Self> {
         let ignored = ignored();
         let all = [
@@ -144,7 +144,7 @@ impl Signals {
     }
 }
 
-/// Returns the set of signals that this process ignores, one bit each; none where the kernel does not tell.
+/// Returns the set of signals that this process ignores, one bit each; empty if the kernel does not say.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -157,7 +157,7 @@ struct Hold {
     /// Closing it ends the hold.
     pipe: Sender,
     began: Instant,
-    /// The longest time that the daemon lets it last, where it tells.
+    /// The daemon's limit of the hold's duration, if it reports one.
     longest: Option<Duration>,
 }
 
@@ -171,7 +171,7 @@ impl Hold {
             manager.hold(reason).await
         };
         let taken = taken.map_err(|error| match error {
-            // The daemon refuses nobody else a descriptor.
+            // The daemon refuses the descriptor only for this reason.
             Error::NotSupported(why) => failure!(Forbidden: "{why}"),
             error => error.into(),
         });
@@ -185,7 +185,7 @@ impl Hold {
         })
     }
 
-    /// Returns once the daemon has ended it.
+    /// Waits until the daemon has ended the hold.
     async fn ended(&self) {
         while let Ok(ready) = self.pipe.ready(Interest::ERROR).await {
             if ready.is_error() || ready.is_write_closed() {
@@ -194,7 +194,7 @@ impl Hold {
         }
     }
 
-    /// Returns why it has ended.
+    /// Returns the reason for its end.
     fn why(&self) -> String {
         match self.longest {
             Some(longest) if self.began.elapsed() >= longest => {
@@ -208,7 +208,7 @@ impl Hold {
     }
 }
 
-/// The longest time that this connection's hold can still last.
+/// Returns the longest time that this connection's hold can still last.
 async fn longest(manager: &ManagerProxy<'_>, connection: &Connection) -> Option<Duration> {
     let name = connection.unique_name()?.as_str();
     let holds = manager.holds().await.ok()?;

@@ -1,8 +1,6 @@
-//! `ganglionctl`: asks the daemon over D-Bus, and measures models without it.
-//!
-//! `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain D-Bus clients and know nothing of
-//! models; `tokenize`, `score` and `bench` open a model themselves and know nothing of D-Bus; `doctor` looks at all of it,
-//! `pull`, `models`, `setup` and `use` prepare it. The manual is made here as well.
+//! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain
+//! D-Bus clients. `tokenize`, `score` and `bench` open a model themselves. `doctor`, `pull`, `models`, `setup` and
+//! `use` prepare and check the machine. `man` prints the manual.
 
 mod arguments;
 mod ask;
@@ -47,13 +45,13 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(failure) => {
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }
 }
 
-/// Returns the exit code of a verb that did its work.
+/// Runs a verb, and returns its exit code.
 fn run(Cli { bus, verb }: Cli) -> Outcome<ExitCode> {
     let done = match verb {
         Verb::Hold(arguments) => return client::block_on(hold::run(bus, &arguments)),

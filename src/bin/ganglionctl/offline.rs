@@ -1,4 +1,4 @@
-//! The side of `ganglionctl` that opens a model itself: no daemon, no D-Bus, no tokenizer.
+//! The side of `ganglionctl` that opens a model itself, without daemon, D-Bus or tokenizer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use ganglion::model::{Checkpoint, Defect, ModelError};
 use crate::choice::choice;
 use crate::failure::{Failure, Outcome, bail, failure};
 
-/// Which model to run, and how.
+/// The model to run, and the settings.
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
     /// A .gguf file, or a directory with config.json and model.safetensors
     #[arg(long, value_name = "M")]
     pub(crate) model: PathBuf,
-    /// What computes; auto takes the best that this machine has
+    /// The backend; auto takes the best one that this machine has
     #[arg(long, value_parser = choice::<Backend>(), default_value = "auto")]
     backend: Backend,
-    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16. Nothing is measured here: auto is q8_0
-    /// for V alone
+    /// The type of the key-value cache; q8_0 takes a little more than half the memory of f16. Without a measurement,
+    /// auto is q8_0 for V alone
     #[arg(long, value_parser = choice::<KvChoice>(), default_value = "f16")]
     kv: KvChoice,
     /// The type of K alone, instead of --kv
@@ -35,13 +35,13 @@ pub(crate) struct Setup {
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Rows of a prompt that run at once; 0 is as many as suit the memory
+    /// Rows of a prompt that run at once; 0 chooses the number by the memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
-    /// What matrix products take in on the CUDA backend
+    /// The type of activations in matrix products of the CUDA backend
     #[arg(long, value_parser = choice::<Activations>(), default_value = "f16")]
     activations: Activations,
-    /// Where weights and cache lie on the CUDA backend
+    /// The memory for weights and cache of the CUDA backend
     #[arg(long, value_parser = choice::<Placement>(), default_value = "auto")]
     memory: Placement,
     /// MiB that loading leaves to the rest of the system
@@ -50,10 +50,10 @@ pub(crate) struct Setup {
     /// Microseconds that a thread spins for a token before it sleeps (CUDA backend)
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     spin_us: u64,
-    /// Refuse on a discrete GPU what an Orin would not allow
+    /// On a discrete GPU, refuse accesses that an Orin would not allow
     #[arg(long)]
     emulate_tegra: bool,
-    /// Run on a partition of at least so many of the GPU's multiprocessors
+    /// Run on a partition of at least this many of the GPU's multiprocessors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sms: Option<u32>,
 }
@@ -64,10 +64,10 @@ impl Setup {
         Checkpoint::open(&self.model).map_err(bad_model)
     }
 
-    /// How it is to run; what a verb needs of memory is for the verb to say.
+    /// Returns the settings, without a verb's own memory requirements.
     pub(crate) fn settings(&self) -> Outcome<Settings> {
         if self.sms.is_some() && self.backend == Backend::Cpu {
-            bail!(Usage: "--sms is a GPU's: leave it out, or --backend cpu");
+            bail!(Usage: "--sms needs a GPU: leave out --sms or --backend cpu");
         }
         Ok(Settings {
             backend: match self.backend {
@@ -95,7 +95,7 @@ impl Setup {
     }
 }
 
-/// Why a model was not loaded, as whoever typed the command line can help it.
+/// Converts the error of a load, with a remedy that fits the command line.
 pub(crate) fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Model(error) => bad_model(error),
@@ -109,7 +109,7 @@ pub(crate) fn not_loaded(error: LoadError) -> Failure {
     }
 }
 
-/// Files that no model can be made of. It is the option that named them, not a key of the configuration.
+/// Converts the error of invalid files, which an option has named, and not the configuration.
 #[allow(clippy::needless_pass_by_value)] // as errors are mapped
 pub(crate) fn bad_model(error: ModelError) -> Failure {
     match &error.defect {

@@ -1,7 +1,7 @@
-//! Standard output, where a reader that has left is no error, and standard error.
+//! Standard output and standard error. A reader that has left is not an error.
 //!
-//! Most of what is printed was said by others: a model, the file that it came in, a server, the daemon. A terminal gets
-//! nothing of it that it would obey; a pipe or a file gets every byte.
+//! Most of the output comes from elsewhere: a model, its file, a server, the daemon. A terminal gets no control
+//! characters of it; a pipe or a file gets every byte.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write as _};
@@ -11,12 +11,12 @@ use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 /// Writes `text` at once.
 ///
 /// # Errors
-/// A reader that has left ends the program quietly; any other error is told.
+/// A reader that has left ends the program quietly; any other error is reported.
 pub(crate) fn print(text: &str) -> Outcome {
     draw(&shown(text, &io::stdout()))
 }
 
-/// Writes `text` at once, with what it tells a terminal to do.
+/// Writes `text` at once, with its control characters for the terminal.
 pub(crate) fn draw(text: &str) -> Outcome {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());
@@ -26,21 +26,21 @@ pub(crate) fn draw(text: &str) -> Outcome {
     }
 }
 
-/// Writes `text` and a line end to standard error, as best it can.
-pub(crate) fn tell(text: &str) {
+/// Writes `text` and a line end to standard error, ignoring errors.
+pub(crate) fn note(text: &str) {
     let stderr = io::stderr();
     let _ = writeln!(stderr.lock(), "{}", shown(text, &stderr));
 }
 
-/// Says why a verb failed, where somebody needs to be told.
-pub(crate) fn tell_failure(failure: &Failure) {
+/// Prints a failure that has a message.
+pub(crate) fn print_failure(failure: &Failure) {
     if !failure.message.is_empty() {
-        tell(&format!("ganglionctl: {}", failure.message));
+        note(&format!("ganglionctl: {}", failure.message));
     }
 }
 
-/// Writes a piece of what a model thinks to standard error at once: dimmed where a person reads it.
-pub(crate) fn think(text: &str) {
+/// Writes a piece of a model's thoughts to standard error at once, dimmed in a terminal.
+pub(crate) fn print_thought(text: &str) {
     let stderr = io::stderr();
     let shown = shown(text, &stderr);
     let _ = if stderr.is_terminal() {
@@ -50,7 +50,7 @@ pub(crate) fn think(text: &str) {
     };
 }
 
-/// What of `text` may be written to `to`.
+/// Returns the part of `text` that may be written to `to`.
 fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
     if to.is_terminal() {
         harmless(text).into()
@@ -59,8 +59,8 @@ fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
     }
 }
 
-/// A model can be talked into writing escape sequences, its file can be named by one, and a terminal obeys them: control
-/// characters other than line ends and tabs become U+FFFD.
+/// Replaces control characters other than line ends and tabs by U+FFFD. A model or its file can contain escape
+/// sequences, which a terminal would obey.
 pub(crate) fn harmless(text: &str) -> String {
     let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     text.replace(is_obeyed, "\u{fffd}")

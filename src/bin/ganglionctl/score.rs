@@ -1,4 +1,4 @@
-//! `ganglionctl score`: what a model says of token ids, and how far that is from a reference.
+//! `ganglionctl score`: a model's scores of token ids, and their distance from a reference.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,29 +14,29 @@ use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::offline::{Setup, not_loaded};
 use crate::output;
 
-/// Scores token ids; loads no tokenizer
+/// Score token ids, without a tokenizer
 ///
-/// FILE holds `{"cases": [{"input_ids": [...]}, ...]}`. The scores are printed in the same form, with
-/// `token_logprobs`, argmax, `last_top10` and greedy in each case; all logarithms are natural.
+/// FILE holds `{"cases": [{"input_ids": [...]}, ...]}`. The scores are printed in the same form, with `token_logprobs`,
+/// argmax, `last_top10` and greedy in each case; all logarithms are natural.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     setup: Setup,
-    /// What of the work is recorded and replayed
+    /// Parts of the work that are recorded and replayed
     #[arg(long, value_parser = choice::<Mode>(), default_value = Mode::default().name())]
     mode: Mode,
     /// Greedy tokens after each case [default: 0, or with --compare as many as FILE has]
     #[arg(long, value_name = "N")]
     greedy: Option<usize>,
-    /// Print how far the scores are from those in FILE, and fail if that is too far
+    /// Print the distance of the scores from those in FILE, and fail if it exceeds the bounds
     ///
-    /// The default bounds are those of tiny models, by backend and type of the cache. On the CPU with an
-    /// f32 cache every greedy token must be equal too, unless a bound is given.
+    /// The default bounds are those of tiny models, by backend and type of the cache. On the CPU with an f32 cache
+    /// every greedy token must be equal too, unless a bound is given.
     #[arg(long)]
     compare: bool,
     #[command(flatten)]
     bounds: Bounds,
-    /// Token ids, and with --compare what a reference said of them
+    /// Token ids, and with --compare the reference's scores
     file: PathBuf,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let text = fs::read_to_string(file).or_fail(Exit::Data, &shown)?;
     let reference: Reference = serde_json::from_str(&text).or_fail(Exit::Data, &shown)?;
     let checked = reference.check(checkpoint.shape.vocabulary);
-    // It is checked before the model is loaded, which may take long.
+    // Checked before the model is loaded, which may take long.
     checked.or_fail(Exit::Data, &shown)?;
     let most = |of: fn(&Case) -> usize| reference.cases.iter().map(of).max().unwrap_or(0);
     let known = most(|case| case.greedy.len());
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let kv = runner.kv_selection().types;
     if !arguments.compare {
         scores.source = format!("{}, {} KV", scores.source, kv.name());
-        // It is printed on one line, for it is mostly a long list of numbers.
+        // Printed on one line: most of it is a long list of numbers.
         let text = serde_json::to_string(&scores).or_fail(Exit::Failed, "JSON")?;
         return output::print(&format!("{text}\n"));
     }
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// How far scores may be from a reference's: as far as those of tiny models, unless it is said.
+/// The bounds of the distance from a reference. The defaults are those of tiny models.
 #[derive(Debug, Args)]
 struct Bounds {
     /// Bound of the mean |delta logprob|
@@ -91,9 +91,9 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// What `comparison` exceeds, in words; empty if nothing.
+    /// Lists the bounds that `comparison` exceeds.
     fn exceeded(&self, comparison: &Comparison, backend: &str, kv: KvTypes) -> Vec<String> {
-        // The side with fewer bits decides.
+        // The type with fewer bits decides.
         let worst = kv.one().unwrap_or(KvType::Q8_0);
         let (mean, p99) = match (backend, worst) {
             ("cpu", KvType::F32) => (1e-4, 1e-4),
@@ -114,7 +114,7 @@ impl Bounds {
                 exceeded.push(format!("{name} {value:.2e} exceeds {bound:.2e}"));
             }
         }
-        // A real model has near-ties that rounding may turn: who sets bounds wants statistics.
+        // In a large model, rounding may decide near-ties. A given bound asks for statistics instead of equality.
         let is_exact = self.mean.or(self.p99).or(self.regret).is_none();
         let (equal, total) = (comparison.greedy_equal, comparison.greedy_total);
         if is_exact && backend == "cpu" && worst == KvType::F32 && equal != total {

@@ -1,4 +1,4 @@
-//! `ganglionctl sessions`: the conversations with a name that a user has: listed, shown, exported, deleted.
+//! `ganglionctl sessions`: a user's named conversations: listed, shown, exported, deleted.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ganglion::bus::proxy::ManagerProxy;
 use serde_json::{Value, json};
 use zbus::Connection;
 
-use crate::client::{self, is_gone, listed, object, said, text};
+use crate::client::{self, is_gone, listed, messages, object, text};
 use crate::failure::{Outcome, bail};
 use crate::{output, view};
 
@@ -23,12 +23,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print what was said in one, also while a program uses it
+    /// Print the messages of one, also while a program uses it
     Show { name: String },
-    /// Print one as a JSON object, with all fields of its messages. Turns that were dropped at the context's end are among
-    /// them, as far as the daemon has them
+    /// Print one as a JSON object, with all fields of its messages. Turns that were dropped at the context's end are
+    /// included, as far as the daemon has them
     Export { name: String },
-    /// Delete one that no program uses at the moment, on the disk too
+    /// Delete one that is not in use, also from the disk
     Delete { name: String },
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// A message, for people.
+/// Formats a message for people.
 fn line(message: &Value) -> String {
     let notes = [("partial", " (cut short)"), ("dropped", " (dropped)")];
     let notes = notes.into_iter().filter(|(name, _)| message[*name] == true);
@@ -70,7 +70,7 @@ pub(crate) async fn list(connection: &Connection, as_json: bool) -> Outcome {
     let listed = client::at_once(manager.list_sessions()).await?.into_iter();
     let listed: BTreeMap<_, _> = listed.map(|(name, info)| (name, object(&info))).collect();
     if listed.is_empty() && !as_json {
-        output::tell(
+        output::note(
             "there is none: ganglionctl chat --session NAME makes one, and so do programs by OpenSession",
         );
         return Ok(());
@@ -78,7 +78,7 @@ pub(crate) async fn list(connection: &Connection, as_json: bool) -> Outcome {
     view::print(as_json, include_str!("sessions.txt"), &listed)
 }
 
-/// What was said in a session, which another program may use.
+/// Reads the messages of a session, which another program may be using.
 async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
     let manager = ManagerProxy::new(connection).await?;
     let Some(found) = listed(&manager, name).await? else {
@@ -88,8 +88,8 @@ async fn read(connection: &Connection, name: &str) -> Outcome<Vec<Value>> {
         && let Some(file) = found["damaged"].as_array().and_then(|files| files.last())
     {
         let file = text(file);
-        bail!(Data: "session {name:?} is not there any more: its file was damaged, and is {file} now");
+        bail!(Data: "session {name:?} is gone: its file was damaged, and was renamed to {file}");
     }
     let messages = manager.read_session(name).await?;
-    Ok(messages.into_iter().map(said::message).collect())
+    Ok(messages.into_iter().map(messages::to_json).collect())
 }

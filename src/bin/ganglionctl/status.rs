@@ -1,4 +1,4 @@
-//! `ganglionctl status`: what the daemon tells about itself, and by the exit code whether it is ready.
+//! `ganglionctl status`: shows the daemon's state, and reports by the exit code whether it is ready.
 
 use std::mem::take;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::client::{self, Ask, DIAGNOSTICS, MANAGER, Waiting, text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::view;
 
-/// So long passes between two looks at a daemon that is not ready yet.
+/// The interval of queries to a daemon that is not ready yet.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// First wait until it is ready or has failed, for at most so many seconds
+    /// First wait until it is ready or has failed, for at most this many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "inf",
         value_parser = seconds)]
     wait: Option<Duration>,
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
-        // What is longer than can be told is for ever.
+        // Durations beyond the largest one mean for ever.
         Ok(seconds) if seconds >= 0.0 => {
             Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
         }
@@ -51,7 +51,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }))
 }
 
-/// Waits until it is ready or has failed. A daemon that is away may come back; only the first look starts one.
+/// Waits until the daemon is ready or has failed. A missing daemon may return; only the first query starts it.
 async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     let settled = async {
         let mut may_start = true;
@@ -71,11 +71,11 @@ async fn wait(connection: &Connection, limit: Duration) -> Outcome {
     };
     let mut waiting = Waiting::new(false);
     let waited = waiting.during(Ask::Daemon(connection), timeout(limit, settled));
-    // What it is when the time is over is for the table to say.
+    // After the time limit, the present state is shown.
     waited.await.unwrap_or(Ok(()))
 }
 
-/// An object whose keys are stable: scripts read them.
+/// Reads the state as an object whose keys are stable: scripts read them.
 async fn read(connection: &Connection) -> Outcome<Value> {
     let manager = client::properties(connection, MANAGER).await?;
     let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
@@ -91,10 +91,10 @@ async fn read(connection: &Connection) -> Outcome<Value> {
         // Each has held, user, connection, reason, since and seconds_left.
         "holds": manager.get("Holds").unwrap_or(&json!([])),
         "features": manager["Features"],
-        // The description tells which device that is, or why it is not another.
+        // The description names the device, or says why it is not another.
         "device": text(&diagnostics["Device"]["description"]),
         "graph_state": text(&diagnostics["GraphState"]),
-        // It is as `ganglionctl graph --json` prints it.
+        // The same object as `ganglionctl graph --json`.
         "graph": diagnostics.get("DecodeGraph").unwrap_or(&json!({})),
     }))
 }

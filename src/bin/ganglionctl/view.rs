@@ -1,8 +1,8 @@
-//! What people are shown: templates beside the code, filled with the values that `--json` prints.
+//! Output for people: templates filled with the values that `--json` prints.
 //!
-//! Templates are Jinja's; what fills them is `rows` as a whole, too. In what they make, lines with tabs are rows: those that follow one
-//! another become columns as wide as the widest in them, with two spaces between. A row that has nothing but a name is left
-//! out: there is nothing to tell, or a daemon of another version does not tell it.
+//! Templates are Jinja's; the variable `rows` holds all values, too. Lines with tabs in the result are rows. Adjacent
+//! rows become columns as wide as their widest cell, with two spaces between. A row with only a name is left out,
+//! because the daemon has no value for it.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -19,7 +19,7 @@ use crate::client::{megabytes, membership};
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 
-/// Prints `values` as JSON, or as `template` shows them.
+/// Prints `values` as JSON, or by `template`.
 pub(crate) fn print(as_json: bool, template: &str, values: &impl Serialize) -> Outcome {
     if as_json {
         return output::print_json(values);
@@ -27,7 +27,7 @@ pub(crate) fn print(as_json: bool, template: &str, values: &impl Serialize) -> O
     output::print(&text(template, values)?)
 }
 
-/// `template` with `values`, its rows in columns.
+/// Fills `template` with `values` and aligns its rows.
 pub(crate) fn text(template: &str, values: &impl Serialize) -> Outcome<String> {
     Ok(aligned(&fill(template, values)?))
 }
@@ -53,7 +53,7 @@ fn fill(template: &str, values: &impl Serialize) -> Outcome<String> {
     filled.or_fail(Exit::Failed, "a template")
 }
 
-/// Writes a value as JSON has it, but nothing for null, and no text of the daemon's that would be another row or column.
+/// Writes a value as JSON has it, and nothing for null. Text of the daemon cannot add rows or columns.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let written = match (value.kind(), value.as_str()) {
         (ValueKind::None, _) => Value::UNDEFINED,
@@ -64,22 +64,22 @@ fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
     escape_formatter(out, state, &written)
 }
 
-/// A figure with so many digits after the point; nothing of what is no figure.
+/// Formats a number with this many digits after the point; `None` if the value is not a number.
 #[allow(clippy::needless_pass_by_value)] // as filters take it
 fn fixed(value: Value, digits: usize) -> Option<String> {
     let value = f64::try_from(value).ok();
     value.map(|value| format!("{value:.digits$}"))
 }
 
-/// When that was, in the time of those who read it; nothing if it is not known.
+/// Formats a time in the local time zone; `None` if it is not known.
 fn day(seconds: Option<i64>) -> Option<String> {
     let at = Timestamp::from_second(seconds.filter(|at| *at > 0)?).ok()?;
     let here = at.to_zoned(jiff::tz::TimeZone::system());
     Some(here.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// A heading and a line for each of `rows`: the first column from the left, all others up to their right ends. `columns` maps
-/// what each is called to the expression of `row` that is its figure; one that has a figure in no row is left out.
+/// Makes a heading and a line for each of `rows`. The first column is aligned left, and all others right. `columns`
+/// maps each column's name to the expression of `row` for its value; a column without values is left out.
 #[allow(clippy::needless_pass_by_value)] // as functions take it
 fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Error> {
     let mut lines = vec![Vec::new(); rows.len() + 1];
@@ -94,21 +94,21 @@ fn figures(state: &State, rows: Vec<Value>, columns: Value) -> Result<Value, Err
         }
         lines[0].push(heading.to_string());
         for (line, cell) in lines[1..].iter_mut().zip(cells) {
-            let told = Some(cell).filter(|cell| !has_none(cell));
-            line.push(told.map_or("-".into(), |cell| cell.to_string()));
+            let value = Some(cell).filter(|cell| !has_none(cell));
+            line.push(value.map_or("-".into(), |cell| cell.to_string()));
         }
     }
     let table = table(lines, CellAlignment::Right);
     Ok(Value::from_safe_string(table))
 }
 
-/// Names and values in two columns; what is empty is left out.
+/// Formats names and values in two columns; empty values are left out.
 pub(crate) fn named(rows: impl IntoIterator<Item = (String, String)>) -> String {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     table(rows.map(|(name, value)| [name, value]), CellAlignment::Left)
 }
 
-/// Its rows in columns.
+/// Aligns the rows of a text in columns.
 pub(crate) fn aligned(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let is_row = |line: &&str| line.contains('\t');
@@ -116,8 +116,8 @@ pub(crate) fn aligned(text: &str) -> String {
     let shown = parts.map(|lines| {
         let rows = lines.iter().map(|line| line.split('\t').map(str::to_owned));
         if lines.iter().any(is_row) {
-            let told = rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty()));
-            table(told, CellAlignment::Left)
+            let filled = rows.filter(|row| row.clone().skip(1).any(|cell| !cell.is_empty()));
+            table(filled, CellAlignment::Left)
         } else {
             lines.join("\n") + "\n"
         }
@@ -125,7 +125,7 @@ pub(crate) fn aligned(text: &str) -> String {
     shown.collect()
 }
 
-/// A line for each row: the first column from the left, `others` as they say.
+/// Makes a line for each row: the first column is aligned left, the others by `others`.
 fn table<R>(rows: impl IntoIterator<Item = R>, others: CellAlignment) -> String
 where
     R: IntoIterator<Item = String>,

@@ -1,6 +1,6 @@
-//! How much each connection, each user and all together may have in work and leave unread.
+//! Limits of pending calls and of unread answers: for each connection, for each user, and for all together.
 
-/// Something that takes memory here or on the bus.
+/// A use of resources of the daemon or of the bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::bus) struct Load {
     pub(in crate::bus) bytes: usize,
@@ -29,7 +29,7 @@ impl Load {
         }
     }
 
-    /// Whether there is no room for `need` beside this; of what is not needed there may be too much.
+    /// Whether adding `need` exceeds `limit`. A resource that is not needed does not count, even if it exceeds.
     pub(super) fn lacks(self, need: Self, limit: Self) -> bool {
         (need.bytes > 0 && self.bytes + need.bytes > limit.bytes)
             || (need.descriptors > 0 && self.descriptors + need.descriptors > limit.descriptors)
@@ -40,26 +40,26 @@ impl Load {
     }
 }
 
-/// What one connection, one user, and all together may have.
+/// Limits of one connection, of one user, and of all together.
 pub(super) struct Shares<T> {
     pub(super) connection: T,
     pub(super) user: T,
     pub(super) all: T,
 }
 
-/// Bytes of calls that are being dealt with.
+/// Bytes of pending calls.
 pub(super) const WORK: Shares<usize> = Shares {
     connection: 6 << 20,
     user: 12 << 20,
     all: 24 << 20,
 };
 
-/// Bytes of calls that a connection may always have in work: a question of how the daemon is must not be refused because
-/// others send megabytes.
-pub(super) const LITTLE: usize = 16 << 10;
+/// Bytes of pending calls that a connection may always have: a call for the daemon's state must not be refused because other
+/// connections send megabytes.
+pub(super) const ALWAYS_ALLOWED: usize = 16 << 10;
 
-/// What may lie unread on the bus: well below what it takes, and one user's share well below that. Every answer that
-/// nobody reads has cost the time of one that somebody waits for, too.
+/// Unread answers on the bus: the limit of all is well below the bus's own, and the share of one user well below that.
+/// Computing an answer that stays unread also delays other answers.
 pub(super) const UNREAD: Shares<Load> = Shares {
     connection: Load {
         bytes: 256 << 10,
@@ -75,28 +75,28 @@ pub(super) const UNREAD: Shares<Load> = Shares {
     },
 };
 
-/// So many times its share one connection may have been sent, until the bus has said how much of it is read.
-pub(super) const UNTOLD: usize = 8;
+/// The multiple of its share that one connection may be sent before the bus has reported how much it has read.
+pub(super) const UNCONFIRMED_SHARES: usize = 8;
 
-/// While all together have no more unread, a connection that has none may have one beyond its user's share: programs of
-/// a robot often run as one user, and one of them that does not read must not stop the others.
-pub(super) const FIRST: usize = 32;
+/// Up to this number of descriptors of all, a connection with none may have one beyond its user's share. Programs of a robot
+/// often run as one user, and a program that does not read must not stop the others.
+pub(super) const FIRST_DESCRIPTORS: usize = 32;
 
-/// What an answer about all objects takes at least: about itself alone the manager says as much.
+/// The least bytes of an answer that lists all objects: the introspection of the manager alone has as many.
 pub(super) const OBJECTS: usize = 32 << 10;
 
-/// What one user's connections may leave unread with such answers: many programs of a robot may be started at once, and each of
-/// them ask.
+/// The limit of one user for unread answers that list all objects: many programs of a robot may start at once, and each
+/// introspect.
 pub(super) const OBJECTS_OF_USER: Load = Load {
     bytes: 4 << 20,
     descriptors: 0,
 };
 
-/// More than this of one connection, and the bus is asked how much of it is unread.
+/// Above this load of one connection, the bus is queried about how much of it is unread.
 pub(super) const UNCERTAIN: Load = Load {
     bytes: 32 << 10,
     descriptors: 2,
 };
 
-/// Calls of one connection that have no answer yet; dbus-daemon lets as many wait for one.
+/// Pending calls of one connection; dbus-daemon has the same limit.
 pub(super) const CALLS: usize = 128;

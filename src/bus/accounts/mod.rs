@@ -1,13 +1,14 @@
-//! What each connection has given the daemon to do, and what it was sent and has not taken from the bus.
+//! Accounts of connections: their pending calls, and the messages to them that the bus may still hold.
 //!
-//! dbus-daemon reads nothing more from a sender of whose messages 64 descriptors or 127 MiB lie unread, and says nothing
-//! of it: one client that does not read would stop the daemon for all. So calls that are being dealt with are bounded
-//! before their bodies are kept, and answers while the bus still holds earlier ones: for each connection, for each user,
-//! and together. How much the bus holds is asked of it by `unread`; here is only counted.
+//! dbus-daemon stops reading from a sender of 64 unread descriptors or 127 MiB of unread messages, without a word. One client
+//! that does not read would therefore stop the daemon for all. Pending calls are bounded before their bodies are kept, and
+//! answers while the bus holds earlier ones: for each connection, for each user, and for all together. The accounts only
+//! count; `stalled_readers` queries the bus.
 
-mod books;
+mod descriptor_answers;
+mod ledger;
 mod limits;
-mod passed;
+mod pace;
 mod room;
 
 use std::sync::{Arc, OnceLock};
@@ -18,96 +19,99 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::journal;
-use books::{Account, Begun, Books};
+use descriptor_answers::DescriptorAnswers;
+pub(in crate::bus) use descriptor_answers::ReturnedAnswer;
+use ledger::{Account, Ledger, PendingCall};
 pub(in crate::bus) use limits::Load;
-use limits::{CALLS, LITTLE, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNREAD, UNTOLD, WORK};
-use passed::Passed;
-pub(in crate::bus) use passed::Undelivered;
-pub(in crate::bus) use room::Taking;
+use pace::Pace;
+use limits::{
+    ALWAYS_ALLOWED, CALLS, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNCONFIRMED_SHARES, UNREAD, WORK,
+};
+pub(in crate::bus) use room::SignalFlow;
 
 /// The bus itself, as a sender.
 pub(in crate::bus) const BUS: &str = "org.freedesktop.DBus";
 
-/// Bytes of one call: a text as long as one may be, in as many messages as there may be.
+/// Bytes of one call: the longest text, in as many messages as are allowed.
 pub(in crate::bus) const LONGEST_CALL: usize = 3 << 20;
-/// The least time between two events about unreadable messages.
-const TOLD: Duration = Duration::from_secs(60);
+/// The least time between two events about messages that cannot be parsed.
+const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
-/// A call, as its header tells it.
+/// The facts about a call that its header holds.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bus) struct Call {
-    /// The caller counts its calls by it.
     pub(in crate::bus) serial: u32,
     pub(in crate::bus) bytes: usize,
     /// Whether the caller expects an answer.
     pub(in crate::bus) answered: bool,
-    /// Whether the answer tells of all objects that there are, and takes as much.
-    pub(in crate::bus) of_objects: bool,
+    /// Whether the answer lists all objects, and is as long as that.
+    pub(in crate::bus) lists_objects: bool,
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::bus) enum Admission {
-    Taken,
-    /// Its answer says why.
+    Admitted,
+    /// It is answered with this reason.
     Refused(String),
-    /// It gets no answer: its connection does not read those it has.
+    /// It gets no answer: its connection does not read earlier ones.
     Dropped,
 }
 
-/// The accounts of one connection to the bus.
+/// The accounts of the clients of one connection to the bus.
 #[derive(Debug)]
 pub(in crate::bus) struct Accounts {
-    books: Mutex<Books>,
-    /// Something was taken.
+    ledger: Mutex<Ledger>,
+    pace: Mutex<Pace>,
+    /// Notified when a connection has read messages.
     freed: Notify,
-    /// A call has ended.
+    /// Notified when a call has ended.
     ended: Notify,
-    /// The bus is to be asked what of these is unread.
+    /// Connections about whose unread messages the bus must be queried.
     uncertain: mpsc::UnboundedSender<String>,
-    /// The bus is to be asked whose these are.
+    /// Connections about whose user the bus must be queried.
     newcomers: mpsc::UnboundedSender<String>,
     /// The daemon's own unique name.
     own: OnceLock<String>,
-    /// Answers that the bus may still send back.
-    passed: Passed,
+    descriptor_answers: DescriptorAnswers,
 }
 
-/// What the bus said of a connection comes to.
+/// How a connection reads, by the latest report of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bus) enum Standing {
-    /// There is little that it has not taken, or it has left.
-    Settled,
-    /// It has taken some.
-    Taking,
-    /// It has taken nothing, and has this much to take.
-    Still { unread: Load, dropped: u64 },
+pub(in crate::bus) enum ReadState {
+    /// It has little unread, or has left.
+    Done,
+    /// It has read some messages since the previous report.
+    Reading,
+    /// It has read nothing since the previous report.
+    Stalled { unread: Load, dropped: u64 },
 }
 
-/// Names of those of whom the bus is to be asked.
+/// Names of connections about which the bus must be queried.
 #[derive(Debug)]
-pub(in crate::bus) struct Questions {
-    /// What lies unread.
+pub(in crate::bus) struct Queries {
+    /// How much they have unread.
     pub(in crate::bus) unread: mpsc::UnboundedReceiver<String>,
-    /// Whose they are: each that called for the first time.
-    pub(in crate::bus) whose: mpsc::UnboundedReceiver<String>,
+    /// Which user they are: of each connection at its first call.
+    pub(in crate::bus) users: mpsc::UnboundedReceiver<String>,
 }
 
 impl Accounts {
-    /// Also gives what the bus is to be asked.
-    pub(in crate::bus) fn new() -> (Arc<Self>, Questions) {
+    /// Returns empty accounts, and the queries to the bus that they need.
+    pub(in crate::bus) fn new() -> (Arc<Self>, Queries) {
         let (uncertain, unread) = mpsc::unbounded_channel();
-        let (newcomers, whose) = mpsc::unbounded_channel();
+        let (newcomers, users) = mpsc::unbounded_channel();
         let accounts = Self {
-            books: Mutex::default(),
+            ledger: Mutex::default(),
+            pace: Mutex::default(),
             freed: Notify::new(),
             ended: Notify::new(),
             uncertain,
             newcomers,
             own: OnceLock::new(),
-            passed: Passed::default(),
+            descriptor_answers: DescriptorAnswers::default(),
         };
-        (Arc::new(accounts), Questions { unread, whose })
+        (Arc::new(accounts), Queries { unread, users })
     }
 
     pub(in crate::bus) fn set_own(&self, name: &str) {
@@ -118,46 +122,46 @@ impl Accounts {
         self.own.get().is_some_and(|own| own == name)
     }
 
-    /// A message could not be read. Told at once, then at most once a minute.
-    pub(in crate::bus) fn count_unreadable(&self) {
-        let mut books = self.books();
-        books.unreadable += 1;
+    /// Counts a message that could not be parsed. The first is reported at once, later ones at most once a minute.
+    pub(in crate::bus) fn count_unparsable(&self) {
+        let mut ledger = self.ledger();
+        ledger.unparsable += 1;
         let now = Instant::now();
-        if books.told.is_none_or(|told| now - told >= TOLD) {
-            books.told = Some(now);
-            journal::messages_unreadable(books.unreadable);
+        if ledger.reported.is_none_or(|at| now - at >= REPORT_PAUSE) {
+            ledger.reported = Some(now);
+            journal::messages_unreadable(ledger.unparsable);
         }
     }
 
-    /// A call has come; its body has not.
+    /// Admits a call whose header has arrived, before its body is read.
     pub(in crate::bus) fn begin(&self, sender: &str, call: Call) -> Admission {
-        let mut books = self.books();
-        let (all, user) = (books.all, books.user_of(sender));
-        let promised = Load {
-            bytes: if call.of_objects {
-                books.objects.max(OBJECTS)
+        let mut ledger = self.ledger();
+        let (all, user) = (ledger.all, ledger.user_of(sender));
+        let reserved = Load {
+            bytes: if call.lists_objects {
+                ledger.objects.max(OBJECTS)
             } else {
                 0
             },
             descriptors: 0,
         };
-        if !books.accounts.contains_key(sender) {
-            // If nobody asks any more, the connection is being lost.
+        if !ledger.accounts.contains_key(sender) {
+            // The receiver ends when the bus is lost.
             let _ = self.newcomers.send(sender.to_owned());
         }
-        let account = books.account(sender);
+        let account = ledger.account(sender);
         let held = account.held();
-        // Descriptors are not looked at: answers with one wait until there is room. What was sent since the bus was asked
-        // may have been read: who calls again and again, and reads, is not to lose an answer by that.
+        // Descriptors do not count here: answers with one wait until there is room. Messages since the latest query may have
+        // been read: a caller that repeats calls and reads the answers must not lose one.
         let full = account.confirmed.bytes > UNREAD.connection.bytes
-            || held.bytes > UNTOLD * UNREAD.connection.bytes
+            || held.bytes > UNCONFIRMED_SHARES * UNREAD.connection.bytes
             || user.held.bytes > UNREAD.user.bytes
             || all.held.bytes > UNREAD.all.bytes;
         if full && held.bytes > UNCERTAIN.bytes {
             account.dropped += 1;
             return Admission::Dropped;
         }
-        // A serial that is in use already cannot be told from the other by its answer.
+        // The answers to two pending calls with one serial could not be distinguished.
         if account.calls.contains_key(&call.serial) || account.calls.len() >= 2 * CALLS {
             account.dropped += 1;
             return Admission::Dropped;
@@ -170,76 +174,75 @@ impl Accounts {
             ))
         } else if account.calls.len() >= CALLS
             || work > WORK.connection
-            || (work > LITTLE
+            || (work > ALWAYS_ALLOWED
                 && (user.work + call.bytes > WORK.user || all.work + call.bytes > WORK.all))
         {
             Some(
-                "too many calls of this connection, of its user or of all wait for an answer; \
-                 read answers before calling again"
+                "too many calls of this connection, of its user or of all are pending; read answers before calling again"
                     .to_owned(),
             )
-        } else if user.held.lacks(promised, OBJECTS_OF_USER) || all.held.lacks(promised, UNREAD.all)
+        } else if user.held.lacks(reserved, OBJECTS_OF_USER) || all.held.lacks(reserved, UNREAD.all)
         {
-            let why = "too many answers of this user or of all wait to be read; read them before asking what there is";
+            let why = "too many answers of this user or of all are unread; read them before listing objects";
             Some(why.to_owned())
         } else {
             None
         };
-        if (refused.is_some() || call.of_objects) && !call.answered {
+        if (refused.is_some() || call.lists_objects) && !call.answered {
             account.dropped += 1;
             return Admission::Dropped;
         }
-        let (bytes, promised) = match refused {
+        let (bytes, reserved) = match refused {
             Some(_) => (0, Load::default()),
-            None => (call.bytes, promised),
+            None => (call.bytes, reserved),
         };
-        let begun = Begun {
+        let pending = PendingCall {
             bytes,
             silent: !call.answered,
-            promised,
-            of_objects: call.of_objects,
+            reserved,
+            lists_objects: call.lists_objects,
         };
-        books.change(sender, |account| {
-            account.work += begun.bytes;
-            account.promised = account.promised.plus(begun.promised);
-            account.calls.insert(call.serial, begun);
+        ledger.change(sender, |account| {
+            account.work += pending.bytes;
+            account.reserved = account.reserved.plus(pending.reserved);
+            account.calls.insert(call.serial, pending);
         });
-        refused.map_or(Admission::Taken, Admission::Refused)
+        refused.map_or(Admission::Admitted, Admission::Refused)
     }
 
-    /// A call will have no answer after all.
-    pub(in crate::bus) fn forgo(&self, sender: &str, serial: u32) {
-        self.books().end(sender, serial);
+    /// Removes a call that will not be answered.
+    pub(in crate::bus) fn abandon(&self, sender: &str, serial: u32) {
+        self.ledger().end(sender, serial);
         self.ended.notify_waiters();
     }
 
-    /// A call is answered; `false` if its caller wants no answer.
+    /// Counts the answer to a call; `false` if its caller wants no answer.
     pub(in crate::bus) fn answer(&self, to: &str, serial: u32, load: Load) -> bool {
-        let mut books = self.books();
-        let begun = books.end(to, serial).unwrap_or_default();
-        let silent = begun.silent;
-        if begun.of_objects {
-            // What hangs below one object alone says little of all.
-            books.objects = load.bytes.max(books.objects / 2);
+        let mut ledger = self.ledger();
+        let call = ledger.end(to, serial).unwrap_or_default();
+        let silent = call.silent;
+        if call.lists_objects {
+            // The introspection of one object alone is short, so the estimate falls slowly.
+            ledger.objects = load.bytes.max(ledger.objects / 2);
         }
         if !silent {
-            self.add(&mut books, to, load);
+            self.add(&mut ledger, to, load);
         }
-        drop(books);
+        drop(ledger);
         self.ended.notify_waiters();
-        // An answer without what was kept for it: there is room again.
-        if silent || begun.promised.exceeds(load) {
+        // Less was sent than reserved: there is room again.
+        if silent || call.reserved.exceeds(load) {
             self.freed.notify_waiters();
         }
         !silent
     }
 
-    /// Returns when every call that has come is answered, or never will be.
+    /// Returns when no call is pending.
     pub(in crate::bus) async fn answered(&self) {
         loop {
             let ended = self.ended.notified();
             if self
-                .books()
+                .ledger()
                 .accounts
                 .values()
                 .all(|account| account.calls.is_empty())
@@ -250,19 +253,19 @@ impl Accounts {
         }
     }
 
-    /// A connection is sent something that answers nothing.
+    /// Counts a message that is not an answer.
     pub(in crate::bus) fn send(&self, to: &str, load: Load) {
-        self.add(&mut self.books(), to, load);
+        self.add(&mut self.ledger(), to, load);
     }
 
-    fn add(&self, books: &mut Books, to: &str, load: Load) {
-        books.change(to, |account| {
+    fn add(&self, ledger: &mut Ledger, to: &str, load: Load) {
+        ledger.change(to, |account| {
             account.unread = account.unread.plus(load);
-            account.since = account.since.plus(load);
+            account.since_query = account.since_query.plus(load);
             account.queued = account.queued.plus(load);
         });
-        let waiting = books.waiting > 0;
-        if let Some(account) = books.accounts.get_mut(to)
+        let waiting = ledger.waiting > 0;
+        if let Some(account) = ledger.accounts.get_mut(to)
             && (waiting || account.unread.exceeds(UNCERTAIN))
         {
             self.watch(to, account);
@@ -271,98 +274,123 @@ impl Accounts {
 
     fn watch(&self, name: &str, account: &mut Account) {
         if !std::mem::replace(&mut account.watched, true) {
-            // If nobody asks any more, the connection is being lost.
+            // The receiver ends when the bus is lost.
             let _ = self.uncertain.send(name.to_owned());
         }
     }
 
-    /// Whose connection it is.
-    pub(in crate::bus) fn know(&self, name: &str, user: u32) {
-        let known = |account: &mut Account| account.user = Some(user);
-        self.books().change(name, known);
+    /// Sets the user of a connection.
+    pub(in crate::bus) fn set_user(&self, name: &str, user: u32) {
+        let set = |account: &mut Account| account.user = Some(user);
+        self.ledger().change(name, set);
     }
 
-    /// Whose connection it is, if that is known.
+    /// Returns the user of a connection, if it is known.
     pub(in crate::bus) fn user(&self, name: &str) -> Option<u32> {
-        self.books().accounts.get(name)?.user
+        self.ledger().accounts.get(name)?.user
     }
 
-    /// Whether it has called, and not left.
+    /// Whether a connection has called, and not left.
     pub(in crate::bus) fn is_here(&self, name: &str) -> bool {
-        self.books().accounts.contains_key(name)
+        self.ledger().accounts.contains_key(name)
     }
 
-    /// Whether such a call has come and not been answered.
-    pub(in crate::bus) fn is_begun(&self, name: &str, serial: u32) -> bool {
-        let books = self.books();
-        let account = books.accounts.get(name);
+    /// Whether a call is pending.
+    pub(in crate::bus) fn is_pending(&self, name: &str, serial: u32) -> bool {
+        let ledger = self.ledger();
+        let account = ledger.accounts.get(name);
         account.is_some_and(|account| account.calls.contains_key(&serial))
     }
 
-    /// So much of what a connection was sent has been written.
+    /// Notes that the answer to a call is an error: further calls of its user wait if too many have failed.
+    pub(in crate::bus) fn failed(&self, name: &str, serial: u32) {
+        let ledger = self.ledger();
+        let Some(account) = ledger.accounts.get(name) else {
+            return;
+        };
+        let bytes = account.calls.get(&serial).map_or(0, |call| call.bytes);
+        if let Some(user) = account.user {
+            self.pace.lock().failed(user, bytes, Instant::now());
+        }
+    }
+
+    /// Returns the time until which calls of a user wait because too many have failed.
+    pub(in crate::bus) fn waits_until(&self, user: u32, now: Instant) -> Option<Instant> {
+        self.pace.lock().waits_until(user, now)
+    }
+
+    /// Waits if too many calls of a user have failed.
+    pub(in crate::bus) async fn keep_pace(&self, user: u32) {
+        while let Some(until) = self.waits_until(user, Instant::now()) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Counts a message to a connection that has been written to the bus.
     pub(in crate::bus) fn wrote(&self, name: &str, load: Load) {
-        if let Some(account) = self.books().accounts.get_mut(name) {
+        if let Some(account) = self.ledger().accounts.get_mut(name) {
             account.queued = account.queued.minus(load);
         }
     }
 
-    /// The bus is about to be asked: what is not written it has not seen, and what is sent from now on it may not have.
-    pub(in crate::bus) fn ask(&self, name: &str) {
-        if let Some(account) = self.books().accounts.get_mut(name) {
-            account.since = account.queued;
+    /// Begins a query to the bus. Its answer does not count unwritten messages, and may not count those that are sent
+    /// meanwhile.
+    pub(in crate::bus) fn begin_query(&self, name: &str) {
+        if let Some(account) = self.ledger().accounts.get_mut(name) {
+            account.since_query = account.queued;
         }
     }
 
-    /// The bus holds so much for a connection that it has not taken.
-    pub(in crate::bus) fn told(&self, name: &str, left: Load) -> Standing {
-        let mut books = self.books();
-        let (mut standing, mut taking) = (Standing::Settled, false);
-        let waiting = books.waiting > 0;
-        books.change(name, |account| {
-            let before = account.unread.minus(account.since);
+    /// Ends a query to the bus, which holds `left` for a connection.
+    pub(in crate::bus) fn end_query(&self, name: &str, left: Load) -> ReadState {
+        let mut ledger = self.ledger();
+        let (mut state, mut reading) = (ReadState::Done, false);
+        let waiting = ledger.waiting > 0;
+        ledger.change(name, |account| {
+            let before = account.unread.minus(account.since_query);
             account.confirmed = before.min(left);
-            let unread = account.confirmed.plus(account.since);
-            taking = account.unread.exceeds(unread);
+            let unread = account.confirmed.plus(account.since_query);
+            reading = account.unread.exceeds(unread);
             account.unread = unread;
             account.watched = unread.exceeds(UNCERTAIN) || (waiting && unread != Load::default());
             if account.watched {
-                standing = if taking {
-                    Standing::Taking
+                state = if reading {
+                    ReadState::Reading
                 } else {
                     let dropped = account.dropped;
-                    Standing::Still { unread, dropped }
+                    ReadState::Stalled { unread, dropped }
                 };
             }
         });
-        drop(books);
-        if taking {
+        drop(ledger);
+        if reading {
             self.freed.notify_waiters();
         }
-        standing
+        state
     }
 
-    /// The names of all who have called.
+    /// Returns the names of all connections that have called.
     pub(in crate::bus) fn names(&self) -> Vec<String> {
-        self.books().accounts.keys().cloned().collect()
+        self.ledger().accounts.keys().cloned().collect()
     }
 
-    /// It has left the bus, and what it had not taken went with it.
+    /// Removes a connection that has left the bus. The bus has dropped its unread messages.
     pub(in crate::bus) fn leave(&self, name: &str) {
-        let mut books = self.books();
-        books.change(name, |account| {
+        let mut ledger = self.ledger();
+        ledger.change(name, |account| {
             account.work = 0;
             account.unread = Load::default();
             account.confirmed = Load::default();
-            account.promised = Load::default();
+            account.reserved = Load::default();
         });
-        books.accounts.remove(name);
-        drop(books);
+        ledger.accounts.remove(name);
+        drop(ledger);
         self.ended.notify_waiters();
         self.freed.notify_waiters();
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock()
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Waiting until what a connection was sent has been taken.
+//! Room for answers: reserves it for calls, and waits until connections have read earlier answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,16 @@ use tokio::time::{Instant, timeout_at};
 use zbus::message::Header;
 
 use super::Accounts;
-use super::books::Account;
-use super::limits::{FIRST, Load, UNCERTAIN, UNREAD};
+use super::ledger::Account;
+use super::limits::{FIRST_DESCRIPTORS, Load, UNCERTAIN, UNREAD};
 use crate::bus::Error;
-use crate::bus::authorize::{Caller, Owner};
+use crate::bus::owner::{Caller, Owner};
 
-/// How long an answer waits until earlier ones are taken.
+/// How long a call waits until earlier answers are read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Accounts {
-    /// Keeps room for the answer to a call if there is some, and waits for none: for properties, as all calls of everyone
-    /// wait while one is read.
+    /// Reserves room for the answer to a call, and never waits: all calls wait while a property is read.
     pub(in crate::bus) fn room_now(
         &self,
         owner: &Owner,
@@ -25,12 +24,12 @@ impl Accounts {
         need: Load,
     ) -> Result<(), Error> {
         let (name, user) = (owner.caller.name(), owner.client.user);
-        self.know(name, user);
+        self.set_user(name, user);
         let serial = header.primary().serial_num().get();
-        self.promise(name, user, serial, need).map_or(Ok(()), Err)
+        self.reserve(name, user, serial, need).map_or(Ok(()), Err)
     }
 
-    /// Waits until there is room for the answer to a call, and keeps it for that.
+    /// Waits until there is room for the answer to a call, and reserves it.
     pub(in crate::bus) async fn room(
         &self,
         owner: &Owner,
@@ -43,15 +42,15 @@ impl Accounts {
             return Ok(());
         }
         let until = Instant::now() + PATIENCE;
-        let next = self.begin_waiting(name);
-        let result = match timeout_at(until, next.lock()).await {
-            Err(_) => Err(behind()),
-            Ok(_next) => loop {
+        let first_waiting = self.begin_waiting(name);
+        let result = match timeout_at(until, first_waiting.lock()).await {
+            Err(_) => Err(unread_answers()),
+            Ok(_guard) => loop {
                 let freed = self.freed.notified();
                 tokio::pin!(freed);
-                // From here on it is noticed.
+                // The wait is registered before the look, so that no notification is missed.
                 freed.as_mut().enable();
-                let Some(full) = self.promise(name, user, serial, need) else {
+                let Some(full) = self.reserve(name, user, serial, need) else {
                     break Ok(());
                 };
                 if timeout_at(until, freed).await.is_err() {
@@ -59,49 +58,50 @@ impl Accounts {
                 }
             },
         };
-        self.books().waiting -= 1;
+        self.ledger().waiting -= 1;
         result
     }
 
-    /// A call waits: from now on whoever has something unread is asked about, however little that is. Of the calls of
-    /// one connection only the holder of the lock needs to look.
+    /// Counts a call that waits for room: the bus is then queried about all connections with unread messages. Returns the lock
+    /// of the connection; only its holder needs to look for room.
     pub(super) fn begin_waiting(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut books = self.books();
-        books.waiting += 1;
-        for (name, account) in &mut books.accounts {
+        let mut ledger = self.ledger();
+        ledger.waiting += 1;
+        for (name, account) in &mut ledger.accounts {
             if account.unread != Load::default() {
                 self.watch(name, account);
             }
         }
-        books.change(name, |account| account.next.clone())
+        ledger.change(name, |account| account.first_waiting.clone())
     }
 
-    /// Keeps room for an answer, or tells who has none.
-    pub(super) fn promise(&self, name: &str, user: u32, serial: u32, need: Load) -> Option<Error> {
-        let mut books = self.books();
-        let (all, of_user) = (books.all.held, books.user_of(name).held);
-        let account = books.accounts.get_mut(name)?;
+    /// Reserves room for an answer, or returns the error of the limit that leaves none.
+    pub(super) fn reserve(&self, name: &str, user: u32, serial: u32, need: Load) -> Option<Error> {
+        let mut ledger = self.ledger();
+        let (all, of_user) = (ledger.all.held, ledger.user_of(name).held);
+        let account = ledger.accounts.get_mut(name)?;
         let held = account.held();
-        // A single answer may be longer than all that may lie unread, but then nothing else may.
+        // A single answer may exceed the limit of a connection that has no other unread messages.
         let single = held.bytes == 0 && need.descriptors == 0;
-        let is_first = held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST;
+        let is_first =
+            held.descriptors == 0 && all.descriptors + need.descriptors <= FIRST_DESCRIPTORS;
         let of_share = Load {
             bytes: if of_user.bytes == 0 { 0 } else { need.bytes },
             descriptors: if is_first { 0 } else { need.descriptors },
         };
         let full = if held.lacks(need, UNREAD.connection) && !single {
-            behind()
+            unread_answers()
         } else if of_user.lacks(of_share, UNREAD.user) {
             Error::QuotaExceeded(format!(
                 "connections of user {user} have not read the answers to their earlier calls; read them first"
             ))
         } else if all.lacks(need, UNREAD.all) {
-            Error::Busy("too many answers wait to be read by others; try again".to_owned())
+            Error::Busy("other users have too many unread answers; try again later".to_owned())
         } else {
-            books.change(name, |account| {
-                if let Some(begun) = account.calls.get_mut(&serial) {
-                    begun.promised = need;
-                    account.promised = account.promised.plus(need);
+            ledger.change(name, |account| {
+                if let Some(call) = account.calls.get_mut(&serial) {
+                    call.reserved = need;
+                    account.reserved = account.reserved.plus(need);
                 }
             });
             return None;
@@ -109,25 +109,25 @@ impl Accounts {
         Some(full)
     }
 
-    /// Whether a connection may be sent more of what it is sent without asking: who reads all may, whatever others leave.
-    pub(super) fn may_send(&self, name: &str) -> bool {
-        let books = self.books();
-        let Some(held) = books.accounts.get(name).map(Account::held) else {
+    /// Whether a connection may be sent another signal. A connection that reads everything may, whatever others leave unread.
+    pub(super) fn may_signal(&self, name: &str) -> bool {
+        let ledger = self.ledger();
+        let Some(held) = ledger.accounts.get(name).map(Account::held) else {
             return true;
         };
         !held.exceeds(UNCERTAIN)
             || !(held.exceeds(UNREAD.connection)
-                || books.user_of(name).held.exceeds(UNREAD.user)
-                || books.all.held.exceeds(UNREAD.all))
+                || ledger.user_of(name).held.exceeds(UNREAD.user)
+                || ledger.all.held.exceeds(UNREAD.all))
     }
 
-    /// Waits for what a connection takes.
-    pub(in crate::bus) fn taking<'a>(
+    /// Returns the flow control of signals to a connection; `patience` is the longest wait for it to read.
+    pub(in crate::bus) fn signal_flow<'a>(
         &'a self,
         caller: &'a Caller,
         patience: Duration,
-    ) -> Taking<'a> {
-        Taking {
+    ) -> SignalFlow<'a> {
+        SignalFlow {
             accounts: self,
             caller,
             patience,
@@ -135,28 +135,28 @@ impl Accounts {
     }
 }
 
-fn behind() -> Error {
+fn unread_answers() -> Error {
     let why = "this connection has not read the answers to its earlier calls; read them first";
     Error::QuotaExceeded(why.to_owned())
 }
 
-/// What a connection takes of that which it is sent without asking.
+/// Flow control of signals to one connection.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bus) struct Taking<'a> {
+pub(in crate::bus) struct SignalFlow<'a> {
     accounts: &'a Accounts,
     caller: &'a Caller,
     patience: Duration,
 }
 
-impl Taking<'_> {
-    /// Waits until it has taken most of it; `false` if it does not.
-    pub(in crate::bus) async fn takes(&self) -> bool {
+impl SignalFlow<'_> {
+    /// Waits until the connection may be sent another signal; `false` if it does not read in time.
+    pub(in crate::bus) async fn ready(&self) -> bool {
         let until = Instant::now() + self.patience;
         loop {
             let freed = self.accounts.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if self.accounts.may_send(self.caller.name()) {
+            if self.accounts.may_signal(self.caller.name()) {
                 return true;
             }
             if timeout_at(until, freed).await.is_err() {

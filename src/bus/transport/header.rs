@@ -1,13 +1,13 @@
-//! The header of a message as it lies on the wire, as far as sifting needs it.
+//! The header of a message on the wire, as far as the intake needs it.
 //! <https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol-messages>
 
 use zbus::Variant;
 use zbus::wire::serialized::{Context, Data};
 use zbus::wire::{BE, Endian, LE, to_bytes};
 
-/// Bytes of the part that every message begins with: its kind, its lengths and its serial.
+/// Bytes of the fixed part of a message: its kind, its lengths and its serial.
 pub(super) const FIXED: usize = 16;
-/// Where the array of fields begins: with its length, the last part of the fixed bytes.
+/// The offset of the array of fields, whose length is the last part of the fixed bytes.
 const FIELDS: usize = 12;
 /// Bytes of the fields. The specification's own fields take at most some kilobytes.
 pub(super) const LONGEST_FIELDS: usize = 64 << 10;
@@ -24,10 +24,10 @@ const SENDER: u8 = 7;
 const SIGNATURE: u8 = 8;
 const UNIX_FDS: u8 = 9;
 
-/// The bytes that are not those of a message: where the next one begins cannot be known.
+/// Bytes that are not a message: the start of the next message is unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("what the bus sends is no message")]
-pub(super) struct Unintelligible;
+#[error("the bus sent bytes that are not a message")]
+pub(super) struct NotAMessage;
 
 /// The first bytes of a message.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +37,15 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn read(bytes: [u8; FIXED]) -> Result<Self, Unintelligible> {
+    pub(super) fn read(bytes: [u8; FIXED]) -> Result<Self, NotAMessage> {
         let endian = match bytes[0] {
             b'l' => LE,
             b'B' => BE,
-            _ => return Err(Unintelligible),
+            _ => return Err(NotAMessage),
         };
         let fixed = Self { bytes, endian };
         let whole = fixed.fields().saturating_add(fixed.body());
-        (whole <= LONGEST).then_some(fixed).ok_or(Unintelligible)
+        (whole <= LONGEST).then_some(fixed).ok_or(NotAMessage)
     }
 
     fn number(&self, at: usize) -> u32 {
@@ -74,13 +74,13 @@ impl Fixed {
         self.number(4) as usize
     }
 
-    /// Bytes of the fields, and of the padding behind them.
+    /// Bytes of the fields, and of the padding after them.
     pub(super) fn fields(&self) -> usize {
         (self.number(FIELDS) as usize).next_multiple_of(8)
     }
 }
 
-/// A header whose fields have been read.
+/// A header with its fields.
 #[derive(Debug)]
 pub(super) struct Header {
     fixed: Fixed,
@@ -88,8 +88,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the fields, `fixed.fields()` bytes; `None` if they are none. A field that the specification does not know is
-    /// left out, as it asks. So are the descriptors that came along, for no method takes any: the kernel has closed them.
+    /// Parses the fields, `fixed.fields()` bytes; `None` if they are not fields. Fields unknown to the specification are left
+    /// out, as it demands, and so is the number of descriptors: no method takes any, and the kernel has closed them.
     pub(super) fn read(fixed: Fixed, fields: &[u8]) -> Option<Self> {
         let bytes = [&fixed.bytes[FIELDS..], fields].concat();
         let data = Data::new(bytes, Context::new(fixed.endian, FIELDS));
@@ -103,12 +103,12 @@ impl Header {
         Some(Self { fixed, fields })
     }
 
-    /// The bus vouches for it.
+    /// Returns the sender; the bus vouches for it.
     pub(super) fn sender(&self) -> Option<&str> {
         self.named(SENDER)
     }
 
-    /// The method that is called.
+    /// Returns the method that is called.
     pub(super) fn member(&self) -> Option<&str> {
         self.named(MEMBER)
     }
@@ -120,7 +120,7 @@ impl Header {
         })
     }
 
-    /// Adds the interface to a call without one. `find` names it by the path of the object and the method.
+    /// Adds the interface to a call without one. `find` returns it for the path of the object and the method.
     pub(super) fn complete(&mut self, find: impl Fn(&str, &str) -> Option<&'static str>) {
         let path = self.fields.iter().find_map(|(code, value)| match value {
             Variant::ObjectPath(path) if *code == PATH => Some(path.as_str()),
@@ -134,12 +134,12 @@ impl Header {
         }
     }
 
-    /// The message, ready for its body: every call now expects a reply, by which it is known to have been dealt with.
+    /// Returns the message up to its body. Every call then expects a reply, which marks its end.
     pub(super) fn write(&self) -> Option<Vec<u8>> {
         self.with(&self.fields, self.fixed.body())
     }
 
-    /// The same without a body.
+    /// Returns the message without a body.
     pub(super) fn write_bare(&self) -> Option<Vec<u8>> {
         let mut fields = self.fields.clone();
         fields.retain(|(code, _)| *code != SIGNATURE);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_nobody_knows_are_left_out() {
+    fn unknown_fields_are_left_out() {
         for endian in [LE, BE] {
             let (plain, expected) = call(endian, &[]);
             let nested = Variant::from(vec![("x", Variant::from(vec![1u64, 2]))]);
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!((fixed.serial(), fixed.expects_reply()), (9, false));
             let mut whole = plain.bytes.to_vec();
             whole.extend_from_slice(&expected);
-            // Each call gets an answer, which is how its end is known.
+            // Each call gets an answer, which marks its end.
             whole[2] = 0;
             assert_eq!(header.write().unwrap(), whole, "{endian:?}");
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_none() {
+    fn bytes_that_are_not_a_header_are_refused() {
         let (fixed, fields) = call(LE, &[]);
         assert!(Header::read(fixed, &fields[..fields.len() - 9]).is_none());
         let mut wrong = fields.clone();

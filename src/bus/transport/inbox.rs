@@ -1,8 +1,9 @@
-//! What has been read and waits to be dealt with: what the bus says first, then the calls, in turn.
+//! Messages that have been read and not yet handled: messages of the bus first, then the calls, in turn.
 //!
-//! Calls are handed in a few at a time, so that the next one of another user waits for few. One that takes its time, for
-//! there is an answer to be made or room to be waited for, holds up nobody: it is young no more, and does not count.
+//! Few calls are handed on at once, so that the next call of another user waits for few. A call that takes long, because it
+//! computes or waits for room, delays no other: after a moment it does not count as recent.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +13,21 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use zbus::Message;
 
-use super::turns::{Turns, Whose};
+use super::fair_queue::{FairQueue, Party};
 use crate::bus::accounts::Accounts;
 
-/// How long a call that was handed in counts, unless it is answered before.
-const YOUNG: Duration = Duration::from_millis(5);
-/// Young calls of all, of one user, and of one connection.
+/// How long a call that was handed on counts as recent, unless it is answered before.
+const RECENT: Duration = Duration::from_millis(5);
+/// Recent calls of all, of one user, and of one connection.
 const ALL: usize = 32;
 const OF_USER: usize = 16;
 const OF_CONNECTION: usize = 4;
 
-/// A message that goes further.
+/// A message to handle.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// What the bus says, in bytes: zbus wants it numbered in the order in which it gets it.
-    Told(Vec<u8>),
+    /// The bytes of a message of the bus: zbus numbers messages in the order in which it receives them.
+    OfBus(Vec<u8>),
     Call(IncomingCall),
 }
 
@@ -37,10 +38,10 @@ pub(super) struct IncomingCall {
     pub(super) message: Message,
 }
 
-/// A call that was handed in a moment ago, and is not answered.
+/// A call that was handed on a moment ago, and is not answered.
 #[derive(Debug)]
-struct Young {
-    whose: Whose,
+struct RecentCall {
+    party: Party,
     name: Arc<str>,
     serial: u32,
     until: Instant,
@@ -48,16 +49,16 @@ struct Young {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the bus itself has told comes before all calls.
-    told: VecDeque<Vec<u8>>,
-    calls: Turns<IncomingCall>,
+    /// Messages of the bus itself; they come before all calls.
+    of_bus: VecDeque<Vec<u8>>,
+    calls: FairQueue<IncomingCall>,
     /// The oldest is first.
-    young: VecDeque<Young>,
-    /// Nothing more will come.
+    recent: VecDeque<RecentCall>,
+    /// Why no more messages will arrive.
     ended: Option<zbus::Error>,
 }
 
-/// What comes by one connection to the bus.
+/// The messages from one connection to the bus.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
@@ -77,26 +78,26 @@ impl Inbox {
     pub(super) fn push(&self, incoming: Incoming) {
         let mut state = self.state.lock();
         match incoming {
-            Incoming::Told(bytes) => state.told.push_back(bytes),
+            Incoming::OfBus(bytes) => state.of_bus.push_back(bytes),
             Incoming::Call(call) => {
-                let (whose, name) = (self.whose(&call.name), call.name.clone());
-                state.calls.push(whose, &name, call);
+                let (party, name) = (self.party(&call.name), call.name.clone());
+                state.calls.push(party, &name, call);
             }
         }
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Why nothing more comes.
+    /// Ends the inbox: no more messages will arrive.
     pub(super) fn end(&self, why: zbus::Error) {
         let mut state = self.state.lock();
         state.ended = Some(why);
-        state.calls = Turns::default();
+        state.calls = FairQueue::default();
         drop(state);
         self.changed.notify_one();
     }
 
-    /// The next message, once there is one that may be dealt with.
+    /// Returns the next message, once there is one that may be handled.
     pub(super) async fn next(&self) -> zbus::Result<Incoming> {
         loop {
             let changed = self.changed.notified();
@@ -116,55 +117,66 @@ impl Inbox {
         if let Some(why) = &state.ended {
             return Taken::Ended(why.clone());
         }
-        if let Some(told) = state.told.pop_front() {
-            return Taken::One(Incoming::Told(told));
+        if let Some(bytes) = state.of_bus.pop_front() {
+            return Taken::One(Incoming::OfBus(bytes));
         }
-        let State { calls, young, .. } = &mut *state;
-        while young.front().is_some_and(|young| young.until <= now) {
-            young.pop_front();
+        let State { calls, recent, .. } = &mut *state;
+        // The earliest time at which a user whose calls failed may go on.
+        let paced = Cell::new(None::<Instant>);
+        while recent.front().is_some_and(|call| call.until <= now) {
+            recent.pop_front();
         }
-        while young.len() < ALL {
-            let waiting = calls.pop(|whose, name| {
-                let of = |is: &dyn Fn(&Young) -> bool| young.iter().filter(|one| is(one)).count();
-                of(&|one| one.whose == whose) < OF_USER
+        while recent.len() < ALL {
+            let waiting = calls.pop(|party, name| {
+                if let Party::User(user) = party
+                    && let Some(until) = self.accounts.waits_until(user, now)
+                {
+                    let earliest = paced.get().map_or(until, |paced| until.min(paced));
+                    paced.set(Some(earliest));
+                    return false;
+                }
+                let of =
+                    |is: &dyn Fn(&RecentCall) -> bool| recent.iter().filter(|one| is(one)).count();
+                of(&|one| one.party == party) < OF_USER
                     && of(&|one| *one.name == *name) < OF_CONNECTION
             });
             match waiting {
                 None => break,
                 Some(call) => {
                     // Its caller may have left meanwhile.
-                    if !self.accounts.is_begun(&call.name, call.serial) {
+                    if !self.accounts.is_pending(&call.name, call.serial) {
                         continue;
                     }
-                    young.push_back(Young {
-                        whose: self.whose(&call.name),
+                    recent.push_back(RecentCall {
+                        party: self.party(&call.name),
                         name: call.name.clone(),
                         serial: call.serial,
-                        until: now + YOUNG,
+                        until: now + RECENT,
                     });
                     return Taken::One(Incoming::Call(call));
                 }
             }
         }
-        match young.front() {
-            Some(oldest) if !calls.is_empty() => Taken::Until(oldest.until),
+        let oldest = recent.front().map(|oldest| oldest.until);
+        match oldest.into_iter().chain(paced.get()).min() {
+            Some(until) if !calls.is_empty() => Taken::Until(until),
             _ => Taken::Nothing,
         }
     }
 
-    /// A call is answered, or never will be.
+    /// Removes a call that is answered, or never will be, from the recent calls.
     pub(super) fn settle(&self, name: &str, serial: u32) {
         let mut state = self.state.lock();
-        let is = |one: &Young| one.serial == serial && *one.name == *name;
-        if let Some(at) = state.young.iter().position(is) {
-            state.young.remove(at);
+        let is = |one: &RecentCall| one.serial == serial && *one.name == *name;
+        if let Some(at) = state.recent.iter().position(is) {
+            state.recent.remove(at);
             drop(state);
             self.changed.notify_one();
         }
     }
 
-    fn whose(&self, name: &str) -> Whose {
-        self.accounts.user(name).map_or(Whose::Unknown, Whose::User)
+    fn party(&self, name: &str) -> Party {
+        self.accounts.user(name).map_or(Party::Unknown, Party::User)
     }
 }
 
@@ -172,7 +184,7 @@ impl Inbox {
 enum Taken {
     One(Incoming),
     Nothing,
-    /// Until then nothing that waits may be handed in, unless a call is answered.
+    /// No queued call may be handled until then, unless a call is answered.
     Until(Instant),
     Ended(zbus::Error),
 }

@@ -1,18 +1,19 @@
-//! The socket below zbus: what comes from the bus is sifted before zbus sees it, what goes there is counted.
+//! The socket below zbus: checks messages from the bus before zbus reads them, and counts messages to the bus.
 //!
-//! zbus ends its connection at the first message that it cannot parse, takes messages of any size, does not say when
-//! a reply has been written, and deals with whatever came first first. Nobody on the bus may depend on that: so its
-//! halves of the socket are these. They know the wire format of a header and who sent it; what a call means is for the
-//! interfaces, and which objects a sender may reach for the gate. A call's way: `source`, `sift`, `inbox`, `reader`, zbus; its
-//! answer's: `writer`, `outbox`.
+//! zbus ends its connection at the first message that it cannot parse, accepts messages of any size, does not say when a
+//! reply has been written, and handles messages in the order of arrival. No client may gain from that, so the daemon has
+//! its own halves of the socket. They know the wire format of a header and its sender. The meaning of a call is for the
+//! interfaces, and the objects that a sender may reach are for the call filter.
+//!
+//! A call passes `source`, `intake`, `inbox`, `reader` and zbus; its answer passes `writer` and `outbox`.
 
+mod fair_queue;
 mod header;
 mod inbox;
+mod intake;
 mod outbox;
 mod reader;
-mod sift;
 mod source;
-mod turns;
 mod writer;
 
 use std::os::linux::net::SocketAddrExt;
@@ -30,20 +31,20 @@ use zbus::connection::socket::{Socket, Split};
 
 use super::accounts::Accounts;
 use inbox::Inbox;
+use intake::Intake;
 pub(super) use outbox::Outbox;
 use reader::Reader;
-use sift::Sifter;
 use source::Source;
 use writer::Writer;
 
-/// Refused calls whose answers wait to be written; further ones get none.
+/// Refused calls whose answers are not yet written; further ones get no answer.
 const REFUSALS: usize = 64;
 
-/// Bytes of what the kernel keeps of what was written until the bus reads it, by its own way of counting: some dozens of
-/// answers. dbus-daemon reads 2 KiB of a connection in each turn, and there is no overtaking any more.
-const KEPT: usize = 8 << 10;
+/// The kernel's buffer of bytes that the bus has not read, as the kernel counts them: a few dozen answers. Answers in it
+/// cannot be reordered, and dbus-daemon reads 2 KiB of a connection at a time.
+const KERNEL_BUFFER: usize = 8 << 10;
 
-/// A call that was refused before anything of its body was kept.
+/// A call that was refused before its body was kept.
 #[derive(Debug)]
 pub(super) struct Refused {
     /// The call without its body.
@@ -51,12 +52,12 @@ pub(super) struct Refused {
     pub(super) why: String,
 }
 
-/// Says which calls zbus gets.
-pub(super) trait Gate: fmt::Debug + Send + Sync {
-    /// Returns whether zbus gets a call. Any other is answered elsewhere.
+/// Decides which calls zbus receives.
+pub(super) trait CallFilter: fmt::Debug + Send + Sync {
+    /// Whether zbus receives a call. The filter answers every other call.
     fn passes(&self, call: &Message) -> bool;
 
-    /// Returns the interface of a call that names none, if one interface alone of its object has the method.
+    /// Returns the interface of a call that names none, if exactly one interface of its object has the method.
     fn interface(&self, path: &str, member: &str) -> Option<&'static str>;
 }
 
@@ -68,19 +69,19 @@ pub(super) struct BusSocket {
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     refusals: mpsc::Sender<Refused>,
-    gate: Arc<dyn Gate>,
+    filter: Arc<dyn CallFilter>,
 }
 
 impl BusSocket {
-    /// Connects to an address of the kind `unix:`. Whoever holds the other end answers the calls that are refused.
+    /// Connects to an address of the kind `unix:`. Also returns the refused calls, which the caller answers.
     pub(super) async fn connect(
         address: &zbus::Address,
         accounts: Arc<Accounts>,
-        gate: Arc<dyn Gate>,
+        filter: Arc<dyn CallFilter>,
     ) -> zbus::Result<(Self, mpsc::Receiver<Refused>)> {
         let Transport::Unix(unix) = address.transport() else {
             return Err(zbus::Error::Address(format!(
-                "{address} is no unix socket, and the daemon serves callers of this machine alone"
+                "{address} is not a unix socket; the daemon serves callers on this machine only"
             )));
         };
         let stream = match unix.path() {
@@ -89,7 +90,7 @@ impl BusSocket {
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
         let stream = stream?;
-        setsockopt(&stream, SndBuf, &KEPT).map_err(io::Error::from)?;
+        setsockopt(&stream, SndBuf, &KERNEL_BUFFER).map_err(io::Error::from)?;
         let (refusals, refused) = mpsc::channel(REFUSALS);
         let socket = Self {
             stream,
@@ -97,12 +98,12 @@ impl BusSocket {
             outbox: Arc::new(Outbox::new(accounts.clone())),
             accounts,
             refusals,
-            gate,
+            filter,
         };
         Ok((socket, refused))
     }
 
-    /// What waits to be written.
+    /// Returns the queue of messages to write.
     pub(super) fn outbox(&self) -> Arc<Outbox> {
         self.outbox.clone()
     }
@@ -121,14 +122,14 @@ impl Socket for BusSocket {
     fn split(self) -> Split<Reader, Writer> {
         let (read, write) = self.stream.into_split();
         let (accounts, inbox) = (self.accounts, self.inbox);
-        let sifter = Sifter {
+        let intake = Intake {
             source: Source::new(read),
             accounts: accounts.clone(),
             inbox: inbox.clone(),
             refusals: self.refusals,
-            gate: self.gate.clone(),
+            filter: self.filter.clone(),
         };
-        let reader = Reader::new(sifter, self.gate);
+        let reader = Reader::new(intake, self.filter);
         Split::new(reader, Writer::new(write, accounts, inbox, self.outbox))
     }
 }

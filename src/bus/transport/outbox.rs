@@ -1,8 +1,7 @@
-//! What waits to be written to the bus: whose turn it is goes first, so that nobody's answer waits for more than one of
-//! each other user.
+//! Messages to write to the bus, in fair order: an answer waits for one message of each other user at most.
 //!
-//! Nothing here bounds what one connection is sent: its account does. What is sent to everyone goes behind all that was
-//! sent before, so that no client reads an old value after a change was told.
+//! The accounts bound the messages to one connection. A broadcast goes behind all earlier messages, so that no client reads
+//! an old value after the signal of a change.
 
 use std::sync::Arc;
 
@@ -10,19 +9,19 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use zbus::Message;
 
-use super::turns::{Turns, Whose};
+use super::fair_queue::{FairQueue, Party};
 use crate::bus::accounts::{Accounts, Load};
 
-/// Bytes that may wait before who sends more waits itself. The accounts let answers come to half of it: more is sent
-/// only while the bus takes nothing.
+/// Queued bytes above which senders wait. The accounts allow answers half of it; more is queued only while the bus reads
+/// nothing.
 const MOST: usize = 32 << 20;
 
-/// Whom a message is for.
+/// The receiver of a message.
 #[derive(Clone, Debug)]
 pub(super) enum To {
     Bus,
     Everyone,
-    /// It is put to the account of that connection.
+    /// A client, whose account counts it.
     One(Arc<str>),
 }
 
@@ -47,23 +46,23 @@ pub(super) fn load(message: &Message) -> Load {
 
 #[derive(Debug, Default)]
 struct State {
-    turns: Turns<Outgoing>,
+    queue: FairQueue<Outgoing>,
     bytes: usize,
-    /// One is being written.
+    /// Whether a message is being written.
     writing: bool,
-    /// Nothing more is sent.
+    /// Whether nothing more is sent.
     closed: bool,
-    /// Nothing more is written.
+    /// Whether nothing more can be written.
     lost: bool,
 }
 
-/// What leaves by one connection to the bus.
+/// The messages to one connection to the bus.
 #[derive(Debug)]
 pub(in crate::bus) struct Outbox {
     state: Mutex<State>,
-    /// There is something to write, or nothing more will come.
+    /// Notified when there is a message to write, or the outbox is closed.
     sent: Notify,
-    /// Something was written.
+    /// Notified when a message was written.
     written: Notify,
     accounts: Arc<Accounts>,
 }
@@ -78,12 +77,12 @@ impl Outbox {
         }
     }
 
-    /// Takes a message to write; `false` if none is written any more.
+    /// Queues a message; `false` if it cannot be written any more.
     pub(super) async fn send(&self, outgoing: Outgoing) -> bool {
         while !self.has_room() {
             let written = self.written.notified();
             tokio::pin!(written);
-            // From here on it is noticed.
+            // The wait is registered before the look, so that no notification is missed.
             written.as_mut().enable();
             if !self.has_room() {
                 written.await;
@@ -95,12 +94,12 @@ impl Outbox {
         }
         state.bytes += outgoing.load().bytes;
         match outgoing.to.clone() {
-            To::Everyone => state.turns.push_behind(outgoing),
-            To::Bus => state.turns.push(Whose::Bus, "", outgoing),
+            To::Everyone => state.queue.push_barrier(outgoing),
+            To::Bus => state.queue.push(Party::Bus, "", outgoing),
             To::One(name) => {
                 let user = self.accounts.user(&name);
-                let whose = user.map_or(Whose::Unknown, Whose::User);
-                state.turns.push(whose, &name, outgoing);
+                let party = user.map_or(Party::Unknown, Party::User);
+                state.queue.push(party, &name, outgoing);
             }
         }
         drop(state);
@@ -108,13 +107,13 @@ impl Outbox {
         true
     }
 
-    /// There is room also where nothing is written any more: whoever sends hears of it.
+    /// Whether `send` need not wait. It does not wait where nothing can be written any more, and returns `false`.
     fn has_room(&self) -> bool {
         let state = self.state.lock();
         state.bytes <= MOST || state.lost || state.closed
     }
 
-    /// The next to write; `None` when all is written and nothing more will come.
+    /// Returns the next message to write; `None` when all is written and the outbox is closed.
     pub(super) async fn next(&self) -> Option<Outgoing> {
         loop {
             let sent = self.sent.notified();
@@ -128,12 +127,12 @@ impl Outbox {
 
     fn take(&self) -> Option<Outgoing> {
         let mut state = self.state.lock();
-        let outgoing = state.turns.pop(|_, _| true)?;
+        let outgoing = state.queue.pop(|_, _| true)?;
         state.writing = true;
         Some(outgoing)
     }
 
-    /// What was next has been written.
+    /// Ends the writing of the message that `next` returned.
     pub(super) fn wrote(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.bytes -= bytes;
@@ -142,20 +141,20 @@ impl Outbox {
         self.written.notify_waiters();
     }
 
-    /// Nothing more is sent; what was, is written.
+    /// Closes the outbox. Queued messages are still written.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.sent.notify_one();
         self.written.notify_waiters();
     }
 
-    /// The bus is lost.
+    /// Ends the outbox, because the bus is lost.
     pub(super) fn lose(&self) {
         self.state.lock().lost = true;
         self.written.notify_waiters();
     }
 
-    /// Returns when all that was sent is written, or cannot be any more.
+    /// Returns when all messages are written, or cannot be any more.
     pub(in crate::bus) async fn flushed(&self) {
         loop {
             let written = self.written.notified();
@@ -163,7 +162,7 @@ impl Outbox {
             written.as_mut().enable();
             {
                 let state = self.state.lock();
-                if state.lost || (state.turns.is_empty() && !state.writing) {
+                if state.lost || (state.queue.is_empty() && !state.writing) {
                     return;
                 }
             }

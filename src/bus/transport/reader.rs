@@ -1,4 +1,4 @@
-//! The half that reads: it hands zbus what was sifted, whose turn it is first.
+//! The reading half of the socket: it hands the messages of the inbox to zbus.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,30 +9,30 @@ use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
-use super::Gate;
+use super::CallFilter;
 use super::inbox::{Inbox, Incoming};
-use super::sift::{Sifter, parse};
+use super::intake::{Intake, parse};
 use crate::bus::accounts::Accounts;
 
 #[derive(Debug)]
 pub(in crate::bus) struct Reader {
-    /// It is there until the handshake is over.
-    sifter: Option<Sifter>,
+    /// Present until the handshake is over.
+    intake: Option<Intake>,
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,
-    gate: Arc<dyn Gate>,
-    /// Ends with the reader.
-    sifting: JoinSet<()>,
+    filter: Arc<dyn CallFilter>,
+    /// The task of the intake; it ends with the reader.
+    task: JoinSet<()>,
 }
 
 impl Reader {
-    pub(super) fn new(sifter: Sifter, gate: Arc<dyn Gate>) -> Self {
+    pub(super) fn new(intake: Intake, filter: Arc<dyn CallFilter>) -> Self {
         Self {
-            accounts: sifter.accounts.clone(),
-            inbox: sifter.inbox.clone(),
-            sifter: Some(sifter),
-            gate,
-            sifting: JoinSet::new(),
+            accounts: intake.accounts.clone(),
+            inbox: intake.inbox.clone(),
+            intake: Some(intake),
+            filter,
+            task: JoinSet::new(),
         }
     }
 }
@@ -45,28 +45,28 @@ impl ReadHalf for Reader {
         early: &mut Vec<u8>,
         _: &mut Vec<OwnedFd>,
     ) -> zbus::Result<Message> {
-        if let Some(mut sifter) = self.sifter.take() {
-            sifter.source.put_back(early);
-            self.sifting.spawn(sifter.run());
+        if let Some(mut intake) = self.intake.take() {
+            intake.source.put_back(early);
+            self.task.spawn(intake.run());
         }
         loop {
             match self.inbox.next().await? {
-                Incoming::Call(call) if !self.gate.passes(&call.message) => {}
+                Incoming::Call(call) if !self.filter.passes(&call.message) => {}
                 Incoming::Call(call) => return Ok(call.message),
-                Incoming::Told(bytes) => match parse(bytes, seq).await {
+                Incoming::OfBus(bytes) => match parse(bytes, seq).await {
                     Some(message) => return Ok(message),
-                    None => self.accounts.count_unreadable(),
+                    None => self.accounts.count_unparsable(),
                 },
             }
         }
     }
 
-    /// The handshake reads by it.
+    /// Reads bytes for the handshake.
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        let Some(sifter) = &mut self.sifter else {
+        let Some(intake) = &mut self.intake else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        sifter.source.recvmsg(buffer).await
+        intake.source.recvmsg(buffer).await
     }
 
     fn can_pass_unix_fd(&self) -> bool {

@@ -9,13 +9,13 @@ use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
-/// Bytes that one read takes, of many small messages.
+/// Bytes of one read, of many small messages.
 const READ: usize = 64 << 10;
 
-/// Whatever descriptors come along the kernel closes, as plain reads have no place for them.
+/// Reads plain bytes: the kernel closes all descriptors that are sent with them.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What came with the handshake; it is first.
+    /// Bytes that arrived with the handshake; they come first.
     early: Vec<u8>,
     stream: BufReader<OwnedReadHalf>,
     /// Bytes that zbus has read itself.
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// Puts back what was read too far.
+    /// Puts back bytes that were read too early.
     pub(super) fn put_back(&mut self, early: &mut Vec<u8>) {
         self.early.append(early);
     }
@@ -45,7 +45,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads past so many.
+    /// Skips this number of bytes.
     pub(super) async fn skip(&mut self, bytes: usize) -> io::Result<()> {
         let early = self.early.len().min(bytes);
         self.early.drain(..early);
@@ -57,15 +57,15 @@ impl Source {
         Ok(())
     }
 
-    /// Makes a message of its header and the next `body` bytes, which are kept but once; `None` if it is none. All of
-    /// them are read in any case.
+    /// Parses a message of its header and the next `body` bytes, which are copied once; `None` if they are not a message. All
+    /// of them are read in any case.
     pub(super) async fn message(
         &mut self,
         mut header: Vec<u8>,
         body: usize,
     ) -> io::Result<Option<Message>> {
         self.taken = 0;
-        // Nothing looks at its place among other messages.
+        // The sequence number is not used.
         let read = self.receive_message(0, &mut header, &mut Vec::new()).await;
         self.skip(body.saturating_sub(self.taken)).await?;
         Ok(read.ok())

@@ -1,4 +1,4 @@
-//! The half that writes: each message that a connection is sent is put to its account, and written when it is its turn.
+//! The writing half of the socket: it counts each message in the account of its receiver, and writes it in its turn.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,20 +11,21 @@ use tokio::task::JoinSet;
 use zbus::Message;
 use zbus::connection::socket::WriteHalf;
 use zbus::export::async_trait::async_trait;
+use zbus::message::Type;
 use zbus::names::BusName;
 
 use super::inbox::Inbox;
 use super::outbox::{Outbox, Outgoing, To, load};
-use crate::bus::accounts::{Accounts, BUS, Undelivered};
+use crate::bus::accounts::{Accounts, BUS, ReturnedAnswer};
 
-/// Dropping it writes what was sent, and then lets go of the socket.
+/// Dropping it writes the queued messages, and then closes the socket.
 #[derive(Debug)]
 pub(in crate::bus) struct Writer {
     stream: Arc<OwnedWriteHalf>,
     accounts: Arc<Accounts>,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
-    /// It is empty until the first message is to be written.
+    /// The task that writes; it starts with the first message.
     writing: JoinSet<()>,
 }
 
@@ -44,24 +45,26 @@ impl Writer {
         }
     }
 
-    /// Whom it is for, to whose account it is then; `None` if it is not to be written: an answer that nobody expects is
-    /// not.
+    /// Counts a message, and returns its receiver; `None` if it is an answer that its caller does not expect.
     fn account(&self, message: &Message) -> Option<To> {
         let header = message.header();
         let to = match header.destination() {
             None => return Some(To::Everyone),
-            // Its name counts as a unique one. The daemon calls itself by the name that it owns.
+            // The name of the bus counts as a unique one. The daemon calls itself by the name that it owns.
             Some(BusName::Unique(to)) if *to != BUS => to,
             Some(_) => return Some(To::Bus),
         };
         let wanted = if let Some(serial) = header.reply_serial() {
             if load(message).descriptors > 0 {
-                let call = Undelivered {
+                let call = ReturnedAnswer {
                     caller: to.to_string(),
                     serial: serial.get(),
                 };
                 let own = header.primary().serial_num().get();
-                self.accounts.pass(own, call);
+                self.accounts.remember_answer(own, call);
+            }
+            if message.message_type() == Type::Error {
+                self.accounts.failed(to, serial.get());
             }
             let wanted = self.accounts.answer(to, serial.get(), load(message));
             self.inbox.settle(to, serial.get());
@@ -76,7 +79,7 @@ impl Writer {
 
 #[async_trait]
 impl WriteHalf for Writer {
-    /// Returns when it will be written.
+    /// Returns when the message is queued.
     async fn send_message(&mut self, message: &Message) -> zbus::Result<()> {
         let Some(to) = self.account(message) else {
             return Ok(());
@@ -98,7 +101,7 @@ impl WriteHalf for Writer {
         }
     }
 
-    /// The handshake writes by it.
+    /// Writes bytes of the handshake.
     async fn sendmsg(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
         send(&self.stream, bytes, descriptors).await
     }
@@ -124,11 +127,11 @@ impl Drop for Writer {
     }
 }
 
-/// Writes what is sent, until nothing more will be.
+/// Writes the messages of the outbox, until it is closed and empty.
 async fn write(stream: Arc<OwnedWriteHalf>, outbox: Arc<Outbox>, accounts: Arc<Accounts>) {
     while let Some(outgoing) = outbox.next().await {
         let load = outgoing.load();
-        // The bus would only throw away what is for one who has left.
+        // The bus would drop messages to a connection that has left.
         let name = match &outgoing.to {
             To::One(name) => Some(name),
             To::Bus | To::Everyone => None,
@@ -144,7 +147,7 @@ async fn write(stream: Arc<OwnedWriteHalf>, outbox: Arc<Outbox>, accounts: Arc<A
         }
         outbox.wrote(load.bytes);
         if written.is_err() {
-            // Whoever reads hears why.
+            // The reading half gets the reason.
             return outbox.lose();
         }
     }
@@ -175,7 +178,7 @@ async fn send(
     stream
         .async_io(Interest::WRITABLE, || {
             let parts = [IoSlice::new(bytes)];
-            // A peer that has gone is an error, not a signal.
+            // A closed peer is an error, not a signal.
             let flags = MsgFlags::MSG_NOSIGNAL;
             Ok(sendmsg::<()>(
                 stream.as_raw_fd(),

@@ -284,7 +284,7 @@ async fn prompts_that_wait_to_be_encoded_are_bounded() {
     asked.push(ask(another));
     wait_for(|| places() == 5).await;
 
-    engine.leave(":1.2");
+    engine.leave(&":1.2".into());
     wait_for(|| places() == 3).await;
     asked[0].abort();
     wait_for(|| places() == 2).await;

@@ -1,4 +1,4 @@
-//! The process of one grammar: it compiles the grammar, then computes what may follow in one answer after the other.
+//! The process of one grammar: compiles the grammar, and then serves one answer after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use llguidance::Matcher;
 
 use super::bounds::{self, Clock, Memory};
 use super::compile::{MASK_NODES, Shared};
-use super::learned::{Learned, Lesson};
+use super::lexer_cache::{AnswerLexer, LexerCache};
 use super::numbers::Numbers;
 use super::vocabulary::Daemon;
 use crate::guide::frame::{FromProcess, Masks, Report, Why};
@@ -18,7 +18,7 @@ use crate::guide::{ANSWERING, COMPILED, COMPILING, Grammar, GrammarError, GuideE
 const MOST_NODES: u64 = 500_000;
 const MOST_ITEMS: usize = 4_000_000;
 
-/// What a process shares with its daemon.
+/// The connection of a process to its daemon.
 pub(super) struct Process {
     pub(super) daemon: Arc<Daemon>,
     pub(super) masks: Masks,
@@ -35,18 +35,18 @@ impl Process {
 /// A compiled grammar, and the answer that is being made.
 pub(super) struct Ready {
     grammar: Grammar,
-    learned: Learned,
+    cache: LexerCache,
     mask_time: Duration,
     answer: Option<Answer>,
 }
 
 struct Answer {
     matcher: Matcher,
-    lesson: Lesson,
-    /// `None` if the answer is not JSON.
+    own_lexer: AnswerLexer,
+    /// The limits of numbers; `None` if the answer is not JSON.
     numbers: Option<Numbers>,
-    /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays until the
-    /// answer ends.
+    /// The cost of its masks so far: nodes of regular expressions, and items of the parser. Much of their memory stays
+    /// until the answer ends.
     nodes: u64,
     items: usize,
     failed: bool,
@@ -58,18 +58,19 @@ pub(super) fn compile(
     process: &mut Process,
     grammar: Grammar,
     limits: Limits,
+    idle: bool,
 ) -> io::Result<Option<Ready>> {
     process.memory.bound(COMPILING)?;
     let daemon = process.daemon.clone();
     let first = |error: &GrammarError| {
-        // A daemon that is gone ends this process at its next message.
+        // If the daemon is gone, this process ends at its next message.
         let _ = daemon
             .channel
             .send(&FromProcess::Wrong(Why::of(error.clone())));
     };
-    let compiled = process
-        .clock
-        .bound(limits.compile, || shared.compile(&grammar, limits, first))?;
+    let compiled = process.clock.bound(limits.compile, || {
+        shared.compile(&grammar, limits, idle, first)
+    })?;
     let bytes = bounds::own_bytes();
     let why = match compiled {
         Ok((compiled, unchecked)) if bytes <= COMPILED => {
@@ -77,7 +78,7 @@ pub(super) fn compile(
             process.send(&FromProcess::Compiled(bytes, unchecked))?;
             return Ok(Some(Ready {
                 grammar,
-                learned: Learned::new(compiled),
+                cache: LexerCache::new(compiled),
                 mask_time: limits.mask,
                 answer: None,
             }));
@@ -93,7 +94,7 @@ impl Ready {
     /// Returns whether tokens are allowed, and whether an answer may end after them.
     pub(super) fn fit(&self, process: &mut Process, tokens: &[u32]) -> io::Result<(bool, bool)> {
         process.clock.bound(self.mask_time, || {
-            let (mut matcher, _) = self.learned.begin();
+            let (mut matcher, _) = self.cache.begin();
             let allowed = tokens
                 .iter()
                 .all(|token| matcher.consume_token(*token).is_ok());
@@ -104,7 +105,8 @@ impl Ready {
         })
     }
 
-    /// Begins an answer, and reports what may come first. With `forced`, tokens that must come are reported before a mask.
+    /// Begins an answer, and reports the tokens that may come first. With `forced`, tokens that must come are reported
+    /// before a mask.
     pub(super) fn begin(
         &mut self,
         shared: &Shared,
@@ -112,10 +114,10 @@ impl Ready {
         question: u32,
         forced: bool,
     ) -> io::Result<()> {
-        let (matcher, lesson) = self.learned.begin();
+        let (matcher, own_lexer) = self.cache.begin();
         let mut answer = Answer {
             matcher,
-            lesson,
+            own_lexer,
             numbers: shared.numbers(&self.grammar),
             nodes: 0,
             items: 0,
@@ -132,7 +134,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Adds a token to the answer, and reports what may follow.
+    /// Adds a token to the answer, and reports the tokens that may follow.
     pub(super) fn take(
         &mut self,
         process: &mut Process,
@@ -155,19 +157,19 @@ impl Ready {
     pub(super) fn end(&mut self, process: &Process) -> io::Result<()> {
         if let Some(answer) = self.answer.take().filter(|answer| !answer.failed) {
             drop(answer.matcher);
-            self.learned.end(answer.lesson);
+            self.cache.end(answer.own_lexer);
         }
         process.send(&FromProcess::Ended(bounds::own_bytes()))
     }
 
-    /// Forgets the answer, which another process continues.
+    /// Drops the answer, which another process continues.
     pub(super) fn forget(&mut self) {
         self.answer = None;
     }
 }
 
-/// Takes a token, and reports everything that can follow, within the time of a mask: tokens that must come, then a mask or the
-/// answer's end.
+/// Takes a token, and reports everything that can follow within the time of a mask: tokens that must come, then a mask
+/// or the answer's end.
 fn follow(
     answer: &mut Answer,
     process: &mut Process,
@@ -226,7 +228,7 @@ impl Answer {
         self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
     }
 
-    /// Tokens that must come next.
+    /// Returns the tokens that must come next.
     fn forced(&mut self) -> Result<Vec<u32>, GuideError> {
         if self.is_over() {
             return Ok(Vec::new());
@@ -259,7 +261,8 @@ impl Answer {
         Ok(mask.as_slice().to_vec())
     }
 
-    /// Returns the error that llguidance's text describes. That text may quote the grammar and the answer, so it goes nowhere.
+    /// Returns the error that llguidance's text describes. That text may quote the grammar and the answer, so it is
+    /// dropped.
     fn fail(&mut self, why: &str) -> GuideError {
         self.failed = true;
         let complex = COMPLEX.iter().find(|(words, _)| why.contains(words));
@@ -269,7 +272,7 @@ impl Answer {
     }
 }
 
-/// Parts of error texts, llguidance's and this module's, and what they say to a caller.
+/// Parts of error texts of llguidance and of this module, and the descriptions for a caller.
 const COMPLEX: [(&str, &str); 5] = [
     (
         "too many expressions",

@@ -1,4 +1,4 @@
-//! The bounds of a grammar's process: processor time and memory. The kernel ends the process when one passes.
+//! The limits of a grammar's process: processor time and memory. The kernel ends a process that exceeds them.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -9,27 +9,27 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
-/// The stack of the thread that compiles: deep enough for the deepest grammar of the longest text. Memory that a stack does not
-/// touch is not used.
+/// The stack of the compiling thread, deep enough for the deepest grammar. Untouched stack uses no memory.
 pub(super) const STACK: usize = 64 << 20;
 
-/// The processor time of this process.
+/// Returns the processor time of this process.
 pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     time.map(Duration::from).unwrap_or_default()
 }
 
-/// The processor time of this thread. Next to a `Clock`, the kernel updates that of the process with each tick only.
+/// Returns the processor time of this thread. While a `Clock` runs, the kernel updates that of the process only with
+/// each tick.
 pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.map(Duration::from).unwrap_or_default()
 }
 
-/// Ends this process when it has computed for too long.
+/// A timer that ends this process when it has computed for too long.
 pub(super) struct Clock(Timer);
 
 impl Clock {
-    /// A process that forks has no timer: each makes its own.
+    /// Makes the timer of this process, because a fork has none.
     pub(super) fn new() -> io::Result<Self> {
         let signal = SigevNotify::SigevSignal {
             signal: Signal::SIGXCPU,
@@ -69,7 +69,7 @@ impl Memory {
         })
     }
 
-    /// Limits this process to its bytes at the start, `more` bytes, and the stack of the thread that compiles.
+    /// Limits this process to its bytes at the start, `more` bytes, and the stack of the compiling thread.
     pub(super) fn bound(&self, more: usize) -> io::Result<()> {
         let most = (self.start + more + STACK) as u64;
         let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-/// The bytes of memory that this process shares with no other one.
+/// Returns the bytes of memory that this process does not share.
 pub(super) fn own_bytes() -> usize {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let private = rollup.lines().filter(|line| line.starts_with("Private_"));

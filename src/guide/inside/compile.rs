@@ -9,36 +9,43 @@ use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::{Logger, ParserFactory};
 use rustix::process::Pid;
 use serde_json::Value;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 use toktrie::InferenceCapabilities;
 
-use super::learned::Compiled;
+use super::counting::{self, Room};
+use super::lexer_cache::Compiled;
 use super::numbers::{Numbers, Tokens};
-use super::room::{self, Room};
 use super::vocabulary::{self, Words};
-use super::{bounds, place};
+use super::{bounds, error_place};
 use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
 use crate::guide::{Grammar, GrammarError, Limits, schema};
 
-/// The cost of one mask: nodes of regular expressions, 14 in a microsecond, and items of the parser, 20 in a microsecond. Masks of
-/// the largest schemas in use cost a tenth of it.
+/// The most cost of one mask: nodes of regular expressions (14 in a microsecond), and items of the parser (20 in a
+/// microsecond). Masks of the largest schemas in use cost a tenth of it.
 pub(super) const MASK_NODES: u64 = 50_000;
 const MASK_ITEMS: usize = 50_000;
-/// States of the lexer, 0.5 to 1 KiB each.
+/// The most states of the lexer, 0.5 to 1 KiB each.
 const STATES: usize = 32_000;
 
-/// The priority of the thread that compiles: other work of the machine gets three times as much of a processor.
+/// The priority of the compiling thread: other work gets three times as much of a processor.
 const NICE: i32 = 5;
-/// Grammars in use compile within this processor time. Afterwards other work gets 68 times as much of a processor.
+/// The processor time within which grammars in use compile. After it, other work gets 68 times as much of a processor.
 const USUAL: Duration = Duration::from_millis(100);
 const LOWEST: i32 = 19;
+/// A scheduling policy: the thread runs only while the processor is otherwise idle.
+const IDLE: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
 
 /// The least work of a part of a schema that is searched for an error.
 const LEAST_WORK: usize = 2000;
 
-/// Places of a schema that are loosened one after the other, before all of it is.
+/// The number of places of a schema that are loosened one by one, before all of it is.
 const LOOSENED: usize = 8;
 
-/// What all grammars of a vocabulary share.
+/// Data that all grammars of a vocabulary share.
 pub(super) struct Shared {
     factory: ParserFactory,
     room: Arc<Room>,
@@ -46,10 +53,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Takes a fifth of a second for a vocabulary of 150,000 tokens; `None` if no token ends an answer.
+    /// Builds the data, which takes a fifth of a second for a vocabulary of 150,000 tokens; `None` if no token ends an
+    /// answer.
     pub(super) fn new(words: &Arc<Words>) -> Option<Self> {
         let environment = vocabulary::environment(words)?;
-        let slices = room::SLICES.map(str::to_owned);
+        let slices = counting::SLICES.map(str::to_owned);
         let mut factory = ParserFactory::new(&environment, capabilities(), &slices).ok()?;
         factory.quiet();
         let room = Arc::new(Room::new(&factory));
@@ -61,7 +69,7 @@ impl Shared {
         })
     }
 
-    /// Returns what keeps the numbers of an answer within the range of a double.
+    /// Returns the limits of numbers in an answer of this grammar.
     pub(super) fn numbers(&self, grammar: &Grammar) -> Option<Numbers> {
         let tokens = self.tokens.clone();
         match grammar {
@@ -73,15 +81,17 @@ impl Shared {
         }
     }
 
-    /// Compiles a grammar. Returns it with JSON pointers to the keywords that it leaves unchecked. If a schema is wrong, `first`
-    /// receives the reason before the place of the error is searched, which may take long.
+    /// Compiles a grammar. Returns it with JSON pointers to the keywords that it does not enforce. If a schema is
+    /// invalid, `first` receives the reason before the slow search for the place of the error. With `idle` it computes
+    /// only while the processor is otherwise idle.
     pub(super) fn compile(
         &self,
         grammar: &Grammar,
         limits: Limits,
+        idle: bool,
         first: impl Fn(&GrammarError) + Sync,
     ) -> Result<(Compiled, Vec<String>), GrammarError> {
-        deep(grammar, || {
+        with_deep_stack(grammar, idle, || {
             let mut source = grammar.source()?;
             let wrong = match self.compile_here(grammar, &source, limits) {
                 Ok(compiled) => return Ok((compiled, source.unchecked())),
@@ -111,14 +121,14 @@ impl Shared {
         })
     }
 
-    /// Returns the first of these schemas that is wrong: its name and the reason.
+    /// Returns the name of the first invalid schema, and the reason.
     pub(super) fn find(
         &self,
         schemas: Vec<(String, String)>,
         lenient: bool,
         limits: Limits,
     ) -> Option<(String, String)> {
-        // Together they may cost no more than the grammar that was refused.
+        // Together they may cost no more than the refused grammar.
         let each = Limits {
             work: (limits.work / schemas.len().max(1)).max(LEAST_WORK),
             ..limits
@@ -129,7 +139,7 @@ impl Shared {
             } else {
                 Grammar::JsonSchema(schema)
             };
-            let wrong = self.compile(&schema, each, |_| {}).err()?;
+            let wrong = self.compile(&schema, each, false, |_| {}).err()?;
             let GrammarError::Wrong { why, .. } = wrong else {
                 return None;
             };
@@ -137,21 +147,21 @@ impl Shared {
         })
     }
 
-    /// Returns what is wrong with a schema, and where.
+    /// Returns the error of a schema, and its place.
     fn placed(&self, part: &Part, limits: Limits, why: String) -> String {
-        // All tries together cost no more than the schema that was refused, and a quarter of its time.
+        // All attempts together cost no more than the refused schema, and a quarter of its time.
         let each = Limits {
-            work: (limits.work / place::TRIES).max(LEAST_WORK),
+            work: (limits.work / error_place::TRIES).max(LEAST_WORK),
             ..limits
         };
         let until = bounds::processor_time() + limits.compile / 4;
         let around = self.place(&part.schema, &why, each, until);
-        // The keyword is the one without which the schema compiles.
+        // The schema compiles without this keyword.
         let compiles = |schema: &Value| {
             let is_late = bounds::processor_time() > until;
             !is_late
                 && self
-                    .refusal(&place::alone(&part.schema, schema), limits)
+                    .refusal(&error_place::alone(&part.schema, schema), limits)
                     .is_none()
         };
         let removed = schema::loosen(&mut part.schema.clone(), &around, &why, compiles);
@@ -166,7 +176,7 @@ impl Shared {
 
     /// Returns a JSON pointer to the innermost schema that fails for this reason.
     fn place(&self, schema: &Value, why: &str, limits: Limits, until: Duration) -> String {
-        place::pointer(schema, |part| {
+        error_place::pointer(schema, |part| {
             if bounds::processor_time() > until {
                 return false;
             }
@@ -174,14 +184,14 @@ impl Shared {
         })
     }
 
-    /// Removes from a schema what keeps it from being compiled.
+    /// Removes the parts of a schema that prevent its compilation.
     fn loosen(&self, part: &mut Part, limits: Limits) {
         let until = bounds::processor_time() + limits.compile / 4;
         for round in 0..=LOOSENED {
             let Some(why) = self.refusal(&part.schema, limits) else {
                 return;
             };
-            // Whatever it is, an answer without a schema is possible.
+            // An answer without a schema is always possible.
             let is_last = round == LOOSENED || bounds::processor_time() > until;
             let pointer = if is_last {
                 String::new()
@@ -190,7 +200,7 @@ impl Shared {
             };
             let whole = part.schema.clone();
             let compiles = |schema: &Value| {
-                let alone = place::alone(&whole, schema);
+                let alone = error_place::alone(&whole, schema);
                 !is_last && self.refusal(&alone, limits).is_none()
             };
             let unchecked = schema::loosen(&mut part.schema, &pointer, &why, compiles);
@@ -198,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Returns why a prepared schema cannot be compiled.
+    /// Returns the reason why a prepared schema cannot be compiled.
     fn refusal(&self, schema: &Value, limits: Limits) -> Option<String> {
         let grammar = Grammar::JsonSchema(String::new());
         let compiled = self.compile_schema(&grammar, schema, limits);
@@ -250,7 +260,7 @@ impl Shared {
         );
         let parser = parser.map_err(|why| grammar.wrong(&why.to_string()))?;
         let compiled = Compiled::new(parser, self.room.clone());
-        // A grammar that allows no first token is refused here, where its caller still waits.
+        // A grammar that allows no first token is refused here, while its caller still waits.
         let mut matcher = compiled.matcher();
         if matcher.compute_ff_tokens().is_empty() && !matcher.is_stopped() {
             let _ = matcher.compute_mask();
@@ -262,14 +272,19 @@ impl Shared {
     }
 }
 
-/// Runs `compile` on a thread with a deep stack: llguidance recurses as deep as a grammar nests, or has references in a row.
-fn deep<T: Send>(
+/// Runs `compile` on a thread with a deep stack, because llguidance recurses as deeply as a grammar nests or chains
+/// references.
+fn with_deep_stack<T: Send>(
     grammar: &Grammar,
+    idle: bool,
     compile: impl FnOnce() -> Result<T, GrammarError> + Send,
 ) -> Result<T, GrammarError> {
     let (id, ids) = mpsc::channel();
     let modest = || {
-        // This changes the priority of this thread alone, as Linux has it.
+        // These change the priority of this thread alone. A sandbox may refuse it, which does no harm.
+        if idle {
+            let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, IDLE);
+        }
         let _ = rustix::process::nice(NICE);
         let id = id;
         let _ = id.send(nix::unistd::gettid().as_raw());
@@ -282,14 +297,14 @@ fn deep<T: Send>(
         let Ok(deep) = deep else {
             return failed("the system has no thread left to compile it; try again");
         };
-        lower(&deep, &ids);
+        lower_priority(&deep, &ids);
         deep.join()
             .unwrap_or_else(|_| failed("it cannot be compiled"))
     })
 }
 
-/// Waits for a thread that compiles, and lowers its priority when it has computed for longer than usual.
-fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
+/// Waits for a compiling thread, and lowers its priority when it takes longer than usual.
+fn lower_priority<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
     let Ok(id) = ids.recv() else { return };
     let until = bounds::processor_time() + USUAL;
     // The channel closes when the thread ends.
@@ -301,7 +316,7 @@ fn lower<T>(deep: &ScopedJoinHandle<'_, T>, ids: &mpsc::Receiver<i32>) {
     }
 }
 
-/// Tokens that must come are reported; an answer is never rolled back.
+/// Returns the capabilities that the engine uses: forced tokens are reported, and an answer is never rolled back.
 fn capabilities() -> InferenceCapabilities {
     InferenceCapabilities {
         ff_tokens: true,

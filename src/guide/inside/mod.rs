@@ -1,15 +1,14 @@
-//! The processes that compile grammars and compute masks, from within.
-//!
-//! The keeper receives a vocabulary and forks. Each fork receives one grammar and serves its answers, one at a time. Nothing in
-//! a process is worth more than its grammar: the kernel may end it at any moment.
+//! The processes that compile grammars and compute masks, from within: a keeper receives a vocabulary and forks, and
+//! each fork receives one grammar and serves its answers. The kernel may end any of them at any moment.
+//! Not here: the daemon's side (`keeper`, `matching`).
 
 mod answer;
 mod bounds;
 mod compile;
-mod learned;
+mod counting;
+mod error_place;
+mod lexer_cache;
 mod numbers;
-mod place;
-mod room;
 mod vocabulary;
 
 use std::io;
@@ -32,7 +31,7 @@ use bounds::{Clock, Memory};
 use compile::Shared;
 use vocabulary::{Daemon, Words};
 
-/// What all processes of a vocabulary have. Forks share its memory, and never change it.
+/// The data of all processes of a vocabulary. Forks share its memory, and never change it.
 struct Vocabulary {
     words: Arc<Words>,
     /// `None` if no token ends an answer.
@@ -41,7 +40,8 @@ struct Vocabulary {
 
 /// Serves the daemon at standard input: the keeper of one vocabulary.
 pub(super) fn run() -> io::Result<()> {
-    // If memory runs out on the machine, the kernel is to end these processes before the daemon. A sandbox may forbid it.
+    // If memory runs out on the machine, the kernel ends these processes before the daemon. A sandbox may forbid this
+    // setting.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     crate::confined::confine(c"guides")?;
     // Processes that a grammar's process forks become children of the keeper, which reports how they end.
@@ -72,7 +72,7 @@ pub(super) fn run() -> io::Result<()> {
         match message {
             ToKeeper::Fork => {
                 let (socket, masks) = daemon.descriptors()?;
-                // A fork that fails closes the process's socket, which tells the daemon.
+                // The daemon sees a failed fork as a closed socket.
                 if let Ok(Fork::Child) = fork() {
                     drop(daemon);
                     return serve(&vocabulary, Channel::new(socket), Masks::of(masks), None);
@@ -84,13 +84,13 @@ pub(super) fn run() -> io::Result<()> {
     }
 }
 
-/// Kills a process, and returns its exit status; `None` if it is not a child. Only the daemon decides when a child is waited for,
-/// so that until then its id belongs to no other process.
+/// Kills a process, and returns its exit status; `None` if it is not a child. A child is waited for only when the
+/// daemon asks, so its id is not reused before.
 fn end(process: i32) -> Option<i32> {
     let process = Pid::from_raw(process);
-    // It is no child yet if it was started by another process that is still about to exit.
+    // A process that another process has started becomes a child only when that one exits.
     for _ in 0..50 {
-        // A child that has ended is waited for first: a signal would not change its status, but may meet it while it exits.
+        // An ended child is waited for first. A signal would not change its status, but could arrive while it exits.
         let status = match waitpid(process, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
                 let _ = kill(process, Signal::SIGKILL);
@@ -137,8 +137,12 @@ fn serve(
             message => message?,
         };
         match message {
-            ToProcess::Compile(grammar, limits) => {
-                ready = answer::compile(shared, &mut process, grammar, limits)?;
+            ToProcess::Compile {
+                grammar,
+                limits,
+                idle,
+            } => {
+                ready = answer::compile(shared, &mut process, grammar, limits, idle)?;
             }
             ToProcess::Find(schemas, lenient, limits) => {
                 process.memory.bound(COMPILING)?;
@@ -171,7 +175,7 @@ fn serve(
             ToProcess::Fork => {
                 let (socket, masks) = process.daemon.channel.descriptors()?;
                 if forks_away() {
-                    // A fork has no timer that it could delete.
+                    // A fork must not delete the timer of its parent.
                     std::mem::forget(process.clock);
                     drop(process.daemon);
                     if let Some(ready) = &mut ready {
@@ -180,19 +184,19 @@ fn serve(
                     return serve(vocabulary, Channel::new(socket), Masks::of(masks), ready);
                 }
             }
-            // It answers a question that was given up.
+            // The reply to a question that was given up.
             ToProcess::Encoded(_) => {}
         }
     }
 }
 
-/// Forks a process that becomes a child of the keeper; returns true in that process. A fork that fails closes the new process's
-/// socket, which tells the daemon.
+/// Forks a process that becomes a child of the keeper; returns true in that process. The daemon sees a failed fork as a
+/// closed socket.
 fn forks_away() -> bool {
     match fork() {
         Ok(Fork::Child) => match fork() {
             Ok(Fork::Child) => true,
-            // With its parent gone, the new process is the keeper's.
+            // Once its parent exits, the new process is the keeper's child.
             _ => process::exit(0),
         },
         Ok(Fork::Parent(between)) => {

@@ -1,9 +1,8 @@
-//! Numbers in answers that are JSON come to an end, and a double holds each of them. Neither JSON nor most schemas bound a number,
-//! and a small model may go on with its digits forever; programs refuse a number that is too great, or read infinity.
+//! Bounds numbers in JSON answers, so that they end and a double holds each of them. Neither JSON nor most schemas
+//! bound a number, and a small model may write digits forever.
 //!
-//! It follows the bytes of an answer, and takes from a mask the tokens after which a number would be too long or too great. Those
-//! that end the number stay, as it is never begun that way. A number that a schema names, or that is beyond its bounds without more
-//! digits, is written all the same: a mask never loses all of its tokens.
+//! This follows the bytes of an answer, and removes tokens from a mask after which a number would be too long or too
+//! large. A mask never loses all of its tokens, so a number that a schema requires is still written.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -13,19 +12,19 @@ use toktrie::SimpleVob;
 
 use super::vocabulary::Words;
 
-/// Digits of a number, but for zeros before the first other digit: each double has its own number of as many.
+/// The most digits of a number, without leading zeros: 17 digits identify each double.
 const DIGITS: usize = 17;
 /// Zeros between the point and the first other digit.
 const ZEROS: usize = 17;
-/// The exponents of doubles, and their digits.
+/// The largest exponent of a double, and its digits.
 const EXPONENT: u32 = 308;
 const EXPONENT_DIGITS: usize = 3;
 
-/// The tokens of a vocabulary, as numbers meet them.
+/// The tokens of a vocabulary, classified by their effect on a number.
 pub(super) struct Tokens {
     words: Arc<Words>,
     specials: HashSet<u32>,
-    /// These tokens may continue a number with a digit or a point.
+    /// Tokens that may continue a number with a digit or a point.
     go_on: Vec<u32>,
 }
 
@@ -47,23 +46,23 @@ impl Tokens {
     }
 }
 
-/// Where an answer stands.
+/// The state of an answer.
 #[derive(Clone)]
 pub(super) struct Numbers {
     tokens: Arc<Tokens>,
-    /// What is no JSON yet.
+    /// How JSON begins, while the answer is not JSON yet.
     begins: Option<Begins>,
-    /// Behind these bytes there is JSON; none if they are a token.
+    /// The bytes that JSON follows; empty if a token marks it.
     trigger: Arc<[u8]>,
-    /// The end of what is no JSON yet, no longer than the trigger.
+    /// The end of the text so far, no longer than the trigger.
     text: VecDeque<u8>,
     quoted: bool,
     escaped: bool,
-    /// What there is of the number that the answer ends in.
+    /// The beginning of the number at the end of the answer.
     number: Vec<u8>,
 }
 
-/// Where JSON begins in an answer that need not be JSON: at its first byte, or behind a special token or the trigger.
+/// The place where JSON begins: at the first byte, or behind a special token or the trigger.
 #[derive(Clone, Copy)]
 enum Begins {
     Here,
@@ -71,7 +70,7 @@ enum Begins {
 }
 
 impl Numbers {
-    /// All of the answer is JSON.
+    /// Follows an answer that is JSON as a whole.
     pub(super) fn of_json(tokens: Arc<Tokens>) -> Self {
         Self {
             tokens,
@@ -84,7 +83,7 @@ impl Numbers {
         }
     }
 
-    /// There may be text, and calls behind a token or a text that says so.
+    /// Follows an answer of text, and calls behind a token or a trigger.
     pub(super) fn of_calls(tokens: Arc<Tokens>, trigger: Option<&str>) -> Self {
         Self {
             begins: Some(Begins::Here),
@@ -93,7 +92,7 @@ impl Numbers {
         }
     }
 
-    /// A token of the answer has come.
+    /// Adds a token of the answer.
     pub(super) fn take(&mut self, token: u32) {
         let tokens = self.tokens.clone();
         if tokens.specials.contains(&token) {
@@ -105,7 +104,7 @@ impl Numbers {
         }
     }
 
-    /// Whether calls begin with this byte of what was text.
+    /// Whether this byte of text completes the trigger of calls.
     fn is_triggered(&mut self, byte: u8) -> bool {
         if self.trigger.is_empty() {
             return false;
@@ -145,9 +144,9 @@ impl Numbers {
         }
     }
 
-    /// Takes from a mask what would make the number too long or too great; but not all that it allows.
+    /// Removes tokens from a mask that would make the number too long or too large, unless that would leave none.
     pub(super) fn bound(&self, mask: &mut SimpleVob) {
-        // Within a text, there is none.
+        // No number is being written.
         if self.number.is_empty() {
             return;
         }
@@ -155,7 +154,7 @@ impl Numbers {
             let bytes = self.tokens.words.bytes(*token);
             let more = bytes.iter().take_while(|byte| is_in_number(**byte));
             let number: Vec<_> = self.number.iter().chain(more).copied().collect();
-            is_too_much(&number)
+            exceeds_double(&number)
         };
         let go_on = self.tokens.go_on.iter().copied();
         let allowed = go_on.filter(|token| mask.is_allowed(*token));
@@ -173,8 +172,8 @@ fn is_in_number(byte: u8) -> bool {
     byte.is_ascii_digit() || b"+-.eE".contains(&byte)
 }
 
-/// Whether a number, or the beginning of one, is longer than any that a double needs, or greater than any double.
-fn is_too_much(number: &[u8]) -> bool {
+/// Whether a number, or the beginning of one, is longer than any that a double needs, or larger than any double.
+fn exceeds_double(number: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(number) else {
         return false;
     };
@@ -214,7 +213,7 @@ impl fmt::Debug for Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::is_too_much;
+    use super::exceeds_double;
 
     #[test]
     fn numbers_have_as_many_digits_as_doubles() {
@@ -232,7 +231,7 @@ mod tests {
             "1.5E9",
             "0e308",
         ] {
-            assert!(!is_too_much(number.as_bytes()), "{number}");
+            assert!(!exceeds_double(number.as_bytes()), "{number}");
         }
         for number in [
             "123456789012345678",
@@ -245,7 +244,7 @@ mod tests {
             "9e308",
             "100000000000000000",
         ] {
-            assert!(is_too_much(number.as_bytes()), "{number}");
+            assert!(exceeds_double(number.as_bytes()), "{number}");
         }
     }
 }

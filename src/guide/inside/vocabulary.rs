@@ -1,4 +1,4 @@
-//! A vocabulary as llguidance takes it. Special tokens are marked: no text of a grammar becomes one of them.
+//! A vocabulary as llguidance needs it. Special tokens are marked: no text of a grammar becomes one of them.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -58,9 +58,9 @@ pub(super) struct Words {
     ends: Vec<u32>,
     specials: Vec<(u32, String)>,
     bytes: Vec<u8>,
-    /// Where each token begins in `bytes`, and the end of the last.
+    /// The beginning of each token in `bytes`, and the end of the last.
     starts: Vec<usize>,
-    /// Where the daemon is asked for the tokens of a text: it has the tokenizer. Each process has its own.
+    /// The daemon, which has the tokenizer and encodes texts. Each process has its own connection.
     daemon: Mutex<Option<Arc<Daemon>>>,
 }
 
@@ -81,7 +81,7 @@ impl Words {
         }
     }
 
-    /// One more than the largest id.
+    /// Returns one more than the largest id.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).unwrap_or(u32::MAX)
     }
@@ -97,12 +97,12 @@ impl Words {
         self.specials.iter().map(|(special, _)| *special).collect()
     }
 
-    /// Has texts encoded by this daemon from then on.
+    /// Sets the daemon that encodes texts.
     pub(super) fn ask(&self, daemon: Arc<Daemon>) {
         *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(daemon);
     }
 
-    /// Returns the canonical tokens of a text; none if the daemon has gone, with which this process ends.
+    /// Returns the canonical tokens of a text; none if the daemon is gone, and then this process ends.
     fn encode(&self, text: &str) -> Vec<u32> {
         let daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
         let daemon = daemon.as_ref();
@@ -117,7 +117,7 @@ struct Vocabulary {
     words: Arc<Words>,
 }
 
-/// The trie of all tokens; `None` for a vocabulary in which no token ends an answer.
+/// Returns the trie of all tokens; `None` for a vocabulary in which no token ends an answer.
 pub(super) fn environment(words: &Arc<Words>) -> Option<TokEnv> {
     let end = *words.ends.first()?;
     let mut tokens: Vec<Vec<u8>> = (0..words.count())
@@ -140,8 +140,8 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
 
-    /// The tokens of the model's own tokenizer, unless these spell other bytes: a tokenizer may compose decomposed characters,
-    /// and a grammar accepts only the bytes that it names.
+    /// Returns the tokens of the model's own tokenizer, unless they spell other bytes: a tokenizer may compose
+    /// decomposed characters, and a grammar accepts only the bytes that it names.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
         let encode = |text: &str| self.words.encode(text);
         let tokens = self.trie.tokenize_with_greedy_fallback(bytes, encode);

@@ -1,4 +1,4 @@
-//! `oneOf`: llguidance takes it as `anyOf`, which is the same where no value fits two alternatives.
+//! Rewrites `oneOf`: llguidance treats it as `anyOf`, which is the same if no value fits two alternatives.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::keywords::{allows_nothing, names};
 use super::{Node, resolved, target};
 
-/// Alternatives that are compared with each other.
+/// The most alternatives that are compared with each other.
 const COMPARED: usize = 64;
-/// How deep two schemas are compared.
+/// The depth to which two schemas are compared.
 const DEEPEST: usize = 6;
 
 pub(super) fn fit(node: &mut Node<'_>) {
@@ -32,7 +32,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
         return;
     };
     if let Some(name) = discriminator(&found) {
-        // This narrows an alternative that may go without the member.
+        // This narrows an alternative in which the member is optional.
         node.required.extend(
             found
                 .into_iter()
@@ -48,7 +48,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     }
 }
 
-/// Alternatives that only require members, each without the members of the others. `None` if there are others.
+/// Returns alternatives that only require members, each without the members of the others; `None` if there are others.
 fn exclusive(members: &Map<String, Value>, each: &[Value]) -> Option<Vec<Value>> {
     const BESIDE: [&str; 3] = ["required", "title", "description"];
     let is_object = members.get("type").is_some_and(|kind| kind == "object");
@@ -82,7 +82,7 @@ fn exclusive(members: &Map<String, Value>, each: &[Value]) -> Option<Vec<Value>>
     each.collect()
 }
 
-/// The name of a member that has different constants in all of these objects.
+/// Returns the name of a member that has different constants in all of these objects.
 fn discriminator(found: &[(String, &Value)]) -> Option<String> {
     let declared = |schema: &'_ Value| {
         let is_object = schema.get("type").is_some_and(|kind| kind == "object");
@@ -94,17 +94,17 @@ fn discriminator(found: &[(String, &Value)]) -> Option<String> {
         .iter()
         .map(|(_, schema)| declared(schema))
         .collect::<Option<_>>()?;
-    let tells = |name: &&String| {
+    let differs = |name: &&String| {
         let mut seen = HashSet::new();
         all.iter().all(|declared| {
             let texts = declared.get(*name).and_then(constants);
             texts.is_some_and(|texts| texts.into_iter().all(|text| seen.insert(text.to_string())))
         })
     };
-    all.first()?.keys().find(tells).cloned()
+    all.first()?.keys().find(differs).cloned()
 }
 
-/// The values that a schema lists. Numbers are left out: 1 and 1.0 are equal.
+/// Returns the values that a schema lists. Numbers are left out, because 1 and 1.0 are equal.
 fn constants(schema: &Value) -> Option<Vec<&Value>> {
     let listed = match (schema.get("const"), schema.get("enum")) {
         (Some(one), _) => vec![one],
@@ -118,7 +118,7 @@ fn constants(schema: &Value) -> Option<Vec<&Value>> {
 struct Compare<'a>(&'a Value);
 
 impl<'a> Compare<'a> {
-    /// Whether it is sure that no value fits both schemas.
+    /// Whether it is certain that no value fits both schemas.
     fn are_disjoint(&self, a: &'a Value, b: &'a Value, deep: usize) -> bool {
         let (Some(deep), Some(a), Some(b)) = (deep.checked_sub(1), self.follow(a), self.follow(b))
         else {
@@ -159,7 +159,7 @@ impl<'a> Compare<'a> {
         })
     }
 
-    /// Whether each part of which `a` needs one, or a part of which it needs all, is disjoint from `b`.
+    /// Whether each alternative of `a`, or one of its parts that all apply, is disjoint from `b`.
     fn are_parts_disjoint(&self, a: &'a Value, b: &'a Value, deep: usize) -> bool {
         let parts = |keyword| a.get(keyword).and_then(Value::as_array);
         let some = ["anyOf", "oneOf"].into_iter().filter_map(parts);
@@ -170,7 +170,7 @@ impl<'a> Compare<'a> {
     }
 }
 
-/// The schema of a member; `false` if the object cannot have it.
+/// Returns the schema of a member; `false` if the object cannot have it.
 fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let declared = schema
         .get("properties")
@@ -179,7 +179,7 @@ fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     declared.or_else(|| schema.get("additionalProperties").filter(|_| !is_open))
 }
 
-/// The types that a schema allows, integers as numbers.
+/// Returns the types that a schema allows, integers as numbers.
 fn types(schema: &Value) -> Option<Vec<String>> {
     let kind = |value: &Value| match value {
         Value::Null => "null",

@@ -1,10 +1,10 @@
-//! Keywords that llguidance knows nothing of.
+//! Rewrites keywords that llguidance does not know.
 
 use serde_json::{Map, Value};
 
 use super::{Node, target};
 
-/// Keywords that hold an answer to nothing, though llguidance refuses them.
+/// Keywords that restrict nothing, but that llguidance refuses.
 const ANNOTATIONS: [&str; 8] = [
     "$dynamicAnchor",
     "$recursiveAnchor",
@@ -16,7 +16,7 @@ const ANNOTATIONS: [&str; 8] = [
     "examples",
 ];
 
-/// Keywords that are never enforced, and the keyword without which each of them means nothing.
+/// Keywords that are never enforced, and the keyword without which each of them has no meaning.
 const NEVER: [(&str, Option<&str>); 11] = [
     ("$dynamicRef", None),
     ("$recursiveRef", None),
@@ -44,13 +44,13 @@ const IN_PLACE: [&str; 9] = [
     "oneOf",
 ];
 
-/// Whether a schema is one that no value fits.
+/// Whether no value fits a schema.
 pub(super) fn allows_nothing(schema: &Value) -> bool {
     let excluded = schema.get("not");
     *schema == Value::Bool(false) || excluded.is_some_and(allows_everything)
 }
 
-/// Whether a schema is one that every value fits.
+/// Whether every value fits a schema.
 pub(super) fn allows_everything(schema: &Value) -> bool {
     match schema {
         Value::Bool(all) => *all,
@@ -108,7 +108,7 @@ fn unevaluated(node: &mut Node<'_>) {
         let Some(rest) = node.members.get(keyword) else {
             continue;
         };
-        // In older drafts, an array says something of the first items alone.
+        // In older drafts, an array applies to the first items alone.
         let is_ruled = node.members.get(plain).map(|plain| !plain.is_array());
         if allows_everything(rest) || is_ruled == Some(true) {
             node.members.shift_remove(keyword);
@@ -132,7 +132,7 @@ fn excluded_types(node: &mut Node<'_>) {
         return;
     };
     let excluded = names(excluded);
-    // A number that is no integer has no type of its own.
+    // A number that is not an integer has no type of its own.
     if excluded.is_empty() || excluded.iter().any(|name| name == "integer") {
         return;
     }
@@ -159,8 +159,8 @@ pub(super) fn names(types: &Value) -> Vec<String> {
     }
 }
 
-/// Removes the name of a dialect that is not JSON Schema's own, as other validators ignore it. Removes the schema's own name,
-/// against which references are resolved, if all references are within the schema.
+/// Removes the name of a dialect other than JSON Schema's own, which other validators ignore. Removes the schema's own
+/// name, against which references are resolved, if all references are within the schema.
 pub(super) fn without_own_name(schema: &mut Value) {
     let dialect = schema.get("$schema").and_then(Value::as_str);
     let is_known = dialect.is_some_and(|dialect| dialect.contains("//json-schema.org/"));
@@ -179,8 +179,8 @@ pub(super) fn without_own_name(schema: &mut Value) {
     }
 }
 
-/// Whether a reference may lead to a place that its pointer within the whole does not tell: by a name, or within a schema that
-/// has a name of its own.
+/// Whether a reference may have a target that its pointer within the whole does not show: by a name, or within a schema
+/// that has a name of its own.
 pub(super) fn has_names(whole: &Value) -> bool {
     let is_named = |members: &Map<String, Value>| {
         let referred = members.get("$ref").and_then(Value::as_str);

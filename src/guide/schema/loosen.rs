@@ -1,4 +1,4 @@
-//! Removes what a compiler refuses from a schema, wherever it is.
+//! Removes the keywords from a schema that the compiler refuses.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ const REMOVED: [&[&str]; 18] = [
     ],
 ];
 
-/// Loosens the schema at `pointer`, which does not compile. `compiles` says whether a schema does in its place. Returns what was
-/// removed.
+/// Loosens the schema at `pointer`, which does not compile. `compiles` tests a replacement of it. Returns the removed
+/// keywords.
 pub(in crate::guide) fn loosen(
     whole: &mut Value,
     pointer: &str,

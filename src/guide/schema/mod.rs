@@ -1,8 +1,7 @@
-//! A JSON Schema as llguidance takes it, which refuses a schema with a keyword that it cannot enforce.
-//!
-//! A keyword is rewritten where the result is equal or narrower: each answer still fits the schema as it was given. Any other
-//! keyword that cannot be enforced is removed and listed, which only widens what an answer may be. Keywords that negate, such as
-//! `not` and `if`, are removed as a whole: nothing within them is changed.
+//! Prepares a JSON Schema for llguidance, which refuses keywords that it cannot enforce. A keyword is rewritten where
+//! the result is equal or narrower; otherwise it is removed and listed, which only widens the answers. Keywords that
+//! negate, such as `not` and `if`, are removed as a whole.
+//! Not here: compiling.
 
 mod alternatives;
 mod keywords;
@@ -20,7 +19,7 @@ pub(super) use loosen::loosen;
 pub(super) use numbers::inexact;
 pub(super) use wrapper::unwrapped;
 
-/// A keyword that no answer is held to.
+/// A keyword that is not enforced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unchecked {
     /// A JSON pointer to the keyword.
@@ -28,14 +27,14 @@ pub(super) struct Unchecked {
     pub(super) why: String,
 }
 
-/// A schema that llguidance may take, and the keywords that it lost.
+/// A schema for llguidance, and the keywords that were removed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prepared {
     pub(super) schema: Value,
     pub(super) unchecked: Vec<Unchecked>,
 }
 
-/// Prepares a schema. Definitions that nothing refers to stay as they are.
+/// Prepares a schema. Definitions without a reference stay as they are.
 pub(super) fn prepare(schema: Value) -> Prepared {
     let mut walk = Walk {
         all: keywords::has_names(&schema),
@@ -56,7 +55,7 @@ pub(super) fn prepare(schema: Value) -> Prepared {
     for (pointer, name) in std::mem::take(&mut walk.required) {
         walk.require(&pointer, &name);
     }
-    // Moving a schema changes the pointers to those within it, which are done by then.
+    // Moving a schema changes the pointers within it, which are not needed any more.
     for pointer in order.iter().rev() {
         walk.edit(pointer, names::fit);
     }
@@ -74,13 +73,13 @@ struct Walk {
     /// The schema as it was given, to look up references.
     source: Value,
     schema: Value,
-    /// Whether definitions are visited though no pointer leads to them.
+    /// Whether definitions are visited even without a reference to them.
     all: bool,
     /// Pointers to schemas that are yet to be visited.
     pending: Vec<String>,
     visited: HashSet<String>,
     unchecked: Vec<Unchecked>,
-    /// Pointers to objects, and a name that each of them is to require.
+    /// Pointers to objects, and a name that each of them must require.
     required: Vec<(String, String)>,
 }
 
@@ -139,7 +138,7 @@ impl Walk {
         }
     }
 
-    /// Has an object require a member, which narrows it.
+    /// Makes an object require a member, which narrows it.
     fn require(&mut self, pointer: &str, name: &str) {
         self.edit(pointer, |node| {
             let required = node
@@ -163,7 +162,7 @@ impl Node<'_> {
         }
     }
 
-    /// Lists a keyword that is not enforced as it is written.
+    /// Lists a keyword that is not enforced exactly.
     fn list(&mut self, keyword: &str, why: impl Into<String>) {
         self.unchecked.push(Unchecked {
             pointer: format!("{}{}", self.pointer, part(keyword)),
@@ -185,7 +184,7 @@ const SCHEMAS: [&str; 7] = [
     "prefixItems",
 ];
 
-/// What references lead to.
+/// Keywords with targets of references.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 fn named(members: &Map<String, Value>, pointer: &str, keywords: &[&str]) -> Vec<String> {
@@ -199,7 +198,7 @@ fn named(members: &Map<String, Value>, pointer: &str, keywords: &[&str]) -> Vec<
     found
 }
 
-/// Returns pointers to the schemas directly within one. Those that are only referred to are not among them.
+/// Returns pointers to the schemas directly within one, without targets of references.
 fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
     let mut children = named(members, pointer, &NAMED);
     for keyword in SCHEMAS {
@@ -215,7 +214,7 @@ fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
     children
 }
 
-/// Returns the pointer that a reference within the same schema has.
+/// Returns the pointer of a reference within the same schema.
 fn target(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let is_pointer = fragment.is_empty() || fragment.starts_with('/');
@@ -259,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// The schema that `prepare` makes, and the pointers of what it lists.
+    /// Returns the schema that `prepare` makes, and the pointers of the listed keywords.
     fn prepared(schema: Value) -> (Value, Vec<String>) {
         let Prepared { schema, unchecked } = prepare(schema);
         let pointers = unchecked.into_iter().map(|one| one.pointer).collect();
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_is_removed_or_rewritten_and_what_no_answer_is_held_to_is_listed() {
+    fn keywords_are_rewritten_or_removed_and_listed() {
         let lost = |schema: Value, pointers: &[&str]| {
             let (after, lost) = prepared(schema.clone());
             assert_eq!(lost, pointers, "{schema} became {after}");
@@ -294,7 +293,7 @@ mod tests {
             json!({"properties": {"a/b": {"const": 9_007_199_254_740_993_u64}}}),
             &["/properties/a~1b/const"],
         );
-        // A definition counts if something refers to it.
+        // A definition counts if a reference leads to it.
         lost(
             json!({"$defs": {"a": {"contains": {}}, "b": {"contains": {}}}, "items": {"$ref": "#/$defs/b"}}),
             &["/$defs/b/contains"],
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_members_become_members_and_what_forbids_all_is_false() {
+    fn property_names_become_members_and_an_impossible_object_false() {
         let after = |schema| prepared(schema).0;
         assert_eq!(after(json!({"not": {}})), json!(false));
         assert_eq!(

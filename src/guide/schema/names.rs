@@ -1,14 +1,14 @@
-//! Names of an object's members.
+//! Rewrites `propertyNames`, and limits on the number of an object's members.
 
 use serde_json::{Map, Value};
 
 use super::keywords::{allows_everything, allows_nothing, names};
 use super::{Node, resolved, target};
 
-/// Bytes of the schemas of members that are written out for their names.
+/// The most bytes of member schemas that are written out for their names.
 const WRITTEN: usize = 64 << 10;
 
-/// Keywords that say nothing of a name: a format of one is an annotation.
+/// Keywords without an effect on a name: the format of one is an annotation.
 const SILENT: [&str; 11] = [
     "$comment",
     "$id",
@@ -36,7 +36,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     least(node);
 }
 
-/// The members of a schema without `propertyNames`, which others take the place of; `None` if none can.
+/// Returns equivalent members without `propertyNames`; `None` if there are none.
 fn of_names(node: &Node<'_>, given: &Value) -> Option<Map<String, Value>> {
     let mut members = node.members.clone();
     members.shift_remove("propertyNames");
@@ -79,7 +79,7 @@ fn of_names(node: &Node<'_>, given: &Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// Members of no other names than these.
+/// Returns members with no other names than these.
 fn only(mut members: Map<String, Value>, names: &[&str]) -> Option<Map<String, Value>> {
     if members.contains_key("patternProperties") {
         return None;
@@ -111,7 +111,7 @@ fn only(mut members: Map<String, Value>, names: &[&str]) -> Option<Map<String, V
     Some(members)
 }
 
-/// Members whose names match a pattern, if no other names are declared.
+/// Returns members whose names match a pattern, if no other names are declared.
 fn matching(mut members: Map<String, Value>, pattern: &str) -> Option<Map<String, Value>> {
     let is_empty = |keyword: &str| members.get(keyword).is_none_or(allows_everything);
     if !is_empty("properties") || !is_empty("patternProperties") {
@@ -126,7 +126,8 @@ fn matching(mut members: Map<String, Value>, pattern: &str) -> Option<Map<String
     Some(members)
 }
 
-/// Gives up a least number of members that those of the same name could make up: a reader counts them once.
+/// Gives up a least number of members, because members of the same name would count towards it, and a reader counts
+/// them once.
 fn least(node: &mut Node<'_>) {
     let members = &node.members;
     let required = members.get("required").and_then(Value::as_array);

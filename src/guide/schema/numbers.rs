@@ -1,4 +1,4 @@
-//! Bounds and multiples of numbers.
+//! Rewrites bounds and multiples of numbers.
 
 use serde_json::{Number, Value};
 
@@ -43,7 +43,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     for keyword in ["const", "enum"] {
         if let Some(number) = node.members.get(keyword).and_then(inexact) {
             let why = format!(
-                "{number} cannot be told from the whole numbers next to it, as numbers are doubles"
+                "{number} cannot be distinguished from the whole numbers next to it, because numbers are doubles"
             );
             node.give_up(keyword, why);
         }
@@ -51,7 +51,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     multiples(node);
 }
 
-/// Returns the bound that is used instead: a double, and not beyond `LIMIT`. `None` if this one can be used.
+/// Returns the bound that is used instead: a double not beyond `LIMIT`; `None` if this one is usable.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn narrowed(bound: &Number, is_lower: bool) -> Option<Number> {
     let limit = i128::from(LIMIT);
@@ -82,7 +82,7 @@ fn narrowed(bound: &Number, is_lower: bool) -> Option<Number> {
     Number::from_i128(narrower).or_else(|| Number::from_f64(narrower as f64))
 }
 
-/// A whole number of it that no double is.
+/// Returns a whole number in it that a double cannot represent.
 pub(in crate::guide) fn inexact(json: &Value) -> Option<&Value> {
     match json {
         Value::Number(number) => {
@@ -98,11 +98,11 @@ pub(in crate::guide) fn inexact(json: &Value) -> Option<&Value> {
     }
 }
 
-/// Multiples that are listed instead of computed.
+/// The most multiples that are listed instead of computed.
 const LISTED: i64 = 1024;
-/// The largest number whose multiples are computed: a greater one needs too many states in the middle of an answer.
+/// The largest number whose multiples are computed: a larger one needs too many states.
 const COMPUTED: i64 = 500;
-/// Multiples of a number without bounds go this far, so that an answer comes to an end.
+/// The range of multiples without bounds, so that an answer ends.
 const FAR: i64 = 1_000_000;
 
 fn multiples(node: &mut Node<'_>) {
@@ -128,7 +128,7 @@ fn multiples(node: &mut Node<'_>) {
     let is_listed = ["enum", "const"]
         .iter()
         .any(|keyword| node.members.contains_key(*keyword));
-    // Of a fraction some multiples are whole numbers, and others are not.
+    // Some multiples of a fraction are whole numbers, and others are not.
     let can_list = is_number && !is_listed && (of.exponent == 0 || !is_whole);
     let listed = count.is_some_and(|count| count < LISTED) && can_list;
     if let (Some((least, most)), true) = (least.zip(most), listed) {
@@ -156,7 +156,7 @@ fn multiples(node: &mut Node<'_>) {
     }
 }
 
-/// A double that is a whole number of moderate size.
+/// Returns a double as a whole number, if it is one of moderate size.
 #[allow(clippy::cast_possible_truncation)]
 fn whole(double: f64) -> Option<i64> {
     (double.fract() == 0.0 && double.abs() < 9e15).then_some(double as i64)
@@ -168,10 +168,10 @@ fn too_many(of: f64) -> String {
     )
 }
 
-/// The first and the last multiple within the bounds, as how many times `of` they are.
+/// Returns the first and the last multiple within the bounds, as factors of `of`.
 #[allow(clippy::cast_possible_truncation)]
 fn range(node: &Node<'_>, of: f64) -> (Option<i64>, Option<i64>) {
-    // A quotient that is next to a whole number is one: 0.3 is three times 0.1.
+    // A quotient very close to a whole number counts as one: 0.3 is three times 0.1.
     let times = |keyword: &str| {
         let times = node.members.get(keyword)?.as_f64()? / of;
         let is_near = (times - times.round()).abs() < times.abs() * 1e-12;
@@ -190,14 +190,14 @@ fn range(node: &Node<'_>, of: f64) -> (Option<i64>, Option<i64>) {
     (least.map(|at| at as i64), most.map(|at| at as i64))
 }
 
-/// A positive decimal number: its digits without the point, and how many of them are behind it.
+/// A positive decimal number: its digits without the point, and the number of digits behind the point.
 struct Decimal {
     digits: i64,
     exponent: u32,
 }
 
 impl Decimal {
-    /// `None` if it has too many digits.
+    /// Parses a number; `None` if it has too many digits.
     fn of(number: f64) -> Option<Self> {
         const MOST: i64 = 1_000_000_000_000;
         let text = number.abs().to_string();
@@ -212,7 +212,7 @@ impl Decimal {
         if self.exponent == 0 {
             return digits.into();
         }
-        // Parsing is exact to the last digit, as a division is not.
+        // Parsing is exact to the last digit, unlike a division.
         let text = format!("{digits}e-{}", self.exponent);
         text.parse::<f64>().unwrap_or_default().into()
     }

@@ -1,4 +1,4 @@
-//! Formats and patterns of texts.
+//! Rewrites formats and patterns of texts.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(super) fn fit(node: &mut Node<'_>) {
     }
 }
 
-/// The pattern of a UUID of one version, as pydantic names formats.
+/// Returns the pattern of a UUID of one version, by pydantic's names of formats.
 fn uuid(format: &str) -> Option<String> {
     let version = format.strip_prefix("uuid")?;
     matches!(version, "1" | "3" | "4" | "5" | "6" | "7" | "8").then(|| {
@@ -63,8 +63,8 @@ fn uuid(format: &str) -> Option<String> {
     })
 }
 
-/// Rewrites look-ahead at the beginning of a pattern as other patterns that the same text must match. `None` if there is none, or
-/// another look-around is in the pattern.
+/// Rewrites look-ahead at the beginning of a pattern as further patterns for the same text; `None` if there is none, or
+/// if there is another look-around.
 fn without_ahead(pattern: &str) -> Option<(Vec<String>, String)> {
     let mut rest = pattern.strip_prefix('^')?;
     let mut also = Vec::new();
@@ -88,7 +88,7 @@ fn without_ahead(pattern: &str) -> Option<(Vec<String>, String)> {
     (is_one && are_plain).then(|| (also, format!("^{rest}")))
 }
 
-/// The pattern of a text that begins with `within`.
+/// Returns the pattern of a text that begins with `within`.
 fn including(within: &str) -> String {
     match within.strip_suffix('$') {
         Some(whole) if !whole.ends_with('\\') && !has_alternatives(whole) => {
@@ -98,8 +98,8 @@ fn including(within: &str) -> String {
     }
 }
 
-/// The pattern of a text that does not begin with `within`, for the forms that have a simple one: a character, one anywhere, one
-/// at the end, the same one twice, and no other ones at all.
+/// Returns the pattern of a text that does not begin with `within`, for simple forms: a character, one anywhere, one at
+/// the end, two of the same, and no other ones at all.
 fn excluding(within: &str) -> Option<String> {
     let only = within.strip_prefix('^').unwrap_or(within);
     if let Some(other) = only.strip_suffix("*$").and_then(other) {
@@ -123,7 +123,7 @@ fn excluding(within: &str) -> Option<String> {
     Some(format!("^(?:{other}|{one}{other})*(?:{one})?$"))
 }
 
-/// The class of all characters but that of `one`, which is a character, an escape or a class.
+/// Returns the class of all characters but that of `one`, which is a character, an escape or a class.
 fn other(one: &str) -> Option<String> {
     let mut chars = one.chars();
     match (chars.next()?, chars.next(), chars.next()) {
@@ -169,7 +169,7 @@ fn scan<T>(pattern: &str, mut each: impl FnMut(usize, char, usize) -> Option<T>)
     None
 }
 
-/// The position of the parenthesis that closes a group.
+/// Returns the position of the parenthesis that closes a group.
 fn closing(inner: &str) -> Option<usize> {
     scan(inner, |at, c, depth| (c == ')' && depth == 0).then_some(at))
 }

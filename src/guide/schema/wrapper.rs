@@ -1,4 +1,4 @@
-//! What a schema may come in, and what is no schema.
+//! Unwraps a schema from the object of OpenAI's API, and detects JSON that is not a schema.
 
 use serde_json::{Map, Value, json};
 
@@ -78,13 +78,13 @@ const KNOWN: [&str; 72] = [
     "extends",
 ];
 
-/// Members that stand next to the schema in what OpenAI's API takes.
+/// Members next to the schema in OpenAI's API.
 const BESIDE: [&str; 5] = ["name", "description", "strict", "schema", "type"];
 
-/// Takes a schema out of the object in which OpenAI's API has it. Returns the schema and the pointer to it.
+/// Takes a schema out of the object of OpenAI's API. Returns the schema and the pointer to it.
 ///
 /// # Errors
-/// It has members, and none of them is a keyword.
+/// If it has members, none of which is a keyword.
 pub(in crate::guide) fn unwrapped(given: Value) -> Result<(Value, &'static str), String> {
     let Value::Object(mut members) = given else {
         return Ok((given, ""));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_taken_out_of_its_wrapper_and_what_is_no_schema_is_refused() {
+    fn schemas_are_unwrapped_and_other_json_is_refused() {
         let null = json!({"type": "null"});
         for (given, place) in [
             (null.clone(), ""),

@@ -1,5 +1,5 @@
-//! Ministral 3: Llama, but that queries grow with their position beyond the context that it was first trained for (as of
-//! Llama 4). It is published as the part of a model that also sees.
+//! Ministral 3: Llama, with queries that grow with their position beyond the original context (as in Llama 4). It is
+//! published as the language part of a vision model.
 
 use std::num::NonZeroUsize;
 
@@ -35,7 +35,7 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
     ..LLAMA
 };
 
-/// Gives all layers the window that the file names, or the `usual` one if it leaves the key out.
+/// Gives all layers the file's window, or the `usual` one if the key is missing.
 pub(super) fn slide(
     keys: &dyn Keys,
     shape: &mut Shape,
@@ -52,7 +52,7 @@ pub(super) fn slide(
     Ok(())
 }
 
-/// Where both keys are there.
+/// Sets the growth of queries if both keys exist.
 fn scale_queries(
     shape: &mut Shape,
     keys: &dyn Keys,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_of_all_layers() {
+    fn a_window_applies_to_all_layers() {
         let shape = of_config("tiny-ministral3", |config| {
             config["sliding_window"] = serde_json::json!(128);
         });

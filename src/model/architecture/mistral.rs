@@ -1,16 +1,16 @@
-//! Mistral 7B and models of its shape, Mistral Nemo and Mistral Small 3 among them: Llama, but that the first ones see a
-//! window of positions alone.
+//! Mistral 7B and models of its shape, such as Mistral Nemo and Mistral Small 3: Llama, where the early versions see
+//! only a window of positions.
 
 use super::llama::LLAMA;
 use super::ministral3::slide;
 use super::{Architecture, Defaults};
 
-/// Positions that a layer sees where a config.json leaves the key out.
+/// Positions that a layer sees if a config.json has no such key.
 const WINDOW: usize = 4096;
 
 pub(super) const MISTRAL: Architecture = Architecture {
     name: "mistral",
-    // Such a file says that it is a Llama, and says nothing of a window.
+    // The file of such a model names Llama as its architecture, and has no window.
     gguf: "llama",
     defaults: Defaults {
         kv_heads: Some(8),

@@ -1,7 +1,6 @@
-//! The families of models that `forward` can write, each as data in a file of its own.
-//!
-//! What all of them state alike is read by `checkpoint`. An architecture says how its files differ: what they are called,
-//! how rows lie, which tensors must be there, and what its own keys mean for the shape.
+//! The families of models that `forward` supports, each as data in a file: names, row order, required tensors, and the
+//! meaning of its own keys.
+//! Not here: keys that all families share (`checkpoint`).
 
 mod llama;
 mod ministral3;
@@ -12,7 +11,7 @@ mod smollm3;
 
 use super::{Defect, Shape};
 
-/// All architectures that are known.
+/// All supported architectures.
 pub const ALL: [&Architecture; 6] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
@@ -25,36 +24,36 @@ pub const ALL: [&Architecture; 6] = [
 /// A family of models.
 #[derive(Debug)]
 pub struct Architecture {
-    /// As `model_type` of config.json writes it.
+    /// The name in `model_type` of config.json.
     pub name: &'static str,
-    /// As `general.architecture` of GGUF does.
+    /// The name in `general.architecture` of GGUF.
     pub gguf: &'static str,
-    /// GGUF files hold the rows of Q and K as `RowOrder::Interleaved` says.
+    /// Whether GGUF files hold the rows of Q and K as `RowOrder::Interleaved` describes.
     pub(super) interleaved: bool,
-    /// Q, K and V must have a bias; others may.
+    /// Whether Q, K and V must have a bias. In other families they may.
     pub(super) biased: bool,
-    /// Each head of Q and K is normed before it turns.
+    /// Whether each head of Q and K is normalized before its rotation.
     pub(super) head_norms: bool,
     /// The values of keys that a config.json leaves out.
     pub(super) defaults: Defaults,
-    /// What its own keys of a config.json say of a shape.
+    /// Applies the family's own keys of a config.json to a shape.
     pub(super) from_config: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
-    /// What its own keys of a GGUF file do, or what those leave out.
+    /// Applies the family's own keys of a GGUF file, or their defaults, to a shape.
     pub(super) from_gguf: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
 }
 
-/// The values of keys that a config.json may leave out, as the family's class in transformers has them.
+/// The values of keys that a config.json may leave out, as in the family's class in transformers.
 #[derive(Debug)]
 pub(super) struct Defaults {
     pub(super) theta: f64,
     pub(super) epsilon: f64,
-    /// `None`: as many as attention heads.
+    /// The number of KV heads; `None` means that of attention heads.
     pub(super) kv_heads: Option<usize>,
-    /// `None`: the hidden size divided by the attention heads.
+    /// The size of a head; `None` means the hidden size divided by the attention heads.
     pub(super) head_dim: Option<usize>,
     /// Whether the head is the embedding.
     pub(super) tied: bool,
-    /// Whether a rope scaling is the default, so that a file must state its own.
+    /// Whether rope scaling is the default, so that a file must state its own.
     pub(super) scaled: bool,
 }
 
@@ -69,7 +68,7 @@ impl Defaults {
     };
 }
 
-/// What most of them have in common.
+/// The common properties of most families.
 const PLAIN: Architecture = Architecture {
     name: "",
     gguf: "",
@@ -82,12 +81,12 @@ const PLAIN: Architecture = Architecture {
 };
 
 impl Architecture {
-    /// The architecture of a config.json's `model_type`.
+    /// Returns the architecture of a config.json's `model_type`.
     pub(super) fn of_config(name: String) -> Result<&'static Self, Defect> {
         Self::find(|known| known.name == name).ok_or_else(|| Self::unknown(name))
     }
 
-    /// The architecture of a GGUF file: the first of those that share a name there.
+    /// Returns the architecture of a GGUF file: the first of those that share the name.
     pub(super) fn of_gguf(name: String) -> Result<&'static Self, Defect> {
         Self::find(|known| known.gguf == name).ok_or_else(|| Self::unknown(name))
     }
@@ -103,15 +102,15 @@ impl Architecture {
     }
 }
 
-/// Keys of a model's file, and their values. Absent ones are `None`; those of another type are errors.
+/// Keys of a model's file, and their values. A missing key is `None`; a value of another type is an error.
 ///
-/// Of a config.json a key within an object is "object.key"; of GGUF it lacks the architecture in front.
+/// A key within an object of config.json is "object.key". A key of GGUF has no architecture in front.
 pub trait Keys {
-    /// Whether the key is there, even without a value.
+    /// Whether the key exists, even without a value.
     fn has(&self, key: &str) -> bool;
     fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
-    /// One for each layer; numbers but 0 are true.
+    /// Returns a flag for each layer; numbers other than 0 are true.
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
 }
 
@@ -128,7 +127,7 @@ mod tests {
         folder.join(name)
     }
 
-    /// The shape of a golden model once its config.json has been edited, or why it is refused.
+    /// Reads the shape of a golden model after an edit of its config.json; or the reason of the refusal.
     fn read(name: &str, edit: impl FnOnce(&mut Value)) -> Result<Shape, String> {
         let text = std::fs::read_to_string(golden(name).join("config.json")).expect("golden data");
         let mut config = serde_json::from_str(&text).expect("JSON");
@@ -143,12 +142,12 @@ mod tests {
         shape.map_err(|error| error.defect.to_string())
     }
 
-    /// The shape of a golden model once its config.json has been edited.
+    /// Reads the shape of a golden model after an edit of its config.json.
     pub(super) fn of_config(name: &str, edit: impl FnOnce(&mut Value)) -> Shape {
         read(name, edit).expect("it opens")
     }
 
-    /// The shape of the GGUF file beside a golden model.
+    /// Reads the shape of the GGUF file of a golden model.
     pub(super) fn of_gguf(name: &str) -> Shape {
         let checkpoint = Checkpoint::open(&golden(name).join("model.q8_0.gguf"));
         checkpoint.expect("it opens").shape
@@ -166,7 +165,7 @@ mod tests {
         assert!(now.attention.iter().all(|layer| layer.angles == Some(0)));
     }
 
-    /// A key that save_pretrained leaves out has the value that it leaves out.
+    /// save_pretrained leaves out keys with their default values.
     #[test]
     fn a_key_that_is_left_out_has_its_familys_default() {
         for (name, key, default) in [
@@ -191,7 +190,7 @@ mod tests {
             let (left_out, stated) = (edit(None), edit(Some(&default)));
             match (&left_out, &stated) {
                 (Ok(left_out), Ok(stated)) => assert_eq!(left_out, stated, "{name} {key}"),
-                // The golden weights are of another shape.
+                // The golden weights have another shape.
                 (left_out, stated) => assert_eq!(
                     left_out.as_ref().err(),
                     stated.as_ref().err(),
@@ -221,7 +220,7 @@ mod tests {
         assert!(said.contains("the model's shape says [512, 64]"), "{said}");
     }
 
-    /// A head that the config says to be the embedding counts where the file has another, as in transformers.
+    /// As in transformers, a separate head in the file counts more than a config that ties it to the embedding.
     #[test]
     fn a_head_with_values_of_its_own_is_not_tied() {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -240,7 +239,7 @@ mod tests {
         assert!(checkpoint.tensors.head.is_some());
     }
 
-    /// As model cards say how to extend a context, and as newer files nest it.
+    /// Model cards describe the extension of a context in one form, and newer files nest it.
     #[test]
     fn yarn_multiplies_the_context_that_it_states() {
         let with = |key: &str, value: Value| of_config("tiny-llama", |config| config[key] = value);
@@ -256,7 +255,7 @@ mod tests {
             amplitude(&with("rope_parameters", nested)),
             amplitude(&scaled)
         );
-        // The factor follows from both contexts where it is not stated.
+        // The ratio of both contexts implies a missing factor.
         let implied = json!({"rope_type": "yarn", "original_max_position_embeddings": 128});
         assert_eq!(with("rope_scaling", implied).context, 512);
 

@@ -1,4 +1,4 @@
-//! SmolLM3: Llama, but that some layers do not turn (`NoPE`, Kazemnejad et al. 2023).
+//! SmolLM3: Llama with some layers without rotation (`NoPE`, Kazemnejad et al. 2023).
 
 use super::llama::LLAMA;
 use super::{Architecture, Defaults, Keys};
@@ -15,15 +15,16 @@ pub(super) const SMOLLM3: Architecture = Architecture {
     },
     from_config: |keys, shape| {
         let every = keys.size("no_rope_layer_interval")?.unwrap_or(4);
-        stand_still(shape, keys, every)
+        skip_rotation(shape, keys, every)
     },
-    // The files do not say it.
-    from_gguf: |keys, shape| stand_still(shape, keys, 4),
+    // The files do not contain the interval.
+    from_gguf: |keys, shape| skip_rotation(shape, keys, 4),
     ..LLAMA
 };
 
-/// Layers whose entry in a list is 0 do not turn; without a list the last of `every` so many does not.
-fn stand_still(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
+/// Removes the rotation of layers whose entry in a list is 0; without a list, of the last layer of each group of
+/// `every`.
+fn skip_rotation(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
     let listed = keys.flags("no_rope_layers")?;
     if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
         let allowed = format!("it must have one for each of {} layers", shape.layers);
@@ -45,7 +46,7 @@ mod tests {
     use super::super::tests::{of_config, of_gguf};
 
     #[test]
-    fn every_fourth_layer_stands_still_unless_a_list_says_which() {
+    fn every_fourth_layer_has_no_rotation_without_a_list() {
         let listed = of_config("tiny-smollm3", |_| ());
         let still = |layer: usize| listed.attention[layer].angles.is_none();
         assert_eq!(

@@ -1,20 +1,20 @@
-//! What goes through the pipes between the daemon and the process that runs a template: frames of a kind, a length
-//! and that many bytes.
+//! The messages in the pipes between the daemon and the process that runs a template: a kind, a length and that many
+//! bytes.
 
 use std::io::{self, Read, Write};
 
-/// What a frame is. The first one to the process is the template, all others are variables; each is answered by one.
+/// The kind of a frame. The first one to the process is the template, all others are variables; each gets one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Source,
     Variables,
-    /// The template can be used (no bytes), or what it rendered.
+    /// The template is usable (no bytes), or the rendered text.
     Text,
-    /// What the template says of the conversation.
+    /// The template refuses the conversation, with its reason.
     Refused,
-    /// What is wrong with the template.
+    /// The template is invalid, with the reason.
     Wrong,
-    /// What it wanted too much of.
+    /// The template exceeded a limit.
     Stopped,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn write(to: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result
     to.flush()
 }
 
-/// The next frame, of at most `longest` bytes.
+/// Reads the next frame, of at most `longest` bytes.
 pub(super) fn read(from: &mut impl Read, longest: usize) -> io::Result<(Kind, Vec<u8>)> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;

@@ -1,15 +1,14 @@
-//! Keeps what users write from becoming special tokens.
+//! Keeps the text of users from becoming special tokens.
 //!
-//! The template's output is one text, in which a user's `<|im_end|>` looks like the template's. So
-//! before rendering, a character that nobody uses is put behind the first character of every special
-//! spelling in a message. Nothing in it can match a spelling any more, and taking the character out of
-//! the plain pieces afterwards restores what the user wrote.
+//! The template's output is one text, in which a user's `<|im_end|>` looks like the template's. Before rendering, an
+//! unused character is therefore inserted after the first character of every special spelling in a message, so that it
+//! does not match. Removing the character from the plain pieces afterwards restores the user's text.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::{Special, Specials};
 
 /// Protects the messages of one rendering.
@@ -20,7 +19,7 @@ pub(in crate::model) struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// `texts` are all that go into the rendering.
+    /// Builds a guard; `texts` are all texts of the rendering.
     pub(super) fn new<'t>(
         specials: &'a Specials,
         texts: impl Iterator<Item = &'t str>,
@@ -40,13 +39,13 @@ impl<'a> Guard<'a> {
         Ok(Self { specials, sentinel })
     }
 
-    /// The character that breaks spellings.
+    /// Returns the character that breaks spellings.
     pub(in crate::model) fn mark_character(&self) -> char {
         self.sentinel
     }
 
-    /// `text` with every spelling of a special token that `guarded` accepts broken, also one that only
-    /// the text after it would complete.
+    /// Returns `text` with every accepted spelling of a special token broken, including one that only the following
+    /// text would complete.
     pub(in crate::model) fn mark(&self, text: &str, guarded: impl Fn(&Special) -> bool) -> String {
         let mut marked = String::with_capacity(text.len());
         for (at, c) in text.char_indices() {
@@ -61,7 +60,7 @@ impl<'a> Guard<'a> {
         marked
     }
 
-    /// JSON with every special spelling in its texts and names broken.
+    /// Returns JSON with every special spelling in its texts and names broken.
     pub(in crate::model) fn mark_json(&self, json: &Value) -> Value {
         let whole = |text: &String| self.mark(text, |_| true);
         match json {
@@ -83,7 +82,7 @@ impl<'a> Guard<'a> {
 
 const FIRST: char = '\u{E000}';
 
-/// Noncharacters, then private use.
+/// Returns noncharacters, then private-use characters.
 fn candidates() -> impl Iterator<Item = char> {
     ('\u{FDD0}'..='\u{FDEF}')
         .chain(FIRST..='\u{F8FF}')

@@ -1,10 +1,7 @@
-//! A model's own chat template: a conversation as the text that the model was trained on.
-//!
-//! Templates are Jinja programs in the model's file, and whoever wrote that file wrote them: they may nest without
-//! end, double a text forty times, or never finish. Their interpreter bounds none of this, and an overflowing stack
-//! or a refused allocation ends a process. So each model's template is compiled and run in a process of its own
-//! (`serve`), which the operating system bounds and which holds nothing but that template; what ends it is an error
-//! of this model alone. Messages reach it by a pipe, and no other way.
+//! A model's own chat template, which renders a conversation as text. Templates are foreign programs without bounds, so
+//! each is compiled and run in a process of its own (`serve`), which the operating system limits. Its failure is an
+//! error of this model alone.
+//! Not here: tokens (`tokenizer`) and the language of templates (`jinja`).
 
 mod frame;
 mod guard;
@@ -18,24 +15,24 @@ pub use serve::TASK;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::language::LanguageError;
+use super::language_error::LanguageError;
 use super::tokenizer::{Names, Specials};
 use super::{Call, Message, Role};
 use renderer::Renderer;
 
-/// Real templates are below 50 KB.
+/// The most bytes of a template; real ones are below 50 KB.
 const LONGEST_SOURCE: usize = 1 << 20;
 
-/// A template that has been compiled, and that ends.
+/// A compiled template.
 #[derive(Debug)]
 pub(super) struct ChatTemplate {
     renderer: Renderer,
     source: String,
-    /// Whether it appends the arguments of calls to text, rather than writing an object as JSON.
+    /// Whether it appends the arguments of calls as text, instead of writing an object as JSON.
     takes_text: bool,
 }
 
-/// What a template knows.
+/// The variables of a template.
 #[derive(Debug, Serialize)]
 struct Variables<'a> {
     messages: Vec<Turn<'a>>,
@@ -55,7 +52,7 @@ struct Variables<'a> {
     mark: Option<char>,
 }
 
-/// A message as transformers hands it to templates.
+/// A message as transformers passes it to templates.
 #[derive(Debug, Serialize)]
 struct Turn<'a> {
     role: &'static str,
@@ -79,16 +76,16 @@ struct Called<'a> {
 #[derive(Debug, Serialize)]
 struct Function<'a> {
     name: &'a str,
-    /// Most templates expect an object, and write it themselves.
+    /// Most templates expect an object.
     arguments: Value,
 }
 
-/// What a rendering is to say besides the messages.
+/// The settings of a rendering.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner<'a> {
-    /// The template's `enable_thinking`, where it has one.
+    /// The template's `enable_thinking`.
     pub thinking: Option<bool>,
-    /// A JSON array, as OpenAI's API has it.
+    /// A JSON array in the form of OpenAI's API.
     pub tools: Option<&'a Value>,
 }
 
@@ -106,7 +103,7 @@ impl ChatTemplate {
             takes_text: false,
         };
         let question = Message::new(Role::User, "Hello");
-        // A template may refuse a conversation, but one that has to be stopped would stop every answer.
+        // A template may refuse this conversation, but one that exceeds a limit here would do so for every answer.
         if let Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) =
             template.render(&[question], names, Manner::default(), None)
         {
@@ -117,8 +114,8 @@ impl ChatTemplate {
         }
     }
 
-    /// Whether it takes the arguments of calls as text: it renders text, and fails with an object or writes it as Python
-    /// writes a dict.
+    /// Whether it needs the arguments of calls as text: it renders text, and fails with an object or writes it as
+    /// Python writes a dict.
     fn wants_text(&mut self, names: &Names) -> bool {
         const NAME: &str = "ganglion";
         if !self.source.contains("arguments") {
@@ -144,22 +141,22 @@ impl ChatTemplate {
         is_wrong && rendered(true).is_ok_and(|text| text.contains(&format!("\"{NAME}\"")))
     }
 
-    /// Whether arguments of calls are text to it.
+    /// Whether it takes arguments of calls as text.
     pub(super) fn takes_text(&self) -> bool {
         self.takes_text
     }
 
-    /// Whether it asks for `enable_thinking`.
-    pub(super) fn knows_thinking(&self) -> bool {
+    /// Whether it uses `enable_thinking`.
+    pub(super) fn uses_thinking(&self) -> bool {
         self.source.contains("enable_thinking")
     }
 
-    /// The program itself.
+    /// Returns the program.
     pub(super) fn source(&self) -> &str {
         &self.source
     }
 
-    /// Protects the messages of one rendering, and its tools.
+    /// Returns a guard for the messages and tools of one rendering.
     pub(super) fn guard<'a>(
         &self,
         specials: &'a Specials,
@@ -183,7 +180,7 @@ impl ChatTemplate {
         Guard::new(specials, texts.chain([self.source.as_str()]))
     }
 
-    /// The conversation as text, ending where the answer begins.
+    /// Renders the conversation up to the beginning of the answer.
     pub(super) fn render(
         &self,
         messages: &[Message],
@@ -236,7 +233,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A conversation with a call that has an argument of this name.
+/// Returns a conversation with a call that has an argument of this name.
 fn probe(name: &str) -> [Message; 3] {
     let called = Message {
         calls: vec![Call {

@@ -1,5 +1,5 @@
-//! The process that runs a model's template, as the daemon sees it: started when it is needed, asked by a pipe, and
-//! ended with the model.
+//! The daemon's side of the process that runs a model's template: starts it at its first use, sends it conversations
+//! through a pipe, and ends it with the model.
 
 use std::io::{self, ErrorKind};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use super::frame::{self, Kind};
 use super::serve::{LONGEST_TEXT, MEMORY, SECONDS, TASK};
 use crate::confined::{self, Bound};
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 #[derive(Debug)]
 pub(super) struct Renderer {
-    /// `None` after it had to be stopped.
+    /// `None` after it had to be ended.
     process: Mutex<Option<Process>>,
 }
 
@@ -24,7 +24,7 @@ impl Renderer {
         })
     }
 
-    /// Renders it with `variables`, a JSON object. One conversation at a time: a template takes milliseconds.
+    /// Renders it with `variables`, a JSON object. Conversations are rendered one at a time, which takes milliseconds.
     pub(super) fn render(&self, source: &str, variables: &[u8]) -> Result<String, LanguageError> {
         let mut place = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let mut process = match place.take().and_then(Process::if_running) {
@@ -67,13 +67,13 @@ impl Process {
         }
     }
 
-    /// The system may have ended it, for want of memory.
+    /// Returns it if it runs: the system may have ended it for lack of memory.
     fn if_running(mut self) -> Option<Self> {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
 
     fn ask(&mut self, kind: Kind, bytes: &[u8]) -> Result<String, LanguageError> {
-        // It reads all of a question before it answers, so neither can wait for the other.
+        // It reads all of a request before it replies, so neither side can block the other.
         let answer = frame::write(&mut self.input, kind, bytes)
             .and_then(|()| frame::read(&mut self.output, LONGEST_TEXT));
         let (kind, bytes) = match answer {
@@ -89,9 +89,9 @@ impl Process {
         }
     }
 
-    /// Why it answers no more.
+    /// Ends it, and returns the reason why it does not reply.
     fn end(&mut self, error: &io::Error) -> String {
-        // Its pipes end with it: to kill it as well would hide the reason.
+        // It ends with its pipes. Killing it would hide the reason.
         if !matches!(
             error.kind(),
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe

@@ -1,5 +1,5 @@
-//! The process that runs one template, from within: bounded by the operating system in memory, stack and time, and
-//! ended by its pipe's end. It may crash: nothing else is in it.
+//! The process that runs one template, from within. The operating system limits its memory, stack and time, and it ends
+//! with its pipe. It contains nothing else, so it may crash.
 
 use std::io;
 
@@ -17,14 +17,14 @@ pub const TASK: Task = Task {
     run: serve,
 };
 
-/// For compiling, and for each rendering. Ten thousand messages take a tenth of a second.
+/// The time limit for compiling, and for each rendering. Ten thousand messages take a tenth of a second.
 pub(super) const SECONDS: u32 = 5;
-/// Bytes besides the stack. A rendering needs some six times its conversation.
+/// Bytes besides the stack. A rendering needs about six times its conversation.
 pub(super) const MEMORY: u64 = 256 << 20;
-/// Bytes that a template may make of a conversation: several for each token of the longest contexts.
+/// The most bytes of a rendered conversation: several for each token of the longest contexts.
 pub(super) const LONGEST_TEXT: usize = 32 << 20;
 
-/// The variable that has the guard's mark; no template can spell its name.
+/// The variable with the guard's mark; no template can spell its name.
 pub(super) const MARK: &str = "";
 
 fn serve() -> io::Result<()> {
@@ -37,7 +37,7 @@ fn serve() -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             frame => frame?,
         };
-        // The kernel ends this process when it rings.
+        // The kernel ends this process when the alarm rings.
         alarm::set(SECONDS);
         let (kind, text) = match kind {
             Kind::Source => compile(&mut program, bytes),

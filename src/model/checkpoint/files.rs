@@ -1,7 +1,7 @@
-//! The files of a checkpoint, and reading weights from them.
+//! The files of a checkpoint, and reads of their weights.
 //!
-//! Weights are read around the page cache where the file system allows it: that costs less, and takes nobody else's
-//! pages. What lies in the page cache already is taken from there and leaves it, so that no weight is in memory twice.
+//! Weights are read around the page cache where the file system allows it, which is faster and evicts no other pages.
+//! Data that is already in the page cache is taken from there and evicted, so no weight is in memory twice.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,16 +15,16 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use super::landing::{BLOCK, Landing};
+use super::read_buffer::{BLOCK, ReadBuffer};
 use super::{foreign, parts};
 use crate::model::weights::RowOrder;
 use crate::model::{Defect, Tensor};
 
-/// Bytes that may be read before the page cache is asked to forget them: asked after every read, it
-/// would also forget what it has read ahead, at a third of the disk's speed.
+/// Bytes between two requests to evict read pages. A request after every read would also evict read-ahead pages, which
+/// triples the time.
 const REMEMBERED: u64 = 32 << 20;
 
-/// Places of a file that are looked for in the page cache.
+/// The number of places of a file that are looked up in the page cache.
 const PROBES: u64 = 16;
 
 /// Lists the files that hold a model: itself with its other parts, or the files in its folder.
@@ -42,30 +42,30 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A regular file that weights are read from. Threads may read at once.
+/// A regular file that weights are read from. Several threads may read at once.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// When it was opened.
+    /// The length when it was opened.
     pub(super) length: u64,
-    /// The same file around the page cache, once weights are read; `None` where that cannot be, or is no gain.
+    /// The same file opened around the page cache, at the first read; `None` if that is impossible or slower.
     around: OnceLock<Option<File>>,
     passing: Mutex<Passing>,
 }
 
-/// What the page cache need not keep.
+/// The progress of evicting read pages.
 #[derive(Debug, Default)]
 struct Passing {
-    /// Where reads begin that have not ended.
+    /// The offsets of reads that have not finished.
     reads: Vec<u64>,
-    /// Bytes read since the page cache was last asked to forget.
+    /// Bytes read since the last request to evict.
     remembered: u64,
 }
 
 impl Source {
     pub(super) fn open(path: &Path) -> Result<Self, Defect> {
-        // Asked before opening: to open a FIFO would wait for its writer.
+        // Checked before the file is opened, because opening a FIFO would wait for its writer.
         if !std::fs::metadata(path)?.is_file() {
             return Err(Defect::NotAModel);
         }
@@ -84,16 +84,16 @@ impl Source {
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        landing: &'l mut Landing,
+        buffer: &'l mut ReadBuffer,
     ) -> Result<&'l [u8], Defect> {
         if tensor.rows == 1 && tensor.row_order != RowOrder::Plain {
             let column = tensor.as_column();
             let elements = rows.start * column.rows..rows.end * column.rows;
-            return self.rows(&column, elements, landing);
+            return self.rows(&column, elements, buffer);
         }
         let stored = match tensor.row_order {
             RowOrder::Plain => rows.clone(),
-            // The rows of a head are shuffled among themselves: each that is asked for is read whole.
+            // The rows of a head are permuted among themselves, so each requested head is read as a whole.
             RowOrder::Interleaved { heads } => {
                 let head_dim = tensor.rows / heads;
                 rows.start / head_dim * head_dim..rows.end.next_multiple_of(head_dim)
@@ -101,31 +101,31 @@ impl Source {
         };
         let row_bytes = tensor.row_bytes();
         let offset = tensor.offset + (stored.start * row_bytes) as u64;
-        let landed = self.read(offset, stored.len() * row_bytes, landing)?;
-        Ok(landing.ordered(tensor, (rows, stored.start), landed))
+        let landed = self.read(offset, stored.len() * row_bytes, buffer)?;
+        Ok(buffer.ordered(tensor, (rows, stored.start), landed))
     }
 
     /// Reads a vector as f32, in the model's order.
     pub(super) fn vector(
         &self,
         tensor: &Tensor,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> Result<Vec<f32>, Defect> {
-        let bytes = self.rows(tensor, 0..tensor.rows, landing)?;
+        let bytes = self.rows(tensor, 0..tensor.rows, buffer)?;
         let mut values = vec![0.0; tensor.rows * tensor.columns];
         tensor.format.dequantize(bytes, &mut values);
         Ok(values)
     }
 
-    /// Reads a range of the file; where it lies in the landing's blocks.
+    /// Reads a range of the file; returns its place in the buffer's blocks.
     fn read(
         &self,
         offset: u64,
         length: usize,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> Result<Range<usize>, Defect> {
         self.passing().reads.push(offset);
-        let landed = self.read_blocks(offset, length, landing);
+        let landed = self.read_blocks(offset, length, buffer);
         let mut passing = self.passing();
         if let Some(at) = passing.reads.iter().position(|read| *read == offset) {
             passing.reads.swap_remove(at);
@@ -145,16 +145,16 @@ impl Source {
         &self,
         offset: u64,
         length: usize,
-        landing: &mut Landing,
+        buffer: &mut ReadBuffer,
     ) -> io::Result<Range<usize>> {
         // Less than a block.
         #[allow(clippy::cast_possible_truncation)]
         let before = (offset % BLOCK as u64) as usize;
         let landed = before..before + length;
-        let blocks = landing.blocks(landed.end.next_multiple_of(BLOCK));
+        let blocks = buffer.blocks(landed.end.next_multiple_of(BLOCK));
         if let Some(file) = self.around() {
             match read_whole(file, offset - before as u64, blocks, landed.end) {
-                // Some file systems refuse only now.
+                // Some file systems refuse only at the read.
                 Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => (),
                 result => return result.map(|()| landed),
             }
@@ -174,7 +174,7 @@ impl Source {
         ))
     }
 
-    /// The file as it is read around the page cache. One that lies there would only be read again.
+    /// Opens the file around the page cache. A cached file would only be read from the disk again.
     fn around(&self) -> Option<&File> {
         let open = || {
             if self.is_cached() {
@@ -183,7 +183,7 @@ impl Source {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(OFlag::O_DIRECT.bits());
             let file = options.open(&self.path).ok()?;
-            // Another may have taken its place since.
+            // Another file may have the name by then.
             let identity = |file: &File| {
                 let metadata = file.metadata().ok()?;
                 Some((metadata.dev(), metadata.ino()))
@@ -193,7 +193,7 @@ impl Source {
         self.around.get_or_init(open).as_ref()
     }
 
-    /// Whether it lies in the page cache, as far as some places all over it tell. What is not there is not waited for.
+    /// Whether the file is in the page cache, judged by some places of it, without reading missing ones.
     fn is_cached(&self) -> bool {
         let there = |probe| {
             let at = self.length / PROBES * probe + self.length / PROBES / 2;
@@ -204,15 +204,15 @@ impl Source {
                 Ok(1)
             )
         };
-        // The last first: what was read of the beginning, its head, says nothing. A miss may begin to read.
+        // The end first: the beginning is cached because its head was read. A miss may start a read.
         (0..PROBES).rev().all(there)
     }
 
-    /// Has the page cache forget what lies before a byte. From the start of the file: of a range, the kernel keeps what
-    /// lies in it only in part, which is up to 2 MiB at each end.
+    /// Asks the kernel to evict all pages before a byte, beginning with the file's start. For a smaller range, the
+    /// kernel keeps up to 2 MiB at each end.
     fn forget(&self, end: u64) {
         let end = i64::try_from(end).unwrap_or(i64::MAX);
-        // Only advice: a file system that ignores it costs memory, not correctness.
+        // This is only advice: a file system that ignores it costs memory, not correctness.
         let _ = posix_fadvise(&self.file, 0, end, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
@@ -223,22 +223,22 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // Weights have been read, and perhaps into the page cache: some file systems do so whatever they are asked.
+        // Some file systems cache reads in spite of the request.
         if self.around.get().is_some() {
-            // No end is all of it.
+            // Without an end, the range is the whole file.
             self.forget(0);
         }
     }
 }
 
-/// Reads blocks until so many bytes have come.
+/// Reads blocks until `needed` bytes are there.
 fn read_whole(file: &File, offset: u64, blocks: &mut [u8], needed: usize) -> io::Result<()> {
     let mut read = 0;
     while read < needed {
         match file.read_at(&mut blocks[read..], offset + read as u64) {
             Ok(bytes) => {
                 read += bytes;
-                // Only the last block of a file may come in part.
+                // Only the last block of a file may be incomplete.
                 if read < needed && (bytes == 0 || !bytes.is_multiple_of(BLOCK)) {
                     return Err(ErrorKind::UnexpectedEof.into());
                 }
@@ -250,7 +250,7 @@ fn read_whole(file: &File, offset: u64, blocks: &mut [u8], needed: usize) -> io:
     Ok(())
 }
 
-/// The whole of a text file of at most `longest` bytes.
+/// Reads a text file of at most `longest` bytes.
 pub(in crate::model) fn read_text(path: &Path, longest: u64) -> Result<String, Defect> {
     let Source { length, file, .. } = &Source::open(path)?;
     if *length > longest {
@@ -263,7 +263,7 @@ pub(in crate::model) fn read_text(path: &Path, longest: u64) -> Result<String, D
     foreign::placeholder(&text).map_or(Ok(text), Err)
 }
 
-/// A file's name without its extension.
+/// Returns a file's name without its extension.
 pub(super) fn stem(path: &Path) -> String {
     path.file_stem()
         .unwrap_or_default()

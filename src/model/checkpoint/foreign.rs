@@ -1,5 +1,5 @@
-//! Identifies files and folders that are not a model, by a file's first bytes or by the names in a folder, and says what to
-//! do.
+//! Identifies files and folders that are not a model, by a file's first bytes or by the names in a folder, and returns
+//! the remedy.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
@@ -8,10 +8,10 @@ use std::path::Path;
 use crate::model::Defect;
 use crate::model::shown::shown;
 
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are examined.
 const LOOKED_AT: u64 = 512;
 
-/// Bytes of an adapter's config that are read.
+/// The most bytes of an adapter's config.
 const LONGEST_CONFIG: u64 = 1 << 20;
 
 const AGAIN: &str = "fetch it again";
@@ -66,8 +66,7 @@ const BEGINNINGS: &[(&[u8], &str, &str)] = &[
 
 const OLD_GGML: &str = "a GGML file from before GGUF, which is not supported";
 
-/// Returns the defect of a file that has not the format it should have: what its first bytes say that it is, or else
-/// `otherwise`.
+/// Returns the defect of a file in a wrong format: the format that its first bytes show, or else `otherwise`.
 pub(super) fn file(mut file: &File, path: &Path, length: u64, otherwise: Defect) -> Defect {
     let mut head = Vec::new();
     // If the file cannot be read, the first error stays.
@@ -76,7 +75,7 @@ pub(super) fn file(mut file: &File, path: &Path, length: u64, otherwise: Defect)
         return otherwise;
     }
     let name = path.to_string_lossy().to_lowercase();
-    // Among a model's files the first error says more.
+    // Among a model's files the first error is more precise.
     let begins = head.get(8) == Some(&b'{');
     if begins && name.ends_with(".safetensors") && path.with_file_name("config.json").exists() {
         return otherwise;
@@ -168,7 +167,7 @@ fn text(head: &[u8]) -> Option<Defect> {
     })
 }
 
-/// Returns why a folder is not a model that can be opened, by the names in it; `None` where they say nothing.
+/// Returns the reason why a folder is not a model, judged by the names in it; `None` if they do not show one.
 pub(super) fn folder(path: &Path) -> Option<Defect> {
     let entries = fs::read_dir(path).ok()?.flatten();
     let mut names: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! A directory as Hugging Face transformers saves a model: config, weights, and language files.
+//! Opens a directory in the layout of Hugging Face transformers: config, weights and language files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::config::Described;
 use super::files::Source;
 use super::plan::Plan;
 use super::{
-    Checkpoint, HuggingFaceFiles, Landing, LanguageSource, Recommended, config, files, foreign,
+    Checkpoint, HuggingFaceFiles, LanguageSource, ReadBuffer, Recommended, config, files, foreign,
     names, safetensors, sampling, templates,
 };
 use crate::model::shown::shown;
@@ -78,8 +78,8 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     })
 }
 
-/// Whether a head that should be the embedding is in the files with other values. It counts, as in transformers. The first
-/// and last rows tell.
+/// Whether the files have a head that differs from the embedding, although the config ties both. Such a head is used,
+/// as in transformers. Only the first and last rows are compared.
 fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
     let (embedding, Some(head)) = plan.ends()? else {
         return Ok(false);
@@ -87,8 +87,8 @@ fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
     let rows = embedding.rows;
     let some = COMPARED.min(rows);
     for rows in [0..some, rows - some..rows] {
-        let mut landings = [Landing::default(), Landing::default()];
-        let [one, other] = &mut landings;
+        let mut buffers = [ReadBuffer::default(), ReadBuffer::default()];
+        let [one, other] = &mut buffers;
         let one = files[embedding.file].rows(&embedding, rows.clone(), one)?;
         let other = files[head.file].rows(&head, rows, other)?;
         if embedding.format != head.format || one != other {
@@ -98,7 +98,7 @@ fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
     Ok(false)
 }
 
-/// The sampling that `generation_config.json` recommends, if it is there.
+/// Reads the sampling that `generation_config.json` recommends, if it exists.
 fn sampling(path: &Path) -> Result<Recommended, ModelError> {
     let file = path.join("generation_config.json");
     if !file.exists() {
@@ -109,7 +109,7 @@ fn sampling(path: &Path) -> Result<Recommended, ModelError> {
         .map_err(|defect| defect.at(&file))
 }
 
-/// The language files beside the weights. Their own contents are the tokenizer's to check.
+/// Lists the language files of the directory. The tokenizer checks their contents.
 fn language(path: &Path, vocabulary: usize) -> Result<HuggingFaceFiles, ModelError> {
     let existing = |name: &str| Some(path.join(name)).filter(|path| path.exists());
     if existing("tokenizer.json").is_none()

@@ -1,5 +1,5 @@
-//! Which files a model is, so that it can be told whether they were replaced, and whether they are those of before. Of each a few
-//! blocks are read, wherever it is: all of a model would take as long as loading it.
+//! The identity of a model's files: detects that files were replaced, and recognizes the same files after a boot. A few
+//! blocks of each file are hashed, because reading all would take as long as loading.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -11,25 +11,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::{parts, templates};
 
-/// Blocks of a file that are looked at, its first and its last among them, and the bytes of each.
+/// The number of hashed blocks of a file, which include its first and its last, and the bytes of each.
 const BLOCKS: u64 = 16;
 const BLOCK: u64 = 1 << 16;
 
-/// The files of a model as they were at one moment: the file, or all that lies in its directory.
+/// The identity of a model's files at one moment: of the file, or of all files in its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(Vec<One>);
 
-/// Another file has another number; one that was written again, another time.
+/// One file. A replaced file has another number, and a rewritten one another time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct One {
     path: PathBuf,
-    /// Which it is until the next boot, where devices may be numbered anew, and files with them.
+    /// The file's place until the next boot, which may number devices and files anew.
     device: u64,
     number: u64,
     bytes: u64,
     /// Seconds and nanoseconds.
     modified: [i64; 2],
-    /// It is made of some of its blocks.
+    /// The hash of some blocks.
     hash: [u8; 32],
 }
 
@@ -40,7 +40,7 @@ impl Identity {
                 .into_iter()
                 .map(One::of)
                 .collect::<io::Result<_>>()?;
-            files.extend(templates::beside(model).map(One::of).transpose()?);
+            files.extend(templates::next_to_model(model).map(One::of).transpose()?);
             return Ok(Self(files));
         }
         let mut files = Vec::new();
@@ -54,14 +54,14 @@ impl Identity {
         Ok(Self(files))
     }
 
-    /// The same with another file that belongs to the model.
+    /// Adds another file that belongs to the model.
     pub fn with(mut self, file: &Path) -> io::Result<Self> {
         self.0.push(One::of(file.to_owned())?);
         Ok(self)
     }
 }
 
-/// The same in any boot, as long as the files are.
+/// Writes the parts that stay the same after a boot.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|one| {
@@ -95,14 +95,14 @@ impl One {
     }
 }
 
-/// A hash of blocks that are as far from each other as they can be.
+/// Hashes blocks that are spread evenly over the file.
 fn sampled(file: &File, metadata: &Metadata) -> io::Result<[u8; 32]> {
     let mut hash = Sha256::new();
     let (length, mut block) = (metadata.len(), Vec::new());
     let last = length.saturating_sub(BLOCK);
     let mut end = 0;
     for n in 0..BLOCKS {
-        // Of a small file all is read, and once.
+        // A small file is read once, as a whole.
         let begin = (last / (BLOCKS - 1) * n + last % (BLOCKS - 1) * n / (BLOCKS - 1)).max(end);
         end = (begin + BLOCK).min(length).max(end);
         block.resize(usize::try_from(end - begin).unwrap_or(0), 0);
@@ -116,9 +116,9 @@ fn sampled(file: &File, metadata: &Metadata) -> io::Result<[u8; 32]> {
 mod tests {
     use super::*;
 
-    /// As after a boot that numbers devices anew; and as after another model was put there that looks alike.
+    /// After a boot with new device numbers; and after a replacement by a similar model.
     #[test]
-    fn a_file_is_known_by_what_is_in_it() {
+    fn a_file_is_identified_by_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         let put = |bytes: &[u8]| {
@@ -139,7 +139,7 @@ mod tests {
             assert_ne!(again, before, "it was replaced");
             assert_eq!(again.to_string(), before.to_string(), "by the same");
             for at in [0, length / 3, length.saturating_sub(1)] {
-                // Between the blocks of a large one anything may be.
+                // Changes between the hashed blocks of a large file are not detected.
                 if at < length && (at == 0 || at + 1 == length || length <= 1 << 20) {
                     bytes[at] = 8;
                     assert_ne!(

@@ -1,10 +1,10 @@
-//! Where a model's tokenizer and chat template come from. Reading them is `Language`'s work.
+//! The sources of a model's tokenizer and chat template, which `Language` reads.
 
 use std::path::PathBuf;
 
 use super::ChatTemplates;
 
-/// What a checkpoint says about its language, checked only against the size of its vocabulary.
+/// The language part of a checkpoint, checked only against the size of its vocabulary.
 #[derive(Clone, Debug)]
 pub enum LanguageSource {
     Gguf(GgufVocabulary),
@@ -35,10 +35,10 @@ pub struct GgufVocabulary {
     pub chat_template: Option<ChatTemplates>,
 }
 
-/// The language files beside a safetensors model.
+/// The language files of a safetensors model.
 #[derive(Clone, Debug)]
 pub struct HuggingFaceFiles {
-    /// It may not exist: a model driven by token ids needs none.
+    /// The file may not exist: a model that is driven by token ids needs none.
     pub tokenizer: PathBuf,
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,

@@ -1,7 +1,6 @@
-//! The files of a model: found, checked whole, and read row by row.
-//!
-//! Opening reads headers only. Every dimension, offset and size has been checked against the files
-//! before anything is allocated for it; nothing is expanded to f32 or kept in memory here.
+//! The files of a model: opened, checked completely, and read row by row. Opening reads headers only, and checks every
+//! dimension, offset and size against the files before memory is allocated.
+//! Not here: weights in memory, and conversion to f32.
 
 mod config;
 mod files;
@@ -9,12 +8,12 @@ mod foreign;
 mod gguf;
 mod huggingface;
 mod identity;
-mod landing;
 mod language_source;
 mod names;
 mod parts;
 mod plan;
 mod quantization;
+mod read_buffer;
 mod safetensors;
 mod sampling;
 mod stored;
@@ -23,9 +22,9 @@ mod templates;
 pub use files::files_of;
 pub(in crate::model) use files::read_text;
 pub use identity::Identity;
-pub use landing::Landing;
 pub use language_source::{GgufVocabulary, HuggingFaceFiles, LanguageSource};
 pub use parts::{all_parts, first_part};
+pub use read_buffer::ReadBuffer;
 pub use sampling::{Recommended, Setting};
 pub use templates::ChatTemplates;
 
@@ -36,10 +35,10 @@ use files::Source;
 
 use super::{Defect, ModelError, Shape, Tensor, Weights};
 
-/// A model whose files have been checked and whose weights have not been read.
+/// A model with checked files, whose weights are not read yet.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// What its author calls it, or its file's name.
+    /// The author's name for the model, or the file's name.
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
@@ -48,7 +47,7 @@ pub struct Checkpoint {
     /// `general.file_type` of a GGUF file.
     file_type: Option<usize>,
     files: Vec<Source>,
-    /// Or what it lacks.
+    /// The source, or what it lacks.
     language: Result<LanguageSource, String>,
 }
 
@@ -67,7 +66,7 @@ impl Checkpoint {
     }
 
     /// Reads `rows` of a tensor, in the model's order and the file's format (`rows.len() * tensor.row_bytes()`).
-    /// Threads may read at once, each with a landing of its own.
+    /// Several threads may read at once, each with a buffer of its own.
     ///
     /// # Panics
     /// If `rows` are not of the tensor.
@@ -75,24 +74,24 @@ impl Checkpoint {
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        landing: &'l mut Landing,
+        buffer: &'l mut ReadBuffer,
     ) -> Result<&'l [u8], ModelError> {
         assert!(rows.start <= rows.end && rows.end <= tensor.rows);
         let source = &self.files[tensor.file];
         source
-            .rows(tensor, rows, landing)
+            .rows(tensor, rows, buffer)
             .map_err(|defect| defect.at(&source.path))
     }
 
-    /// A vector (a norm's weight or a bias) as f32.
-    pub fn vector(&self, tensor: &Tensor, landing: &mut Landing) -> Result<Vec<f32>, ModelError> {
+    /// Reads a vector (a norm's weight or a bias) as f32.
+    pub fn vector(&self, tensor: &Tensor, buffer: &mut ReadBuffer) -> Result<Vec<f32>, ModelError> {
         let source = &self.files[tensor.file];
         source
-            .vector(tensor, landing)
+            .vector(tensor, buffer)
             .map_err(|defect| defect.at(&source.path))
     }
 
-    /// Bytes of the weights in use; a tied head counts once.
+    /// Returns the bytes of the weights in use; a tied head counts once.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
         let mut bytes = 0;
@@ -103,7 +102,7 @@ impl Checkpoint {
         bytes
     }
 
-    /// Takes the chat template of a file in place of the model's own.
+    /// Replaces the model's chat template by that of a file.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -117,7 +116,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// How many numbers the weights in use are; a tied head counts once.
+    /// Returns the number of parameters in use; a tied head counts once.
     #[must_use]
     pub fn parameters(&self) -> u64 {
         let mut numbers = 0;
@@ -128,16 +127,16 @@ impl Checkpoint {
         numbers
     }
 
-    /// The format of its weights: as a GGUF file calls it, or else the one that most bytes of them have.
+    /// Returns the format of the weights: the GGUF file's name for it, or else the one of most bytes.
     #[must_use]
     pub fn quantization(&self) -> String {
         quantization::name(&self.tensors, self.file_type)
     }
 
-    /// Where its tokenizer and chat template are.
+    /// Returns the source of tokenizer and chat template.
     ///
     /// # Errors
-    /// A GGUF file without a vocabulary: it can still be driven by token ids.
+    /// If a GGUF file has no vocabulary: it can still be driven by token ids.
     pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
         self.language.as_ref().map_err(|missing| {
             let path = self

@@ -1,17 +1,17 @@
-//! What each weight is called, in GGUF files and in Hugging Face's.
+//! The names of weights in GGUF files and in Hugging Face's files.
 
 use crate::model::{Layer, Linear};
 
 /// A naming scheme: the layer's names follow `layer_prefix` and its number.
 pub(super) struct Names {
-    /// What may come before all names, and before that of the head: models that also see have others beside.
+    /// Prefixes of all names, and of the head's name. Multimodal models have further parts with other prefixes.
     pub(super) prefixes: &'static [[&'static str; 2]],
     pub(super) embedding: &'static str,
     pub(super) output_norm: &'static str,
     pub(super) head: &'static str,
     pub(super) layer_prefix: &'static str,
     pub(super) layer: Layer<&'static str>,
-    /// Tensors of a layer that change its result and that `forward` does not compute.
+    /// Tensors of a layer that change its result and that `forward` does not support.
     pub(super) refused: &'static [&'static str],
 }
 

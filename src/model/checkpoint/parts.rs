@@ -2,20 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-/// The most parts of a file: no model has as many.
+/// The most parts of a file, more than any model has.
 const MOST: usize = 1000;
 
-/// The place of a part among all, as its name states it.
+/// The place of a part among all parts, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     /// The name before the number.
     stem: &'a str,
-    /// The first part is 1.
+    /// The number of the part, counted from 1.
     pub(super) number: usize,
     pub(super) count: usize,
 }
 
-/// Reads a file's name, if it is that of a part.
+/// Parses a file's name; `None` if it is not that of a part.
 pub(super) fn of(name: &str) -> Option<Part<'_>> {
     let (stem, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = stem.rsplit_once('-')?;
@@ -31,14 +31,14 @@ pub(super) fn of(name: &str) -> Option<Part<'_>> {
     })
 }
 
-/// The path of another part of the same model.
+/// Returns the path of another part of the same model.
 pub(super) fn sibling(path: &Path, number: usize) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let Part { stem, count, .. } = of(name)?;
     Some(path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf")))
 }
 
-/// The first part of the model of which `path` is a later one; `None` for any other file.
+/// Returns the first part of a model, if `path` is a later part.
 #[must_use]
 pub fn first_part(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
@@ -46,7 +46,7 @@ pub fn first_part(path: &Path) -> Option<PathBuf> {
     sibling(path, 1)
 }
 
-/// All parts of the model of which `path` is the first; itself alone if it is no such part.
+/// Returns all parts of the model whose first part is `path`; for any other file, the file itself.
 #[must_use]
 pub fn all_parts(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str());

@@ -1,4 +1,4 @@
-//! Finds every weight of a shape in a directory of tensors, and checks that it is as the shape says.
+//! Finds every weight of a shape in a directory of tensors, and checks its dimensions.
 
 use super::names::Names;
 use super::stored::Directory;
@@ -6,22 +6,22 @@ use crate::model::weights::RowOrder;
 use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
 use crate::quant::USUAL_FILES;
 
-/// What a plan is made from.
+/// The inputs of a plan.
 pub(super) struct Plan<'a> {
     pub(super) shape: &'a Shape,
     pub(super) architecture: &'static Architecture,
     pub(super) names: &'a Names,
     pub(super) directory: &'a Directory,
-    /// Q and K lie as GGUF's Llama converter interleaves them.
+    /// Whether Q and K are interleaved as by GGUF's Llama converter.
     pub(super) interleaved: bool,
-    /// Whether the head is the embedding; `None` where only the tensors say so.
+    /// Whether the head is the embedding; `None` if only the tensors show it.
     pub(super) tied: Option<bool>,
-    /// Whether Q, K and V have a bias; `None` where only the tensors say so.
+    /// Whether Q, K and V have a bias; `None` if only the tensors show it.
     pub(super) biased: Option<bool>,
 }
 
 impl Plan<'_> {
-    /// The embedding, and the head if the file has one of its own.
+    /// Returns the embedding, and the head if the file has a separate one.
     pub(super) fn ends(&self) -> Result<(Tensor, Option<Tensor>), Defect> {
         let (shape, names) = (self.shape, self.names);
         let [prefix, of_head] = self.prefixes();
@@ -32,7 +32,7 @@ impl Plan<'_> {
         Ok((embedding, head.map(matrix).transpose()?))
     }
 
-    /// The place of every weight.
+    /// Returns the place of every weight.
     pub(super) fn weights(&self) -> Result<Weights<Tensor>, Defect> {
         let (shape, names) = (self.shape, self.names);
         let [prefix, of_head] = self.prefixes();
@@ -54,7 +54,7 @@ impl Plan<'_> {
         })
     }
 
-    /// The prefixes under which the embedding is there; if it is under none, the first.
+    /// Returns the prefixes under which the embedding exists, or else the first ones.
     fn prefixes(&self) -> [&'static str; 2] {
         let is_there = |[prefix, _]: &&[&str; 2]| {
             let embedding = format!("{prefix}{}", self.names.embedding);
@@ -127,7 +127,7 @@ impl Plan<'_> {
         })
     }
 
-    /// A vector, of which each element must be readable by itself.
+    /// Returns a vector, each element of which must be readable separately.
     pub(super) fn vector(&self, name: String, columns: usize) -> Result<Tensor, Defect> {
         let tensor = self.tensor(name, &[columns])?;
         if tensor.format.block_len() > 1 {
@@ -143,7 +143,7 @@ impl Plan<'_> {
         self.tensor(name, &[rows, columns])
     }
 
-    /// Returns the defect of an absent tensor. Quantized checkpoints have others in its place.
+    /// Returns the defect of a missing tensor. Quantized checkpoints have other tensors instead.
     fn lacks(&self, name: String) -> Defect {
         let stem = name.strip_suffix("weight").unwrap_or(&name);
         let others = ["qweight", "weight_packed", "weight_scale"].into_iter();

@@ -1,8 +1,8 @@
-//! What people call the format of a model's weights.
+//! The common name of the format of a model's weights.
 
 use crate::model::{Tensor, Weights};
 
-/// `general.file_type` of GGUF files, as llama.cpp numbers them, and the names that files are published under.
+/// `general.file_type` of GGUF files by llama.cpp's numbers, and the names in published files.
 const FILE_TYPES: [(usize, &str); 19] = [
     (0, "F32"),
     (1, "F16"),
@@ -25,7 +25,7 @@ const FILE_TYPES: [(usize, &str); 19] = [
     (32, "BF16"),
 ];
 
-/// The name of the file's type if a weight has its format, and else of the format that most bytes have.
+/// Returns the name of the file's type if a weight has its format, or else that of the format of most bytes.
 pub(super) fn name(weights: &Weights<Tensor>, file_type: Option<usize>) -> String {
     let mut bytes: Vec<(String, usize)> = Vec::new();
     let _ = weights.try_map(|tensor| {

@@ -1,5 +1,4 @@
-//! The headers of safetensors files, one or several.
-//! <https://huggingface.co/docs/safetensors/index#format>
+//! Reads the headers of one or several safetensors files. <https://huggingface.co/docs/safetensors/index#format>
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::FileExt;
@@ -53,7 +52,7 @@ pub(super) fn open(path: &Path) -> Result<(Directory, Vec<Source>), ModelError> 
     Ok((directory, opened))
 }
 
-/// The shard of each tensor.
+/// Returns the shard of each tensor.
 fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
     #[derive(Deserialize)]
     struct Index {
@@ -62,7 +61,7 @@ fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
     let text = files::read_text(index, LONGEST_HEADER)?;
     let Index { weight_map } =
         serde_json::from_str(&text).map_err(|error| Defect::Malformed(error.to_string()))?;
-    // A shard lies beside its index: a name that leads elsewhere is an attack or a mistake.
+    // A shard is in the folder of its index: a name that leads elsewhere is an attack or a mistake.
     let is_plain = |shard: &str| {
         Path::new(shard).file_name() == Some(shard.as_ref())
             && shard.len() <= LONGEST_NAME

@@ -1,5 +1,5 @@
-//! The sampling that a model's files recommend: `general.sampling.*` of a GGUF file, as llama.cpp reads it, or
-//! `generation_config.json`, as transformers reads it. Which values can be used is not checked here.
+//! Reads the sampling that a model's files recommend: `general.sampling.*` of a GGUF file as in llama.cpp, or
+//! `generation_config.json` as in transformers. The values are not checked here.
 
 use serde_json::{Map, Value};
 
@@ -13,24 +13,24 @@ pub struct Recommended {
     pub top_p: Option<Setting>,
     pub min_p: Option<Setting>,
     pub repetition_penalty: Option<Setting>,
-    /// Settings that have no counterpart here, or are no numbers, each with the reason.
+    /// Settings that are unsupported or not numbers, each with the reason.
     pub unused: Vec<String>,
 }
 
-/// A number under the name that the file has for it.
+/// A number, and the file's name for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     pub key: &'static str,
     pub number: f64,
 }
 
-/// Settings of a GGUF file that change the choice in ways that are not supported, unless they have this value.
+/// Unsupported settings of a GGUF file that change the choice, unless they have this value.
 const OTHERS_OF_GGUF: [(&str, f64); 2] = [
     ("general.sampling.xtc_probability", 0.0),
     ("general.sampling.mirostat", 0.0),
 ];
 
-/// The same for generation_config.json.
+/// Unsupported settings of generation_config.json, unless they have this value.
 const OTHERS_OF_CONFIG: [(&str, f64); 7] = [
     ("num_beams", 1.0),
     ("typical_p", 1.0),
@@ -41,17 +41,17 @@ const OTHERS_OF_CONFIG: [(&str, f64); 7] = [
     ("top_h", 0.0),
 ];
 
-/// The values that transformers samples with where `do_sample` is true and the file is silent.
+/// The defaults of transformers if `do_sample` is true.
 const OF_TRANSFORMERS: [(&str, f64); 2] = [("temperature", 1.0), ("top_k", 50.0)];
 
-/// Tokens that llama.cpp applies a penalty to, where a GGUF file is silent.
+/// The number of tokens that llama.cpp applies a penalty to by default.
 const LAST: i64 = 64;
 
-/// Reads the keys of a GGUF file. `get` returns a number, or the shown value of what is none.
+/// Reads the keys of a GGUF file. `get` returns a number; its error shows a value that is not a number.
 pub(super) fn of_gguf(get: impl Fn(&str) -> Option<Result<f64, String>>) -> Recommended {
     let mut read = Reading::new(get);
     let whole = |setting: Setting| Setting {
-        // llama.cpp cuts a fraction off, and keeps all tokens by any number below 1.
+        // llama.cpp truncates fractions, and a number below 1 keeps all tokens.
         number: setting.number.trunc().max(0.0),
         ..setting
     };
@@ -73,7 +73,7 @@ pub(super) fn of_gguf(get: impl Fn(&str) -> Option<Result<f64, String>>) -> Reco
         top_k: read.number("general.sampling.top_k").map(whole),
         top_p: read.number("general.sampling.top_p"),
         min_p: read.number("general.sampling.min_p"),
-        // Without tokens to apply it to there is no penalty.
+        // A penalty of no tokens has no effect.
         repetition_penalty: penalty.filter(|_| last != 0),
         unused: Vec::new(),
     };
@@ -109,7 +109,7 @@ pub(super) fn of_generation_config(text: &str) -> Result<Recommended, Defect> {
             recommended.temperature.get_or_insert(temperature);
             recommended.top_k.get_or_insert(top_k);
         }
-        // transformers is greedy unless the file says otherwise, also if it names a temperature.
+        // transformers is greedy by default, even if the file has a temperature.
         None | Some(Value::Null | Value::Bool(false)) => {
             let number = 0.0;
             let key = "do_sample";
@@ -123,7 +123,7 @@ pub(super) fn of_generation_config(text: &str) -> Result<Recommended, Defect> {
     Ok(recommended)
 }
 
-/// Numbers of a file by their keys, and those that are of no use.
+/// Numbers of a file by their keys, and the unusable settings found so far.
 struct Reading<G> {
     get: G,
     unused: Vec<String>,
@@ -148,7 +148,7 @@ impl<G: Fn(&str) -> Option<Result<f64, String>>> Reading<G> {
         }
     }
 
-    /// Notes those that are not as if they were not there.
+    /// Records settings that differ from their value without an effect.
     fn others(&mut self, others: &[(&'static str, f64)]) {
         for (key, neutral) in others {
             let value = self.number(key);
@@ -238,7 +238,7 @@ mod tests {
         let expected = [Some(0.6), Some(20.0), Some(0.95), Some(0.01), Some(1.1)];
         assert_eq!(numbers(&all), expected);
         assert_eq!(all.unused, ["general.sampling.mirostat = 2: not supported"]);
-        // Below 0 they mean what 0 means; a penalty of no tokens is none.
+        // Negative values mean 0; a penalty of no tokens means none.
         let off = read(&[
             ("general.sampling.temp", -1.0),
             ("general.sampling.top_k", -1.0),

@@ -1,16 +1,16 @@
-//! The tensors that a file holds, whichever format it has.
+//! The tensors of a file, in any format.
 
 use std::collections::HashMap;
 
 use crate::model::Defect;
 use crate::quant::Format;
 
-/// A tensor as its file declares it: inside that file, and not yet asked for.
+/// A tensor as its file declares it, within the file's length.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// Outermost first: `[rows, columns]`.
+    /// The dimensions, outermost first: `[rows, columns]`.
     pub(super) dimensions: Vec<usize>,
-    /// Or the name of a format that is not known here.
+    /// The format, or the name of an unknown one.
     pub(super) format: Result<Format, String>,
     pub(super) file: usize,
     /// Bytes from the start of the file.
@@ -31,7 +31,7 @@ impl Stored {
         if !columns.is_multiple_of(block) {
             return Err(Defect::tensor(
                 name,
-                format!("{columns} columns are no multiple of {block}, the block of {format:?}"),
+                format!("{columns} columns are not a multiple of {block}, the block of {format:?}"),
             ));
         }
         let end = self

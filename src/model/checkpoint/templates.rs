@@ -1,4 +1,4 @@
-//! The chat templates of a model: which files and keys hold them, in the order in which transformers and llama.cpp take them.
+//! Finds a model's chat templates in its files and keys, in the order of transformers and llama.cpp.
 
 use std::fs;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use crate::model::{Defect, ModelError};
 /// `tokenizer_config.json` with many added tokens has some hundred kilobytes.
 const LONGEST: u64 = 4 << 20;
 
-/// The template that transformers uses where no other is asked for, and the one that it uses with tools.
+/// The names of the template that transformers uses by default, and of the one for tools.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
@@ -21,19 +21,19 @@ const FILE: &str = "chat_template.jinja";
 /// The folder of further templates.
 const FOLDER: &str = "additional_chat_templates";
 
-/// The chat templates of a model. It derefs to the one that is used without tools.
+/// The chat templates of a model. It derefs to the one for conversations without tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChatTemplates {
     default: Option<String>,
     tool_use: Option<String>,
-    /// Names of templates that no request asks for.
+    /// Names of templates that no request uses.
     others: Vec<String>,
-    /// The file or key that has them.
+    /// The file or key of the templates.
     origin: String,
 }
 
 impl ChatTemplates {
-    /// Templates by their names.
+    /// Builds it from templates by name.
     #[must_use]
     pub fn named(
         templates: impl IntoIterator<Item = (String, String)>,
@@ -57,19 +57,19 @@ impl ChatTemplates {
         Self::named([(DEFAULT.into(), text)], origin)
     }
 
-    /// The template of conversations without tools.
+    /// Returns the template of conversations without tools.
     #[must_use]
     pub fn without_tools(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// The template of conversations with tools, if they have one of their own.
+    /// Returns the separate template of conversations with tools, if there is one.
     #[must_use]
     pub fn with_tools(&self) -> Option<&str> {
         self.tool_use.as_deref()
     }
 
-    /// The names of the templates that are there.
+    /// Lists the names of the templates.
     #[must_use]
     pub fn names(&self) -> String {
         let tool_use = self.tool_use.iter().map(|_| TOOL_USE);
@@ -77,7 +77,7 @@ impl ChatTemplates {
         tool_use.chain(others).collect::<Vec<_>>().join(", ")
     }
 
-    /// The file or key that has them.
+    /// Returns the file or key of the templates.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
@@ -104,22 +104,22 @@ impl From<&str> for ChatTemplates {
     }
 }
 
-/// A template in a file of its own.
+/// Reads a template in a file of its own.
 pub(super) fn of_file(path: &Path) -> Result<ChatTemplates, ModelError> {
     let text = read_text(path, LONGEST).map_err(|defect| defect.at(path))?;
     Ok(ChatTemplates::one(text, path.display().to_string()))
 }
 
-/// The file of a template next to a GGUF file: of the same name, or of the name that transformers uses.
-pub(super) fn beside(model: &Path) -> Option<PathBuf> {
+/// Returns the template file of a GGUF file: one of the same name, or of the name that transformers uses.
+pub(super) fn next_to_model(model: &Path) -> Option<PathBuf> {
     let own = model.with_extension("jinja");
     [own, model.with_file_name(FILE)]
         .into_iter()
         .find(|path| path.is_file())
 }
 
-/// The templates of a directory: files of templates come before `tokenizer_config.json`, and before
-/// `chat_template.json`, which processors had.
+/// Reads the templates of a directory. Template files take precedence over `tokenizer_config.json`, and that over a
+/// processor's `chat_template.json`.
 pub(super) fn of_directory(path: &Path) -> Result<Option<ChatTemplates>, ModelError> {
     let mut files = Vec::new();
     let file = path.join(FILE);
@@ -160,7 +160,7 @@ pub(super) fn of_directory(path: &Path) -> Result<Option<ChatTemplates>, ModelEr
     Ok(None)
 }
 
-/// The further templates of a directory, sorted.
+/// Lists the further templates of a directory, sorted.
 pub(super) fn additional(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path.join(FOLDER)) else {
         return Vec::new();
@@ -171,7 +171,7 @@ pub(super) fn additional(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// `chat_template` of a JSON file: a template, a list of named ones, or an object of them.
+/// Reads `chat_template` of a JSON file: a template, a list of named ones, or an object of them.
 fn in_json(text: &str, origin: &str) -> Result<Option<ChatTemplates>, Defect> {
     #[derive(Deserialize)]
     struct Config {
@@ -265,12 +265,12 @@ mod tests {
     fn a_template_next_to_a_file_has_its_name_or_the_usual_one() {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model.gguf");
-        assert_eq!(beside(&model), None);
+        assert_eq!(next_to_model(&model), None);
         let usual = folder.path().join(FILE);
         fs::write(&usual, "").unwrap();
-        assert_eq!(beside(&model), Some(usual));
+        assert_eq!(next_to_model(&model), Some(usual));
         let own = folder.path().join("model.jinja");
         fs::write(&own, "").unwrap();
-        assert_eq!(beside(&model), Some(own));
+        assert_eq!(next_to_model(&model), Some(own));
     }
 }

@@ -1,14 +1,12 @@
-//! A model's language: what a conversation is in tokens, and what tokens are in text.
-//!
-//! A special token in a prompt was written by the chat template, never by a user (`chat::guard`).
+//! A model's language: converts conversations to tokens, and tokens to text. Only the chat template can write special
+//! tokens into a prompt, never a user (`chat::guard`).
+//! Not here: the tokenizer and templates themselves (`tokenizer`, `chat`).
 
-mod error;
 mod prompt;
 mod templates;
 mod words;
 
 pub use super::tokenizer::Decoder;
-pub use error::LanguageError;
 pub use prompt::{Prompt, Rendered};
 pub use words::{Part, Words};
 
@@ -17,12 +15,13 @@ use std::sync::Arc;
 use super::chat::Guard;
 pub use super::chat::Manner;
 use super::checkpoint::LanguageSource;
+use super::language_error::LanguageError;
 use super::tokenizer::{Class, Piece, Special, Tokenizer};
 use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 use templates::Templates;
 
-/// Tokenizer and chat templates.
+/// A tokenizer and chat templates.
 #[derive(Debug)]
 pub struct Language {
     tokenizer: Arc<Tokenizer>,
@@ -30,12 +29,11 @@ pub struct Language {
 }
 
 impl Language {
-    /// Reads and checks a model's tokenizer and chat template. A model may lack a template: its
-    /// tokenizer still works.
+    /// Reads and checks a model's tokenizer and chat template. Without a template, the tokenizer still works.
     ///
     /// # Errors
-    /// If a file is missing, contradicts itself, or holds what is not supported; if the template cannot be
-    /// compiled, or has to be stopped.
+    /// If a file is missing, contradicts itself or is not supported; if the template cannot be compiled, or exceeds a
+    /// limit.
     pub fn load(source: &LanguageSource) -> Result<Self, LanguageError> {
         let template = match source {
             LanguageSource::Gguf(vocabulary) => &vocabulary.chat_template,
@@ -49,11 +47,10 @@ impl Language {
         })
     }
 
-    /// A conversation, and the beginning of the answer to it. `thinking` is the template's
-    /// `enable_thinking`, where it has one.
+    /// Encodes a conversation and the beginning of the answer to it. `thinking` is the template's `enable_thinking`.
     ///
     /// # Errors
-    /// If there is no chat template, or it refuses the conversation, or has to be stopped.
+    /// If there is no chat template, or it refuses the conversation, or exceeds a limit.
     pub fn prompt(
         &self,
         messages: &[Message],
@@ -68,12 +65,12 @@ impl Language {
         )?))
     }
 
-    /// The prompt of a conversation's next turn: `messages` are those of `previous`, the answer to it
-    /// and what follows. `previous.tokens`, then the tokens of the `answer`, are a prefix of its tokens wherever the
-    /// template leaves the rendered past unchanged; otherwise the whole conversation is encoded anew.
+    /// Encodes a conversation's next turn: `messages` are those of `previous`, the answer to it and the messages after
+    /// it. The new tokens begin with `previous.tokens` and the tokens of the `answer` if the template renders the past
+    /// unchanged. Otherwise the whole conversation is encoded again.
     ///
     /// # Errors
-    /// If there is no chat template, or it refuses the conversation, or has to be stopped.
+    /// If there is no chat template, or it refuses the conversation, or exceeds a limit.
     pub fn continue_prompt(
         &self,
         previous: &Prompt,
@@ -91,7 +88,7 @@ impl Language {
         Ok(self.encode_next(previous, answer, rendered))
     }
 
-    /// What `prompt` makes tokens of: that can cost many times as much.
+    /// Renders a conversation without encoding it, which can cost many times as much.
     ///
     /// # Errors
     /// If there is no chat template, or it refuses the conversation.
@@ -103,7 +100,7 @@ impl Language {
         self.segments(messages, manner).map(Rendered)
     }
 
-    /// The prompt of a rendered conversation.
+    /// Encodes a rendered conversation.
     #[must_use]
     pub fn encode(&self, Rendered(segments): Rendered) -> Prompt {
         let mut tokens = Vec::new();
@@ -111,7 +108,7 @@ impl Language {
         Prompt { tokens, segments }
     }
 
-    /// The same of a conversation's next turn, as `continue_prompt`.
+    /// Encodes the next turn of a rendered conversation, as `continue_prompt`.
     #[must_use]
     pub fn encode_next(
         &self,
@@ -132,19 +129,19 @@ impl Language {
         Prompt { tokens, segments }
     }
 
-    /// The prompt of a rendered conversation that was once these tokens; `None` unless they say the same.
+    /// Returns the prompt of a rendered conversation with these known tokens; `None` if the tokens spell another text.
     #[must_use]
     pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
         let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
-        (known && self.say_the_same(&self.answer(tokens), &segments)).then(|| Prompt {
+        (known && self.are_equivalent(&self.answer(tokens), &segments)).then(|| Prompt {
             tokens: tokens.to_vec(),
             segments,
         })
     }
 
-    /// Whether a model is told the same by both. A tokenizer may compose what a user has decomposed: that is not read as it was
-    /// written.
-    fn say_the_same(&self, one: &Segments, other: &Segments) -> bool {
+    /// Whether both have the same meaning to the model. A tokenizer may compose decomposed characters, so their text
+    /// may differ.
+    fn are_equivalent(&self, one: &Segments, other: &Segments) -> bool {
         let composed = |text: &str| -> Vec<u8> {
             let ids = self.encode_plain(text);
             let bytes = ids.iter().flat_map(|id| self.tokenizer.bytes(*id));
@@ -159,13 +156,13 @@ impl Language {
             })
     }
 
-    /// An answer as text in which special tokens are spelled.
+    /// Returns an answer as text in which special tokens are spelled.
     #[must_use]
     pub fn spelled(&self, answer: &[u32]) -> String {
         self.answer(answer).text()
     }
 
-    /// The ids of plain text: no token is put before it, and no control token matches in it.
+    /// Encodes plain text: no token is put before it, and no control token matches in it.
     #[must_use]
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -173,7 +170,7 @@ impl Language {
         ids
     }
 
-    /// What the model's files say and the tokenizer skips, one sentence each.
+    /// Returns notes on parts of the model's files that the tokenizer skips, one sentence each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         self.tokenizer.notes()
@@ -185,7 +182,7 @@ impl Language {
         self.tokenizer.is_end(token)
     }
 
-    /// The program that writes conversations with tools.
+    /// Returns the template of conversations with tools.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.templates
@@ -193,38 +190,38 @@ impl Language {
             .map(super::chat::ChatTemplate::source)
     }
 
-    /// The file or key that the chat templates come from; empty if there are none.
+    /// Returns the file or key of the chat templates; empty if there are none.
     #[must_use]
     pub fn template_origin(&self) -> &str {
         self.templates.origin()
     }
 
-    /// Whether `thinking` makes a difference.
+    /// Whether the template uses `enable_thinking`.
     #[must_use]
     pub fn can_think(&self) -> bool {
         let template = self.templates.chosen(false);
-        template.is_some_and(super::chat::ChatTemplate::knows_thinking)
+        template.is_some_and(super::chat::ChatTemplate::uses_thinking)
     }
 
-    /// Turns tokens into text as they come.
+    /// Returns a decoder, which turns tokens into text one by one.
     #[must_use]
     pub fn decoder(&self) -> Decoder {
         self.tokenizer.decoder()
     }
 
-    /// The tokens, one by one, for whoever says which of them may come next.
+    /// Returns the single tokens, from which guides choose the allowed ones.
     #[must_use]
     pub fn words(&self) -> Words {
         Words(self.tokenizer.clone())
     }
 
-    /// One more than the largest id. The model's embedding must have as many rows at least.
+    /// Returns one more than the largest id, which is the least number of rows of the model's embedding.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.tokenizer.len() as usize
     }
 
-    /// The most bytes of text that one token can be.
+    /// Returns the most bytes of text of one token.
     #[must_use]
     pub fn longest_token(&self) -> usize {
         self.tokenizer.longest()
@@ -259,7 +256,7 @@ impl Language {
         Ok(segments)
     }
 
-    /// The text of an answer, and the special tokens in it.
+    /// Splits an answer into text and special tokens.
     fn answer(&self, answer: &[u32]) -> Segments {
         let mut segments = Segments::default();
         let mut decoder = self.decoder();
@@ -299,8 +296,8 @@ impl Language {
     }
 }
 
-/// A message in which no special token is spelled but those that an answer may mean.
-/// Arguments of calls stay the text that they are if the template takes text.
+/// Returns a message in which special tokens are broken, except those that an answer may contain. Arguments of calls
+/// stay text if the template takes text.
 fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
     let whole = |text: &String| guard.mark(text, |_| true);
     let calls = message.calls.iter().map(|call| {
@@ -328,8 +325,8 @@ fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
     }
 }
 
-/// Whether the text of an answer may mean it. Templates look for such tokens in past answers, so they
-/// must stay as they are (Qwen3's cuts at `</think>`).
+/// Whether an answer's text may contain the token. Templates look for such tokens in past answers (Qwen3's cuts at
+/// `</think>`).
 fn is_answerable(special: &Special) -> bool {
     special.class != Class::Control
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-/// What a model is given to answer.
+/// The input of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub tokens: Vec<u32>,
     pub(super) segments: Segments,
 }
 
-/// A conversation as the chat template wrote it, not yet in tokens.
+/// A conversation as the chat template wrote it, not yet encoded.
 #[derive(Clone, Debug)]
 pub struct Rendered(pub(super) Segments);
 
@@ -34,12 +34,12 @@ pub(super) enum Segment {
         id: u32,
         spelling: Arc<str>,
     },
-    /// Not empty, and never beside another text.
+    /// Text that is not empty and not adjacent to other text.
     Text(String),
 }
 
 impl Prompt {
-    /// A prompt of the scripted engine: one token a word.
+    /// Builds a prompt of the scripted engine: one token a word.
     pub fn from_words<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         Self {
             tokens: words
@@ -49,7 +49,7 @@ impl Prompt {
         }
     }
 
-    /// Tokens of which nothing else is known.
+    /// Builds a prompt of tokens without a known text.
     #[must_use]
     pub fn of_tokens(tokens: Vec<u32>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Prompt {
         }
     }
 
-    /// The conversation as the chat template wrote it.
+    /// Returns the conversation as the chat template wrote it.
     #[must_use]
     pub fn text(&self) -> String {
         self.segments.text()
@@ -102,7 +102,7 @@ impl Segments {
         }
     }
 
-    /// The same with every text changed.
+    /// Returns it with every text changed.
     pub(super) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
         let mut mapped = Self::default();
         for segment in self.iter() {
@@ -114,7 +114,7 @@ impl Segments {
         mapped
     }
 
-    /// The id at the beginning.
+    /// Returns the id at the beginning.
     pub(super) fn first_id(&self) -> Option<u32> {
         match self.0.first() {
             Some(Segment::Special { id, .. }) => Some(*id),
@@ -126,7 +126,7 @@ impl Segments {
         self.0.insert(0, Segment::Special { id, spelling });
     }
 
-    /// What follows `prefix`; `None` if this begins otherwise.
+    /// Returns the part after `prefix`; `None` if it begins otherwise.
     pub(super) fn after(&self, prefix: &Self) -> Option<Self> {
         let mut rest = self.0.iter();
         let mut expected = prefix.0.iter().peekable();

@@ -1,11 +1,12 @@
-//! The chat templates of a model, compiled: one for conversations without tools, and perhaps one for those with tools.
+//! The compiled chat templates of a model: one for conversations without tools, and an optional one for those with
+//! tools.
 
-use super::error::LanguageError;
 use crate::model::chat::ChatTemplate;
 use crate::model::checkpoint::ChatTemplates;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::Names;
 
-/// Compiled templates, and the description of those that the model has.
+/// Compiled templates, and the description of all that the model has.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     default: Option<Box<ChatTemplate>>,
@@ -13,7 +14,7 @@ pub(super) struct Templates {
     found: Option<ChatTemplates>,
 }
 
-/// A template that writes nothing would drop what users say.
+/// Whether a template writes nothing: it would drop the messages.
 fn is_empty(text: &str) -> bool {
     text.trim().is_empty()
 }
@@ -36,7 +37,7 @@ impl Templates {
         })
     }
 
-    /// The template of a conversation, as transformers chooses it.
+    /// Returns the template of a conversation, as transformers chooses it.
     pub(super) fn of(&self, with_tools: bool) -> Result<&ChatTemplate, LanguageError> {
         self.chosen(with_tools).ok_or_else(|| match &self.found {
             None => LanguageError::NoTemplate,
@@ -47,13 +48,13 @@ impl Templates {
         })
     }
 
-    /// The template of a conversation, if there is one.
+    /// Returns the template of a conversation, if there is one.
     pub(super) fn chosen(&self, with_tools: bool) -> Option<&ChatTemplate> {
         let for_tools = self.tool_use.as_deref().filter(|_| with_tools);
         for_tools.or(self.default.as_deref())
     }
 
-    /// The file or key that has the templates.
+    /// Returns the file or key of the templates.
     pub(super) fn origin(&self) -> &str {
         self.found.as_ref().map_or("", ChatTemplates::origin)
     }

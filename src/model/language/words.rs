@@ -1,10 +1,10 @@
-//! The tokens of a language, one by one, for whoever says which of them may come next. It says nothing of conversations.
+//! The single tokens of a language, for guides and tool formats. Not here: conversations.
 
 use std::sync::Arc;
 
 use crate::model::tokenizer::{Piece, Tokenizer};
 
-/// Spellings between which models think before they answer.
+/// The spellings of the tokens around a model's thoughts.
 const THINKING: [&str; 2] = ["<think>", "</think>"];
 
 /// A part of a text in which special tokens are spelled.
@@ -14,36 +14,36 @@ pub enum Part {
     Text(String),
 }
 
-/// A vocabulary that is shared with its language.
+/// A vocabulary, shared with its language.
 #[derive(Clone, Debug)]
 pub struct Words(pub(super) Arc<Tokenizer>);
 
 impl Words {
-    /// One more than the largest id.
+    /// Returns one more than the largest id.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.len()
     }
 
-    /// The bytes that a token adds to an answer; none for one that adds nothing.
+    /// Returns the bytes that a token adds to an answer; empty for a token without text.
     #[must_use]
     pub fn bytes(&self, id: u32) -> &[u8] {
         self.0.bytes(id)
     }
 
-    /// The special tokens and their spellings. No text becomes one of them.
+    /// Returns the special tokens and their spellings, which plain text never becomes.
     pub fn specials(&self) -> impl Iterator<Item = (u32, &str)> {
         let all = self.0.specials().iter();
         all.map(|special| (special.id, &*special.spelling))
     }
 
-    /// Tokens that end a turn or a text, ascending.
+    /// Returns the tokens that end a turn or a text, ascending.
     #[must_use]
     pub fn ends(&self) -> &[u32] {
         self.0.ends()
     }
 
-    /// The canonical ids of plain text: special spellings are text.
+    /// Returns the canonical ids of plain text, in which special spellings are text.
     #[must_use]
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -51,7 +51,7 @@ impl Words {
         ids
     }
 
-    /// A text cut at the special tokens that are spelled in it.
+    /// Splits a text at the special tokens that are spelled in it.
     #[must_use]
     pub fn parts(&self, text: &str) -> Vec<Part> {
         let pieces = self.0.specials().split(text, |_| true).into_iter();
@@ -62,15 +62,15 @@ impl Words {
         parts.collect()
     }
 
-    /// The tokens that begin and end the thoughts of a model that thinks.
+    /// Returns the tokens that begin and end the thoughts of a model that thinks.
     #[must_use]
     pub fn thinking(&self) -> Option<[u32; 2]> {
         let [begin, end] = THINKING.map(|spelling| self.0.specials().with_spelling(spelling));
         Some([begin?.id, end?.id])
     }
 
-    /// Whether a prompt ends within thoughts: some templates begin them. An answer of before that did not end its own is
-    /// none of it, for other special tokens are behind it.
+    /// Whether a prompt ends within thoughts, which some templates begin. An unfinished thought of an earlier answer
+    /// does not count, because other special tokens follow it.
     #[must_use]
     pub fn ends_in_thought(&self, prompt: &[u32]) -> bool {
         let Some([begin, _]) = self.thinking() else {

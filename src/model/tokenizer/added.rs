@@ -1,4 +1,4 @@
-//! What each added token is to callers: a control token, a part of a template's structure, or text.
+//! Classifies added tokens: control tokens, parts of a template's structure, or text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::definition::Added;
 use super::ends;
 use super::special::Class;
 
-/// Elements of HTML that vocabularies have tags of.
+/// Elements of HTML whose tags vocabularies contain.
 const ELEMENTS: [&str; 40] = [
     "a",
     "b",
@@ -54,8 +54,8 @@ const ELEMENTS: [&str; 40] = [
 
 /// Returns the class of each added token by id, and the ids of tokens that merges make.
 ///
-/// A token that merges make is text whatever the file says of it, except where its spelling is that of a control token. The merges
-/// of that one are dropped, because no caller's text may become it.
+/// A token that merges make is text, whatever the file says, except if its spelling is that of a control token. The
+/// merges of such a token are dropped, because no caller's text may become it.
 pub(super) fn classify(
     added: &[Added],
     merges: &mut Vec<(String, String)>,
@@ -95,7 +95,7 @@ pub(super) fn classify(
     (classes, made)
 }
 
-/// The contents that are bytes of the vocabulary, or that merges make or join.
+/// Returns the contents that are bytes of the vocabulary, or that merges make or join.
 fn joined<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a str> {
     let contents: HashSet<&str> = added.iter().map(|token| token.content.as_str()).collect();
     let mut joined: HashSet<&str> = contents
@@ -123,8 +123,8 @@ fn is_byte(content: &str) -> bool {
     first.is_some() && chars.next().is_none()
 }
 
-/// Whether a spelling is that of a control token by common agreement. Some models declare a token that begins a role's turn to be
-/// ordinary text.
+/// Whether a spelling is that of a control token by convention. Some models declare a token that begins a role's turn
+/// as ordinary text.
 fn looks_like_control(token: &Added) -> bool {
     let framed = |open, close| token.content.starts_with(open) && token.content.ends_with(close);
     framed("<|", "|>")
@@ -138,7 +138,7 @@ fn is_tag(content: &str) -> bool {
     content.len() > 2 && (framed('<', '>') || framed('[', ']'))
 }
 
-/// Whether a content is a tag of HTML, which programs and web pages have.
+/// Whether a content is a tag of HTML, as in programs and web pages.
 fn is_html(content: &str) -> bool {
     let name = content
         .strip_prefix('<')
@@ -147,7 +147,7 @@ fn is_html(content: &str) -> bool {
     name.is_some_and(|name| ELEMENTS.contains(&name))
 }
 
-/// White space, or one letter, digit, sign or the like: nothing tells it from text.
+/// Whether a content is white space or a single visible character, which cannot be distinguished from text.
 fn is_blank_or_visible_character(content: &str) -> bool {
     let mut chars = content.chars();
     let first = chars.next();

@@ -1,4 +1,4 @@
-//! The model of the `tokenizers` crate, made of a checked vocabulary.
+//! Builds the model of the `tokenizers` crate from a checked vocabulary.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,15 +6,15 @@ use tokenizers::models::bpe::{BpeConfig, PipelineBPE};
 use tokenizers::utils::byte_level::BYTES_CHAR_LOOKUP;
 
 use super::vocabulary::Vocabulary;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
-/// The `tokenizers` crate keeps merges among the first 512 symbols in a table of 16-bit indices, and
-/// asserts that they fit.
+/// The `tokenizers` crate keeps merges among the first 512 symbols in a table of 16-bit indices, and asserts that they
+/// fit.
 const DENSE_SYMBOLS: usize = 512;
 const MAX_DENSE_MERGES: usize = u16::MAX as usize;
 
-/// The `tokenizers` crate wants a token for every byte: those that the vocabulary lacks get ids from
-/// its length on, which the caller drops.
+/// Builds the model. The `tokenizers` crate wants a token for every byte: missing ones get ids from the vocabulary's
+/// length on, which the caller drops.
 pub(super) fn model(
     vocabulary: Vocabulary,
     merges: Vec<(String, String)>,
@@ -34,14 +34,14 @@ pub(super) fn model(
         merges,
         byte_level: true,
         ignore_merges,
-        // No memory of words: what one caller wrote must not outlive the request.
+        // No cache of words: a caller's text must not outlive the request.
         cache_capacity: 0,
         ..BpeConfig::default()
     })
     .map_err(|error| LanguageError::Vocabulary(error.to_string()))
 }
 
-/// Symbols are numbered: tokens that no merge makes by id, then products by rank.
+/// Checks the table. Symbols are numbered: tokens that no merge makes by id, then products by rank.
 fn check_dense_merges(
     ordinary: &HashMap<String, u32>,
     merges: &[(String, String)],

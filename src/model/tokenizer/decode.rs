@@ -1,12 +1,12 @@
-//! Token ids to text, as they come.
+//! Decodes token ids to text, one by one.
 
 use std::sync::Arc;
 
-/// What each id adds to a text: the bytes of all tokens, one after the other.
+/// The text of each id: the bytes of all tokens, one after the other.
 #[derive(Debug)]
 pub(super) struct Bytes {
     all: Vec<u8>,
-    /// Where each id's bytes end.
+    /// The end of each id's bytes.
     ends: Vec<usize>,
 }
 
@@ -22,14 +22,14 @@ impl Bytes {
         Self { all, ends }
     }
 
-    /// The most bytes that one token stands for.
+    /// Returns the most bytes of one token.
     pub(super) fn longest(&self) -> usize {
         let starts = std::iter::once(&0).chain(&self.ends);
         let lengths = starts.zip(&self.ends).map(|(start, end)| end - start);
         lengths.max().unwrap_or(0)
     }
 
-    /// Empty for an id that stands for nothing.
+    /// Returns the bytes of an id; empty for an id without text.
     pub(super) fn of(&self, id: u32) -> &[u8] {
         let id = id as usize;
         let start = id
@@ -43,8 +43,7 @@ impl Bytes {
     }
 }
 
-/// Turns tokens into text and never splits a character: bytes that are not yet one wait for the next
-/// token. Control tokens give no text.
+/// Decodes tokens and never splits a character: incomplete bytes wait for the next token. Control tokens give no text.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     bytes: Arc<Bytes>,
@@ -60,15 +59,15 @@ impl Decoder {
         }
     }
 
-    /// The text that `token` completes, perhaps empty. Bytes that can never be part of a character become U+FFFD, and so does
-    /// U+0000: no D-Bus string may hold it, and the bus cuts off whoever sends one.
+    /// Returns the text that `token` completes, perhaps empty. Invalid bytes become U+FFFD, and so does U+0000: a D-Bus
+    /// string cannot contain it, and the bus disconnects its sender.
     pub fn push(&mut self, token: u32) -> String {
         self.waiting.extend(self.bytes.of(token));
         let mut text = String::new();
         let mut rest = Vec::new();
         for chunk in self.waiting.utf8_chunks() {
             if !std::mem::take(&mut rest).is_empty() {
-                // More came, and it did not complete the character.
+                // Further bytes did not complete the character.
                 text.push(char::REPLACEMENT_CHARACTER);
             }
             text.extend(chunk.valid().chars().map(|character| match character {
@@ -86,14 +85,14 @@ impl Decoder {
         text
     }
 
-    /// What is left at the end: U+FFFD for a character that never was completed.
+    /// Returns U+FFFD for an incomplete character at the end.
     #[must_use]
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.waiting).into_owned()
     }
 }
 
-/// Whether bytes end within a character, which more bytes could complete.
+/// Whether bytes end within a character that more bytes could complete.
 fn is_unfinished(bytes: &[u8]) -> bool {
     matches!(std::str::from_utf8(bytes), Err(error) if error.error_len().is_none())
 }

@@ -1,4 +1,4 @@
-//! A tokenizer as a model's files define it, in one form for all files, unchecked.
+//! A tokenizer as a model's files define it, in one form for all formats, unchecked.
 
 use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 
@@ -7,13 +7,13 @@ use super::Names;
 /// A byte-level BPE tokenizer.
 #[derive(Debug)]
 pub(super) struct Definition {
-    /// In the order of the ids; `None` is an id without a token.
+    /// The tokens in the order of their ids; `None` is an id without a token.
     pub(super) tokens: Vec<Option<Token>>,
-    /// Tokens that are matched in a text before it is cut for the merges.
+    /// Tokens that are matched in a text before merges apply.
     pub(super) added: Vec<Added>,
     /// Pairs of spellings, the most frequent first.
     pub(super) merges: Vec<(String, String)>,
-    /// A piece that is a token is taken whole, even where no merges lead to it.
+    /// Whether a piece that is a token is taken whole, even if no merges make it.
     pub(super) ignore_merges: bool,
     pub(super) normalizers: Vec<PipelineNormalizer>,
     pub(super) pre_tokenizer: PipelinePreTokenizer,
@@ -21,22 +21,22 @@ pub(super) struct Definition {
     /// The token that the tokenizer puts before every text.
     pub(super) begin: Option<u32>,
     pub(super) ends: Vec<NamedEnd>,
-    /// Entries of the files that are skipped, one sentence each.
+    /// Skipped entries of the files, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Token {
-    /// Ordinary tokens are spelled in the byte-level alphabet, the others as text.
+    /// The spelling: in the byte-level alphabet for ordinary tokens, as text for others.
     pub(super) spelling: String,
     pub(super) kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text consists of such tokens.
+    /// A token of ordinary text.
     Ordinary,
-    /// Only matching makes it.
+    /// A token that only matching makes.
     Added,
     /// Padding of the vocabulary.
     Unused,
@@ -51,21 +51,21 @@ pub(super) struct Added {
     pub(super) flags: Flags,
 }
 
-/// Where an added token matches, and what a match takes: the switches of tokenizer.json.
+/// The matching rules of an added token: the switches of tokenizer.json.
 #[allow(clippy::struct_excessive_bools)] // each is a member of the file
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::model) struct Flags {
-    /// It matches only between characters that are not part of a word.
+    /// Whether it matches only between characters that are not part of a word.
     pub(in crate::model) single_word: bool,
-    /// A match takes the white space before it.
+    /// Whether a match includes the white space before it.
     pub(in crate::model) lstrip: bool,
-    /// A match takes the white space after it.
+    /// Whether a match includes the white space after it.
     pub(in crate::model) rstrip: bool,
-    /// It matches in normalized text.
+    /// Whether it matches in normalized text.
     pub(in crate::model) normalized: bool,
 }
 
-/// An end token as a file names it.
+/// An end token that a file names.
 #[derive(Clone, Debug)]
 pub(super) struct NamedEnd {
     pub(super) id: u32,

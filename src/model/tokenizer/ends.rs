@@ -26,7 +26,7 @@ const SPELLINGS: [&str; 33] = [
     "<|tool_response>",
     "<｜end▁of▁sentence｜>",
     "[e~[",
-    // Of models that fill in code.
+    // Tokens of code models that fill in gaps.
     "<|fim_pad|>",
     "<fim-pad>",
     "<fim_pad>",
@@ -40,20 +40,22 @@ const SPELLINGS: [&str; 33] = [
     "<|file_sep|>",
 ];
 
-/// Tokens of which the first ends no answer where one of each of the others is there: a message ends, and the turn goes on.
+/// Tokens of which the first does not end an answer if one of each of the others exists: a message ends, and the turn
+/// goes on.
 const WITHIN_A_TURN: [(&str, &[&[&str]]); 3] = [
     ("<|end|>", &[&["<|return|>"], &["<|call|>", "<|calls|>"]]),
     ("<|end|>", &[&["<|flush|>"], &["<|call|>", "<|calls|>"]]),
     ("</s>", &[&["<|tool_response>", "<|plamo:eos|>"]]),
 ];
 
-/// The spellings of tokens that end an answer in every model.
+/// Returns the spellings of tokens that end an answer in every model.
 pub(super) fn usual() -> impl Iterator<Item = &'static str> {
     SPELLINGS.into_iter()
 }
 
-/// Returns the union of the end tokens that files name and of those with a usual spelling, ascending, and a sentence for each
-/// named id that is not a token's. `spelling` returns the spelling of a token, and `control` the id of a control token.
+/// Returns the union of the end tokens that files name and of those with a usual spelling, ascending, and a sentence
+/// for each named id without a token. `spelling` returns the spelling of a token, and `control` the id of a control
+/// token.
 pub(super) fn union<'a>(
     named: &[NamedEnd],
     spelling: impl Fn(u32) -> Option<&'a str>,
@@ -76,7 +78,7 @@ pub(super) fn union<'a>(
     (ends, notes)
 }
 
-/// The sentence for an end token that is skipped.
+/// Returns the sentence for an end token that is skipped.
 pub(super) fn not_a_token(place: &str, value: &impl ToString) -> String {
     format!(
         "{place}: the end token {} is skipped, because no token of the vocabulary has this id or spelling",

@@ -1,13 +1,13 @@
-//! The tokenizer in a GGUF file's metadata.
+//! Reads the tokenizer in a GGUF file's metadata.
 
 use super::Names;
 use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Token};
 use super::ends;
 use super::pretokenizer;
 use crate::model::checkpoint::GgufVocabulary;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
-/// The only `tokenizer.ggml.model` that is read: llama.cpp's name for byte-level BPE.
+/// The only supported `tokenizer.ggml.model`: llama.cpp's name for byte-level BPE.
 const BYTE_LEVEL_BPE: &str = "gpt2";
 
 pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, LanguageError> {
@@ -79,7 +79,8 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
     })
 }
 
-/// What llama.cpp's token types mean, and whether a token is special. The spelling of an end token counts more than its type.
+/// Converts llama.cpp's token type, and decides whether a token is special. The spelling of an end token takes
+/// precedence over its type.
 fn kind(token_type: Option<i32>, spelling: &str) -> (Kind, bool) {
     match token_type {
         Some(3) => (Kind::Added, true),

@@ -1,6 +1,6 @@
-//! The tokenizer in `tokenizer.json` and the files beside it.
+//! Reads the tokenizer in `tokenizer.json` and the related files.
 //!
-//! The `tokenizers` crate brings older forms of the file up to date; what it holds is taken from that.
+//! The `tokenizers` crate converts older forms of the file, and its result is read here.
 
 mod added;
 mod components;
@@ -12,7 +12,7 @@ use super::Names;
 use super::definition::{Definition, Kind, NamedEnd, Token};
 use super::ends;
 use crate::model::checkpoint::HuggingFaceFiles;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use added::AddedTokens;
 use file::File;
 
@@ -23,8 +23,8 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
     let read = |path: &Option<std::path::PathBuf>| path.as_deref().map(File::read).transpose();
     let config = read(&files.tokenizer_config)?;
     let generation = read(&files.generation_config)?;
-    let map = File::beside(&files.tokenizer, "special_tokens_map.json")?;
-    let model_config = File::beside(&files.tokenizer, "config.json")?;
+    let map = File::sibling(&files.tokenizer, "special_tokens_map.json")?;
+    let model_config = File::sibling(&files.tokenizer, "config.json")?;
 
     let model = file.object("model")?;
     components::check_kind(model)?;
@@ -56,7 +56,7 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
             }
         }
     }
-    // The older file counts for transformers only where the newer key is not there.
+    // transformers reads the older file only if the newer key is missing.
     let newer = config
         .as_ref()
         .filter(|file| file.json.get("added_tokens_decoder").is_some());
@@ -84,7 +84,7 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
     })
 }
 
-/// The tokens of `model.vocab`, by id.
+/// Reads the tokens of `model.vocab`, by id.
 fn tokens(
     file: &File,
     model: &serde_json::Map<String, Value>,
@@ -112,7 +112,7 @@ fn tokens(
     Ok(tokens)
 }
 
-/// The id of a token, for which the model must have a row.
+/// Returns the id of a token, for which the model must have a row.
 fn slot(spelling: &str, id: &Value, rows: usize) -> Result<u32, LanguageError> {
     let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
     number.filter(|id| (*id as usize) < rows).ok_or_else(|| {
@@ -143,13 +143,13 @@ fn merges(
         .collect()
 }
 
-/// The spelling of a token that a file names by its role, as a string or as an added token.
+/// Returns the spelling of a token that a file names by its role, as a string or as an added token.
 fn named<'f>(file: &'f File, role: &str) -> Option<&'f str> {
     let value = file.json.get(role)?;
     value.as_str().or_else(|| value.get("content")?.as_str())
 }
 
-/// The end tokens of a model, and of its text model if that is a part of it.
+/// Returns the end tokens of a model, or of its language part.
 fn end_ids(file: &File) -> Vec<&Value> {
     let text = file.json.get("text_config");
     let within = text.and_then(|text| text.get("eos_token_id"));

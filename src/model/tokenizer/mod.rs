@@ -1,8 +1,6 @@
-//! Text to token ids and back: byte-level BPE, as GPT-2, Llama 3 and Qwen use it.
-//!
-//! A model's files are read into a `Definition`, which is checked before the `tokenizers` crate sees it. That crate only encodes
-//! plain text, and gets no added token. Added tokens are matched by `special`: those that are text in every text, all others only
-//! in what a chat template wrote.
+//! Text to token ids and back: byte-level BPE, as in GPT-2, Llama 3 and Qwen. Files become a checked `Definition`; the
+//! `tokenizers` crate encodes plain text, and `special` matches added tokens.
+//! Not here: chat templates and conversations.
 
 mod added;
 mod bpe;
@@ -29,37 +27,37 @@ use tokenizers::pipeline::{
 use tokenizers::vocab::bucket_added_vocabulary::AddedVocabulary;
 
 use super::checkpoint::LanguageSource;
-use super::language::LanguageError;
+use super::language_error::LanguageError;
 use decode::Bytes;
 use definition::Definition;
 use vocabulary::Vocabulary;
 
 /// A checked tokenizer.
 pub(super) struct Tokenizer {
-    /// Encodes normalized text in which nothing is an added token.
+    /// Encodes normalized text without added tokens.
     plain: PipelineTokenizer,
     normalizers: Vec<PipelineNormalizer>,
     bytes: Arc<Bytes>,
     /// Control tokens and those of a template's structure.
     specials: Specials,
-    /// All that match in a text as it is.
+    /// Added tokens that match in the original text.
     raw: Specials,
     /// Tokens that are text and match in a normalized text.
     normalized: Specials,
     /// Ids that end a turn or a text, ascending.
     ends: Vec<u32>,
-    /// What every prompt must begin with.
+    /// The token that every prompt must begin with.
     begin: Option<u32>,
-    /// What a chat template knows as `bos_token`, `eos_token` and `pad_token`.
+    /// The chat templates' `bos_token`, `eos_token` and `pad_token`.
     names: Names,
     /// One more than the largest id.
     len: u32,
-    /// The most bytes that one token stands for, in a prompt or in an answer.
+    /// The most bytes of one token, in a prompt or in an answer.
     longest: usize,
     notes: Vec<String>,
 }
 
-/// The spellings that chat templates ask for by role.
+/// The spellings of tokens with a role, for chat templates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) bos: Option<String>,
@@ -129,8 +127,8 @@ impl Tokenizer {
         })
     }
 
-    /// Appends the ids of `text`, in which only tokens that are text match. Bytes that the vocabulary has no token for are left out,
-    /// as the original implementations do.
+    /// Appends the ids of `text`, in which only tokens that are text match. Bytes without a token are left out, as in
+    /// the original implementations.
     pub(super) fn encode(&self, text: &str, ids: &mut Vec<u32>) {
         let is_text = |special: &Special| special.class == Class::Text;
         for piece in self.raw.matches(text, is_text) {
@@ -151,13 +149,13 @@ impl Tokenizer {
         }
     }
 
-    /// Cuts a text that a chat template wrote at the control tokens and those of its structure, as they match in it.
+    /// Splits a text that a chat template wrote at the control tokens and those of its structure.
     pub(super) fn cut<'a>(&'a self, text: &'a str) -> Vec<Piece<'a>> {
         let late = |special: &Special| special.flags.normalized;
         let pieces = self.raw.matches(text, |_| true).into_iter();
         let pieces = pieces.flat_map(|piece| match piece {
             Piece::Plain(plain) => self.specials.matches(plain, late),
-            // Text is cut again when it is encoded, except for a token of which an earlier match has taken a part.
+            // Text is split again when it is encoded, except for a token of which an earlier match has taken a part.
             Piece::Special(special, span)
                 if special.class == Class::Text && span.len() >= special.spelling.len() =>
             {
@@ -178,7 +176,7 @@ impl Tokenizer {
             let known = tokens.iter().map(|token| token.id());
             ids.extend(known.filter(|&id| id < self.len));
         } else {
-            // Only a text of 4 GiB is refused. Halves of it are not.
+            // Only a text of 4 GiB is refused. Its halves are not.
             let middle = (0..=text.len() / 2)
                 .rev()
                 .find(|&at| text.is_char_boundary(at) && at > 0);
@@ -193,12 +191,12 @@ impl Tokenizer {
         Decoder::new(self.bytes.clone())
     }
 
-    /// What a token adds to a text; nothing for a control token.
+    /// Returns the text of a token; empty for a control token.
     pub(super) fn bytes(&self, id: u32) -> &[u8] {
         self.bytes.of(id)
     }
 
-    /// Ids that end a turn or a text, ascending.
+    /// Returns the ids that end a turn or a text, ascending.
     pub(super) fn ends(&self) -> &[u32] {
         &self.ends
     }
@@ -219,7 +217,7 @@ impl Tokenizer {
         &self.names
     }
 
-    /// What the files say and this tokenizer skips, one sentence each.
+    /// Returns notes on skipped parts of the files, one sentence each.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -233,7 +231,7 @@ impl Tokenizer {
     }
 }
 
-/// A text as the vocabulary spells it; `offset` is its place in the whole text.
+/// Normalizes a text as the vocabulary requires; `offset` is its place in the whole text.
 fn normalize(normalizers: &[PipelineNormalizer], text: &str, offset: usize) -> String {
     normalize_all(normalizers, text, offset).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }

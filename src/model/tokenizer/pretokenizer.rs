@@ -1,7 +1,7 @@
-//! How text is cut into the pieces that merges work within.
+//! Splits a text into the pieces that merges work within.
 //!
-//! A GGUF file only names its pre-tokenizer; llama.cpp gave the names their meaning. Each is the
-//! regular expression of the original `tokenizer.json`.
+//! A GGUF file only names its pre-tokenizer, and llama.cpp defines the names. Each is the regular expression of the
+//! original `tokenizer.json`.
 
 use tokenizers::SplitDelimiterBehavior::Isolated;
 use tokenizers::normalizers::unicode::NFC;
@@ -10,11 +10,11 @@ use tokenizers::pre_tokenizers::sequence::PipelineSequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::utils::byte_level::GPT2_REGEX_STR as GPT2;
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Mistral's: words end where small letters are followed by a capital, and paths stay with their slashes.
+/// Mistral's: words end before a capital letter that follows a small one, and slashes belong to paths.
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const PUNCTUATION: &str = r"[\p{P}\$\+<=>\^~\|]+";
 const NUMBERS: &str = r"\p{N}+";
@@ -22,7 +22,7 @@ const THREE_DIGITS: &str = "[0-9][0-9][0-9]";
 
 /// Qwen 3.5's: marks belong to words.
 const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// GPT-4o's: as Mistral's, with English endings, and digits in groups of three.
+/// GPT-4o's: like Mistral's, with English endings, and digits in groups of three.
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const SEED_CODER: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
 const BAILING: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
@@ -51,14 +51,14 @@ const DEEPSEEK_LETTERS: &str = concat!(
 /// DeepSeek LLM's signs.
 const DEEPSEEK_SIGNS: &str =
     "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+";
-/// Chinese, Japanese and Korean, as DeepSeek's first models have it.
+/// Chinese, Japanese and Korean, as in DeepSeek's first models.
 const DEEPSEEK_CJK: &str = "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
-/// The names that are understood.
+/// The supported names.
 const NAMES: &str = "default, gpt-2, llama-bpe, smaug-bpe, qwen2, qwen35, gpt-4o, tekken, smollm, starcoder, refact, command-r, \
                      falcon, mpt, olmo, deepseek-llm, deepseek-coder, deepseek-v3, stablelm2, bloom, viking, bailingmoe, \
                      seed-coder, and llama.cpp's other names for them";
 
-/// A pre-tokenizer with what comes before it and what merges may assume of its pieces.
+/// A pre-tokenizer with its normalization and the assumptions of merges about its pieces.
 #[derive(Debug)]
 pub(super) struct Preparation {
     pub(super) normalizers: Vec<PipelineNormalizer>,
@@ -66,7 +66,7 @@ pub(super) struct Preparation {
     pub(super) ignore_merges: bool,
 }
 
-/// The pre-tokenizer that GGUF files call `name`; without a name it is "default".
+/// Returns the pre-tokenizer that GGUF files call `name`; without a name it is "default".
 pub(super) fn named(name: Option<&str>) -> Result<Preparation, LanguageError> {
     let name = name.unwrap_or("default");
     let regexes = regexes(name).ok_or_else(|| LanguageError::Unsupported {
@@ -102,7 +102,7 @@ const IGNORE_MERGES: [&str; 12] = [
     "glm5",
 ];
 
-/// The regular expressions that cut a text one after the other.
+/// Returns the regular expressions that split a text one after the other.
 fn regexes(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "default" => &[PUNCTUATION, GPT2, NUMBERS, THREE_DIGITS],
@@ -140,7 +140,7 @@ fn regexes(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Each of `cuts` works within the pieces of the one before.
+/// Combines splits, each of which works within the pieces of the previous one.
 pub(super) fn in_turn(mut cuts: Vec<PipelinePreTokenizer>) -> PipelinePreTokenizer {
     match cuts.len() {
         0 => PipelinePreTokenizer::None,

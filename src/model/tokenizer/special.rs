@@ -1,6 +1,7 @@
-//! Added tokens: where their spellings occur in a text.
+//! Finds the spellings of added tokens in a text.
 //!
-//! Text that a caller wrote is guarded before a template renders it (`chat::guard`), and `Class` says what it may become.
+//! Text of a caller is guarded before a template renders it (`chat::guard`), and `Class` decides which tokens it may
+//! contain.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use tokenizers::pre_tokenizers::whitespace::is_word_char;
 
 use super::definition::Flags;
 
-/// What an added token is to callers.
+/// The class of an added token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::model) enum Class {
     /// It steers the model (`<|im_end|>`). No caller's text becomes it, and no answer shows it.
     Control,
     /// It is shown, and only templates and answers write it (`<think>`).
     Structure,
-    /// It is ordinary text (white space of code, `!`): it matches in every text.
+    /// It is ordinary text (white space of code, `!`) and matches in every text.
     Text,
 }
 
@@ -36,20 +37,21 @@ pub(in crate::model) enum Piece<'a> {
     Plain(&'a str),
 }
 
-/// Spellings in bytes; real ones have fewer than 40. Where one begins, as many bytes of a text may be looked at.
+/// The most bytes of a spelling; real ones have fewer than 40. At each beginning of one, this many bytes of a text may
+/// be compared.
 const LONGEST: usize = 256;
 
-/// Added tokens that are matched together. A spelling that is too long to look for is not among them, and of equal spellings
-/// only the last.
+/// Added tokens that are matched together. Spellings that are too long are left out, and of equal spellings only the
+/// last is kept.
 #[derive(Debug)]
 pub(in crate::model) struct Specials {
-    /// They are in the order of their spellings' bytes.
+    /// The tokens in the order of their spellings' bytes.
     sorted: Vec<Special>,
     /// Bytes of the longest spelling.
     longest: usize,
     /// Whether a spelling begins with a byte.
     first: [bool; 256],
-    /// Where the first with an id is.
+    /// The index of the first token with an id.
     by_id: HashMap<u32, usize>,
 }
 
@@ -78,7 +80,7 @@ impl Specials {
         }
     }
 
-    /// Bytes of the longest spelling.
+    /// Returns the bytes of the longest spelling.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
@@ -87,19 +89,19 @@ impl Specials {
         self.sorted.iter()
     }
 
-    /// The token with an id.
+    /// Returns the token with an id.
     pub(in crate::model) fn with_id(&self, id: u32) -> Option<&Special> {
         self.by_id.get(&id).map(|at| &self.sorted[*at])
     }
 
-    /// The token with a spelling.
+    /// Returns the token with a spelling.
     pub(in crate::model) fn with_spelling(&self, spelling: &str) -> Option<&Special> {
         let at = (self.sorted).binary_search_by(|special| special.spelling.as_ref().cmp(spelling));
         at.ok().map(|at| &self.sorted[at])
     }
 
-    /// Those that agree with the first bytes of `text`: with one, with two, and so on while there are any. Of each,
-    /// the first is the one that ends there, if one does.
+    /// Returns the tokens that agree with the first byte of `text`, then with the first two, and so on while there are
+    /// any. Of each group, the first token is the one that ends there, if one does.
     fn agreeing(&self, text: &str) -> impl Iterator<Item = &[Special]> {
         let may_begin = |byte: &u8| self.first[usize::from(*byte)];
         let bytes: &[u8] = match text.as_bytes() {
@@ -116,7 +118,7 @@ impl Specials {
         })
     }
 
-    /// The longest token that is spelled at the beginning of `text` and that `wanted` accepts.
+    /// Returns the longest token that is spelled at the beginning of `text` and that `wanted` accepts.
     pub(in crate::model) fn at_start(
         &self,
         text: &str,
@@ -144,7 +146,7 @@ impl Specials {
                 .any(|(length, agreeing)| length == text.len() && agreeing.iter().any(&wanted))
     }
 
-    /// The first token that is spelled in `text` from `at` on: where it begins, and the token.
+    /// Returns the first token that is spelled in `text` from `at` on, and its position.
     fn next(
         &self,
         text: &str,
@@ -160,7 +162,7 @@ impl Specials {
         None
     }
 
-    /// Cuts a text at the tokens that are spelled in it, leftmost and longest first, whatever their flags.
+    /// Splits a text at the tokens that are spelled in it, leftmost and longest first, whatever their flags.
     pub(in crate::model) fn split<'a>(
         &'a self,
         text: &'a str,
@@ -175,8 +177,9 @@ impl Specials {
         pieces.finish()
     }
 
-    /// Cuts a text at the tokens that match in it, as the `tokenizers` crate does: leftmost and longest first, and a match that its
-    /// flags refuse hides what it covers. The search goes on behind a spelling, also where the match takes more.
+    /// Splits a text at the tokens that match in it, as the `tokenizers` crate does: leftmost and longest first. A
+    /// match that its flags refuse hides the text that it covers. The search goes on behind a spelling, even if the
+    /// match takes more.
     pub(in crate::model) fn matches<'a>(
         &'a self,
         text: &'a str,
@@ -184,7 +187,7 @@ impl Specials {
     ) -> Vec<Piece<'a>> {
         let mut pieces = Pieces::of(text);
         let mut from = 0;
-        // White space that a match has taken is not looked at again.
+        // White space that a match has taken is not searched again.
         let mut blank = 0..0;
         while let Some((begin, special)) = self.next(text, from, &wanted) {
             let end = begin + special.spelling.len();
@@ -212,7 +215,7 @@ impl Specials {
         pieces.finish()
     }
 
-    /// Whether a token that is not text begins within a range and ends behind it: no text takes a part of it.
+    /// Whether a token that is not text begins within a range and ends behind it: text must not take a part of it.
     fn hides(
         &self,
         text: &str,
@@ -228,7 +231,7 @@ impl Specials {
     }
 }
 
-/// A text that is being cut.
+/// A text that is being split.
 struct Pieces<'a> {
     text: &'a str,
     cut: Vec<Piece<'a>>,
@@ -245,8 +248,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part. As in `tokenizers`, the text
-    /// goes on behind the later match.
+    /// Adds a token whose match takes `first..last`, of which an earlier match may have taken a part. As in
+    /// `tokenizers`, the text goes on behind the later match.
     fn push(&mut self, special: &'a Special, first: usize, last: usize) {
         if self.taken < first {
             let plain = &self.text[self.taken..first];

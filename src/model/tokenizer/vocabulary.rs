@@ -1,7 +1,7 @@
 //! A vocabulary that has been checked against itself and its merges.
 //!
-//! The `tokenizers` crate indexes its tables unchecked and asserts what it believes of a file, so
-//! nothing reaches it that has not been proven here.
+//! The `tokenizers` crate indexes its tables unchecked and asserts properties of a file, so all of them are checked
+//! here first.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use super::added;
 use super::decode::Bytes;
 use super::definition::{Added, Kind, Token};
 use super::special::{Class, Special, Specials};
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
-/// No vocabulary in use has a tenth of it; ids beyond are a damaged file's.
+/// Ten times more than any vocabulary in use; larger ids are those of a damaged file.
 const MAX_TOKENS: usize = 1 << 22;
 /// The `tokenizers` crate stores a length in 16 bits.
 const MAX_SPELLING: usize = u16::MAX as usize;
 
 #[derive(Debug)]
 pub(super) struct Vocabulary {
-    /// They are in the order of their ids.
+    /// The tokens in the order of their ids.
     tokens: Vec<Option<Token>>,
     added: Vec<Added>,
     classes: HashMap<u32, Class>,
@@ -30,8 +30,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Proves that spellings are unique and that every merge joins two ordinary tokens to a third. Drops merges that would make
-    /// control tokens of text.
+    /// Checks that spellings are unique and that every merge joins two ordinary tokens to a third. Drops merges that
+    /// would make control tokens of text.
     pub(super) fn check(
         mut tokens: Vec<Option<Token>>,
         added: Vec<Added>,
@@ -60,7 +60,7 @@ impl Vocabulary {
         let mut ordinary = HashMap::with_capacity(tokens.len());
         for (spelling, id) in by_spelling {
             let token = tokens.get(id as usize).and_then(Option::as_ref);
-            // A token with a character outside the byte-level alphabet cannot be reached from text.
+            // Text cannot become a token with a character outside the byte-level alphabet.
             if token.is_some_and(|token| token.kind == Kind::Ordinary)
                 && spelling.chars().all(|c| char_to_byte(c).is_some())
             {
@@ -75,7 +75,7 @@ impl Vocabulary {
             for part in [left, right, &product] {
                 if !ordinary.contains_key(part) {
                     return Err(damaged(format!(
-                        "merge {rank} names {part:?}, which is no token that text is made of"
+                        "merge {rank} names {part:?}, which is not a token of ordinary text"
                     )));
                 }
             }
@@ -89,35 +89,35 @@ impl Vocabulary {
         })
     }
 
-    /// One more than the largest id.
+    /// Returns one more than the largest id.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    /// The spelling of a token; `None` for an id that is no token's.
+    /// Returns the spelling of a token; `None` for an id without a token.
     pub(super) fn spelling(&self, id: u32) -> Option<&str> {
         let token = self.tokens.get(id as usize)?.as_ref()?;
         (token.kind != Kind::Unused).then_some(token.spelling.as_str())
     }
 
-    /// The id of a control token.
+    /// Returns the id of a control token.
     pub(super) fn control(&self, spelling: &str) -> Option<u32> {
         let mut added = self.added.iter();
         let id = added.find(|token| token.content == spelling)?.id;
         (self.class(id) == Class::Control).then_some(id)
     }
 
-    /// Control tokens and those of a template's structure.
+    /// Returns the control tokens and those of a template's structure.
     pub(super) fn specials(&self) -> Specials {
         Specials::new(self.matched().filter(|one| one.class != Class::Text))
     }
 
-    /// Tokens that match in a text as it is.
+    /// Returns the tokens that match in the original text.
     pub(super) fn raw(&self) -> Specials {
         Specials::new(self.matched().filter(|one| !one.flags.normalized))
     }
 
-    /// Tokens that are text and match in a normalized text, by what `normalize` makes of their spelling.
+    /// Returns the tokens that are text and match in a normalized text; `normalize` converts their spellings.
     pub(super) fn normalized(&self, normalize: impl Fn(&str) -> String) -> Specials {
         let tokens = self.matched();
         let tokens = tokens.filter(|one| one.flags.normalized && one.class == Class::Text);
@@ -144,7 +144,7 @@ impl Vocabulary {
         self.classes.get(&id).copied().unwrap_or(Class::Text)
     }
 
-    /// What each id adds to a decoded text.
+    /// Returns the text of each id.
     pub(super) fn bytes(&self) -> Bytes {
         let alphabetic = |c: char| char_to_byte(c).map_or_else(|| encoded(c), |byte| vec![byte]);
         let tokens = (0_u32..).zip(&self.tokens);
@@ -159,7 +159,7 @@ impl Vocabulary {
         }))
     }
 
-    /// The ids of ordinary tokens by spelling.
+    /// Returns the ids of ordinary tokens by spelling.
     pub(super) fn into_ordinary(self) -> HashMap<String, u32> {
         self.ordinary
     }
@@ -173,7 +173,7 @@ fn encoded(c: char) -> Vec<u8> {
     c.to_string().into_bytes()
 }
 
-/// Ids by spelling, of all tokens in use that have one.
+/// Indexes all tokens in use by spelling.
 fn index(tokens: &[Option<Token>]) -> Result<HashMap<String, u32>, LanguageError> {
     let mut by_spelling = HashMap::with_capacity(tokens.len());
     for (id, token) in (0_u32..).zip(tokens) {

@@ -30,12 +30,12 @@ fn a_changed_byte_anywhere_is_found_and_the_file_is_kept() {
                     let aside = path().with_file_name("talk.1.damaged");
                     assert_eq!(files.bytes(&aside), Some(bytes), "byte {at}");
                     let one = store(files.clone());
-                    let told = Summary {
+                    let confirmed = Summary {
                         damaged: vec![aside],
                         ..Summary::default()
                     };
                     let listed = one.list(super::USER).expect("read");
-                    assert_eq!(listed, [(name(), told)], "byte {at}");
+                    assert_eq!(listed, [(name(), confirmed)], "byte {at}");
                     begin(&one).expect("it begins anew");
                 }
                 other => panic!("byte {at} (version: {version}): {other:?}"),
@@ -44,7 +44,6 @@ fn a_changed_byte_anywhere_is_found_and_the_file_is_kept() {
     }
 }
 
-/// It is told of until its session is deleted, also where another one has its name since.
 #[test]
 fn what_was_set_aside_is_listed_until_it_is_deleted() {
     let files = talk();
@@ -76,7 +75,7 @@ fn what_was_set_aside_is_listed_until_it_is_deleted() {
 fn a_sector_that_is_lost_later_is_no_torn_write() {
     let whole = talk().bytes(&path()).expect("there");
     let last = whole.len() - 1024;
-    // Of all but the last turn another record says that they were on the disk.
+    // A later record says that all records but the last were on the disk.
     for sector in (0..last).step_by(512).filter(|at| at + 512 <= last) {
         let files = talk();
         let mut bytes = whole.clone();
@@ -120,7 +119,7 @@ fn a_file_of_another_version_or_another_owner_is_left_as_it_is() {
     assert_eq!(again(&files).expect("read").expect("there").turns.len(), 2);
 }
 
-/// Who can move files about could else show one user what another has said.
+/// A user who can move files could otherwise show one user's conversation to another.
 #[test]
 fn a_file_of_another_user_or_name_is_not_read() {
     let files = talk();
@@ -135,7 +134,7 @@ fn a_file_of_another_user_or_name_is_not_read() {
     assert!(opened.is_none());
 }
 
-/// It may be of a time when its user was allowed more.
+/// The file may be from a time with a larger limit.
 #[test]
 fn a_file_of_more_bytes_than_may_be_is_left_as_it_is() {
     let files = talk();

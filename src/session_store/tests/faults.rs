@@ -1,4 +1,5 @@
-//! Disks that are full, read-only or broken: an error with its remedy, what was kept before stays, and it goes on later.
+//! Disks that are full, read-only or broken: each error has a remedy, stored turns stay, and appending works again
+//! later.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ fn a_disk_that_takes_no_writes_is_told_of() {
     assert_eq!(again(&files).expect("read").expect("there").turns.len(), 2);
 }
 
-/// Also one whose last entry is torn: that is cut off only when something is to follow.
+/// Also a file with a torn last entry, which is cut off by the next append.
 #[test]
 fn what_was_kept_is_read_where_nothing_may_be_written() {
     let files = Arc::new(Memory::default());
@@ -73,7 +74,7 @@ fn what_was_kept_is_read_where_nothing_may_be_written() {
         }
         assert_eq!(files.bytes(&path()).as_ref(), Some(&torn));
         files.refuses(None);
-        // It may be another file by then.
+        // The file may have been replaced by then.
         files.put(&path(), whole.clone());
         let changed = append(&one, &stored, turn(1)).expect_err("it was changed");
         assert!(changed.to_string().contains("changed"), "{changed}");
@@ -102,7 +103,7 @@ fn what_could_not_be_synced_does_not_come_back() {
     assert_eq!(past.turns.len(), 2, "once, not three times");
 }
 
-/// There is room for entries, and none for another file.
+/// There is room for entries, but not for a second file.
 #[test]
 fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
     let files = Arc::new(Memory::default());
@@ -114,7 +115,7 @@ fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
         append(&one, &stored, turn(1)).expect("kept");
         append(&one, &stored, Entry::Rewound { turns: 1 }).expect("kept");
     };
-    // What comes after an entry has ended before the next is kept.
+    // The work after an entry has finished before the next entry is appended.
     let settle = || {
         let options = serde_json::Map::new();
         append(&one, &stored, Entry::Options { options }).expect("kept");
@@ -127,10 +128,10 @@ fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
     files.makes_none(None);
     assert_eq!(files.names(), ["talk.session"]);
     assert_eq!(again(&files).expect("read").expect("there").turns.len(), 1);
-    // It is tried again when it has twice the length.
+    // Compaction is tried again at twice the length.
     let mut longest = 0;
     while length() >= longest {
-        assert!(longest < 1 << 20, "nobody makes it shorter");
+        assert!(longest < 1 << 20, "compaction did not shorten it");
         longest = length();
         taken_back();
     }
@@ -139,7 +140,7 @@ fn a_file_that_cannot_be_made_shorter_stays_as_it_is() {
     assert_eq!(again(&files).expect("read").expect("there").turns.len(), 1);
 }
 
-/// The thread that writes still has the file to sync when its session is deleted.
+/// The commit thread still has the file when its session is deleted.
 #[test]
 fn a_file_that_is_made_shorter_does_not_come_back_when_it_was_deleted() {
     let files = Arc::new(Memory::default());
@@ -155,7 +156,7 @@ fn a_file_that_is_made_shorter_does_not_come_back_when_it_was_deleted() {
     }
     assert!(files.bytes(&path()).expect("there").len() > 16 << 10);
     assert!(one.delete(USER, &name()).expect("deleted"));
-    // What was written is synced before this is.
+    // All earlier entries are synced before this one.
     one.configure(Durability::Turn, QUOTA);
     append(&one, &other, turn(0)).expect("kept");
     assert_eq!(files.names(), ["other.session"]);

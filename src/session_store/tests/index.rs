@@ -1,4 +1,4 @@
-//! What is read after a start: no more than what has changed since the index was written, and all of it where that says nothing.
+//! A start reads only the files that changed since the index was written, and all files if the index is unusable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn index() -> PathBuf {
 #[test]
 fn a_start_reads_what_has_changed_and_nothing_else() {
     let files = Arc::new(Memory::default());
-    // It is killed: some of the last ones are in no index.
+    // The store is killed: some of the last sessions are not in the index.
     let one = many(&files);
     let (killed, read) = listed(&files);
     assert_eq!(killed.len(), MANY);
@@ -55,7 +55,7 @@ fn a_start_reads_what_has_changed_and_nothing_else() {
     let bytes = files.bytes(&index()).expect("there").len();
     assert!(bytes < 128 * MANY, "{bytes}");
 
-    // One goes on, one is changed by something else, and one is written anew.
+    // One session goes on, one is changed by something else, and one is new.
     let one = store(files.clone());
     one.configure(Durability::Turn, QUOTA);
     let of = |n: usize| Name::new(&format!("talk{n}")).expect("a name");
@@ -78,10 +78,10 @@ fn a_start_reads_what_has_changed_and_nothing_else() {
     let aside = aside
         .into_iter()
         .find(|(name, _)| *name == of(2))
-        .expect("told");
+        .expect("confirmed");
     assert_eq!(aside.1.damaged.len(), 1);
 
-    // An index that is damaged, or none of ours, says nothing.
+    // A damaged or foreign index is ignored.
     for part in 0..3 {
         let mut changed = files.bytes(&index()).expect("there");
         let at = part * (changed.len() - 1) / 2;
@@ -102,7 +102,7 @@ fn of_a_few_sessions_there_is_no_index() {
     assert_eq!(files.names(), ["talk.session"]);
 }
 
-/// A clock that was set back says nothing of the order.
+/// The clock was set back.
 #[test]
 fn no_session_is_used_before_it_begins() {
     let files = Arc::new(Memory::default());

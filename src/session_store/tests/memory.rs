@@ -1,4 +1,4 @@
-//! A file system that notes every call, from which follows what a power cut could leave at any moment.
+//! A file system that records every call, and derives each state that a power cut could leave.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use crate::files::{File, Files};
 
 const SECTOR: usize = 512;
 
-/// A call that changes something, or a mark of the test's own.
+/// A call that changes something, or a mark of a test.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     MakeFolder(PathBuf),
@@ -21,11 +21,10 @@ pub(super) enum Call {
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     SyncFolder(PathBuf),
-    /// A sync of a file has failed: what was written to it since the last one never gets to the disk, also if a later one
-    /// succeeds.
+    /// A sync of a file has failed: the data since the last sync never reaches the disk, even if a later sync succeeds.
     Dropped(usize),
-    /// So many turns of a session were told to be on the disk.
-    Told(&'static str, usize),
+    /// The test received the confirmation of this number of turns of a session.
+    Confirmed(&'static str, usize),
 }
 
 #[derive(Debug, Default)]
@@ -39,19 +38,19 @@ struct State {
     folders: Vec<PathBuf>,
     names: BTreeMap<PathBuf, usize>,
     files: Vec<Vec<u8>>,
-    /// How often each file has changed, which is all that the time says.
+    /// The number of changes of each file, which stands for its modification time.
     changes: BTreeMap<usize, u64>,
-    /// Files that were read, and their bytes.
+    /// The number of files that were read, and their bytes.
     reads: (usize, usize),
-    /// Bytes that may still be written, if there is an end of them.
+    /// Bytes that may still be written, if the disk has a limit.
     room: Option<usize>,
-    /// What every call that writes fails with.
+    /// The error of every call that writes.
     refuses: Option<ErrorKind>,
-    /// What making a file fails with.
+    /// The error of making a file.
     unmade: Option<ErrorKind>,
-    /// What every sync of a file fails with.
+    /// The error of every sync.
     unsynced: Option<ErrorKind>,
-    /// Whose the files are.
+    /// The owner of the files.
     owner: u32,
 }
 
@@ -60,8 +59,8 @@ impl Memory {
         self.state.lock().expect("no panic")
     }
 
-    pub(super) fn told(&self, session: &'static str, turns: usize) {
-        self.lock().calls.push(Call::Told(session, turns));
+    pub(super) fn confirmed(&self, session: &'static str, turns: usize) {
+        self.lock().calls.push(Call::Confirmed(session, turns));
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -100,7 +99,7 @@ impl Memory {
         *state.changes.entry(file).or_default() += 1;
     }
 
-    /// Files that were read since this was asked last, and their bytes.
+    /// Returns the number of files read since the last call, and their bytes.
     pub(super) fn reads(&self) -> (usize, usize) {
         std::mem::take(&mut self.lock().reads)
     }
@@ -110,7 +109,7 @@ impl Memory {
         self.lock().names.keys().map(name).collect()
     }
 
-    /// What the disk may hold after a power cut behind these calls.
+    /// Returns the possible states of the disk after a power cut behind these calls.
     pub(super) fn after_a_cut(calls: &[Call]) -> Vec<Arc<Self>> {
         let mut left = Left::default();
         calls.iter().for_each(|call| left.follow(call));
@@ -118,27 +117,27 @@ impl Memory {
     }
 }
 
-/// A file as it is on the disk, and what was done to it since.
+/// A file on the disk, and its changes since the last sync.
 #[derive(Clone, Debug, Default)]
 struct Content {
     synced: Vec<u8>,
     pending: Vec<Call>,
 }
 
-/// What is on the disk for certain, and what may be.
+/// The certain content of the disk, and the possible changes.
 #[derive(Default)]
 struct Left {
     folders: Vec<PathBuf>,
     names: BTreeMap<PathBuf, usize>,
     files: BTreeMap<usize, Content>,
-    /// Changes of names, in folders that were not synced since.
+    /// Changes of names in folders that were not synced since.
     pending: Vec<Call>,
 }
 
 impl Left {
     fn follow(&mut self, call: &Call) {
         match call {
-            Call::Told(..) => {}
+            Call::Confirmed(..) => {}
             Call::Dropped(file) => self.files.get_mut(file).expect("made").pending.clear(),
             Call::MakeFolder(_) | Call::Rename(..) | Call::Remove(_) => {
                 self.pending.push(call.clone());
@@ -177,7 +176,7 @@ impl Left {
 
     fn states(&self) -> Vec<Arc<Memory>> {
         let mut states = Vec::new();
-        // The names: any number of the pending changes, in their order, or any one of them alone.
+        // The names: any number of the pending changes in order, or one of them alone.
         let mut namings: Vec<Vec<&Call>> = (0..=self.pending.len())
             .map(|count| self.pending[..count].iter().collect())
             .collect();
@@ -202,7 +201,7 @@ impl Left {
         states
     }
 
-    /// The files: all in the same way, of which there are many, or one alone with all that was written, or without.
+    /// The files: all treated in one of several ways, or one alone with all of its writes, or without.
     fn contents(&self) -> Vec<Vec<Vec<u8>>> {
         let sectors = self.files.values().map(|content| {
             let ends = content.pending.iter().map(|call| match call {
@@ -228,7 +227,7 @@ impl Left {
         }
         let mut contents = Vec::new();
         for way in ways {
-            // With the length that the file had at last, or not.
+            // With the last length of the file, or without.
             for longer in [true, false] {
                 let all = self.files.iter().map(|(file, content)| {
                     let way = |sector| way(*file, sector);
@@ -253,7 +252,7 @@ impl Left {
     }
 }
 
-/// Does what a call does to a file, where sectors that `wrote` does not name keep what they had.
+/// Applies a call to a file; sectors that `wrote` does not name keep their content.
 fn apply(bytes: &mut Vec<u8>, call: &Call, wrote: impl Fn(usize) -> bool) {
     match call {
         Call::Write(_, at, written) => {
@@ -270,7 +269,7 @@ fn apply(bytes: &mut Vec<u8>, call: &Call, wrote: impl Fn(usize) -> bool) {
     }
 }
 
-/// Does what a call does to names.
+/// Applies a call to names.
 fn rename(folders: &mut Vec<PathBuf>, names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
     match call {
         Call::MakeFolder(path) => folders.push(path.clone()),
@@ -291,7 +290,7 @@ impl State {
     }
 }
 
-/// The same as those that are handed out know it.
+/// A shared handle, as the store has it.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(pub(super) Arc<Memory>);
 

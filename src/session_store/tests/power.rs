@@ -1,4 +1,4 @@
-//! Whenever the power goes, what was told to be kept is there afterwards, and nothing else but what followed it.
+//! After a power cut at any moment, every confirmed turn is there, and nothing except its successors.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, mpsc};
@@ -9,7 +9,7 @@ use crate::model::Message;
 use crate::model::Role;
 use crate::session_store::{Durability, Name, Past};
 
-/// Whether a past is that of the first so many turns.
+/// Whether a conversation has exactly the first `turns` turns.
 fn is_of(past: &Past, turns: usize) -> bool {
     let mut said = past.turns.iter().enumerate();
     past.turns.len() == turns
@@ -23,40 +23,40 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
     let files = Arc::new(Memory::default());
     let one = store(files.clone());
     let stored = begin(&one).expect("made");
-    files.told("talk", 0);
+    files.confirmed("talk", 0);
     for n in 0..TURNS {
         append(&one, &stored, turn(n)).expect("kept");
-        files.told("talk", n + 1);
+        files.confirmed("talk", n + 1);
     }
     drop(one);
     let calls = files.calls();
     let mut states = 0;
     for cut in 0..=calls.len() {
-        let told = calls[..cut].iter().rev().find_map(|call| match call {
-            Call::Told(_, turns) => Some(*turns),
+        let confirmed = calls[..cut].iter().rev().find_map(|call| match call {
+            Call::Confirmed(_, turns) => Some(*turns),
             _ => None,
         });
         for disk in Memory::after_a_cut(&calls[..cut]) {
             states += 1;
             let past = again(&disk).unwrap_or_else(|error| panic!("after {cut} calls: {error}"));
-            let right = match (&past, told) {
-                (None, told) => told.is_none(),
-                (Some(past), told) => {
-                    let least = told.unwrap_or(0);
+            let right = match (&past, confirmed) {
+                (None, confirmed) => confirmed.is_none(),
+                (Some(past), confirmed) => {
+                    let least = confirmed.unwrap_or(0);
                     is_of(past, least) || is_of(past, least + 1)
                 }
             };
             assert!(
                 right,
-                "after {cut} calls ({:?}): told of {told:?}, found {past:?}",
+                "after {cut} calls ({:?}): confirmed {confirmed:?}, found {past:?}",
                 calls.get(cut)
             );
             let aside = disk
                 .names()
                 .into_iter()
                 .find(|name| name.ends_with(".damaged"));
-            assert_eq!(aside, None, "a power cut is no damage");
-            // And it goes on from there.
+            assert_eq!(aside, None, "a power cut does not damage it");
+            // The session can be continued.
             if let Some(past) = past {
                 goes_on(&disk, &past);
             }
@@ -65,8 +65,8 @@ fn a_power_cut_loses_nothing_that_was_told_to_be_kept() {
     assert!(states > 300, "{states}");
 }
 
-/// Sessions whose turns are written together, and told of before they are on the disk: each has a beginning of its turns
-/// afterwards, with all those in it that were on the disk by then, also if the disk had refused some of them for a while.
+/// Turns of several sessions are written together and confirmed before they are on the disk. After a power cut each
+/// session has a prefix of its turns that includes all turns on the disk, also if the disk refused some for a while.
 #[test]
 fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
     const NAMES: [&str; 2] = ["a", "b"];
@@ -78,9 +78,9 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
         let made = one.create(USER, &name, vec![system], serde_json::Map::new());
         made.expect("made")
     });
-    // All turns are handed over before the first one is waited for.
+    // All turns are handed over before the first wait.
     let together = |turns: std::ops::Range<usize>| {
-        let (done, told) = mpsc::channel();
+        let (done, confirmed) = mpsc::channel();
         for n in turns {
             for stored in &stored {
                 let done = done.clone();
@@ -88,15 +88,15 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
             }
         }
         drop(done);
-        // All of them have an end then.
-        let told: Vec<_> = told.iter().collect();
-        told.into_iter().collect::<Result<Vec<_>, _>>()
+        // All of them have finished by then.
+        let confirmed: Vec<_> = confirmed.iter().collect();
+        confirmed.into_iter().collect::<Result<Vec<_>, _>>()
     };
     let relaxed = |relaxed: bool| {
         let durability = [Durability::Turn, Durability::Relaxed][usize::from(relaxed)];
         one.configure(durability, QUOTA);
     };
-    let on_disk = |turns: usize| NAMES.map(|name| files.told(name, turns));
+    let on_disk = |turns: usize| NAMES.map(|name| files.confirmed(name, turns));
 
     together(0..2).expect("kept");
     on_disk(2);
@@ -109,7 +109,7 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
     together(5..7).expect("written");
     files.does_not_sync(Some(ErrorKind::Other));
     relaxed(false);
-    together(7..8).expect_err("what was told of is not on the disk");
+    together(7..8).expect_err("what was confirmed is not on the disk");
     files.does_not_sync(None);
     together(7..8).expect("kept");
     on_disk(8);
@@ -120,32 +120,32 @@ fn a_power_cut_takes_no_more_than_the_newest_of_relaxed_turns() {
         for disk in Memory::after_a_cut(&calls[..cut]) {
             let again = store(disk.clone());
             for name in NAMES {
-                let told = calls[..cut].iter().rev().find_map(|call| match call {
-                    Call::Told(session, turns) if *session == name => Some(*turns),
+                let confirmed = calls[..cut].iter().rev().find_map(|call| match call {
+                    Call::Confirmed(session, turns) if *session == name => Some(*turns),
                     _ => None,
                 });
                 let opened = again.open(USER, &Name::new(name).expect("a name"));
                 let past = opened.unwrap_or_else(|error| panic!("after {cut} calls: {error}"));
-                let right = match (&past, told) {
-                    (None, told) => told.is_none(),
-                    (Some((_, past)), told) => {
-                        (told.unwrap_or(0)..=8).any(|turns| is_of(past, turns))
+                let right = match (&past, confirmed) {
+                    (None, confirmed) => confirmed.is_none(),
+                    (Some((_, past)), confirmed) => {
+                        (confirmed.unwrap_or(0)..=8).any(|turns| is_of(past, turns))
                     }
                 };
                 let found = past.map(|(_, past)| past.turns.len());
                 assert!(
                     right,
-                    "after {cut} calls: told of {told:?}, found {found:?}"
+                    "after {cut} calls: confirmed {confirmed:?}, found {found:?}"
                 );
             }
             let mut names = disk.names().into_iter();
             let aside = names.find(|name| name.ends_with(".damaged"));
-            assert_eq!(aside, None, "a power cut is no damage");
+            assert_eq!(aside, None, "a power cut does not damage it");
         }
     }
 }
 
-/// What is taken back makes a file long for nothing, until a shorter one takes its place.
+/// Undone turns make the file long until compaction.
 #[test]
 fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
     let files = Arc::new(Memory::default());
@@ -156,17 +156,17 @@ fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
         happens.extend([turn(1), Entry::Rewound { turns: 1 }]);
     }
     happens.extend([turn(1), turn(2)]);
-    // After each, how many turns there are.
+    // The number of turns after each step.
     let mut left = vec![0];
     let mut longest = 0;
-    files.told("talk", 0);
+    files.confirmed("talk", 0);
     for (at, entry) in happens.into_iter().enumerate() {
         left.push(match &entry {
             Entry::Rewound { turns } => *turns as usize,
             _ => left[at] + 1,
         });
         append(&one, &stored, entry).expect("kept");
-        files.told("talk", at + 1);
+        files.confirmed("talk", at + 1);
         longest = longest.max(files.bytes(&path()).expect("there").len());
     }
     let now = files.bytes(&path()).expect("there").len();
@@ -179,27 +179,27 @@ fn a_power_cut_while_a_file_is_made_shorter_loses_nothing() {
     let renamed = |call: &Call| matches!(call, Call::Rename(..));
     assert_eq!(calls.iter().filter(|call| renamed(call)).count(), 2);
     for cut in 0..=calls.len() {
-        let told = calls[..cut].iter().rev().find_map(|call| match call {
-            Call::Told(_, at) => Some(*at),
+        let confirmed = calls[..cut].iter().rev().find_map(|call| match call {
+            Call::Confirmed(_, at) => Some(*at),
             _ => None,
         });
-        let Some(told) = told else {
+        let Some(confirmed) = confirmed else {
             continue;
         };
         for disk in Memory::after_a_cut(&calls[..cut]) {
             let past = again(&disk).unwrap_or_else(|error| panic!("after {cut} calls: {error}"));
             let past = past.unwrap_or_else(|| panic!("nothing is left after {cut} calls"));
-            let next = left.get(told + 1).copied();
+            let next = left.get(confirmed + 1).copied();
             assert!(
-                is_of(&past, left[told]) || next.is_some_and(|next| is_of(&past, next)),
-                "after {cut} calls: told of {told}, found {past:?}"
+                is_of(&past, left[confirmed]) || next.is_some_and(|next| is_of(&past, next)),
+                "after {cut} calls: confirmed {confirmed}, found {past:?}"
             );
             assert!(!disk.names().iter().any(|name| !name.ends_with(".session")));
         }
     }
 }
 
-/// What was cut off is overwritten: another turn is kept, and read again.
+/// The cut bytes are overwritten: another turn is stored and read.
 fn goes_on(disk: &Arc<Memory>, past: &Past) {
     let one = store(disk.clone());
     let (stored, _) = one.open(USER, &name()).expect("read").expect("there");
@@ -208,7 +208,7 @@ fn goes_on(disk: &Arc<Memory>, past: &Past) {
     assert!(is_of(&after, past.turns.len() + 1), "{after:?}");
 }
 
-/// What was deleted is gone for good once that was told.
+/// A confirmed deletion is final.
 #[test]
 fn a_power_cut_brings_nothing_back() {
     let files = Arc::new(Memory::default());

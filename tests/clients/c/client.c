@@ -1,4 +1,4 @@
-/* A program that asks, in C with sd-bus (libsystemd-dev).
+/* A client in C with sd-bus (libsystemd-dev).
  *
  * cc client.c $(pkg-config --cflags --libs libsystemd) -o client
  * client generate | session | cancel | complete | signals | reconnect
@@ -28,7 +28,7 @@ static void check(const char *what, int code) {
         fail(what, NULL, code);
 }
 
-/* Sends a call that was made; its reply is the caller's to free. */
+/* Sends a call. The caller frees the reply. */
 static sd_bus_message *reply_to(sd_bus *bus, sd_bus_message *call) {
     sd_bus_error error = SD_BUS_ERROR_NULL;
     sd_bus_message *reply = NULL;
@@ -39,7 +39,7 @@ static sd_bus_message *reply_to(sd_bus *bus, sd_bus_message *call) {
     return reply;
 }
 
-/* One question of the user, for Generate and Submit. */
+/* Appends one user message, for Generate and Submit. */
 static sd_bus_message *question(sd_bus *bus, const char *method, const char *text, unsigned most, int signals) {
     sd_bus_message *call;
     check(method, sd_bus_message_new_method_call(bus, &call, NAME, ROOT, MANAGER, method));
@@ -49,7 +49,7 @@ static sd_bus_message *question(sd_bus *bus, const char *method, const char *tex
     return call;
 }
 
-/* Takes a reply's request and stream. sd-bus closes its descriptor with the message: this one is ours. */
+/* Returns a reply's request and stream. sd-bus closes its descriptor with the message, so this one is a duplicate. */
 static FILE *stream_of(sd_bus_message *reply, char **path) {
     const char *object;
     int fd;
@@ -64,7 +64,7 @@ static FILE *stream_of(sd_bus_message *reply, char **path) {
     return stream;
 }
 
-/* Shows the lines of a stream, and checks how it ends. A real program reads them with a JSON library, and from its
+/* Prints the frames of a stream, and checks the last one. A real program reads them with a JSON library, and from its
  * event loop. */
 static void show(FILE *stream, const char *reason) {
     char *line = NULL, wanted[64];
@@ -156,7 +156,7 @@ static void run_until(sd_bus *bus, const int *ended) {
     }
 }
 
-/* Listens before it asks: no signal can be missed. A program with several requests compares paths. */
+/* Subscribes before the request, so that no signal is missed. A program with several requests compares paths. */
 static void signals(sd_bus *bus) {
     int ended = 0;
     check("the match", sd_bus_match_signal(bus, NULL, NAME, NULL, REQUEST, NULL, on_signal, &ended));
@@ -173,7 +173,7 @@ static int on_owner(sd_bus_message *signal, void *ended, sd_bus_error *error) {
     return 0;
 }
 
-/* A daemon that restarts forgets its sessions: a program opens another. */
+/* A restarted daemon forgets its sessions, so the client opens another. */
 static void reconnect(sd_bus *bus) {
     int restarted = 0;
     sd_bus_error error = SD_BUS_ERROR_NULL;

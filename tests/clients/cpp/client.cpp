@@ -1,5 +1,4 @@
-// A program that asks, in C++ with sdbus-c++ (libsdbus-c++-dev, libsdbus-c++-bin), whose proxies are made of the shipped
-// interfaces: sdbus-c++-xml2cpp org.ganglion.Llm1.Manager.xml --proxy=manager.h, and so on.
+// A client in C++ with sdbus-c++ (libsdbus-c++-dev, libsdbus-c++-bin). Its proxies are generated from the shipped interfaces: sdbus-c++-xml2cpp org.ganglion.Llm1.Manager.xml --proxy=manager.h, and so on.
 //
 // client generate | session | cancel | complete | signals | reconnect
 
@@ -35,7 +34,7 @@ sdbus::IConnection& bus() {
     return *connection;
 }
 
-// A proxy of the generated kind. It hears signals on the connection's own thread.
+// A generated proxy. It receives signals on the connection's own thread.
 template <typename Interface> class Proxy final : public sdbus::ProxyInterfaces<Interface> {
 public:
     explicit Proxy(const std::string& path) : sdbus::ProxyInterfaces<Interface>(bus(), NAME, path) {
@@ -52,7 +51,7 @@ public:
     explicit Request(const std::string& path) : ProxyInterfaces(bus(), NAME, path) { registerProxy(); }
     ~Request() { unregisterProxy(); }
 
-    // Returns when it has ended, also if that was before anyone listened.
+    // Returns when the request has ended, also if that was before the subscription.
     void wait() {
         if (Result().empty())
             ended.get_future().wait();
@@ -69,7 +68,7 @@ std::vector<Message> user(const std::string& text) { return {Message{"user", Fie
 
 Fields tokens(uint32_t most) { return {{"max_tokens", most}}; }
 
-// Shows the lines of a stream, and checks how it ends. UnixFd closes its descriptor: the buffer gets its own.
+// Prints the frames of a stream, and checks the last one. UnixFd closes its descriptor, so the buffer gets a duplicate.
 void show(const sdbus::UnixFd& fd, const std::string& reason) {
     __gnu_cxx::stdio_filebuf<char> buffer(dup(fd.get()), std::ios::in);
     std::istream stream(&buffer);
@@ -117,7 +116,7 @@ void signals() {
     std::cout << '\n';
 }
 
-// A daemon that restarts forgets its sessions: a program opens another.
+// A restarted daemon forgets its sessions, so the client opens another.
 void reconnect() {
     std::promise<void> restarted;
     auto names = sdbus::createProxy(bus(), "org.freedesktop.DBus", "/org/freedesktop/DBus");

@@ -1,4 +1,4 @@
-/* GDBus, with what gdbus-codegen makes of the shipped interfaces. It waits for each answer.
+/* GDBus with code that gdbus-codegen generates from the shipped interfaces. It blocks on each answer.
  *
  * codegen generate | session | cancel | complete | signals
  */
@@ -31,7 +31,7 @@ static GVariant *user(const char *text) {
     return g_variant_new_parsed("[('user', {'content': <%s>})]", text);
 }
 
-/* Reads a stream to its end. The list closes its descriptors: `get` duplicates. */
+/* Reads a stream to its end. The list closes its descriptors; `get` duplicates. */
 static gboolean ends(GUnixFDList *fds, GVariant *stream, const char *reason) {
     char line[4096], wanted[64];
     gboolean found = FALSE;
@@ -108,7 +108,7 @@ int main(int count, char **arguments) {
         said = g_string_new(NULL);
         g_signal_connect(request, "delta", G_CALLBACK(on_delta), NULL);
         g_signal_connect(request, "finished", G_CALLBACK(on_finished), loop);
-        /* It may have ended before anyone listened. */
+        /* The request may have ended before the subscription. */
         check(ganglion_request_call_read_sync(request, 0, &all, &next, &done, NULL, &error), "Read", error);
         if (!done)
             g_main_loop_run(loop);

@@ -1,4 +1,4 @@
-// What the shipped interfaces call Qt's types by: qdbusxml2cpp -i ganglion_types.h
+// The names of Qt's types in the shipped interfaces: qdbusxml2cpp -i ganglion_types.h
 #pragma once
 
 #include <QDBusArgument>
@@ -70,7 +70,7 @@ inline const QDBusArgument& operator>>(const QDBusArgument& from, GanglionReadin
     return from;
 }
 
-// Once, before the first call.
+// Call this once before the first call of a method.
 inline void registerGanglionTypes() {
     qDBusRegisterMetaType<GanglionMessage>();
     qDBusRegisterMetaType<GanglionSaid>();

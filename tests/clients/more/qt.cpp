@@ -1,4 +1,4 @@
-// QtDBus, with what qdbusxml2cpp makes of the shipped interfaces. It waits for each answer.
+// QtDBus with proxies that qdbusxml2cpp generates from the shipped interfaces. It blocks on each answer.
 //
 // qt generate | session | cancel | complete | signals
 
@@ -42,7 +42,7 @@ template <typename Reply> Reply done(Reply reply) {
 GanglionMessages user(const QString& text) { return {{QStringLiteral("user"), {{QStringLiteral("content"), text}}}}; }
 QVariantMap tokens(unsigned most) { return {{QStringLiteral("max_tokens"), most}}; }
 
-// QDBusUnixFileDescriptor closes its own: QFile does not.
+// QDBusUnixFileDescriptor closes its descriptor; QFile does not.
 bool ends(const QDBusUnixFileDescriptor& stream, const char* reason) {
     QFile file;
     check(file.open(stream.fileDescriptor(), QIODevice::ReadOnly), "a stream");
@@ -85,7 +85,7 @@ int main(int count, char** arguments) {
         QString said;
         QObject::connect(&request, &Request::Delta, [&](qulonglong, const QString& text) { said += text; });
         QObject::connect(&request, &Request::Finished, &loop, &QEventLoop::quit);
-        // It may have ended before anyone listened.
+        // The request may have ended before the subscription.
         if (request.result().isEmpty())
             loop.exec();
         else

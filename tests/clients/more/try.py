@@ -1,6 +1,6 @@
-"""The same five things over one more library: try.py LIBRARY generate|session|cancel|complete|signals
+"""Runs one of five checks over another D-Bus library: try.py LIBRARY generate|session|cancel|complete|signals
 
-LIBRARY is a file beside this one, with a class `Client`. These are no examples of good programs: they wait for each answer.
+LIBRARY is a file in this folder with a class `Client`. The checks block on each answer, so they are not examples to copy.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import sys
 
 
 def answer(fd):
-    """The text of a stream, and its last line."""
+    """Returns the text of a stream, and its last frame."""
     with os.fdopen(fd) as stream:
         frames = [json.loads(line) for line in stream]
     return "".join(frame.get("text", "") for frame in frames), frames[-1]
@@ -48,6 +48,6 @@ def signals(client):
 if __name__ == "__main__":
     verb = {f.__name__: f for f in (generate, session, cancel, complete, signals)}[sys.argv[2]]
     client = importlib.import_module(sys.argv[1]).Client()
-    # One that takes no descriptors has its own way to an answer.
+    # A library without descriptors reads answers in its own way.
     client.answer = getattr(client, "answer", answer)
     verb(client)

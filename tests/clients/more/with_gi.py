@@ -1,4 +1,4 @@
-"""PyGObject: Gio itself."""
+"""PyGObject, with Gio itself."""
 
 import os
 
@@ -15,7 +15,7 @@ class Client:
         reply, fds = self.bus.call_with_unix_fd_list_sync(
             NAME, path, *f"{NAME}.{method}".rsplit(".", 1), arguments, None, Gio.DBusCallFlags.NONE, -1, None, None
         )
-        # `get` duplicates; the list closes its own.
+        # `get` duplicates; the list closes its descriptors.
         return [fds.get(value) if kind == "h" else value
                 for kind, value in zip(kinds(reply), reply.unpack())]
 

@@ -1,5 +1,5 @@
-// A program that asks, in Node with dbus-next (npm install dbus-next), which takes no file descriptors unless the native
-// module usocket is built for it: so it submits, and reads by calls or by signals.
+// A client in Node with dbus-next (npm install dbus-next). Without the native module usocket dbus-next takes no file
+// descriptors, so this client uses Submit, and reads by calls or by signals.
 //
 // client.js generate | session | cancel | complete | signals | reconnect
 'use strict';
@@ -30,7 +30,7 @@ async function property(path, name, key) {
     return (await properties.Get(`${NAME}.${name}`, key)).value;
 }
 
-// Shows a submitted answer while it is made; tells why it ended.
+// Prints a submitted answer as it arrives, and returns its finish reason.
 async function show(path) {
     const request = await proxy(path, 'Request');
     for (let offset = 0n, done = false; !done;) {
@@ -48,7 +48,7 @@ const verbs = {
     async generate() {
         const path = await (await manager()).Submit(user('hello'), tokens(20));
         assert.equal(await show(path), 'length');
-        // What needs a descriptor says so, at once.
+        // A call that needs a descriptor fails at once.
         const refused = (await manager()).Generate(user('hello'), {});
         await assert.rejects(refused, { type: 'org.ganglion.Llm1.Error.NotSupported' });
     },
@@ -63,7 +63,7 @@ const verbs = {
 
     async cancel() {
         const path = await (await manager()).Submit(user('hello'), tokens(400));
-        // The request is known from its path: nothing is asked before.
+        // The path is enough to use a request.
         await bus.call(new dbus.Message({
             destination: NAME, path, interface: `${NAME}.Request`, member: 'Cancel',
         }));
@@ -81,13 +81,13 @@ const verbs = {
         const request = await proxy(path, 'Request');
         request.on('Delta', (seq, text) => process.stdout.write(text));
         const ended = new Promise((resolve) => request.on('Finished', resolve));
-        // It may have ended before anyone listened.
+        // The request may have ended before the subscription.
         const result = await property(path, 'Request', 'Result');
         if (Object.keys(result).length === 0) await ended;
         console.log();
     },
 
-    // A daemon that restarts forgets its sessions; the conversation goes on from what is kept here.
+    // A restarted daemon forgets its sessions; the conversation continues from this program's copy.
     async reconnect() {
         const object = await bus.getProxyObject('org.freedesktop.DBus', '/org/freedesktop/DBus');
         const restarted = new Promise((resolve) => {

@@ -1,4 +1,4 @@
-"""A program that asks, with asyncio and dbus-fast (pip install dbus-fast): its loop never waits for the daemon.
+"""A client with asyncio and dbus-fast (pip install dbus-fast). Its event loop never blocks on the daemon.
 
 client.py generate | session | cancel | complete | signals | reconnect
 """
@@ -37,7 +37,7 @@ def tokens(most):
 
 
 async def frames(fd):
-    """The lines of a stream, as they come. It owns the descriptor, and closes it at the end."""
+    """Yields the frames of a stream as they arrive. Owns the descriptor and closes it at the end."""
     reader, pipe = asyncio.StreamReader(), os.fdopen(fd, "rb")
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
@@ -50,7 +50,7 @@ async def frames(fd):
 
 
 async def show(fd):
-    """Shows an answer while it is made, and gives its last line."""
+    """Prints an answer as it arrives, and returns its last frame."""
     async for frame in frames(fd):
         if "done" in frame:
             print()
@@ -99,14 +99,14 @@ async def signals(ganglion):
     request, ended = await ganglion.proxy(path, "Request"), asyncio.Event()
     request.on_delta(lambda seq, text: print(text, end="", flush=True))
     request.on_finished(lambda reason, info: ended.set())
-    # It may have ended before anyone listened.
+    # The request may have ended before the subscription.
     if not await request.get_result():
         await ended.wait()
     print()
 
 
 async def reconnect(ganglion):
-    """A daemon that restarts forgets its sessions; the conversation goes on from what is kept here."""
+    """A restarted daemon forgets unnamed sessions; the conversation continues from this program's copy."""
     loop = asyncio.get_running_loop()
     restarted, known = loop.create_future(), await ganglion.bus.introspect(
         "org.freedesktop.DBus", "/org/freedesktop/DBus"
@@ -129,7 +129,7 @@ async def reconnect(ganglion):
         raise AssertionError("the session outlived its daemon")
     except DBusError as error:
         assert error.type == "org.freedesktop.DBus.Error.UnknownObject", error.type
-    # A call waits for the model: nothing else needs to.
+    # A call waits for the model; the program need not.
     _, fd = await ganglion.manager.call_generate(kept + user("and again"), tokens(10))
     assert (await show(fd))["finish_reason"] in ("stop", "length")
 

@@ -1,6 +1,6 @@
 """A simulated robot that a model moves by tools, with asyncio and dbus-fast (pip install dbus-fast).
 
-robot.py [QUESTION]: the model is told what the robot can do, calls it, and is told what came of it, until it answers.
+robot.py [QUESTION]: the model gets the robot's tools, calls them, and gets their results, until it answers.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ async def proxy(bus, path, interface):
 
 
 async def answer(fd):
-    """The last line of a stream; its text is shown as it comes."""
+    """Prints a stream's text as it arrives, and returns the last frame."""
     reader, pipe = asyncio.StreamReader(), os.fdopen(fd, "rb")
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
@@ -98,12 +98,12 @@ async def main():
         said = []
         for call in last["tool_calls"]:
             name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
-            # Both are what was declared: nothing has to be checked before it is done.
+            # Name and arguments fit the declaration, so no check is needed.
             result = getattr(robot, name)(**arguments)
             print(f"{name} {arguments}: {result}")
             fields = {"content": Variant("s", result), "tool_call_id": Variant("s", call["id"])}
             said.append(["tool", fields])
-        # What came of the last round it is told as well, and only talks about it.
+        # The model gets the last round's results too, and then only answers.
         choice = {} if left else {"tool_choice": Variant("s", "none")}
         _, fd = await session.call_reply(said, options | choice)
     else:

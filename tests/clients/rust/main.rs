@@ -1,5 +1,5 @@
-//! A program that asks, in Rust with zbus, whose proxies zbus-xmlgen makes of the shipped interfaces:
-//! `zbus-xmlgen file org.ganglion.Llm1.Manager.xml --output manager.rs`, and so on.
+//! A client in Rust with zbus. zbus-xmlgen makes its proxies from the shipped interfaces: `zbus-xmlgen file
+//! org.ganglion.Llm1.Manager.xml --output manager.rs`, and so on.
 //!
 //! client generate | session | cancel | complete | signals | reconnect
 
@@ -30,7 +30,7 @@ type Done<T = ()> = Result<T, Box<dyn Error>>;
 const NAME: &str = "org.ganglion.Llm1";
 const ROOT: &str = "/org/ganglion/Llm1";
 
-/// A proxy of a generated kind. Most properties tell no changes: none is cached.
+/// Returns a proxy of a generated type. Most properties signal no changes, so none is cached.
 async fn proxy<T>(bus: &Connection, path: &str) -> Done<T>
 where
     T: ProxyImpl<'static> + Defaults + From<zbus::Proxy<'static>>,
@@ -39,7 +39,7 @@ where
     Ok(proxy.cache_properties(CacheProperties::No).build().await?)
 }
 
-/// Shows the lines of a stream; tells the last. The pipe is closed when it is dropped.
+/// Prints the frames of a stream and returns the last. The pipe is closed when it is dropped.
 async fn show(stream: OwnedFd) -> Done<String> {
     let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
     let mut last = String::new();
@@ -127,7 +127,7 @@ async fn signals(bus: &Connection) -> Done {
         request.receive_delta().await?,
         request.receive_finished().await?,
     );
-    // It may have ended before anyone listened.
+    // The request may have ended before the subscription.
     while request.result().await?.is_empty() {
         tokio::select! {
             Some(delta) = deltas.next() => print!("{}", delta.args()?.text),
@@ -138,7 +138,7 @@ async fn signals(bus: &Connection) -> Done {
     Ok(())
 }
 
-/// A daemon that restarts forgets its sessions: a program opens another.
+/// A restarted daemon forgets its sessions, so the client opens another.
 async fn reconnect(bus: &Connection) -> Done {
     let names = zbus::fdo::DBusProxy::new(bus).await?;
     let mut changes = names

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What a shell does: ganglionctl for all that lasts, and busctl or gdbus for one whole answer. They leave the bus when
-# their call is answered, and with them goes what they have begun.
+# Shell clients: ganglionctl for lasting work, and busctl or gdbus for one whole answer. Both leave the bus after their call, which
+# ends their requests and sessions.
 #
 # client.sh generate | session | cancel | complete | signals | reconnect
 set -euo pipefail
-exec </dev/null # what ganglionctl ask finds on its standard input belongs to the question
+exec </dev/null # ganglionctl ask adds its standard input to the question
 
 complete() {
     busctl call org.ganglion.Llm1 /org/ganglion/Llm1 org.ganglion.Llm1.Manager \
@@ -18,9 +18,9 @@ case ${1:-} in
 generate) ganglionctl ask --max-tokens 20 hello || [ $? = 1 ] ;;
 session) printf 'hello\nand again\n/history\n' | ganglionctl chat --max-tokens 10 --system 'Be brief.' || [ $? = 1 ] ;;
 # Ctrl-C does the same.
-cancel) ! timeout --signal INT 1 ganglionctl ask --max-tokens 400 hello || echo 'it was faster than that' ;;
+cancel) ! timeout --signal INT 1 ganglionctl ask --max-tokens 400 hello || echo 'it ended before the signal' ;;
 complete) complete hello ;;
-signals) # the daemon's own, not a request's: a tool that has left the bus hears none of those
+signals) # the daemon's signals, because a tool that has left the bus receives none of its request
     timeout 2 gdbus monitor --system --dest org.ganglion.Llm1 --object-path /org/ganglion/Llm1 >/dev/null || [ $? = 124 ] ;;
 reconnect)
     complete hello

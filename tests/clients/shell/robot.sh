@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# robot.sh NAME: a robot for `ganglionctl ask --tools robot.json --call robot.sh`. The arguments come as JSON on standard input,
-# as they were declared: nothing has to be checked. What is printed goes back to the model.
+# robot.sh NAME: a robot for `ganglionctl ask --tools robot.json --call robot.sh`. The arguments arrive as JSON on standard input and fit the
+# declaration, so no check is needed. The output is the result for the model.
 set -euo pipefail
 arguments=$(cat)
 value=$(sed 's/.*: *"\{0,1\}\([a-z0-9]*\)"\{0,1\} *}.*/\1/' <<<"$arguments")

@@ -1,4 +1,4 @@
-//! What changes of the cache leave behind: nothing.
+//! Changes of the cache leave nothing behind.
 
 use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault};
@@ -14,11 +14,11 @@ const TURNS: u64 = 200;
 const ROUNDS: usize = 1000;
 const CHANGES: u64 = 10_000;
 
-/// Of host memory, for what the allocator keeps.
+/// Bytes of host memory that the allocator may keep.
 const SLACK: u64 = 8 << 20;
 
-/// Two conversations take turns, each in its entry: no replay finds an address moved, and nothing is recorded again. On a CPU
-/// each entry has its own addresses, so there is one conversation.
+/// Two conversations take turns, each in its own slot: no replay finds a moved address, and nothing is recorded again.
+/// On a CPU each slot has its own addresses, so there is one conversation.
 pub(super) fn no_false_alarm(runner: &mut Runner) -> Outcome {
     let (mut replays, cpu) = (0, runner.backend() == "cpu");
     for mode in RECORDING {
@@ -82,7 +82,7 @@ pub(super) fn nothing_leaks(on: &mut Subject) -> Outcome {
     Ok(format!("calls refused: {}", said.join(", ")))
 }
 
-/// Very short turns: after each the one executable graph is found to be as it was recorded.
+/// Very short turns: after each, the executable graph equals the recorded one.
 pub(super) fn many(on: &mut Subject) -> Outcome {
     on.plain.set_graph_mode(Mode::FullDecodeOnly);
     let (mut device, mut host, mut was) = (0, 0, on.plain.graph().counters());
@@ -97,7 +97,7 @@ pub(super) fn many(on: &mut Subject) -> Outcome {
     let now = on.plain.graph().counters();
     same("state", on.plain.graph().state(), State::Valid)?;
     let verified = now.verified - was.verified;
-    // What is taken back and the turn after it are a change each, and one look is for both.
+    // A rewind and the next turn are a change each, and one check covers both.
     same("verified", verified, CHANGES - 100)?;
     same("recordings", now.recordings, was.recordings)?;
     same("bytes of the device that are free", free(on)?, device)?;
@@ -109,7 +109,7 @@ pub(super) fn many(on: &mut Subject) -> Outcome {
     Ok(said)
 }
 
-/// A turn from an empty entry: its prompt is one token, and so a step, and so is each token but the first.
+/// A turn from an empty slot: its prompt is one token, so each of its tokens is a step.
 pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Result<(), String> {
     runner.rewind(owner, 0);
     let begun = runner.begin(Some(owner), 0, &[3], Parameters::default());
@@ -121,7 +121,7 @@ pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Re
     Ok(())
 }
 
-/// 0 where there is no device.
+/// 0 without a device.
 fn free(on: &Subject) -> Result<u64, String> {
     let free = on.context.as_ref().map(|context| context.free_memory());
     free.unwrap_or(Ok(0)).map_err(|error| error.to_string())

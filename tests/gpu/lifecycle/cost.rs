@@ -1,4 +1,5 @@
-//! What a change of the cache costs, and whether a recorded prompt is worth its padding. It prints, and judges nothing.
+//! The cost of a cache change, and the gain of a recorded prompt against its padding. It prints figures; it judges
+//! nothing.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const INSTANTIATIONS: usize = 50;
 const PROMPTS: usize = 50;
 const PROMPT: u32 = 24;
 
-/// Medians of recording by update, after a launch that was refused, and by instantiation, without the launch.
+/// Medians of recording by update, after a refused launch, and by instantiation, without the launch.
 pub(super) fn of_a_change(runner: &mut Runner) -> Outcome {
     runner.set_graph_mode(Mode::FullDecodeOnly);
     short_turn(runner, Owner(1), 2)?;
@@ -44,7 +45,7 @@ pub(super) fn of_a_change(runner: &mut Runner) -> Outcome {
     ))
 }
 
-/// The same of any model, and the time to its first token.
+/// Medians for any model, and the time to its first token.
 pub(super) fn of_a_model(model: &Path, backend: Backend) -> Outcome {
     let settings = Settings {
         backend,
@@ -53,14 +54,14 @@ pub(super) fn of_a_model(model: &Path, backend: Backend) -> Outcome {
     };
     let mut runner = load(model, &settings)?;
     let change = of_a_change(&mut runner)?;
-    // In turn, so that both meet the same clocks.
+    // Alternately, so that both see the same clocks.
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..5 {
         for (mode, times) in [Mode::Full, Mode::None].into_iter().zip(&mut times) {
             runner.set_graph_mode(mode);
             for index in 0..3 + PROMPTS / 5 {
                 let time = first_token(&mut runner)?;
-                // The first ones record, and warm up.
+                // The first turns record and warm up.
                 times.extend((index >= 3).then_some(time));
             }
         }
@@ -71,7 +72,7 @@ pub(super) fn of_a_model(model: &Path, backend: Backend) -> Outcome {
     ))
 }
 
-/// The median recording of so many turns, with `before` called before each.
+/// Returns the median recording of that many turns, with a call of `before` before each.
 fn recordings(
     runner: &mut Runner,
     turns: usize,
@@ -93,7 +94,7 @@ fn recordings(
     Ok(median(times))
 }
 
-/// A turn whose step is refused: what is recorded is not good any more.
+/// A turn whose step is refused, which makes the recording invalid.
 fn refuse(runner: &mut Runner) -> Result<(), String> {
     runner.executor().faults().arm(Fault {
         call: Call::GraphLaunch,

@@ -1,4 +1,4 @@
-//! Whatever is recorded, the tokens are those of eager execution.
+//! Every mode of recording gives the tokens of eager execution.
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
@@ -43,7 +43,7 @@ pub(super) fn same_tokens(runner: &mut Runner) -> Outcome {
     ))
 }
 
-/// From an empty entry, with steps launched ahead.
+/// From an empty slot, with steps launched ahead.
 fn generate(runner: &mut Runner, length: u32, temperature: f32) -> Result<Vec<u32>, RunError> {
     let owner = Owner(1);
     let prompt: Vec<u32> = (0..length).map(|at| (7 + at * at * 31) % 500).collect();

@@ -1,4 +1,4 @@
-//! What the driver refuses: the text stays the same, and the stream usable.
+//! Refused driver calls: the text stays the same, and the stream usable.
 
 use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
@@ -7,7 +7,7 @@ use ganglion::graph::{Mode, State};
 use super::refusals::{TOKENS, refuse_each_call, refuse_each_launch, same, turn};
 use super::{Outcome, RECORDING};
 
-/// Every call of every mode; a stream that is synchronised while it is captured is the driver's own refusal.
+/// Refuses every call of every mode. The driver itself refuses to synchronize a stream during a capture.
 pub(super) fn each_call(runner: &mut Runner) -> Outcome {
     let eager = eager(runner)?;
     let mut said = Vec::new();
@@ -21,13 +21,13 @@ pub(super) fn each_call(runner: &mut Runner) -> Outcome {
     Ok(said.join(", "))
 }
 
-/// A step that runs kernel by kernel has no other way to run: it fails, and the next turn is as if it had not been.
+/// An eager step has no fallback: it fails, and the next turn runs as if the step had not existed.
 pub(super) fn eagerly(runner: &mut Runner) -> Outcome {
     runner.set_graph_mode(Mode::None);
     Ok(format!("{} launches", refuse_each_launch(runner)?))
 }
 
-/// The third disables the graph; a reset or another mode begins anew.
+/// The third refusal disables the graph; a reset or another mode enables it again.
 pub(super) fn in_a_row(runner: &mut Runner) -> Outcome {
     let eager = eager(runner)?;
     let again: [fn(&mut Runner); 2] = [Runner::reset_graph, |runner| {
@@ -35,7 +35,7 @@ pub(super) fn in_a_row(runner: &mut Runner) -> Outcome {
     }];
     runner.set_graph_mode(Mode::FullDecodeOnly);
     for begin_anew in again {
-        // Not ahead: one fault is armed for each step.
+        // Not ahead, because one fault is armed for each step.
         let refused = turn(runner, false, |runner, _| {
             runner.executor().faults().arm(Fault {
                 call: Call::GraphLaunch,
@@ -57,7 +57,7 @@ pub(super) fn in_a_row(runner: &mut Runner) -> Outcome {
     Ok("disabled, and begun anew by a reset and by a mode".into())
 }
 
-/// The text of eager execution; the mode is `none` afterwards.
+/// Returns the text of eager execution; the mode is `none` afterwards.
 pub(super) fn eager(runner: &mut Runner) -> Result<Vec<u32>, String> {
     runner.set_graph_mode(Mode::None);
     text(runner)
@@ -67,7 +67,7 @@ pub(super) fn text(runner: &mut Runner) -> Result<Vec<u32>, String> {
     turn(runner, true, |_, _| {}).map_err(failed)
 }
 
-#[allow(clippy::needless_pass_by_value)] // `map_err` gives it away
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value
 pub(super) fn failed(error: RunError) -> String {
     error.to_string()
 }

@@ -39,7 +39,7 @@ pub(crate) fn get(property: &str) -> Message {
         .with(property)
 }
 
-/// `messages` of Generate: one of the user.
+/// The `messages` argument of Generate with one user message.
 pub(crate) fn question(text: &str) -> Value {
     let message = Value::Struct(vec![
         "user".into(),
@@ -72,7 +72,7 @@ pub(crate) fn cancel(path: &str) -> Message {
     Message::call(NAME, path, REQUEST, "Cancel")
 }
 
-/// The bus itself answers this at length, and the daemon does not hear of it.
+/// The bus itself gives a long answer, without the daemon.
 pub(crate) fn introspect_bus() -> Message {
     Message::call(
         BUS,

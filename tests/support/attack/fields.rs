@@ -1,4 +1,4 @@
-//! Headers that no library writes: unknown fields, known ones of another type, names that are none.
+//! Headers that no library writes: unknown fields, known fields of another type, and invalid names.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use super::super::wire::{
 use super::Until;
 use super::calls::ping;
 
-/// Each is sent on a connection of its own: the bus may well hang up.
+/// Sends each header on its own connection, because the bus may close it.
 pub(super) fn run(bus: &Path, until: &Until) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     super::on(2, bus, until, |wire| {
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         wire.send(malformed(number % MALFORMED))?;
-        // If the bus lets it through, the daemon may answer.
+        // If the bus forwards it, the daemon may answer.
         wire.next(super::PAUSE).map(drop)
     });
 }
 
-/// How many there are.
+/// The number of these messages.
 pub(crate) const MALFORMED: usize = 30;
 
 fn signal() -> Message {
@@ -39,7 +39,7 @@ fn reply(kind: u8) -> Message {
         .field(REPLY_SERIAL, Value::U32(1))
 }
 
-/// One of them; each says something to the daemon.
+/// Returns one of them; each has arguments for the daemon.
 pub(crate) fn malformed(number: usize) -> Message {
     let empty = |signature: &str| Value::Array(signature.to_owned(), Vec::new());
     let nested = Value::Struct(vec![
@@ -48,7 +48,7 @@ pub(crate) fn malformed(number: usize) -> Message {
         Value::from("x").variant(),
     ]);
     match number {
-        // The first is enough for dbus-daemon 1.12 and zbus 6.2.
+        // The first one is enough for dbus-daemon 1.12 and zbus 6.2.
         0 => ping().field(10, Value::U32(1)),
         1 => ping().field(200, nested),
         2 => ping().field(255, "x".into()),

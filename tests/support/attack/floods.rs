@@ -1,4 +1,4 @@
-//! As many calls, connections and sessions as the bus takes.
+//! As many calls, connections and sessions as the bus accepts.
 
 use std::path::Path;
 use std::thread;
@@ -32,7 +32,7 @@ pub(super) fn no_reply_generate(bus: &Path, until: &Until) {
     });
 }
 
-/// They come, say something, and leave.
+/// Connections that send a call and leave.
 pub(super) fn connections(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
         let mut more: Vec<Wire> = Vec::new();

@@ -1,7 +1,7 @@
-//! Frames made at random from whole ones: headers, signatures, variants and options.
+//! Random changes of valid frames: headers, signatures, variants and options.
 //!
-//! The same seed gives the same frames. What is sent may well be valid; nothing but the honest client that looks
-//! afterwards says whether the daemon stood it.
+//! The same seed gives the same frames. A frame may be valid; only an honest client's request afterwards shows whether
+//! the daemon survived.
 
 use std::path::Path;
 use std::thread;
@@ -16,7 +16,7 @@ use super::{Until, calls};
 
 const SEED: u64 = 1;
 const ANSWER: Duration = Duration::from_secs(1);
-/// How deep values lie in each other; the bus allows 64 variants.
+/// The depth of nested values; the bus allows 64 variants.
 const DEPTH: usize = 6;
 const TEXTS: [&str; 8] = [
     "",
@@ -43,7 +43,7 @@ pub(super) fn run_until(bus: &Path, until: &Until) {
     run(bus, SEED, until, u64::MAX);
 }
 
-/// Sends frames until the time is over, or so many; tells how many connections the bus ended.
+/// Sends frames until the time is over or that many are sent. Returns the number of connections that the bus closed.
 pub(crate) fn run(bus: &Path, seed: u64, until: &Until, frames: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let mut hung_up = 0;
@@ -63,7 +63,7 @@ pub(crate) fn run(bus: &Path, seed: u64, until: &Until, frames: u64) -> u64 {
     hung_up
 }
 
-/// `None` if the bus has hung up.
+/// Returns `None` if the bus has closed the connection.
 fn send(mut wire: Wire, message: Message, rng: &mut Rng) -> Option<Wire> {
     let whole = rng.u8(..4) > 0;
     let mut bytes = wire.numbered(message).bytes();
@@ -71,13 +71,13 @@ fn send(mut wire: Wire, message: Message, rng: &mut Rng) -> Option<Wire> {
         flip(&mut bytes, rng);
     }
     wire.write(&bytes, later(ANSWER)).ok()?;
-    // Answers are taken now and then.
+    // Answers are read from time to time.
     while wire.next(Duration::ZERO).ok()?.is_some() {}
-    // A frame whose length is wrong swallows those that follow.
+    // A frame with a wrong length swallows the following ones.
     whole.then_some(wire)
 }
 
-/// Some bytes differ, often such as say how long something is.
+/// Changes some bytes, often those of lengths.
 fn flip(bytes: &mut [u8], rng: &mut Rng) {
     for _ in 0..rng.usize(1..4) {
         let at = if rng.bool() {
@@ -85,7 +85,7 @@ fn flip(bytes: &mut [u8], rng: &mut Rng) {
         } else {
             rng.usize(..bytes.len())
         };
-        // The announced length of the whole stays what the bus takes at once.
+        // The announced length stays within the bus's limit.
         if at != 6 && at != 7 && at != 14 && at != 15 {
             bytes[at] = rng.u8(..);
         }
@@ -200,7 +200,7 @@ fn value(rng: &mut Rng, depth: usize) -> Value {
     }
 }
 
-/// Characters of signatures, in an order that may make none.
+/// Characters of signatures, in an order that may be invalid.
 fn signature(rng: &mut Rng) -> String {
     let length = if rng.u8(..16) == 0 {
         250

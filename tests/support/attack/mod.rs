@@ -1,8 +1,8 @@
-//! What hostile local users do, one file an idea: each attack runs until it is told to end, and does no more than any
-//! program of such a user could.
+//! Attacks by local users, one per file. Each attack runs until it is stopped, and uses only the rights of an ordinary
+//! program.
 //!
-//! The bus is a socket, each connection a `Wire`. That the daemon or the bus refuses an attack, hangs up on it or lets
-//! it wait is what should happen, and no error: it goes on, on another connection.
+//! The bus is a socket, each connection a `Wire`. A refusal, a closed connection or a delay is a correct reaction and
+//! not an error: the attack continues on another connection.
 
 pub(crate) mod calls;
 mod fields;
@@ -25,10 +25,10 @@ pub(crate) use fields::{MALFORMED, malformed};
 pub(crate) use unread::stop_reading;
 pub(crate) use until::Until;
 
-/// How long an attack rests where it has nothing to do, or was refused.
+/// The pause of an attack that was refused or has nothing to do.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whom the policy takes the attacker for.
+/// The attacker's rights in the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Stranger,
@@ -37,7 +37,7 @@ pub(crate) enum Who {
 
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    #[allow(dead_code)] // whoever runs it as that user asks
+    #[allow(dead_code)] // only programs that change the user need it
     pub(crate) who: Who,
     run: fn(&Path, &Until),
 }
@@ -86,7 +86,7 @@ impl Attack {
     }
 }
 
-/// Does something on several connections at once, each anew whenever it is lost, until the time is over.
+/// Runs a function on several connections at once until the time is over. A lost connection is replaced.
 fn on(
     connections: usize,
     bus: &Path,

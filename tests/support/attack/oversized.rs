@@ -1,4 +1,4 @@
-//! Calls as long as the bus lets through, while what the daemon would answer is not taken.
+//! Calls of the bus's maximum length from clients that do not read the answers.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::thread;
 use super::super::wire::{Message, Value};
 use super::{Until, calls, on, stop_reading};
 
-/// The bus takes messages of 32 MiB at most.
+/// The bus accepts messages of 32 MiB at most.
 const BYTES: usize = 30 << 20;
 /// More than the bus lets one sender have undelivered.
 const DESCRIPTORS: usize = 100;
@@ -29,7 +29,7 @@ pub(super) fn run(bus: &Path, until: &Until) {
     });
 }
 
-/// Four connections that send nothing but these.
+/// Four connections that send only these calls.
 fn calls(bus: &Path, until: &Until) {
     let bytes = long().bytes();
     on(4, bus, until, |wire| -> io::Result<()> {
@@ -40,7 +40,7 @@ fn calls(bus: &Path, until: &Until) {
     });
 }
 
-/// Nobody waits for its answer: otherwise the bus would count it.
+/// The call expects no reply, because the bus would count that.
 fn long() -> Message {
     let mut call = calls::complete(&"x".repeat(BYTES), []).no_reply();
     call.serial = 1;

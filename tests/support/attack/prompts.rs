@@ -1,4 +1,4 @@
-//! Prompts that no context holds: each is refused, once it has been encoded.
+//! Prompts longer than any context: each is refused after it has been encoded.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,7 +9,7 @@ const AT_ONCE: usize = 60;
 const BYTES: usize = (1 << 20) - 4096;
 
 pub(super) fn refused(bus: &Path, until: &Until) {
-    // Words that differ: encoders remember the last ones.
+    // Different words, because encoders remember the last ones.
     let words: String = (0_u32..)
         .map(|n| format!("{:x} ", n.wrapping_mul(2_654_435_761)))
         .take(BYTES / 8)

@@ -1,4 +1,4 @@
-//! Requests of one user that wait, run or are cancelled in great numbers; each by itself is nothing unusual.
+//! Many waiting, running or cancelled requests of one user. Each request by itself is ordinary.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{PAUSE, Until, calls, on};
 const ANSWER: Duration = Duration::from_secs(20);
 const WAITING: usize = 12;
 
-/// Keeps so many long answers waiting or running; all are read.
+/// Keeps that many long answers waiting or running; all are read.
 pub(super) fn long_answers(bus: &Path, until: &Until) {
     on(WAITING, bus, until, |wire| {
         let long = "Tell a very long story about a robot.";
@@ -23,7 +23,7 @@ pub(super) fn long_answers(bus: &Path, until: &Until) {
             thread::sleep(PAUSE);
             return Ok(());
         };
-        // What the thread reads ends with the request; it must not end later than the attack.
+        // The thread ends with its request, which must not outlast the attack.
         thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
         drain(wire, until, &asked.path)
     });
@@ -41,7 +41,7 @@ fn drain(wire: &mut Wire, until: &Until, _request: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Each of these would be an entry of the journal.
+/// Each request would be an entry of the journal.
 pub(super) fn cancelled(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
         while !until.is_over() {

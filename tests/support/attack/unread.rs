@@ -1,4 +1,4 @@
-//! Answers that are never read: the bus holds them, and at some point takes no more from whoever answers.
+//! Unread answers: the bus queues them, and at some point accepts no more from their sender.
 
 use std::io;
 use std::path::Path;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use super::super::wire::{Message, Value, Wire};
 use super::{PAUSE, Until, calls, on};
 
-/// More than a socket and its bus keep for a client: from then on what it gets stays with the bus.
+/// More answers than the socket and its buffers hold. The bus queues all later ones.
 const FILL: usize = 200;
-/// The bus lets a connection wait for 128 answers; what it refuses does not reach the daemon.
+/// The bus allows a connection 128 pending replies. Calls above that do not reach the daemon.
 const AT_ONCE: usize = 120;
-/// How long one connection keeps all its answers unread.
+/// How long one connection leaves all its answers unread.
 const HOLD: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// From now on the bus can give this connection nothing more: its socket is full.
+/// Fills this connection's socket, so that the bus can deliver nothing more to it.
 pub(crate) fn stop_reading(wire: &mut Wire) -> io::Result<()> {
     wire.send_all((0..FILL).map(|_| calls::introspect_bus()))
         .map(drop)
 }
 
-/// Calls that are as many as may be unanswered, and so again until the time is over.
+/// Sends as many calls as may be pending, repeatedly until the time is over.
 fn unread(wire: &mut Wire, until: &Until, call: impl Fn() -> Message) -> io::Result<()> {
     stop_reading(wire)?;
     while !until.is_over() {
@@ -48,7 +48,7 @@ pub(super) fn descriptors_many(bus: &Path, until: &Until) {
     on(8, bus, until, |wire| unread(wire, until, short));
 }
 
-/// The bus lets go of what was held for a connection that leaves; the next one is there already.
+/// The bus frees the queue of a connection that leaves; the next one is connected already.
 pub(super) fn descriptors_again(bus: &Path, until: &Until) {
     on(2, bus, until, |wire| {
         unread(wire, &until.within(HOLD), short)
@@ -81,7 +81,7 @@ pub(super) fn properties(bus: &Path, until: &Until) {
     on(4, bus, until, |wire| unread(wire, until, calls::get_all));
 }
 
-/// The longest texts that a conversation takes, read back again and again.
+/// Reads the longest texts that a conversation accepts repeatedly.
 pub(super) fn history(bus: &Path, until: &Until) {
     let texts: Vec<String> = [20, 16, 12].map(|bits| "x ".repeat(1 << (bits - 1))).into();
     on(4, bus, until, |wire| {

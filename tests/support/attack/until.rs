@@ -1,10 +1,10 @@
-//! How long an attack goes on: for a time, or until somebody has seen enough.
+//! The time limit of an attack, which can also be stopped early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Its clones are told, too.
+/// A stop reaches its clones, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Until {
     at: Instant,
@@ -19,7 +19,7 @@ impl Until {
         }
     }
 
-    /// The same, but no longer than that time from now.
+    /// Returns a shorter limit.
     pub(crate) fn within(&self, time: Duration) -> Self {
         Self {
             at: self.at.min(Instant::now() + time),

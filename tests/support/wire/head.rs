@@ -1,4 +1,4 @@
-//! Messages without their bodies, which are dropped as they come, however long they are.
+//! Reads messages without their bodies, which are dropped on arrival at any length.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Frames, Received, Wire, is_later, later, received};
 
 impl Wire {
-    /// The next message; `None` if it has not come within that time.
+    /// Returns the next message, or `None` after that time.
     pub(crate) fn next_head(&mut self, within: Duration) -> io::Result<Option<Received>> {
         self.frames.next_head(within)
     }
@@ -23,7 +23,7 @@ impl Frames {
                 && self.read.len() >= length
             {
                 let mut frame: Vec<u8> = self.read.drain(..length).collect();
-                // It says that it has no body; in either order of bytes.
+                // Its body length is set to zero, in either byte order.
                 frame[4..8].fill(0);
                 let read = Received::read(&frame);
                 head = Some(read.ok_or_else(|| io::Error::other("a header that cannot be read"))?);

@@ -1,4 +1,4 @@
-//! A message as its sender writes it, field by field.
+//! A message of a sender, field by field.
 
 use super::value::{Value, Writer, length};
 
@@ -18,13 +18,13 @@ pub(crate) const SIGNATURE: u8 = 8;
 
 pub(crate) const NO_REPLY_EXPECTED: u8 = 1;
 
-/// Nothing of it is checked.
+/// A message without any check.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) big_endian: bool,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
-    /// 0 is replaced by the connection's next one.
+    /// 0 is replaced by the connection's next serial.
     pub(crate) serial: u32,
     pub(crate) fields: Vec<(u8, Value)>,
     pub(crate) body: Vec<Value>,
@@ -50,19 +50,19 @@ impl Message {
             .field(MEMBER, member.into())
     }
 
-    /// One more header field, also of a code that is there already.
+    /// Adds a header field, also with a code that exists already.
     pub(crate) fn field(mut self, code: u8, value: Value) -> Self {
         self.fields.push((code, value));
         self
     }
 
-    /// The field of that code has another value.
+    /// Sets the field of that code.
     pub(crate) fn instead(mut self, code: u8, value: Value) -> Self {
         self.fields.retain(|(other, _)| *other != code);
         self.field(code, value)
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub(crate) fn with(mut self, argument: impl Into<Value>) -> Self {
         self.body.push(argument.into());
         self
@@ -73,7 +73,7 @@ impl Message {
         self
     }
 
-    /// What is sent; the body's signature is added where no field says another.
+    /// Returns the bytes; the body's signature is added unless a field sets it.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut body = Writer {
             big_endian: self.big_endian,

@@ -1,6 +1,6 @@
-//! A client that writes the D-Bus wire protocol itself: what no library sends, when no library would.
+//! A client of the raw D-Bus wire protocol, which can send messages that no library sends.
 //!
-//! It blocks, with a time limit on everything. It checks nothing that it sends, and reads only what it is told to.
+//! Calls block with a time limit. Messages are sent without checks, and received only on request.
 
 #[allow(dead_code)] // tests read whole messages
 mod head;
@@ -23,12 +23,12 @@ pub(crate) use value::Value;
 
 pub(crate) const BUS: &str = "org.freedesktop.DBus";
 pub(crate) const BUS_PATH: &str = "/org/freedesktop/DBus";
-/// The bus itself answers within this, or not at all.
+/// The time limit of the bus's own answers.
 const ANSWER: Duration = Duration::from_secs(20);
-/// How long one write or read blocks before the clock is looked at.
+/// The time of one blocking read or write, after which the clock is checked.
 const SLICE: Duration = Duration::from_millis(50);
 const CHUNK: usize = 64 << 10;
-/// The most that the kernel passes at once.
+/// The most descriptors that the kernel passes at once.
 const DESCRIPTORS: usize = 253;
 
 /// A connection to a bus.
@@ -55,14 +55,14 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Sends one message, and tells its serial.
+    /// Sends one message, and returns its serial.
     pub(crate) fn send(&mut self, message: Message) -> io::Result<u32> {
         let message = self.numbered(message);
         self.write(&message.bytes(), later(ANSWER))?;
         Ok(message.serial)
     }
 
-    /// Sends several in one write, and tells the serial of the last.
+    /// Sends several messages in one write, and returns the serial of the last.
     pub(crate) fn send_all(
         &mut self,
         messages: impl IntoIterator<Item = Message>,
@@ -75,7 +75,7 @@ impl Wire {
         Ok(self.serial)
     }
 
-    /// With the connection's next serial, if it has none.
+    /// Assigns the connection's next serial if the message has none.
     pub(crate) fn numbered(&mut self, mut message: Message) -> Message {
         if message.serial == 0 {
             self.serial += 1;
@@ -84,17 +84,17 @@ impl Wire {
         message
     }
 
-    /// Sends bytes, whatever they are. An error if the bus has not taken them all when it is too late.
+    /// Sends arbitrary bytes. Fails if the bus has not accepted all of them in time.
     pub(crate) fn write(&mut self, bytes: &[u8], late: impl Fn() -> bool) -> io::Result<()> {
         self.frames.write(bytes, late)
     }
 
-    /// The next message; `None` if there is none within that time.
+    /// Returns the next message, or `None` after that time.
     pub(crate) fn next(&mut self, within: Duration) -> io::Result<Option<Received>> {
         self.frames.next(within)
     }
 
-    /// The answer to a call; all that comes before it is dropped.
+    /// Returns the answer to a call, and drops all messages before it.
     pub(crate) fn reply(&mut self, serial: u32, within: Duration) -> io::Result<Received> {
         let late = later(within);
         while let Some(received) = self
@@ -115,13 +115,13 @@ impl Wire {
     }
 }
 
-/// Whether that time is over.
+/// Returns a function that says whether that time is over.
 pub(crate) fn later(time: Duration) -> impl Fn() -> bool {
     let until = Instant::now() + time;
     move || Instant::now() >= until
 }
 
-/// As the client of the mechanism EXTERNAL, who may pass descriptors.
+/// Authenticates with the mechanism EXTERNAL and negotiates descriptors.
 fn authenticate(mut socket: &UnixStream) -> io::Result<()> {
     socket.set_read_timeout(Some(ANSWER))?;
     let user = nix::unistd::geteuid().to_string();
@@ -142,7 +142,7 @@ fn expect(socket: &UnixStream, begin: &str) -> io::Result<()> {
     Err(io::Error::other(format!("the bus says {line:?}")))
 }
 
-/// A line of the authentication; nothing behind it is taken.
+/// Reads a line of the authentication and no byte after it.
 pub(crate) fn read_line(mut socket: &UnixStream) -> io::Result<String> {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -207,7 +207,7 @@ impl Frames {
         }
     }
 
-    /// What there is; waits a moment for it, if it may.
+    /// Receives available bytes, and waits a moment for them if `wait`.
     fn receive(&mut self, wait: bool) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];

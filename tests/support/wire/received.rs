@@ -1,4 +1,4 @@
-//! A message as it is received: what of its header matters here, and its body's first argument.
+//! A received message: the relevant header fields, and the body's first argument.
 
 use std::fs::File;
 
@@ -14,31 +14,31 @@ const UNIX_FDS: u8 = 9;
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) kind: u8,
-    #[allow(dead_code)] // only a service looks at them
+    #[allow(dead_code)] // only a service reads them
     pub(crate) flags: u8,
     pub(crate) serial: u32,
     pub(crate) path: String,
     pub(crate) interface: String,
     pub(crate) member: String,
-    /// The name of the error that it is; empty if it is none.
+    /// The name of an error; empty in other messages.
     pub(crate) error: String,
     pub(crate) reply_to: u32,
     pub(crate) destination: String,
     pub(crate) sender: String,
     pub(crate) signature: String,
     pub(crate) descriptors: Vec<File>,
-    /// How many of them the header speaks of.
+    /// The number of descriptors in the header.
     pub(super) announced: u32,
     body: Vec<u8>,
     big_endian: bool,
 }
 
-/// How long the frame is that begins so; `None` if that cannot be told yet.
+/// Returns the length of the frame with this beginning, or `None` if it is too short.
 pub(super) fn length(begin: &[u8]) -> Option<usize> {
     lengths(begin).map(|(head, body)| head + body)
 }
 
-/// The same of its header, and of its body.
+/// Returns the lengths of its header and its body.
 pub(super) fn lengths(begin: &[u8]) -> Option<(usize, usize)> {
     let mut reader = Reader {
         bytes: begin.get(..FIXED)?,
@@ -51,7 +51,7 @@ pub(super) fn lengths(begin: &[u8]) -> Option<(usize, usize)> {
 }
 
 impl Received {
-    /// Reads a whole frame; `None` if it is not one that a bus sends.
+    /// Parses a complete frame, or returns `None` if no bus sends it.
     pub(super) fn read(frame: &[u8]) -> Option<Self> {
         let big_endian = frame[0] == b'B';
         let mut reader = Reader {
@@ -99,7 +99,7 @@ impl Received {
         Some(received)
     }
 
-    /// The first argument, if it is a text or a path, or a variant of one.
+    /// Returns the first argument, if it is a text or a path, or a variant of one.
     pub(crate) fn text(&self) -> Option<String> {
         let mut reader = Reader {
             bytes: &self.body,
@@ -118,7 +118,7 @@ impl Received {
         self.after(text).is_some()
     }
 
-    /// The number of that name in a dictionary of its arguments.
+    /// Returns the number of that name in a dictionary of its arguments.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         let mut reader = Reader {
             bytes: &self.body,
@@ -128,7 +128,7 @@ impl Received {
         (reader.signature()? == "u").then(|| reader.u32())?
     }
 
-    /// Where a text ends in its arguments.
+    /// Returns the end of a text in its arguments.
     fn after(&self, text: &str) -> Option<usize> {
         let mut places = self.body.windows(text.len());
         let at = places.position(|bytes| bytes == text.as_bytes())?;

@@ -1,6 +1,6 @@
-//! Values as D-Bus lays them out, in either byte order; also such as are none.
+//! Values in D-Bus's encoding, in either byte order, including invalid ones.
 
-/// What a message holds, or pretends to hold.
+/// A value of a message, possibly invalid.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Byte(u8),
@@ -12,12 +12,12 @@ pub(crate) enum Value {
     Path(String),
     Signature(String),
     Variant(Box<Value>),
-    /// The signature of an element comes first: there may be none.
+    /// The first field is an element's signature, because the array may be empty.
     Array(String, Vec<Value>),
     Struct(Vec<Value>),
-    /// Of a dictionary, which is an array of these.
+    /// An entry of a dictionary, which is an array of entries.
     Entry(Box<(Value, Value)>),
-    /// These bytes, whatever they are, under that signature.
+    /// Arbitrary bytes under that signature.
     Lie {
         signature: String,
         align: usize,
@@ -42,7 +42,7 @@ impl Value {
         Self::Variant(Box::new(self))
     }
 
-    /// A dictionary `a{sv}`.
+    /// Makes a dictionary `a{sv}`.
     pub(crate) fn fields<const N: usize>(entries: [(&str, Value); N]) -> Self {
         let entry =
             |(key, value): (&str, Value)| Self::Entry(Box::new((key.into(), value.variant())));
@@ -71,7 +71,7 @@ impl Value {
     }
 }
 
-/// How far values of a type are aligned, by the first character of its signature.
+/// Returns the alignment of a type, by the first character of its signature.
 pub(super) fn alignment(signature: &str) -> usize {
     match signature.bytes().next() {
         Some(b'n' | b'q') => 2,
@@ -81,7 +81,7 @@ pub(super) fn alignment(signature: &str) -> usize {
     }
 }
 
-/// Lays values out one after the other.
+/// Encodes values one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -123,7 +123,7 @@ impl Writer {
     }
 
     fn short(&mut self, signature: &str) {
-        // One that is too long for its length is a lie, too.
+        // A signature that is too long for its length byte stays invalid.
         self.bytes
             .push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
         self.bytes.extend(signature.bytes());

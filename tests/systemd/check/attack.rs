@@ -1,4 +1,4 @@
-//! Hostile users on the system bus, for as long as they are let.
+//! Hostile users on the system bus.
 
 use std::path::PathBuf;
 use std::thread;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use crate::Failed;
 use crate::attack::{ATTACKS, Attack, Until, Who, fuzz};
 
-/// Of Debian and of JetPack.
+/// The default of Debian and JetPack.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
-/// Where zbus looks, too.
+/// Returns the socket of the system bus, from the same variable as zbus.
 pub(crate) fn bus() -> PathBuf {
     let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_default();
     let path = address.strip_prefix("unix:path=").unwrap_or(SYSTEM_BUS);
     path.split(',').next().unwrap_or(SYSTEM_BUS).into()
 }
 
-/// Prints the name of each attack, and who makes it.
+/// Prints the name of each attack, and its user.
 pub(crate) fn list() {
     for attack in ATTACKS {
         let who = if attack.who == Who::Member {
@@ -29,7 +29,7 @@ pub(crate) fn list() {
     }
 }
 
-/// "members" and "strangers" are all that such a user can do, at the same time.
+/// Runs an attack, or all attacks of "members" or "strangers" at once.
 pub(crate) fn run(name: &str, seconds: &str) -> Result<(), Failed> {
     let until = Until::after(Duration::from_secs(seconds.parse()?));
     let all = |who| ATTACKS.iter().filter(|attack| attack.who == who).collect();
@@ -48,7 +48,7 @@ pub(crate) fn run(name: &str, seconds: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Frames made at random, and how many connections they cost.
+/// Sends random frames, and prints the number of lost connections.
 pub(crate) fn fuzz(seed: &str, seconds: &str) -> Result<(), Failed> {
     let until = Until::after(Duration::from_secs(seconds.parse()?));
     let hung_up = fuzz::run(&bus(), seed.parse()?, &until, u64::MAX);

@@ -1,6 +1,6 @@
-//! The least that a service on the bus can be: it owns the daemon's name, drops what it is sent, and answers each call at
-//! once. No daemon behind the same bus can be much faster, so what an attack costs others here is the bus's and the
-//! machine's own.
+//! A minimal service on the bus: it owns the daemon's name, ignores arguments, and answers each call at once.
+//!
+//! No daemon behind the same bus can be much faster, so delays of other callers come from the bus and the machine.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::wire::{
 };
 
 const SOCKET: &str = "/run/dbus/system_bus_socket";
-/// Take the name at once, or fail.
+/// Owns the name at once, or fails.
 const DO_NOT_QUEUE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 

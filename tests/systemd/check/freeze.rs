@@ -1,4 +1,4 @@
-//! Stops single threads of a process, as a driver that hangs or a lock that is never released would.
+//! Stops single threads of a process, as a hanging driver or a lock that is never released does.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::Failed;
 
-/// Returns once the process has ended: until then the threads neither run nor leave.
+/// Stops the threads, and returns when the process has ended.
 pub(crate) fn freeze(pid: &str, names: &[&str]) -> Result<(), Failed> {
     let mut stopped = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -29,7 +29,7 @@ pub(crate) fn freeze(pid: &str, names: &[&str]) -> Result<(), Failed> {
     if stopped == 0 {
         return Err(format!("process {pid} has no such thread").into());
     }
-    // Whatever one is stopped for, it is not continued. All are waited for at once: the first thread of a process ends last.
+    // No thread is continued. The wait is for all at once, as the first thread of a process ends last.
     while !matches!(waitpid(None, Some(WaitPidFlag::__WALL)), Err(Errno::ECHILD)) {}
     Ok(())
 }

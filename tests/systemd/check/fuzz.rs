@@ -1,5 +1,6 @@
-//! Calls every method and property that the daemon introspects, with arguments made from their signatures and from
-//! wrong ones. Each call must be answered; what the answer is does not matter here.
+//! Calls every introspected method and property, with arguments made from correct and wrong signatures.
+//!
+//! Each call must get an answer; any answer passes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, Signature, Structure, Variant};
 
 use crate::{Failed, value};
 
-/// Longer than the longest answer may take: Complete's 20 s.
+/// Longer than the longest answer, the 20 s of Complete.
 const UNANSWERED: Duration = Duration::from_secs(40);
-/// Calls of each method in one round, the last of them with arguments of another signature.
+/// Calls of each method in one round. The last has arguments of another signature.
 const CALLS: usize = 12;
 
 struct Method {
@@ -37,7 +38,7 @@ pub(crate) async fn run(seed: &str, rounds: &str) -> Result<(), Failed> {
     let mut rng = Rng::with_seed(seed.parse()?);
     let mut answers: BTreeMap<String, usize> = BTreeMap::new();
     for _ in 0..rounds.parse()? {
-        // A connection each: what it leaves open ends with it.
+        // A connection per round: its sessions and requests end with it.
         let connection = Connection::system().await?;
         for path in objects(&connection).await? {
             let object = introspect(&connection, &path).await?;
@@ -60,7 +61,7 @@ pub(crate) async fn run(seed: &str, rounds: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The daemon's object, and a session and a request of the caller's own.
+/// The daemon's object, and a session and a request of the caller.
 async fn objects(connection: &Connection) -> Result<Vec<String>, Failed> {
     let mut paths = vec![PATH.to_owned()];
     let manager = ganglion::bus::proxy::ManagerProxy::new(connection).await?;
@@ -79,7 +80,7 @@ async fn introspect(connection: &Connection, path: &str) -> Result<Object, Faile
         .build()
         .await?;
     let xml = proxy.introspect().await?;
-    // The document type declares nothing that is used.
+    // The document type has no declarations that matter.
     let start = xml.find("<node").ok_or("no node is introspected")?;
     let document = Document::parse(&xml[start..])?;
     let mut object = Object::default();
@@ -110,7 +111,7 @@ async fn introspect(connection: &Connection, path: &str) -> Result<Object, Faile
     Ok(object)
 }
 
-/// The name of the error, or "answered".
+/// Returns the name of the error, or "answered".
 async fn call(
     connection: &Connection,
     path: &str,
@@ -144,11 +145,11 @@ async fn call(
         .await
     };
     let reply = reply.map_err(|_| format!("{path} {}.{name} is not answered", method.interface))?;
-    told(reply, &format!("{}.{name}", method.interface))
+    outcome(reply, &format!("{}.{name}", method.interface))
 }
 
-/// What a reply comes down to; losing the daemon or the bus is no answer.
-fn told<T>(reply: zbus::Result<T>, what: &str) -> Result<String, Failed> {
+/// Returns the outcome of a reply. The loss of the daemon or the bus is an error.
+fn outcome<T>(reply: zbus::Result<T>, what: &str) -> Result<String, Failed> {
     match reply {
         Ok(_) => Ok("answered".to_owned()),
         Err(error @ (zbus::Error::MethodError(..) | zbus::Error::FDO(_))) => {
@@ -169,7 +170,7 @@ fn told<T>(reply: zbus::Result<T>, what: &str) -> Result<String, Failed> {
     }
 }
 
-/// Reads it, and tries to write it: no property can be written.
+/// Reads a property and tries to write it. No property is writable.
 async fn properties(
     connection: &Connection,
     path: &str,
@@ -180,14 +181,14 @@ async fn properties(
     let interface = InterfaceName::try_from(interface.as_str())?;
     let read = timeout(UNANSWERED, proxy.get(interface.clone(), name)).await;
     let read = read.map_err(|_| format!("reading {path} {interface}.{name} is not answered"))?;
-    // A session that was closed a moment ago has none.
-    told(read.map_err(Into::into), name)?;
+    // A closed session has no properties.
+    outcome(read.map_err(Into::into), name)?;
     let written = value::of(&value::any_signature(rng), rng)?;
     let set = timeout(UNANSWERED, proxy.set(interface.clone(), name, &written)).await;
     match set.map_err(|_| format!("setting {path} {interface}.{name} is not answered"))? {
         Ok(()) => Err(format!("{path} {interface}.{name} was written").into()),
         Err(error) => {
-            told::<()>(Err(error.into()), name).map(|name| format!("not written: {name}"))
+            outcome::<()>(Err(error.into()), name).map(|name| format!("not written: {name}"))
         }
     }
 }

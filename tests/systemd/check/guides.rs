@@ -1,6 +1,6 @@
 //! Requests of group members with schemas and grammars that take much time or memory to compile.
 //!
-//! Each request has another guide: the daemon cannot refuse it because it has refused the same one.
+//! Each request has another guide, so the daemon cannot refuse it as one that it has refused before.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use zbus::Variant;
 use crate::Failed;
 use crate::outcomes::{Outcome, Outcomes, generate, manager};
 
-/// Requests at once of one attacker.
+/// The parallel requests of an attacker.
 const AT_ONCE: usize = 2;
-/// Answers are short: these attacks are not about decoding.
+/// Answers are short: these attacks do not aim at decoding.
 const TOKENS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,7 +25,7 @@ pub(crate) type Guide = (&'static str, String);
 /// Makes the guide of the request of that number.
 type Numbered = fn(usize) -> Guide;
 
-/// Each attack, and the guide of its request of a number.
+/// The attacks, and the functions that make their guides.
 const GUIDES: &[(&str, Numbered)] = &[
     ("patterns-all-of", patterns_all_of),
     ("patterns-lark", patterns_lark),
@@ -58,7 +58,7 @@ pub(crate) async fn run(name: &str, seconds: &str, count: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// The guides whose number is `first` and every `AT_ONCE`th after it.
+/// Sends the guides with the number `first` and every `AT_ONCE`th after it.
 async fn send(guide: Numbered, first: usize, count: usize, until: Instant) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for number in (first..count).step_by(AT_ONCE) {
@@ -76,7 +76,7 @@ async fn send(guide: Numbered, first: usize, count: usize, until: Instant) -> Ve
     outcomes
 }
 
-/// One request with that guide, on a connection of its own.
+/// Sends one request with that guide on a new connection.
 pub(crate) async fn ask((option, text): Guide) -> Result<Outcome, Failed> {
     let manager = manager().await?;
     let options = Fields::from([
@@ -114,7 +114,7 @@ fn multiple_of(number: usize) -> Guide {
     schema(&json!({"type": "integer", "multipleOf": 1_000_003 + 2 * number}))
 }
 
-/// Schemas that are wrong far down: the pointer to each place is long.
+/// Schemas with faults at deep places, whose pointers are long.
 fn long_pointers(number: usize) -> Guide {
     const DEPTH: usize = 50;
     let name = format!("{number:04}").repeat(900);

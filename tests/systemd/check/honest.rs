@@ -1,7 +1,6 @@
-//! Clients that do nothing wrong, and how they fare: when the first token comes, when a ping is answered, and whether
-//! what they read is what they asked for.
+//! Honest clients: the times of their first tokens and pings, and the correctness of their answers.
 //!
-//! The bus itself is asked at the same times: nothing that goes through it is faster than it is.
+//! The bus itself gets pings at the same times, as a lower bound of all other times.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -25,7 +24,7 @@ const SCHEMA: &str = r#"{"type": "object", "properties": {"metres": {"type": "in
     "fast": {"type": "boolean"}}, "required": ["metres", "fast"], "additionalProperties": false}"#;
 const GUIDED_TOKENS: u32 = 32;
 const PAUSE: Duration = Duration::from_millis(50);
-/// The least that the daemon can be asked for, and `dbus-daemon` itself: name, path, interface and member.
+/// The cheapest calls of the daemon and of `dbus-daemon`: name, path, interface and member.
 const DAEMON: [&str; 4] = [NAME, PATH, "org.freedesktop.DBus.Peer", "Ping"];
 const BUS: [&str; 4] = [
     "org.freedesktop.DBus",
@@ -33,21 +32,21 @@ const BUS: [&str; 4] = [
     "org.freedesktop.DBus",
     "GetId",
 ];
-/// How long after the time is over an answer may still come.
+/// The time for late answers after the end.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What became of the requests and pings of all.
+/// The results of the requests and pings of all clients.
 #[derive(Default)]
 struct Seen {
     first_tokens: Vec<Duration>,
     pings: Vec<Duration>,
-    /// Another answer than the first to the same question.
+    /// Answers that differ from the first to the same question.
     wrong: usize,
     /// Streams that ended without their last frame.
     lost: usize,
-    /// What had no answer when the time was over; its wait until then is among the times.
+    /// Calls without an answer at the end. Their waits are among the times.
     unanswered: usize,
-    /// Refusals by name, also losing the bus or the daemon.
+    /// Errors by name, with the losses of the bus or the daemon.
     errors: BTreeMap<String, usize>,
 }
 
@@ -84,7 +83,7 @@ pub(crate) async fn run(seconds: &str, clients: &str, guided: &str) -> Result<()
     Ok(())
 }
 
-/// Median, 99th percentile, maximum in milliseconds, and how many they are.
+/// Formats the median, the 99th percentile and the maximum in milliseconds, and the number.
 fn spread(times: &mut [Duration]) -> String {
     times.sort();
     let at = |percent: usize| {
@@ -103,8 +102,8 @@ fn spread(times: &mut [Duration]) -> String {
     )
 }
 
-/// A connection to the bus, which ends those that are not through their handshake when too many others are not, or when that
-/// takes it too long: not the daemon's doing, so whoever asks tries again, and waits longer.
+/// Connects to the bus. The bus ends connections whose handshake takes too long or that are too many, independent of the
+/// daemon, so this tries again after longer and longer waits.
 async fn reach() -> zbus::Result<Connection> {
     loop {
         match Connection::system().await {
@@ -123,7 +122,7 @@ async fn manager() -> zbus::Result<(Connection, ManagerProxy<'static>)> {
     Ok((connection, manager))
 }
 
-/// Asks the same question again and again, some for answers that fit a schema.
+/// Asks the same question repeatedly, with a schema if the client is guided.
 async fn talk(number: usize, guided: bool, until: Instant) -> Seen {
     let mut seen = Seen::default();
     let question = format!("Count from {number} upwards, in words.");
@@ -155,7 +154,7 @@ async fn talk(number: usize, guided: bool, until: Instant) -> Seen {
     seen
 }
 
-/// Whether another JSON parser finds that an answer fits the schema.
+/// Returns whether an answer fits the schema, by another JSON parser.
 fn fits(text: &str) -> bool {
     let Ok(Value::Object(answer)) = serde_json::from_str(text) else {
         return false;
@@ -166,9 +165,9 @@ fn fits(text: &str) -> bool {
         && answer.get("fast").is_some_and(Value::is_boolean)
 }
 
-/// When the first token came, and the whole text; none if the last frame did not come.
+/// Returns the time of the first token and the whole text, or none without a last frame.
 async fn ask(question: &str, guided: bool) -> Result<(Option<Instant>, Option<String>), Failed> {
-    // A connection each time: what was said when the bus was lost is not of interest.
+    // A new connection for each answer: errors of a lost one do not count.
     let (_connection, manager) = manager().await?;
     let message = ("user", Fields::from([("content", Variant::from(question))]));
     let mut options = Fields::from([("max_tokens", Variant::from(TOKENS))]);
@@ -206,7 +205,7 @@ async fn ask(question: &str, guided: bool) -> Result<(Option<Instant>, Option<St
     Ok((first, None))
 }
 
-/// Pings one after the other; each on the connection that is there.
+/// Pings one after the other, on the existing connection if there is one.
 async fn ping(whom: [&str; 4], until: Instant) -> Seen {
     let mut seen = Seen::default();
     let mut connection = None;
@@ -248,7 +247,7 @@ async fn ping_once(
         .map(drop)
 }
 
-/// What is of interest of an error.
+/// Returns the relevant part of an error.
 fn short(error: &str) -> String {
     error.chars().take(80).collect()
 }

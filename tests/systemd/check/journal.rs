@@ -1,4 +1,4 @@
-//! The table of events beside what the journal really holds.
+//! Compares the table of events with the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::stdin;
@@ -21,13 +21,13 @@ pub(crate) fn print_names() {
     }
 }
 
-/// Entries of other programs pass. Ours have the level of their event and say who said them; taken together, the entries
-/// of an event have every field of the table, but for `absent`. Prints the events that did not occur.
+/// Ignores entries of other programs. Each entry of the daemon must have the level and the source of its event. Together, the entries
+/// of an event must have every field of the table except `absent`. Prints the events that did not occur.
 pub(crate) fn fields(absent: &[&str]) -> Result<(), Failed> {
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in stdin().lines() {
         let entry: Value = serde_json::from_str(&line?)?;
-        // A text of several lines or with other than printable characters is an array of bytes.
+        // A text of several lines or with unprintable characters is an array of bytes.
         let has = |field: &str| match &entry[field] {
             Value::String(text) => !text.is_empty(),
             Value::Array(bytes) => !bytes.is_empty(),

@@ -1,4 +1,4 @@
-//! What the daemon holds before and after it was used a great deal.
+//! The daemon's resources before and after heavy use.
 
 use std::path::Path;
 use std::thread;
@@ -8,10 +8,10 @@ use crate::Failed;
 use crate::attacks::bus;
 use crate::leaks::{Held, cancelled, reloads, sessions};
 
-/// Threads that end, and memory that is given back a little later.
+/// The time in which threads end and memory is returned.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// `file` is a drop-in of the configuration, which is overwritten.
+/// Overwrites `file`, a drop-in of the configuration.
 pub(crate) fn run(process: &str, file: &str, counts: [&str; 3]) -> Result<(), Failed> {
     let process = process.parse()?;
     let [reloaded, asked, opened] = counts;

@@ -1,4 +1,4 @@
-//! Clients: many that read their answers, and some that never do.
+//! Clients that read their answers, and clients that never do.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -55,7 +55,7 @@ pub(crate) async fn hold(count: &str, text: &str) -> Result<(), Failed> {
     pending().await
 }
 
-/// Says these texts in the session of that name, and prints how each ended, or why it could not be kept; at last its turns.
+/// Sends these texts in the session of that name. Prints the outcome or the error of each, then the number of turns.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn talk(name: &str, texts: &[&str]) -> Result<(), Failed> {
     let manager = manager().await?;
@@ -96,7 +96,7 @@ async fn generate(manager: &ManagerProxy<'_>, text: &str) -> Result<OwnedFd, Fai
     Ok(stream)
 }
 
-/// The finish reason, and what a message says of it; "lost" if the stream ends without a last frame.
+/// Returns the finish reason with its message, or "lost" if the stream ends without a last frame.
 async fn ending(stream: OwnedFd) -> Result<String, Failed> {
     let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
     while let Some(line) = lines.next_line().await? {

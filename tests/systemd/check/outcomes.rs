@@ -1,4 +1,4 @@
-//! Outcomes of requests: how their streams end, counted by name.
+//! The outcomes of requests, counted by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use zbus::{Connection, DBusError as _, OwnedFd, Variant};
 
 use crate::Failed;
 
-/// Characters of a message that are shown.
+/// The characters of a message that are printed.
 const SHOWN: usize = 100;
 
-/// How often each outcome was seen, with the first message of each.
+/// The number of each outcome, with its first message.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes(BTreeMap<String, (usize, String)>);
 
@@ -25,7 +25,7 @@ impl Outcomes {
         *count += 1;
     }
 
-    /// How many outcomes of that name there are.
+    /// Returns the number of outcomes with that name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.0.get(name).map_or(0, |(count, _)| *count)
     }
@@ -69,13 +69,13 @@ impl From<Error> for Outcome {
             return Self::new(name, message.as_deref().unwrap_or_default());
         }
         let text = error.to_string();
-        // The text begins with the name.
+        // The text starts with the name.
         let message = text.split_once(": ").map_or("", |(_, message)| message);
         Self::new(&error.name(), message)
     }
 }
 
-/// A connection of its own, and the daemon's object on it.
+/// Opens a connection, and returns it with the daemon's object.
 pub(crate) async fn manager() -> zbus::Result<ManagerProxy<'static>> {
     let connection = Connection::system().await?;
     ManagerProxy::builder(&connection)
@@ -84,7 +84,7 @@ pub(crate) async fn manager() -> zbus::Result<ManagerProxy<'static>> {
         .await
 }
 
-/// Asks once, and reads the answer to its end.
+/// Sends a request, and reads the answer to its end.
 pub(crate) async fn generate(
     manager: &ManagerProxy<'_>,
     text: &str,
@@ -97,7 +97,7 @@ pub(crate) async fn generate(
     }
 }
 
-/// How a stream ends; "lost" is one without a last frame.
+/// Returns the end of a stream, or "lost" if it has no last frame.
 pub(crate) async fn ending(stream: OwnedFd) -> Result<Outcome, Failed> {
     let mut lines = BufReader::new(Receiver::from_owned_fd(stream.into())?).lines();
     let mut text = String::new();

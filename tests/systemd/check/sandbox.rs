@@ -1,5 +1,6 @@
-//! Tries to leave the sandbox that it runs in: to write, to open devices, to reach the network, to gain rights.
-//! It prints what was not refused, sorted, and says nothing of what was; nothing that it finds is changed.
+//! Tries to leave its own sandbox: to write, to open devices, to reach the network, to gain rights.
+//!
+//! It prints the actions that succeed, sorted, and changes no existing file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -15,10 +16,10 @@ use nix::unistd::geteuid;
 
 use crate::Failed;
 
-/// The kernel's own: no entries to be made there, and far too many to be opened.
+/// File systems of the kernel: they have no room for new files, and far too many files to open.
 const KERNEL: &[&str] = &["/proc", "/sys/kernel/tracing", "/sys/kernel/debug"];
 
-/// Of the kernel's, what an unhindered root could turn.
+/// Files of the kernel that root without a sandbox could change.
 const KNOBS: &[&str] = &[
     "/proc/sys/kernel/panic",
     "/proc/sys/vm/swappiness",
@@ -47,7 +48,7 @@ pub(crate) fn probe(devices: &[&str]) -> Result<(), Failed> {
     }
     reach_the_network(&mut open);
     gain_rights(&mut open)?;
-    // Whether file modes or the sandbox refused is the same to the service's user, but not to root.
+    // For root only the sandbox can refuse; for the service's user file modes can too.
     let who = if geteuid().is_root() { "root: " } else { "" };
     for line in &open {
         println!("{who}{line}");
@@ -56,7 +57,7 @@ pub(crate) fn probe(devices: &[&str]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A new file in every directory, and every file that is there opened for writing (and left as it is).
+/// Creates a file in every directory, and opens every file for writing without a change.
 fn write_everywhere(open: &mut BTreeSet<String>) {
     let mut folders = vec![PathBuf::from("/")];
     while let Some(folder) = folders.pop() {
@@ -118,7 +119,7 @@ fn reach_the_network(open: &mut BTreeSet<String>) {
     if UdpSocket::bind(("127.0.0.1", 0)).is_ok() {
         open.insert("bind 127.0.0.1".into());
     }
-    // Whatever the socket calls say: there is nothing to send through but the loopback.
+    // Only the loopback interface must exist.
     let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     for line in interfaces.lines().skip(2) {
         let name = line.split(':').next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Random schemas and grammars of ten shapes, small and large, right and wrong. The same seed gives the same ones.
+//! Random schemas and grammars of ten shapes, small and large, right and wrong. A seed determines them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::Failed;
 use crate::guides::{Guide, ask};
 use crate::outcomes::{Outcome, Outcomes};
 
-/// Requests at once, at most.
+/// The maximal number of parallel requests.
 const AT_ONCE: usize = 4;
-/// How long an answer is waited for.
+/// The timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes a random guide of one shape.
@@ -34,7 +34,7 @@ const SHAPES: [(&str, Random); 10] = [
     ("wrong", wrong),
 ];
 
-/// Sends one of each shape in turn, evenly over the time. Fails if a request has no end, or if a whole answer is not JSON.
+/// Sends guides of each shape in turn, evenly over the time. Fails if a request does not end, or if a complete answer is not JSON.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(seed: &str, seconds: &str, count: &str) -> Result<(), Failed> {
     let mut rng = Rng::with_seed(seed.parse()?);
@@ -102,10 +102,10 @@ async fn one(shape: &'static str, guide: Guide) -> (&'static str, Outcome) {
     (shape, outcome)
 }
 
-/// A size up to `most`; small ones are as frequent as large ones.
+/// Returns a size up to `most`. Small ones are as frequent as large ones.
 fn size(rng: &mut Rng, most: u32) -> usize {
     let exponent = rng.f64() * f64::from(most).ln();
-    // It is between 1 and the number that it was made from.
+    // Between 1 and the original number.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let size = exponent.exp() as usize;
     size.max(1)
@@ -116,7 +116,7 @@ fn word(rng: &mut Rng) -> String {
     (0..length).map(|_| rng.lowercase()).collect()
 }
 
-/// A regular expression of a few parts, some of which match anything.
+/// Returns a regular expression of a few parts, some of which match every text.
 fn pattern(rng: &mut Rng) -> String {
     let parts = size(rng, 6);
     let part = |rng: &mut Rng| match rng.u8(..6) {

@@ -1,4 +1,4 @@
-//! A session in use, while another connection of the same user tries to take it with options that are refused.
+//! A session in use, while another connection of the same user tries to take it with invalid options.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const NAME: &str = "held";
 const LATE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Prints FAILED if an answer of the holder ends otherwise than it would alone, or if its session does.
+/// Prints FAILED if the attempts change an answer or the session of its holder.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(seconds: &str) -> Result<(), Failed> {
     let until = Instant::now() + Duration::from_secs(seconds.parse()?);
@@ -26,7 +26,7 @@ pub(crate) async fn run(seconds: &str) -> Result<(), Failed> {
         Err(error) => println!("holder: FAILED: {error}"),
     }
     print!("taker: {taken}");
-    // Neither is there where the session was lost.
+    // Both calls fail if the session was lost.
     let _ = session.close().await;
     let _ = manager.delete_session(NAME).await;
     Ok(())
@@ -46,7 +46,7 @@ async fn hold(manager: &ManagerProxy<'_>) -> Result<SessionProxy<'static>, Faile
     Ok(session.build().await?)
 }
 
-/// Turn after turn in the session, each of which must be whole.
+/// Runs turn after turn in the session. Each must be complete.
 async fn talk(session: &SessionProxy<'_>, until: Instant) -> Result<Outcomes, Failed> {
     let mut outcomes = Outcomes::default();
     while Instant::now() < until {
@@ -63,7 +63,7 @@ async fn talk(session: &SessionProxy<'_>, until: Instant) -> Result<Outcomes, Fa
     Ok(outcomes)
 }
 
-/// Takes it with another beginning, which no session that is there may be given; again and again on one connection.
+/// Tries to take the session with other initial messages, which is refused for an existing session, repeatedly on one connection.
 async fn take(until: Instant) -> Outcomes {
     let mut outcomes = Outcomes::default();
     let mut connected = None;

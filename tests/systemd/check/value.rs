@@ -1,4 +1,4 @@
-//! Makes D-Bus values from signatures: words that the daemon knows, limits of each type, and plain rubbish.
+//! Makes D-Bus values from signatures: words that the daemon knows, limits of each type, and random values.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use fastrand::Rng;
 use zbus::{Array, Dict, ObjectPath, Signature, Str, Structure, Variant};
 
-/// The names that open the way past the first check.
+/// The names that pass the first check.
 const WORDS: &[&str] = &[
     "",
     " ",
@@ -37,12 +37,12 @@ const WORDS: &[&str] = &[
 ];
 const DEEPEST: u8 = 4;
 
-/// One value of that signature.
+/// Returns a value of that signature.
 pub(crate) fn of(signature: &Signature, rng: &mut Rng) -> zbus::Result<Variant<'static>> {
     value(signature, rng, 0)
 }
 
-/// Signatures that variants and wrong calls are made of.
+/// The signatures of variants and wrong calls.
 pub(crate) fn any_signature(rng: &mut Rng) -> Signature {
     let text = rng.choice([
         "y",
@@ -107,7 +107,7 @@ fn value(signature: &Signature, rng: &mut Rng, depth: u8) -> zbus::Result<Varian
         Signature::Fd => Variant::Fd(OwnedFd::from(File::open("/dev/null")?).into()),
         Signature::Variant => {
             let inner = match any_signature(rng) {
-                // The bus itself ends a connection that sends more than a few of these at once.
+                // The bus ends a connection that sends more than a few descriptors at once.
                 Signature::Fd if depth > 0 => Signature::U32,
                 _ if depth >= DEEPEST => Signature::U32,
                 other => other,
@@ -142,7 +142,7 @@ fn any<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
     values[rng.usize(..values.len())]
 }
 
-/// Mostly small; now and then more than anyone sends.
+/// Returns mostly small numbers, and sometimes very large ones.
 fn count(rng: &mut Rng, depth: u8) -> usize {
     match rng.u8(..) {
         0..=2 if depth < 2 => 300,

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# With a model that is missing or a configuration that is wrong, the call that starts the service learns why instead of
-# waiting in vain, as do all that come while it ends, and systemd does not try again.
+# With a missing model or a wrong configuration, the call that starts the service gets the reason. Calls that arrive while it
+# exits get it too, and systemd does not restart it.
 drop_in '[Unit]' 'StartLimitIntervalSec=0'
 in_vain() {
     local event=$1 pattern=$2 said
@@ -10,7 +10,7 @@ in_vain() {
         fail "the call was answered: $said"
     matches 'what the caller reads' "$said" "$pattern"
     within 10 has_failed
-    # Many at once, each at another moment of its short life.
+    # Many at once, at different moments of its short life.
     systemctl reset-failed $unit
     for caller in 1 2 3 4 5 6 7 8; do
         (sleep "0.0$caller" && as member busctl call --timeout=60 $name $path $name.Manager Complete 'sa{sv}' hello 0 2>&1 || true) \

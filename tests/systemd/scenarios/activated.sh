@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# A call starts the service, and is answered, while the model loads and when it has loaded.
+# A call starts the service and gets its answer after the load. Reading a property starts it too.
 matches 'the answer' "$(ask member 'Name a colour.')" '^sa\{sv\} '
 equal 'the unit' "$(property ActiveState)" active
 
-# Nobody may ask, but whoever looks starts it too.
 systemctl stop $unit
 matches State "$(manager State)" "loading|ready"
 within 10 is_active

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# The bus is lost and found again, many times: the process and its model stay, and the start limit is not touched.
+# The bus restarts many times: the daemon's process and model stay, and its start limit is not used.
 start
 before=$(pid)
 for _ in 1 2 3 4 5 6 7; do
     mark
-    # The bus has a start limit of its own.
+    # The bus has a start limit too.
     systemctl reset-failed dbus.service
     systemctl restart dbus.service
     reported bus_lost

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Who may do what: group ganglion looks and asks, group ganglion-admin and root also operate, others may nothing.
+# The rights of users: group ganglion reads and asks, group ganglion-admin and root also operate, others have no access.
 start
 refused='(Access denied|AccessDenied|Sender is not authorized|Call failed: Rejected)'
 for user in root member admin both; do
@@ -33,7 +33,7 @@ for method in Diagnostics.ResetGraph Diagnostics.DumpGraph Manager.Reload; do
     done
 done
 
-# A session answers only the connection that made it: busctl left when it had it, and it went with it.
+# A session answers only the connection that opened it, and ends with it: busctl disconnects after each call.
 session=$(as member busctl call $name $path $name.Manager OpenSession 'a{sv}' 0 | tr -d '"' | cut -d ' ' -f 2)
 said=$(as member busctl call $name "$session" $name.Session History 2>&1) && fail 'the session outlived its owner'
-matches 'what another reads' "$said" 'is no object of this connection'
+matches 'what another reads' "$said" 'is not an object of this connection'

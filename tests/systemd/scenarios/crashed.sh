@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Killed by a signal, it says where it stood, is back by itself, answers, and has left no core.
+# After a fatal signal the daemon prints its position, restarts, answers, and leaves no core.
 last_words() {
     journal --output=cat --priority=crit _PID="$1"
 }
-# How many frames lie where the program's code does.
+# Prints the number of frames within the program's code.
 frames_inside() {
     local first end frame count=0
     IFS=- read -r first end < <(sed -n 's/^\([0-9a-f-]*\) r-xp .* \/usr\/bin\/gangliond$/\1/p' <<<"$1")

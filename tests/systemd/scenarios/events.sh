@@ -1,8 +1,7 @@
 # shellcheck shell=bash
-# Every event of the table, provoked once where that needs no GPU: its level, who said it, and every field that the table
-# promises, read back from the journal.
+# Provokes every event of the table once, except those of a GPU. The journal has each with its level, its source and all its fields.
 
-# One turn of a session, whatever becomes of it.
+# One turn of a session, with any result.
 converse() {
     printf '%s\n' hello | as member timeout 30 ganglionctl chat >/dev/null 2>&1 || true
 }
@@ -13,7 +12,7 @@ start_in_vain() {
 unlimited=('[Unit]' 'StartLimitIntervalSec=0')
 drop_in "${unlimited[@]}"
 
-# A life without trouble: a session, a reset of the graph, a reload, and what is refused on the way.
+# A session, a reset of the graph, a reload, and refusals.
 start
 converse
 busctl call $name $path $name.Diagnostics ResetGraph
@@ -21,7 +20,7 @@ systemctl reload $unit
 configure 'kv.slots = 2' 'kv.type = "q8_0"'
 systemctl reload $unit
 
-# A session that is kept: a power cut leaves half a write in its file, then something else changes it.
+# A named session: a power cut leaves an incomplete write in its file, then another program damages it.
 talk() { as member busctl call $name $path $name.Manager OpenSession 'a{sv}' 1 name s talk >/dev/null; }
 talk
 kept=$(find /var/lib/ganglion/sessions -type f -name 'talk.*')
@@ -33,7 +32,7 @@ systemctl restart $unit
 talk || true
 
 configure 'kv.contxt = 1'
-systemctl reload $unit 2>/dev/null && fail 'a bad configuration was put in force'
+systemctl reload $unit 2>/dev/null && fail 'a bad configuration became active'
 systemd-run --quiet --wait --property=User=ganglion gangliond --sim && fail 'a second daemon has the name'
 configure 'limits.requests_per_user = 2'
 systemctl restart $unit
@@ -41,13 +40,13 @@ as member $check ask 8 hello >/dev/null
 configure 'queue.capacity = 1'
 systemctl restart $unit
 as member $check ask 8 hello 4 >/dev/null
-# More than is told of one caller at once; the rest is counted, at the latest before the process ends.
+# More events of one caller than are reported at once. The rest is counted before the process ends.
 configure 'sampling.max_tokens = 1'
 systemctl restart $unit
 as member $check ask 2 hello 40 >/dev/null
 systemctl stop $unit
 
-# Starts in vain.
+# Failing starts.
 configure 'kv.contxt = 1'
 start_in_vain
 configure 'memory.reserve_mib = 1048576'
@@ -58,14 +57,14 @@ start_in_vain
 drop_in "${unlimited[@]}" '[Service]' ExecStart= 'ExecStart=/bin/sh -c "ulimit -n 5 && exec /usr/bin/gangliond"'
 start_in_vain
 
-# A decode graph that is refused until it is given up.
+# A decode graph whose launches are refused until it is disabled.
 configure 'graph.debug.refuse_launches = 3'
 drop_in "${unlimited[@]}"
 systemctl restart $unit
 converse
 reported graph_disabled
 
-# What the fine levels add; a graph that outlives a turn, until there is to be none.
+# The events of the levels debug and trace. A graph that outlives a turn, until the mode is "none".
 configure 'log.level = "trace"' 'graph.mode = "piecewise"' 'sampling.max_tokens = 8'
 systemctl restart $unit
 printf '%s\n' hello again | as member timeout 30 ganglionctl chat >/dev/null 2>&1 || true
@@ -74,7 +73,7 @@ configure 'log.level = "trace"' 'graph.mode = "none"'
 systemctl reload $unit
 reported graph_off
 
-# Faults of the engine, libraries that complain, a reader that does not read, a standstill that passes, and a bus that goes.
+# Faults of the engine, warnings of libraries, a client that does not read, a standstill that passes.
 configure 'watchdog.stall_seconds = 2' 'stream.stall_seconds = 1' 'sampling.max_tokens = 4000'
 for fault in fail_after=1 lost_after=1 panic_after=1 library=complains; do
     scripted $fault "${unlimited[@]}"
@@ -93,7 +92,7 @@ reported stalled
 kill %%
 reported stall_over
 
-# Clients that do not read, on a bus that says so and on one that does not; a message that is none; a bus that goes.
+# Clients that do not read, on a bus that reports it and on one that does not. An invalid message. A bus that restarts.
 scripted tokens=8 "${unlimited[@]}"
 systemctl restart $unit
 as member $check attack unread-descriptors 4
@@ -108,16 +107,15 @@ reported bus_untold
 rm $hide
 systemctl reload dbus.service
 as member busctl --timeout=1 call $name "/$(printf 'x%.0s' {1..65530})" org.freedesktop.DBus.Peer Ping 2>/dev/null &&
-    fail 'a message with such a path was answered'
+    fail 'a message with an invalid path was answered'
 reported messages_unreadable
 systemctl restart dbus.service
 reported bus_lost
 reported bus_found
 
-# No context of this model is large enough to be the reason of a refusal, its template is harmless, its vocabulary is whole, it
-# recommends no sampling, and there is no CUDA here. Of the others that did not occur one is in journal-stopped.sh; those of disks that fail, and of sessions that outgrow
-# the context, tests/service/named_sessions.rs causes, those of pages on disk tests/lasting.rs: here nobody can tell what the
-# disk is.
+# This model cannot cause some events: every context fits, its template and vocabulary have no faults, it recommends no sampling, and
+# there is no CUDA. Other places cause the rest: journal-stopped.sh, tests/service/named_sessions.rs (failing disks, sessions that exceed
+# the context) and tests/lasting.rs (pages on disk).
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
     'events_dropped grammar_stopped kv_harmful pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips turns_dropped '

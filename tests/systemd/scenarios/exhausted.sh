@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Schemas of two users that take all time and memory, and refused attempts to take a session, next to four honest clients: no
-# answer is wrong, late or lost, the daemon does not restart, and it returns the memory. tests/systemd/attacks.sh exhaust has
-# more attacks, and figures.
+# Two users send schemas that exhaust time and memory, another tries to take a session, next to four honest clients. No answer is
+# wrong, late or lost, the daemon does not restart, and it returns the memory. tests/systemd/attacks.sh exhaust has more attacks,
+# and figures.
 is_small() {
     [ $(($(pss) - base)) -lt $((128 * 1024)) ]
 }

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What stands still is found by the watchdog, named in the journal, and restarted by systemd: the whole process, the
-# engine's thread alone (stopped by ptrace, as in a driver that hangs, and by itself), the reactor alone.
+# The watchdog detects a standstill, the journal names the part, and systemd restarts the daemon: the whole process, only the
+# engine's thread (stopped by ptrace, as in a hanging driver, and by itself), only the reactor.
 configure 'watchdog.stall_seconds = 2' 'sampling.max_tokens = 4000'
 watched=('[Unit]' 'StartLimitIntervalSec=0' '[Service]' 'WatchdogSec=6' 'TimeoutAbortSec=2' 'RestartSec=100ms')
 
-# restarted PID [PART]: another process serves, because the watchdog was not fed; the journal names what stood still.
+# restarted PID [PART]: waits for another process after a watchdog timeout. The journal names the part that stood still.
 restarted() {
     within 40 is_anew "$1"
     systemd_said 'Watchdog timeout'
@@ -12,7 +12,7 @@ restarted() {
     mark
 }
 
-# A long answer that nobody reads, so that the engine has work.
+# Requests a long answer and does not read it, so that the engine has work.
 busy() {
     as member $check hold 1 'Name a colour.' >/run/hold.log &
     within 10 grep -q holding /run/hold.log

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Every method and property as an unprivileged user, with arguments made from the introspected signatures, by a fixed
-# seed: no crash, no call without an answer, no memory kept.
+# Calls every method and property as an unprivileged user, with random arguments of the introspected signatures and a fixed seed:
+# no crash, no call without an answer, no leak.
 resident() {
     sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(pid)/status"
 }
@@ -10,7 +10,7 @@ before=$(pid)
 as member $check fuzz 1 1 >/dev/null
 warm=$(resident)
 as member $check fuzz 2 6
-# The bus itself keeps members from Set, and the daemon has the last word: an operator's reaches it.
+# The bus refuses Set to members. An operator's Set reaches the daemon, which refuses it.
 said=$($check fuzz 3 2)
 echo "$said"
 matches 'what became of written properties' "$said" 'not written: .*PropertyReadOnly'

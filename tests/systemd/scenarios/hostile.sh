@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# All that hostile users do, at the same time, while four honest clients talk: no answer is wrong or lost, nothing
-# restarts, the memory comes back, and the journal says who it was.
+# All attacks of hostile users at once, next to four honest clients: no answer is wrong or lost, nothing restarts, the daemon returns
+# the memory, and the journal names the attackers. `make soak` runs it.
 seconds=${HOSTILE_SECONDS:-60}
 resident() {
     sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(pid)/status"
@@ -25,5 +25,5 @@ high=$(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$before/status")
 echo "resident: $base kB, at most $high kB, then $(resident) kB"
 [ $((high - base)) -lt $((128 * 1024)) ] || fail "memory grew from $base kB to $high kB"
 within 20 is_small
-holds "\"CLIENT_UID\" *: *\"$(id -u member)\"" journal --output=json --priority=warning || fail 'the journal names nobody'
+holds "\"CLIENT_UID\" *: *\"$(id -u member)\"" journal --output=json --priority=warning || fail 'the journal does not name the attacker'
 matches 'the answer' "$(ask member hello)" 'sim: hello'

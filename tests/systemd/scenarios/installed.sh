@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# What is installed is accepted by this systemd without a word, and is what the documentation says it is.
+# This systemd accepts the installed files without a warning, and they are as documented.
 equal 'systemd-analyze verify' "$(systemd-analyze verify --man=no /usr/lib/systemd/system/$unit 2>&1)" ''
 
-# Drop-ins are in force where this systemd knows their keys.
+# Drop-ins are enabled if this systemd knows their keys.
 version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
 for file in /usr/share/ganglion/drop-ins/*-v*.conf; do
     since=${file##*-v}
     wanted=$([ "${since%.conf}" -gt "$version" ] || echo "${file##*/}")
-    equal "what is in force of ${file##*/}" "$(property DropInPaths | grep -o "${file##*/}" || true)" "$wanted"
+    equal "the drop-in ${file##*/}" "$(property DropInPaths | grep -o "${file##*/}" || true)" "$wanted"
 done
 if [ "$version" -ge 254 ]; then
     equal 'RestartSteps' "$(property RestartSteps)" 5

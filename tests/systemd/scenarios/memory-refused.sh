@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A model that does not fit is refused before anything is allocated, with the numbers; systemd does not try again.
+# A model that does not fit is refused with the numbers before any allocation, and systemd does not restart the daemon.
 configure 'memory.reserve_mib = 1048576'
 systemctl start $unit 2>/dev/null && fail 'it started'
 equal 'the exit status' "$(property ExecMainStatus)" 78

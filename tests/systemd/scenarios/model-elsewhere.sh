@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Models on another disk: readable as they are, and by BindReadOnlyPaths= also where the sandbox hides them.
+# Models on another disk are readable, and with BindReadOnlyPaths= also in folders that the sandbox hides.
 mkdir -p /mnt/nvme/models /home/robot/models
 for folder in /mnt/nvme/models /home/robot/models; do
     install -m 0644 /usr/lib/ganglion-check/tiny.gguf $folder/model.gguf

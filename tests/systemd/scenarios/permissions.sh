@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A model or a configuration that its user may not read is an error that names the file and what refuses it.
+# For an unreadable model or configuration, the error names the file and the reason.
 install -m 0600 -o root /usr/lib/ganglion-check/tiny.gguf /var/lib/tiny-root.gguf
 configure 'model.path = "/var/lib/tiny-root.gguf"'
 systemctl start $unit 2>/dev/null && fail 'it started'

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# systemctl reload returns when the new configuration is in force, or fails with the reason and changes nothing.
+# systemctl reload returns when the new configuration is active, or fails with the reason and changes nothing.
 start
 before=$(pid)
 tokens() {
@@ -12,12 +12,12 @@ reported reloaded
 
 mark
 configure 'sampling.max_tokens = 0'
-systemctl reload $unit 2>/dev/null && fail 'a bad configuration was put in force'
+systemctl reload $unit 2>/dev/null && fail 'a bad configuration became active'
 reported reload_failed 'max_tokens'
 is_active || fail 'the service ended'
 equal 'the tokens of an answer' "$(tokens)" '"completion_tokens" u 3'
 
-# Another model beside the old one, while a request runs; a model that is not there changes nothing.
+# Another model replaces the old one while a request runs. A missing model changes nothing.
 mark
 cp /var/lib/ganglion/model.gguf /var/lib/ganglion/other.gguf
 configure 'model.path = "/var/lib/ganglion/other.gguf"'
@@ -30,7 +30,7 @@ reported reloaded
 
 mark
 configure 'model.path = "/var/lib/ganglion/missing.gguf"'
-systemctl reload $unit 2>/dev/null && fail 'a missing model was put in force'
+systemctl reload $unit 2>/dev/null && fail 'a missing model became active'
 reported reload_failed '/var/lib/ganglion/missing.gguf'
 matches 'the model' "$(manager Model)" '/var/lib/ganglion/other.gguf'
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '

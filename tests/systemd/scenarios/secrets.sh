@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What is asked and answered is found nowhere afterwards: not in the journal, not in the state.
+# Neither the journal nor the state contains a prompt or an answer afterwards.
 sentinel=plumbago-4711-vermilion
 configure 'log.level = "trace"'
 start
@@ -12,6 +12,6 @@ start
 as member $check ask 4 "Say $sentinel." >/dev/null
 systemctl stop $unit
 reported request_failed
-journal --output=export | grep -a "$sentinel" && fail 'the journal holds what was asked'
-grep -ra "$sentinel" /var/lib/ganglion /var/cache/ganglion /run/ganglion /etc/ganglion 2>/dev/null && fail 'the state holds what was asked'
+journal --output=export | grep -a "$sentinel" && fail 'the journal contains the prompt'
+grep -ra "$sentinel" /var/lib/ganglion /var/cache/ganglion /run/ganglion /etc/ganglion 2>/dev/null && fail 'the state contains the prompt'
 true

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sessions with a name on a disk that is full, and on one that takes no writes: what cannot be kept is refused with what helps,
-# what was kept is there, and all goes on when the disk does.
+# Named sessions on a full disk and on a read-only one: turns that cannot be written are refused with a remedy, written turns remain,
+# and the service continues when the disk has room.
 talk() { as member $check talk "$@"; }
 last() { tail -n 1 <<<"$1"; }
 sessions=/var/lib/ganglion/sessions
@@ -10,10 +10,10 @@ mount -t tmpfs -o size=256k,mode=0700,uid="$(id -u ganglion)",gid="$(id -g gangl
 start
 equal 'the turns at first' "$(last "$(talk one hello again)")" '2 turns'
 
-# Full: neither a turn nor a session is said to be kept.
+# Full: the daemon confirms neither a turn nor a session.
 dd if=/dev/zero of=$sessions/full bs=4k 2>/dev/null && fail 'the disk is not full'
 matches 'a session on a full disk' "$(talk two)" '^not opened: .*make room'
-# Some of what is said still fits the last block of the file.
+# Some turns still fit the last block of the file.
 mapfile -t texts < <(yes hello | head -n 12)
 said=$(talk one "${texts[@]}")
 matches 'what was said on a full disk' "$said" 'error: .*make room'
@@ -27,7 +27,7 @@ equal 'the turns after a restart' "$(last "$(talk one)")" "$kept turns"
 rm $sessions/full
 equal 'the turns with room again' "$(last "$(talk one hello)")" "$((kept + 1)) turns"
 
-# Read-only, which no file may be open for: what was kept is read, and nothing is said to be kept.
+# Read-only, for which no file may be open: written turns are readable, and no new turn is confirmed.
 systemctl stop $unit
 mount -o remount,ro $sessions
 mark

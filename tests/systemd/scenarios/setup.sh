@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# From a model file to an answer: pull gives it to the service with its checksum, setup fits the configuration to the
-# board and starts the service, and a second setup stops it for the count and starts it again.
+# From a model file to an answer: pull copies the file with its checksum, setup adapts the configuration to the board and starts the
+# service, and a second setup stops it for its measurement and starts it again.
 rm /etc/ganglion/gangliond.toml.d/10-base.toml
 mv /var/lib/ganglion/model.gguf /root/mine.gguf
 ganglionctl pull /root/mine.gguf >/dev/null
 equal 'the owner' "$(stat -c %U:%G:%a /var/lib/ganglion/models/mine.gguf)" ganglion:ganglion:644
 (cd /var/lib/ganglion/models && sha256sum --check --quiet mine.gguf.sha256)
-equal 'what is left beside it' "$(ls /var/lib/ganglion/models | wc -l)" 2
+equal 'the number of files' "$(ls /var/lib/ganglion/models | wc -l)" 2
 
 matches 'the plan' "$(ganglionctl setup --dry-run)" 'would: systemctl enable and restart gangliond'
 equal 'the unit after a plan' "$(property ActiveState)" inactive
-# Calls before there is a model: each starts the service in vain.
+# Calls before a model is configured each start the service in vain.
 for _ in 1 2 3 4 5 6; do
     ask member 'Is anybody there?' 2>/dev/null || true
 done
@@ -23,7 +23,7 @@ before=$(pid)
 ganglionctl setup
 is_anew "$before"
 
-# Programs call all the while, and another model is set up: it is the one that serves.
+# Another model is set up while programs call. It serves afterwards.
 cp /var/lib/ganglion/models/mine.gguf /var/lib/ganglion/models/other.gguf
 calling() {
     while :; do
@@ -40,23 +40,23 @@ done
 kill $caller
 equal 'what holds it' "$(property LoadState)" loaded
 
-# Told to end, at whatever moment, it leaves the service as able to start as before, and running.
+# A signal to setup, at any moment, leaves the service running and able to start.
 for after in 0.02 0.05 0.1 0.2 0.4 0.8; do
     timeout --signal=TERM $after ganglionctl setup --model /var/lib/ganglion/models/other.gguf >/dev/null 2>&1 || true
     within 30 is_active
     equal 'what holds it' "$(property LoadState)" loaded
 done
 
-# Another is put in force without a restart; what is served is not removed.
+# Another model replaces it without a restart. The served model cannot be removed.
 before=$(pid)
 ganglionctl use mine.gguf
 matches 'the model' "$(manager Model)" '/mine.gguf'
 equal 'the process' "$(pid)" "$before"
 matches 'the list' "$(ganglionctl models)" '^mine.gguf .* served'
-! said=$(ganglionctl models remove mine.gguf 2>&1) || fail 'what is served is removed'
+! said=$(ganglionctl models remove mine.gguf 2>&1) || fail 'the served model was removed'
 matches 'the refusal' "$said" 'mine.gguf is served: sudo ganglionctl use ANOTHER'
 
-# What cannot serve is refused, and what served before serves on.
+# A model that cannot serve is refused, and the old one continues.
 before=$(pid)
 mkdir -p /home/robot && cp /var/lib/ganglion/models/mine.gguf /home/robot/
 ! said=$(ganglionctl setup --model /home/robot/mine.gguf 2>&1) || fail 'a model that the sandbox hides is set up'
@@ -65,7 +65,7 @@ install -m 0600 -o root /var/lib/ganglion/models/mine.gguf /var/lib/ganglion/mod
 ! said=$(ganglionctl setup --model /var/lib/ganglion/models/private.gguf 2>&1) || fail "root's own file is set up"
 matches 'the refusal' "$said" 'user ganglion cannot read'
 ganglionctl models remove private.gguf
-[ ! -e /var/lib/ganglion/models/private.gguf ] || fail 'what is not served stays'
+[ ! -e /var/lib/ganglion/models/private.gguf ] || fail 'a model that is not served was not removed'
 equal 'the process' "$(pid)" "$before"
 
 echo 'model.path = "/var/lib/ganglion/models/other.gguf"' >/etc/ganglion/gangliond.toml.d/60-local.toml

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What dies again and again is given up, so that it does not burn the robot's battery; an operator may begin anew.
+# systemd gives up after repeated failures, which saves the robot's battery. An operator can start the service again.
 scripted lost_after=0 '[Service]' 'RestartSec=100ms' 'RestartSteps=0'
 is_given_up() {
     as member busctl call --timeout=25 $name $path $name.Manager Complete 'sa{sv}' hello 0 >/dev/null 2>&1 || true

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A full disk for the state keeps it from nothing that it does.
+# The service works with a full disk for its state.
 mount -t tmpfs -o size=1m tmpfs /var/lib/ganglion
 install -m 0644 /usr/lib/ganglion-check/tiny.gguf /var/lib/ganglion/model.gguf
 dd if=/dev/zero of=/var/lib/ganglion/full bs=4k 2>/dev/null && fail 'the disk is not full'

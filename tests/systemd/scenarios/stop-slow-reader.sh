@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A reader that never reads delays neither the others nor the stop; those that read get their last frame.
+# A client that never reads delays neither the others nor the stop. Other clients get their last frame.
 scripted tokens=4000,delay=1ms
 configure 'stop.grace_seconds = 2' 'sampling.max_tokens = 4000'
 start
@@ -9,7 +9,7 @@ as member $check ask 2 'Name a colour.' >/run/ask.log &
 reader=$!
 sleep 1
 systemctl stop $unit
-# Else systemd would have ended it.
+# Otherwise systemd would have killed it.
 equal 'the result' "$(property Result)" success
 wait $reader
 matches 'how the readers ended' "$(cat /run/ask.log)" '^[12] (cancelled|length|stop)'

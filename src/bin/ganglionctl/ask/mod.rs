@@ -1,6 +1,8 @@
-//! `ganglionctl ask`: one question, one answer, streamed as it is made; where the model calls tools, until it has answered.
+//! `ganglionctl ask`: one question and its answer, which is printed as it is generated. Tools that the model calls are
+//! run until it has answered.
+//! Not here: options of an answer, and the stream (`client`).
 
-mod heard;
+mod collected;
 mod program;
 mod question;
 
@@ -19,7 +21,7 @@ use crate::client::{
 };
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::{output, view};
-use heard::Heard;
+use collected::Collected;
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -27,24 +29,25 @@ pub(crate) struct Arguments {
     opening: OpeningArguments,
     #[command(flatten)]
     options: Options,
-    /// Run this program for each call of a tool, with the name as argument and the arguments as JSON on standard input, and
-    /// tell the model what it prints, until it answers
+    /// Run this program for each tool call, with the tool's name as argument and the arguments as JSON on standard
+    /// input, and send its output to the model, until the model answers
     #[arg(long, value_name = "PROGRAM", requires = "tools")]
     call: Option<String>,
-    /// Answers that may call, before it is an error
+    /// Answers with tool calls, before it is an error
     #[arg(long, value_name = "N", default_value_t = 8, requires = "call")]
     rounds: usize,
-    /// Print how probable each token was, and so many others in its place
+    /// Print the probability of each token, and the N most probable tokens in its place
     #[arg(long, value_name = "N", conflicts_with = "call")]
     logprobs: Option<u32>,
-    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls, unchecked and logprobs where
-    /// there are any, incomplete if what was to fit was cut off, and error and message if it failed
+    /// Print one JSON object at the end: text, finish_reason, seed, usage, reasoning, tool_calls, unchecked and
+    /// logprobs where there are any, incomplete if an answer with a required format was cut off, and error and message
+    /// if it failed
     #[arg(long)]
     json: bool,
-    /// Print the stream's frames as they come, one JSON object a line
+    /// Print the stream's frames as they arrive, one JSON object a line
     #[arg(long, conflicts_with = "json")]
     frames: bool,
-    /// Print no receipt on standard error, nor what is waited for, nor what the model thinks
+    /// Print neither the receipt nor progress nor the model's thoughts on standard error
     #[arg(long, short)]
     quiet: bool,
     /// The question; - is standard input
@@ -57,10 +60,10 @@ type Message = (&'static str, Fields<'static>);
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let opening = arguments.opening.named_opening()?;
     let question = question::read(&arguments.text, arguments.quiet)?;
-    // It comes before the request: no Ctrl-C may fall between the two.
+    // Installed before the request, so that no Ctrl-C is missed.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
     let mut waiting = Waiting::new(arguments.quiet);
-    let connecting = waiting.during(Ask::Nobody, client::connect(bus));
+    let connecting = waiting.during(Ask::Unaccepted, client::connect(bus));
     let connection = unless_interrupted(&mut interrupt, connecting).await?;
     let message = |role, text: String| (role, Fields::from([("content", text.into())]));
     let question = message("user", question);
@@ -70,19 +73,19 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         let asked = Asked::Once(&connection);
         return converse(&asked, messages, arguments, &mut interrupt).await;
     }
-    let opened = waiting.during(Ask::Nobody, opening.open(&connection));
+    let opened = waiting.during(Ask::Unaccepted, opening.open(&connection));
     let session = unless_interrupted(&mut interrupt, opened).await?;
     let asked = Asked::Turn(&connection, &session);
     let answered = converse(&asked, vec![question], arguments, &mut interrupt).await;
-    // The next command may go on with the session at once.
+    // Closing makes the session available to the next command.
     let _ = timeout(CLOSE_WAIT, session.close()).await;
     answered
 }
 
-/// How long the daemon may take to release a session before nobody waits for it any more.
+/// The longest time that the client waits for the daemon to release a session.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-/// Where answers come from.
+/// The source of answers.
 enum Asked<'a> {
     /// `Generate`, with all messages.
     Once(&'a Connection),
@@ -118,15 +121,18 @@ async fn converse(
 ) -> Outcome {
     let mut options = arguments.options.clone();
     for _ in 0..arguments.rounds.max(1) {
-        let (ended, heard) = answer(asked, (&messages, &options), arguments, interrupt).await?;
+        let (ended, collected) = answer(asked, (&messages, &options), arguments, interrupt).await?;
         ended.whole()?;
-        let (Some(program), Some(made)) = (&arguments.call, &heard.calls) else {
+        let (Some(program), Some(made)) = (&arguments.call, &collected.calls) else {
             return Ok(());
         };
         let calls = made.to_string();
-        let mut said = Fields::from([("content", heard.text.into()), ("tool_calls", calls.into())]);
-        if !heard.reasoning.is_empty() {
-            said.insert("reasoning", heard.reasoning.into());
+        let mut said = Fields::from([
+            ("content", collected.text.into()),
+            ("tool_calls", calls.into()),
+        ]);
+        if !collected.reasoning.is_empty() {
+            said.insert("reasoning", collected.reasoning.into());
         }
         match asked {
             Asked::Once(_) => messages.push(("assistant", said)),
@@ -146,16 +152,16 @@ async fn converse(
     )
 }
 
-/// Shows one answer as it comes.
+/// Shows one answer as it arrives.
 async fn answer(
     asked: &Asked<'_>,
     (messages, options): (&[Message], &Options),
     arguments: &Arguments,
     interrupt: &mut Signal,
-) -> Outcome<(Ended, Heard)> {
+) -> Outcome<(Ended, Collected)> {
     let asking = async {
         let manager = ManagerProxy::new(asked.connection()).await?;
-        let known = !options.wants_thinking() || client::tell_if_it_cannot_think(&manager).await;
+        let known = !options.wants_thinking() || client::warn_if_it_cannot_think(&manager).await;
         let mut options = options.fields();
         if let Some(logprobs) = arguments.logprobs {
             options.insert("logprobs", logprobs.into());
@@ -164,21 +170,21 @@ async fn answer(
         Ok((answer, (!known).then_some(manager)))
     };
     let mut waiting = Waiting::new(arguments.quiet).with(options);
-    let asking = waiting.during(Ask::Nobody, asking);
+    let asking = waiting.during(Ask::Unaccepted, asking);
     let (answer, wonders) = unless_interrupted(interrupt, asking).await?;
 
     let mut screen = Screen::default();
-    let mut heard = Heard::default();
+    let mut collected = Collected::default();
     let answered = answer
         .follow(waiting, interrupt, |line, frame| {
-            heard.hear(frame);
+            collected.add(frame);
             if arguments.frames {
                 output::print(&format!("{line}\n"))
             } else if arguments.json {
                 match frame {
-                    // Where calls are run, there is one object, of the last answer.
-                    Frame::Done { .. } if arguments.call.is_none() || heard.calls.is_none() => {
-                        output::print_json(&heard.whole(frame)?)
+                    // With --call, only the last answer's object is printed.
+                    Frame::Done { .. } if arguments.call.is_none() || collected.calls.is_none() => {
+                        output::print_json(&collected.whole(frame)?)
                     }
                     _ => Ok(()),
                 }
@@ -189,24 +195,24 @@ async fn answer(
         .await;
     screen.end_line()?;
     if let Some(manager) = wonders {
-        // It was being loaded when it was asked.
-        client::tell_if_it_cannot_think(&manager).await;
+        // The model may have been loading when it was asked.
+        client::warn_if_it_cannot_think(&manager).await;
     }
     let ended = answered?;
     if !arguments.json && !arguments.frames {
-        if let (Some(calls), None) = (&heard.calls, &arguments.call) {
+        if let (Some(calls), None) = (&collected.calls, &arguments.call) {
             output::print(&calls::lines(calls))?;
         }
         if arguments.logprobs.is_some() {
-            // A line for each token: how probable it was, and the most probable ones in its place.
-            view::print(false, include_str!("likelihoods.txt"), &heard.logprobs)?;
+            // A line for each token: its probability, and the most probable tokens.
+            view::print(false, include_str!("likelihoods.txt"), &collected.logprobs)?;
         }
     }
-    if !arguments.quiet && !arguments.json && !heard.unchecked.is_empty() {
-        output::tell(&format!("not checked: {}", heard.unchecked.join(", ")));
+    if !arguments.quiet && !arguments.json && !collected.unchecked.is_empty() {
+        output::note(&format!("not checked: {}", collected.unchecked.join(", ")));
     }
     if !arguments.quiet && !arguments.json {
-        output::tell(&ended.receipt.to_string());
+        output::note(&ended.receipt.to_string());
     }
-    Ok((ended, heard))
+    Ok((ended, collected))
 }

@@ -1,4 +1,4 @@
-//! The program that does what the model calls.
+//! The program that carries out tool calls.
 
 use std::process::Stdio;
 
@@ -11,11 +11,11 @@ use crate::client::calls;
 use crate::failure::{Exit, OrFail as _, Outcome};
 use crate::output;
 
-/// Runs `program` for a call; what it prints is for the model, and so is that it failed.
+/// Runs `program` for a call, and returns its output or its failure for the model.
 pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<String> {
     let (name, arguments) = (calls::name(call), calls::arguments(call).to_string());
     if !quiet {
-        output::tell(&format!("{name} {arguments}"));
+        output::note(&format!("{name} {arguments}"));
     }
     let mut child = Command::new(program)
         .arg(name)
@@ -25,7 +25,7 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
         .spawn()
         .or_fail(Exit::Failed, program)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // The program need not read them.
+        // The program need not read its input.
         let _ = stdin.write_all(arguments.as_bytes()).await;
     }
     let ended = child.wait_with_output().await;
@@ -39,8 +39,8 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
     said.truncate(end.unwrap_or_default());
     said.truncate(said.trim_end_matches('\n').len());
     if !ended.status.success() {
-        output::tell(&format!("ganglionctl: {program} {name}: {}", ended.status));
-        let parts = [said, format!("error: {}", ended.status)];
+        output::note(&format!("ganglionctl: {program} {name}: {}", ended.status));
+        let parts = [messages, format!("error: {}", ended.status)];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         return Ok(parts.join("\n"));
     }

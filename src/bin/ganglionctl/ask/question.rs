@@ -1,8 +1,8 @@
-//! The question: the words of the command line, and what is piped in.
+//! The question: the words of the command line, and standard input.
 //!
-//! Whoever pipes something in means it, so nothing of it is dropped, and it is waited for: a command may take minutes
-//! before it prints. Nobody can tell such a pipe from one that a service or ssh has left open and that never ends; so
-//! after a second it is said what is waited for, and how to end it. What is too long for a request is refused early.
+//! Piped input is always read to its end, because it may take minutes to arrive. A pipe that a service or ssh leaves
+//! open never ends, and looks the same. After a short time, a message therefore says what is awaited and how to end it.
+//! Input that is too long for a request is refused early.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::sync::mpsc;
@@ -15,24 +15,24 @@ use crate::failure::{Exit, OrFail as _, Outcome, bail, ensure, failure};
 use crate::output;
 
 const STDIN: &str = "standard input";
-/// Stands for it.
+/// The word that stands for standard input.
 const DASH: &str = "-";
 
-/// So long nothing is said about input that does not end.
+/// The time before the message about input that does not end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is asked.
+/// Returns the question.
 pub(super) fn read(words: &[String], quiet: bool) -> Outcome<String> {
     let named = words.iter().any(|word| word == DASH);
     let typed = io::stdin().is_terminal();
     let input = (named || !typed).then(|| input(quiet || typed));
     let text = compose(words, &input.transpose()?.unwrap_or_default());
     ensure!(!text.is_empty(), Usage: "there is no question: give one, or pipe one into standard input");
-    ensure!(!text.contains('\0'), Data: "the question holds a NUL character, which D-Bus cannot carry");
+    ensure!(!text.contains('\0'), Data: "the question contains a NUL character, which D-Bus cannot carry");
     Ok(text)
 }
 
-/// Standard input in the place of each dash, or after all words; an empty line between it and them.
+/// Puts standard input in the place of each dash, or after all words, separated by an empty line.
 fn compose(words: &[String], input: &str) -> String {
     let mut blocks = Vec::new();
     for (at, words) in words.split(|word| word == DASH).enumerate() {
@@ -48,7 +48,7 @@ fn compose(words: &[String], input: &str) -> String {
     blocks.join("\n\n")
 }
 
-/// Reads standard input to its end; one that is closed is as good as an empty one.
+/// Reads standard input to its end. A closed one counts as empty.
 fn input(quiet: bool) -> Outcome<String> {
     let (done, read) = mpsc::channel();
     let reading = thread::spawn(move || {
@@ -59,8 +59,8 @@ fn input(quiet: bool) -> Outcome<String> {
         read.map(|_| bytes)
     });
     if !quiet && read.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        output::tell(
-            "ganglionctl: standard input is no terminal and has not ended: waiting for the rest of the question \
+        output::note(
+            "ganglionctl: standard input is not a terminal and has not ended: waiting for the rest of the question \
              (</dev/null gives none)",
         );
     }
@@ -70,11 +70,11 @@ fn input(quiet: bool) -> Outcome<String> {
     };
     ensure!(
         bytes.len() <= TEXT_BYTES,
-        Data: "{STDIN}: it is longer than 1 MiB, which is the most that a request may hold: give a part of it"
+        Data: "{STDIN}: it is longer than 1 MiB, the limit of a request: give a part of it"
     );
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        failure!(Data: "{STDIN}: it is no UTF-8 text from byte {at} on")
+        failure!(Data: "{STDIN}: it is not valid UTF-8 at byte {at}")
     })?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)
@@ -85,7 +85,7 @@ mod tests {
     use super::compose;
 
     #[test]
-    fn what_is_piped_comes_after_the_words_or_where_the_dash_stands() {
+    fn piped_input_follows_the_words_or_replaces_the_dash() {
         for (words, input, question) in [
             (&["Sum", "up:"][..], "a\nb", "Sum up:\n\na\nb"),
             (&["Sum up:"], "", "Sum up:"),

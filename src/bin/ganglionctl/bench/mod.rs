@@ -1,5 +1,4 @@
-//! `ganglionctl bench`: how fast a model loads and runs here, beside how fast this machine moves memory. The library
-//! measures; here is what people type and what they see.
+//! `ganglionctl bench`: the command line and the output of the benchmark. Not here: measurements (`ganglion::bench`).
 
 mod plot;
 
@@ -13,7 +12,7 @@ use crate::failure::{Exit, Failure, OrFail as _, Outcome, failure};
 use crate::offline::{self, Setup};
 use crate::view;
 
-/// The report as people read it, and what stands above its picture.
+/// The report for people, and the title of the plot.
 const REPORT: &str = concat!(include_str!("title.txt"), include_str!("report.txt"));
 const TITLE: &str = concat!(include_str!("title.txt"), "{{ title() }}");
 
@@ -23,7 +22,7 @@ pub(crate) struct Arguments {
     setup: Setup,
     #[command(flatten)]
     plan: Plan,
-    /// Also draw it, as SVG: the time of each kind of operation, the speeds against the prompt's length
+    /// Also draw a plot, as SVG: the time of each kind of operation, and the speeds against the prompt's length
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON object

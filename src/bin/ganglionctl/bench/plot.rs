@@ -1,4 +1,4 @@
-//! A bench as a picture: the time of each kind of operation beside the least that its bytes would take, and the speeds
+//! A benchmark as a picture: the time of each kind of operation next to the least time for its bytes, and the speeds
 //! against the length of the prompt.
 
 use ganglion::bench::{Context, Kind, Report};
@@ -9,15 +9,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 960;
 const TITLE: u32 = 40;
-/// A kind of operation takes so much: two bars and the space around them.
+/// The height of the bars of one kind of operation.
 const BARS: u32 = 36;
-/// The heading above the bars of a context and the axis below them take so much.
+/// The height of the heading and the axis of a context's bars.
 const AROUND_BARS: u32 = 70;
 const SPEEDS: u32 = 320;
-/// The names of the operations take so much.
+/// The width of the operations' names.
 const NAMES: u32 = 150;
 
-// Sizes are in the library's points, which are larger than what it draws.
+// The library's points are larger than the text that it draws.
 const HEADING: (&str, u32) = ("sans-serif", 22);
 const CAPTION: (&str, u32) = ("sans-serif", 18);
 const LABEL: (&str, u32) = ("sans-serif", 15);
@@ -28,7 +28,7 @@ const FLOOR: RGBColor = RGBColor(0xb0, 0xb8, 0xc4);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
-/// The picture, as SVG, under a title.
+/// Draws the picture under a title.
 pub(super) fn svg(report: &Report, title: &str) -> Drawn<String> {
     let contexts = &report.contexts;
     let has_kinds = |context: &&Context| !context.operations.is_empty();
@@ -60,7 +60,7 @@ pub(super) fn svg(report: &Report, title: &str) -> Drawn<String> {
     Ok(svg)
 }
 
-/// Two bars for each kind of operation, the first one on top.
+/// Draws two bars for each kind of operation, the first one on top.
 fn kinds(area: &Area, context: &Context) -> Drawn {
     let kinds = &context.operations;
     let floor = |kind: &Kind| kind.floor_microseconds.unwrap_or(0.0);
@@ -80,7 +80,7 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
         .margin(8)
         .x_label_area_size(28)
         .y_label_area_size(NAMES)
-        // The figures beside the longest bar need room.
+        // The figures next to the longest bar need room.
         .build_cartesian_2d(0.0..most * 1.3, (0..last).into_segmented())?;
     chart
         .configure_mesh()
@@ -113,13 +113,13 @@ fn kinds(area: &Area, context: &Context) -> Drawn {
     Ok(())
 }
 
-/// A line through the contexts, of which there may be but one.
+/// Draws a line through the contexts.
 #[allow(clippy::cast_precision_loss)] // lengths of prompts
 fn speeds(area: &Area, caption: &str, contexts: &[Context], of: fn(&Context) -> f64) -> Drawn {
     let points = contexts.iter().map(|one| (one.prompt as f64, of(one)));
     let mut points: Vec<_> = points.collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    // From below the least to above the greatest, as a range of one length would be empty.
+    // The axis extends beyond the points, because a range of a single length would be empty.
     let [least, greatest] = [points.first(), points.last()].map(|end| end.map_or(1.0, |end| end.0));
     let lengths = least / 1.5..greatest * 1.5;
     let most = points.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);

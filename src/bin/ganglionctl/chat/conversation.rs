@@ -1,5 +1,5 @@
-//! A session with the daemon that outlives the daemon and the bus: when one of them is lost, it is found again, and the
-//! conversation goes on in the session of its name, or in a new one that begins with what was said.
+//! A session that survives the loss of the daemon and of the bus. The client connects again and continues in the
+//! session of the same name, or in a new one that begins with the same messages.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use zbus::Connection;
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
 
-use crate::client::{self, Answer, Opening, Options, Overflow, said, text};
+use crate::client::{self, Answer, Opening, Options, Overflow, messages, text};
 use crate::failure::{Exit, Failure, Outcome, ensure};
 use crate::output;
 
-/// How long a daemon that is lost is waited for.
+/// The longest time that a lost daemon is awaited.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between two attempts to find it.
+/// The pause between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A session, and the daemon that holds it.
@@ -30,7 +30,7 @@ pub(super) struct Conversation {
     daemon: Option<OwnedUniqueName>,
     /// All messages of the session.
     messages: Vec<Value>,
-    /// Whether the daemon is lost and was not found again.
+    /// Whether the daemon is lost and could not be reached again.
     lost: bool,
 }
 
@@ -38,7 +38,7 @@ impl Conversation {
     pub(super) async fn open(bus: Option<String>, mut opening: Opening) -> Outcome<Self> {
         let connection = client::connect(bus.clone()).await?;
         let session = opening.open(&connection).await?;
-        // It is taken once: what another program has taken since is that program's.
+        // The session is taken only once: another program may take it later.
         opening.take = false;
         let daemon = daemon(&connection).await;
         let mut conversation = Self {
@@ -62,12 +62,12 @@ impl Conversation {
         self.opening.overflow
     }
 
-    /// Whether the daemon is lost and was not found again.
+    /// Whether the daemon is lost and could not be reached again.
     pub(super) const fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// The system message, empty if there is none.
+    /// Returns the system message, empty if there is none.
     pub(super) fn system(&self) -> &str {
         let first = self.messages.first();
         let first = first.filter(|message| is_by(message, "system"));
@@ -75,17 +75,17 @@ impl Conversation {
         own.or(self.opening.system.as_deref()).unwrap_or_default()
     }
 
-    /// Leaves the session, without a word if the daemon is gone; one with a name stays.
+    /// Leaves the session, silently if the daemon is gone. A named session stays.
     pub(super) async fn close(&self) {
         let _ = self.session.close().await;
     }
 
-    /// Begins a conversation of this system message, without a name.
+    /// Begins an unnamed conversation with this system message.
     pub(super) async fn begin(&mut self, system: Option<String>) -> Outcome {
         self.begin_with(system, Vec::new()).await
     }
 
-    /// Begins a conversation of this system message and these messages, without a name.
+    /// Begins an unnamed conversation with this system message and these messages.
     pub(super) async fn begin_with(
         &mut self,
         system: Option<String>,
@@ -100,13 +100,13 @@ impl Conversation {
         .await
     }
 
-    /// Goes on with messages that begin with their system message, if they have one.
-    pub(super) async fn go_on_with(&mut self, messages: Vec<Value>) -> Outcome {
-        let (system, messages) = divided(messages);
+    /// Begins a conversation with messages, of which the first may be the system message.
+    pub(super) async fn continue_with(&mut self, messages: Vec<Value>) -> Outcome {
+        let (system, messages) = split_system(messages);
         self.begin_with(system, messages).await
     }
 
-    /// Goes on with the session of this name.
+    /// Continues the session of this name.
     pub(super) async fn switch(&mut self, name: &str) -> Outcome {
         self.replace(Opening {
             name: Some(name.into()),
@@ -116,9 +116,9 @@ impl Conversation {
         .await
     }
 
-    /// Has the policy apply from the next turn on.
+    /// Sets the policy for later turns.
     pub(super) async fn set_overflow(&mut self, overflow: Option<Overflow>) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         let opening = Opening {
             overflow,
             ..self.same()
@@ -126,33 +126,33 @@ impl Conversation {
         self.replace(opening).await
     }
 
-    /// All messages of the session, as the daemon has them.
+    /// Returns all messages of the session, as the daemon has them.
     pub(super) async fn messages(&mut self) -> Outcome<&[Value]> {
-        self.revive().await?;
+        self.reconnect().await?;
         let messages = self.session.messages().await?;
-        self.messages = messages.into_iter().map(said::message).collect();
+        self.messages = messages.into_iter().map(messages::to_json).collect();
         Ok(&self.messages)
     }
 
-    /// Takes back the last turn.
+    /// Undoes the last turn.
     pub(super) async fn undo(&mut self) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         if self.session.turns().await? > 0 || self.opening.messages.is_empty() {
             self.session.rewind(1).await?;
             self.remember().await;
             return Ok(());
         }
-        // The turn is of the session before this one, and the daemon knows its messages alone.
+        // The turn belongs to a previous session, so the daemon knows only its messages.
         let mut opening = self.same();
         let last = questions(&opening.messages).last();
-        ensure!(last.is_some(), Failed: "/undo: there is no turn to take back");
+        ensure!(last.is_some(), Failed: "/undo: there is no turn to undo");
         opening.messages.truncate(last.unwrap_or_default());
         self.replace(opening).await
     }
 
-    /// Takes back all turns.
+    /// Undoes all turns.
     pub(super) async fn clear(&mut self) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         if !self.opening.messages.is_empty() {
             return self.begin(self.opening.system.clone()).await;
         }
@@ -161,17 +161,17 @@ impl Conversation {
         Ok(())
     }
 
-    /// Sends a turn. A turn that the daemon has not accepted, as it or the session was lost, is sent again.
+    /// Sends a turn. If the session or the daemon was lost before it accepted the turn, the turn is sent again.
     pub(super) async fn send(&mut self, text: &str, options: &Options) -> Outcome<Answer> {
-        self.revive().await?;
+        self.reconnect().await?;
         let mut returned = self.session.send(text, options.fields()).await;
         if let Err(error) = &returned
-            && self.loses(error).await
+            && self.is_lost_by(error).await
         {
             self.recover().await?;
             returned = self.session.send(text, options.fields()).await;
         }
-        // The daemon drops turns, and nothing that the session began with.
+        // The daemon drops turns, but not the messages at a session's beginning.
         while let Err(bus::Error::ContextFull(_)) = &returned {
             let mut opening = self.same();
             if self.opening.messages.is_empty() || !shorten(&mut opening) {
@@ -183,21 +183,21 @@ impl Conversation {
         Answer::new(&self.connection, returned).await
     }
 
-    /// Learns what was said, for the case that the daemon is lost. Returns false if it is lost already: then the messages
-    /// are those that were known before.
+    /// Fetches the messages, in case the daemon is lost later. Returns false if it is lost already: then the previously
+    /// known messages stay.
     pub(super) async fn remember(&mut self) -> bool {
         let messages = self.session.messages().await;
         let is_there = messages.is_ok();
         if let Ok(messages) = messages {
-            self.messages = messages.into_iter().map(said::message).collect();
+            self.messages = messages.into_iter().map(messages::to_json).collect();
         }
         is_there
     }
 
-    /// Learns what was said in a turn, also if the daemon was lost during it.
+    /// Adds a turn to the known messages, also if the daemon was lost during it.
     pub(super) async fn remember_turn(&mut self, question: &str, answer: &str) {
         let is_known = self.remember().await;
-        // What a session with a name keeps, its daemon knows.
+        // The daemon has the messages of a named session.
         if !is_known && self.opening.name.is_none() && !answer.is_empty() {
             let message = |role, content| json!({"role": role, "content": content});
             let turn = [message("user", question), message("assistant", answer)];
@@ -205,19 +205,19 @@ impl Conversation {
         }
     }
 
-    /// Opens another session in the place of this one.
+    /// Replaces the session by another one.
     async fn replace(&mut self, mut opening: Opening) -> Outcome {
-        self.revive().await?;
+        self.reconnect().await?;
         let same = opening.name.is_some() && opening.name == self.opening.name;
         if same {
             self.close().await;
         }
-        let session = match fitting(&mut opening, &self.connection).await {
+        let session = match open_shortened(&mut opening, &self.connection).await {
             Ok(session) => session,
             Err(error) => {
                 let failure = client::not_accepted(&self.connection, error).await;
                 if same {
-                    // The session is as it was.
+                    // The previous session is opened again.
                     self.session = self.opening.open(&self.connection).await?;
                 }
                 return Err(failure);
@@ -233,19 +233,19 @@ impl Conversation {
         Ok(())
     }
 
-    /// What a session is opened with that goes on with this conversation.
+    /// Returns the opening of a session that continues this conversation.
     fn same(&self) -> Opening {
         let mut opening = self.opening.clone();
         if opening.name.is_none() {
-            let (system, messages) = divided(self.messages.clone());
+            let (system, messages) = split_system(self.messages.clone());
             opening.system = system.or(opening.system);
             opening.messages = messages;
         }
         opening
     }
 
-    /// Finds the daemon again, if it is not the one that has the session.
-    async fn revive(&mut self) -> Outcome {
+    /// Connects again if the daemon is not the one that has the session.
+    async fn reconnect(&mut self) -> Outcome {
         let is_there = !self.connection.is_closed()
             && self.daemon.is_some()
             && daemon(&self.connection).await == self.daemon;
@@ -256,9 +256,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whether an error says that the session, or its daemon, is lost.
-    async fn loses(&self, error: &bus::Error) -> bool {
-        // Another daemon answers by the same name, and may even have such a session.
+    /// Whether an error means that the session or its daemon is lost.
+    async fn is_lost_by(&self, error: &bus::Error) -> bool {
+        // Another daemon with the same name may even have a session of the same path.
         is_away(error)
             || is_unknown(error)
             // The daemon is stopping, or another connection has taken the session.
@@ -267,12 +267,12 @@ impl Conversation {
             || daemon(&self.connection).await != self.daemon
     }
 
-    /// Connects again, waits for the daemon, and opens a session that goes on with this conversation.
+    /// Connects again, waits for the daemon, and opens a session that continues this conversation.
     async fn recover(&mut self) -> Outcome {
         self.lost = true;
         let (before, mut opening) = (self.messages.len(), self.same());
         let until = Instant::now() + PATIENCE;
-        let (mut told, mut lost_bus) = (false, false);
+        let (mut reported, mut lost_bus) = (false, false);
         let (connection, session) = loop {
             // An attempt may be the first to notice it.
             lost_bus |= self.connection.is_closed();
@@ -283,8 +283,8 @@ impl Conversation {
             if !may_pass || Instant::now() >= until {
                 return Err(failure);
             }
-            if !std::mem::replace(&mut told, true) {
-                output::tell(&format!(
+            if !std::mem::replace(&mut reported, true) {
+                output::note(&format!(
                     "ganglionctl: the daemon is gone; waiting up to {} s for it",
                     PATIENCE.as_secs()
                 ));
@@ -306,14 +306,14 @@ impl Conversation {
             Some(name) if self.messages.len() < before => {
                 format!("session {name:?} was not kept, and begins anew")
             }
-            Some(name) => format!("session {name:?} goes on"),
-            None => "the conversation goes on in a new session".into(),
+            Some(name) => format!("session {name:?} continues"),
+            None => "the conversation continues in a new session".into(),
         };
-        output::tell(&format!("ganglionctl: {what}; {then}"));
+        output::note(&format!("ganglionctl: {what}; {then}"));
         Ok(())
     }
 
-    /// Tries once to open the session; an error says whether it may pass by itself.
+    /// Tries once to open the session; the error says whether another attempt may succeed.
     async fn attempt(
         &self,
         opening: &mut Opening,
@@ -325,7 +325,7 @@ impl Conversation {
         } else {
             self.connection.clone()
         };
-        match fitting(opening, &connection).await {
+        match open_shortened(opening, &connection).await {
             Ok(session) => Ok((connection, session)),
             Err(error) => {
                 let stops = matches!(error, bus::Error::NotReady(_));
@@ -339,8 +339,8 @@ impl Conversation {
     }
 }
 
-/// Opens a session, without the oldest of the messages that it is to begin with where the context does not hold them all.
-async fn fitting(
+/// Opens a session, and drops the oldest of its first messages if the context does not hold them all.
+async fn open_shortened(
     opening: &mut Opening,
     connection: &Connection,
 ) -> Result<SessionProxy<'static>, bus::Error> {
@@ -352,8 +352,7 @@ async fn fitting(
     }
 }
 
-/// Drops the older half of the turns that a session is to begin with, if its policy lets turns be dropped. Returns whether
-/// there was anything to drop.
+/// Drops the older half of an opening's turns if its policy allows it. Returns whether there was anything to drop.
 fn shorten(opening: &mut Opening) -> bool {
     let is_allowed = opening.overflow != Some(Overflow::Error);
     if !is_allowed || opening.messages.is_empty() {
@@ -363,19 +362,19 @@ fn shorten(opening: &mut Opening) -> bool {
     let middle = starts.get(starts.len().div_ceil(2)).copied();
     let dropped = middle.unwrap_or(opening.messages.len());
     opening.messages.drain(..dropped);
-    output::tell("ganglionctl: the context is full: the oldest turns were dropped");
+    output::note("ganglionctl: the context is full: the oldest turns were dropped");
     true
 }
 
-/// The system message of a conversation that begins with one, and all others.
-fn divided(mut messages: Vec<Value>) -> (Option<String>, Vec<Value>) {
+/// Splits a conversation into its system message and all others.
+fn split_system(mut messages: Vec<Value>) -> (Option<String>, Vec<Value>) {
     let has_system = messages.first().is_some_and(|it| is_by(it, "system"));
     let system = has_system.then(|| messages.remove(0));
     let system = system.map(|message| text(&message["content"]).to_owned());
     (system, messages)
 }
 
-/// Where the user's messages are.
+/// Returns the positions of the user's messages.
 fn questions(messages: &[Value]) -> impl Iterator<Item = usize> {
     let each = messages.iter().enumerate();
     each.filter(|(_, message)| is_by(message, "user"))
@@ -386,7 +385,7 @@ fn is_by(message: &Value, role: &str) -> bool {
     message["role"] == role
 }
 
-/// Who owns the daemon's name now.
+/// Returns the present owner of the daemon's name.
 async fn daemon(connection: &Connection) -> Option<OwnedUniqueName> {
     let name = bus::NAME.try_into().ok()?;
     let driver = DBusProxy::new(connection).await.ok()?;
@@ -397,7 +396,7 @@ fn is_unknown(error: &bus::Error) -> bool {
     matches!(standard(error), Some(fdo::Error::UnknownObject(_)))
 }
 
-/// Whether nobody answered.
+/// Whether an error means that the daemon did not answer.
 fn is_away(error: &bus::Error) -> bool {
     use fdo::Error::{Disconnected, NameHasNoOwner, NoReply, ServiceUnknown};
     let away = matches!(
@@ -407,7 +406,7 @@ fn is_away(error: &bus::Error) -> bool {
     away || matches!(error, bus::Error::Bus(zbus::Error::InputOutput(_)))
 }
 
-/// The error, if it is one of the bus's own.
+/// Returns the error if it is one of the bus's own.
 fn standard(error: &bus::Error) -> Option<&fdo::Error> {
     match error {
         bus::Error::Bus(zbus::Error::FDO(error)) => Some(error),

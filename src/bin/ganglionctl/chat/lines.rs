@@ -1,4 +1,4 @@
-//! Lines that a person types, or a program pipes; and texts of several, between three quotation marks.
+//! Lines of a terminal or a pipe, and texts of several lines between three quotation marks.
 
 use std::io::{self, IsTerminal as _};
 
@@ -8,14 +8,14 @@ use rustyline::error::ReadlineError;
 use crate::failure::{Exit, OrFail as _, Outcome, failure};
 use crate::output;
 
-/// They begin a text of several lines, and end it.
+/// The beginning and end of a text of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// What was typed.
+/// An input.
 #[derive(Debug)]
 pub(super) enum Typed {
     Line(String),
-    /// A text of several lines, which is no command whatever it begins with.
+    /// A text of several lines, which is never a command.
     Text(String),
     /// Ctrl-C.
     Interrupt,
@@ -23,8 +23,8 @@ pub(super) enum Typed {
     End,
 }
 
-/// Where lines come from: an editor with a history in memory, or just a pipe. Reading blocks, so it belongs on a thread of
-/// its own.
+/// The source of lines: an editor with a history in memory, or a pipe. Reading blocks, so it belongs on a thread of its
+/// own.
 #[derive(Debug)]
 pub(super) struct Lines(Option<Box<DefaultEditor>>);
 
@@ -37,7 +37,7 @@ impl Lines {
         Ok(Self(Some(Box::new(editor))))
     }
 
-    /// Whether a person reads along.
+    /// Whether the input comes from a terminal.
     pub(super) const fn interactive(&self) -> bool {
         self.0.is_some()
     }
@@ -66,7 +66,7 @@ impl Lines {
                     if !self.interactive() {
                         return Err(open);
                     }
-                    output::tell_failure(&open);
+                    output::print_failure(&open);
                     return Ok(Typed::Interrupt);
                 }
                 other => return Ok(other),
@@ -74,10 +74,10 @@ impl Lines {
         }
     }
 
-    /// Keeps it for the keys that bring back what was typed before.
+    /// Adds an entry to the history.
     fn remember(&mut self, entry: &str) {
         if let Some(editor) = &mut self.0 {
-            // Only comfort is lost if it cannot be remembered.
+            // The history is not essential.
             let _ = editor.add_history_entry(entry);
         }
     }

@@ -1,5 +1,6 @@
-//! `ganglionctl chat`: a conversation, turn by turn. Errors are reported, and it goes on; in a pipe the exit code reports
-//! them, too.
+//! `ganglionctl chat`: a conversation, turn by turn. Errors are reported and the conversation continues; in a pipe the
+//! exit code also reports them.
+//! Not here: options of an answer, and the stream (`client`).
 
 mod conversation;
 mod lines;
@@ -19,12 +20,12 @@ use crate::{output, sessions, view};
 use conversation::Conversation;
 use lines::{Lines, Typed};
 
-/// The lines for this program, which /help and the manual list: each begins with a slash.
+/// The commands, which /help and the manual list: each begins with a slash.
 pub(crate) const COMMANDS: &str = include_str!("commands.txt");
 
-/// What follows the list.
+/// The text after the list.
 pub(crate) const REST: &str =
-    "Ctrl-C cancels an answer; what there is of it stays. Any other line is sent to the model.\n";
+    "Ctrl-C cancels an answer; its text so far stays. Any other line is sent to the model.\n";
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -48,21 +49,21 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
         output::print("/help lists the commands; Ctrl-D leaves.\n")?;
     }
     if chat.options.wants_thinking() {
-        chat.wonder().await?;
+        chat.warn_about_thinking().await?;
     }
     let mut failed = false;
     loop {
         let typed;
         (lines, typed) = tokio::select! {
             read = next(lines) => read?,
-            // Only where no editor has the keyboard does Ctrl-C arrive here.
+            // Only without an editor, which handles Ctrl-C itself.
             _ = interrupt.recv() => return Err(Failure::quiet(Exit::Interrupted)),
         };
         let done = match typed {
             Typed::Line(line) => match cut(line.trim()) {
                 ("/bye" | "/quit" | "/exit", None) => break,
                 (command, rest) if command.starts_with('/') => {
-                    unless_interrupted(&mut interrupt, chat.obey(command, rest)).await
+                    unless_interrupted(&mut interrupt, chat.run_command(command, rest)).await
                 }
                 _ => chat.say(line.trim(), &mut interrupt).await,
             },
@@ -75,19 +76,19 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
             if failure.exit == Exit::Ok || is_over {
                 return Err(failure);
             }
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
             failed = true;
         }
     }
     chat.conversation.close().await;
-    // A person has seen it.
+    // In a terminal, the user has seen the error.
     if failed && !chat.watched {
         return Err(Failure::quiet(Exit::Failed));
     }
     Ok(())
 }
 
-/// The first word, and what follows it.
+/// Splits off the first word.
 fn cut(text: &str) -> (&str, Option<&str>) {
     match text.split_once(char::is_whitespace) {
         Some((word, rest)) => (word, Some(rest.trim())),
@@ -104,16 +105,16 @@ async fn next(mut lines: Lines) -> Outcome<(Lines, Typed)> {
     reading.await.or_fail(Exit::Failed, "standard input")?
 }
 
-/// What commands work on.
+/// The state of the program.
 struct Chat {
     conversation: Conversation,
     options: Options,
-    /// A person sits there, who may wonder why nothing comes.
+    /// Whether a person watches, who needs to see what is awaited.
     watched: bool,
 }
 
 impl Chat {
-    async fn obey(&mut self, command: &str, rest: Option<&str>) -> Outcome {
+    async fn run_command(&mut self, command: &str, rest: Option<&str>) -> Outcome {
         let conversation = &mut self.conversation;
         match (command, rest) {
             ("/help" | "/?", None) => output::print(&(view::aligned(COMMANDS) + REST))?,
@@ -151,7 +152,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Gives an option, or leaves it to the daemon again.
+    /// Sets an option, or resets it to the daemon's default.
     async fn set(&mut self, (name, value): (&str, Option<&str>)) -> Outcome {
         if name == "overflow" {
             let overflow = value.map(|value| Overflow::from_str(value, false));
@@ -163,14 +164,14 @@ impl Chat {
         let set = self.options.set(name, value);
         set.map_err(|why| failure!(Usage: "/set {name}: {why}"))?;
         if name == "thinking" && self.options.wants_thinking() {
-            self.wonder().await?;
+            self.warn_about_thinking().await?;
         }
         Ok(())
     }
 
-    /// Goes on with a session of that name, or else with the conversation in that file.
+    /// Continues the session of this name, or else the conversation in that file.
     async fn load(&mut self, what: &str) -> Outcome {
-        // No name of a session has a slash.
+        // Names of sessions contain no slash.
         if !what.contains('/') {
             let manager = ManagerProxy::new(self.conversation.connection()).await?;
             if listed(&manager, what)
@@ -183,17 +184,19 @@ impl Chat {
                 bail!(Data: "/load {what}: there is no session and no file of this name; /sessions lists the sessions");
             }
         }
-        self.conversation.go_on_with(transcript::load(what)?).await
+        self.conversation
+            .continue_with(transcript::load(what)?)
+            .await
     }
 
-    /// Whether the model can think at all.
-    async fn wonder(&self) -> Outcome {
+    /// Reports a model that cannot think.
+    async fn warn_about_thinking(&self) -> Outcome {
         let manager = ManagerProxy::new(self.conversation.connection()).await?;
-        client::tell_if_it_cannot_think(&manager).await;
+        client::warn_if_it_cannot_think(&manager).await;
         Ok(())
     }
 
-    /// One turn: sends `text`, if there is any, and shows the answer.
+    /// Runs one turn: sends `text`, unless it is empty, and shows the answer.
     async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Outcome {
         if text.trim().is_empty() {
             return Ok(());

@@ -1,5 +1,4 @@
-//! A conversation as a file. It may be private, and what is there already may be dear: only a new file is written, which
-//! nobody else may read.
+//! A conversation as a file. It may be private, so only its owner may read it, and it never replaces an existing file.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,7 +10,7 @@ use serde_json::Value;
 use crate::client::text;
 use crate::failure::{Exit, OrFail as _, Outcome, failure};
 
-/// What was said, as people read it.
+/// Formats a conversation for people.
 pub(super) fn shown(messages: &[Value]) -> String {
     let lines = messages.iter().map(|message| {
         let (role, said) = (text(&message["role"]), text(&message["content"]));
@@ -20,7 +19,7 @@ pub(super) fn shown(messages: &[Value]) -> String {
     lines.collect()
 }
 
-/// Writes it to `file`; `~/` is the home folder.
+/// Writes a conversation to `file`; `~/` is the home folder.
 pub(super) fn save(file: &str, messages: &[Value]) -> Outcome<PathBuf> {
     let path = path(file);
     let content = if path.extension().is_some_and(|end| end == "json") {
@@ -35,7 +34,7 @@ pub(super) fn save(file: &str, messages: &[Value]) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Reads what `save` has written as JSON, or `ganglionctl sessions export`, without the turns that were dropped.
+/// Reads the JSON of `save` or `ganglionctl sessions export`, without turns that were dropped.
 pub(super) fn load(file: &str) -> Outcome<Vec<Value>> {
     let path = path(file);
     let read = fs::read_to_string(&path).or_fail(Exit::Data, path.display())?;
@@ -48,7 +47,7 @@ pub(super) fn load(file: &str) -> Outcome<Vec<Value>> {
         Some(Value::Array(messages)) if messages.iter().all(is_message) => messages,
         _ => {
             return Err(failure!(
-                Data: "{}: it is no conversation in JSON: give a file that /save wrote to a name in .json, or that \
+                Data: "{}: it is not a conversation in JSON: give a file that /save wrote to a name in .json, or that \
                        ganglionctl sessions export wrote", path.display()
             ));
         }
@@ -57,7 +56,7 @@ pub(super) fn load(file: &str) -> Outcome<Vec<Value>> {
     Ok(messages.into_iter().filter(is_kept).collect())
 }
 
-/// Whether a file of that name is there.
+/// Whether a file of that name exists.
 pub(super) fn is_there(file: &str) -> bool {
     path(file).is_file()
 }

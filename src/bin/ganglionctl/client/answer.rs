@@ -16,10 +16,10 @@ use super::refusal::exit_of;
 use super::waiting::{Ask, Waiting};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 
-/// How long a cancelled answer may take to end before nobody waits for it any more.
+/// The longest time that the client waits for the end of a cancelled answer.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
-/// An answer that the daemon is making.
+/// An answer that the daemon is generating.
 #[derive(Debug)]
 pub(crate) struct Answer {
     request: RequestProxy<'static>,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Takes what `Generate` or `Send` returned.
+    /// Takes the result of `Generate` or `Send`.
     pub(crate) async fn new(
         connection: &Connection,
         returned: Result<(OwnedObjectPath, OwnedFd), bus::Error>,
@@ -42,12 +42,12 @@ impl Answer {
         Ok(Self { request, lines })
     }
 
-    /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An
-    /// error of `show` drops the pipe, which cancels too. `waiting` is told until the first line comes.
+    /// Hands every line and its frame to `show` until the answer ends, or `interrupt` cancels it. An error of `show`
+    /// drops the pipe, which cancels too. `waiting` is shown until the first line.
     ///
     /// # Errors
-    /// Those of `show`; an answer that ended with an error, or by Ctrl-C; a daemon that died. An answer that was cut is no
-    /// error here: see [`Ended::whole`].
+    /// Those of `show`; an answer that ended with an error, or by Ctrl-C; a daemon that died. An answer that was cut is
+    /// not an error here: see [`Ended::whole`].
     pub(crate) async fn follow(
         mut self,
         waiting: Waiting,
@@ -59,7 +59,7 @@ impl Answer {
             let line = tokio::select! {
                 line = self.next(waiting.take()) => line,
                 _ = interrupt.recv() => {
-                    // Best effort: leaving closes the pipe, and that cancels as well.
+                    // Best effort: closing the pipe cancels as well.
                     let _ = timeout(CANCEL_WAIT, self.cancelled(interrupt)).await;
                     return Err(Failure::quiet(Exit::Interrupted));
                 }
@@ -93,8 +93,7 @@ impl Answer {
         }
     }
 
-    /// Cancels, and reads on to the end: a session takes its next turn only then. A second Ctrl-C
-    /// ends the waiting.
+    /// Cancels, and reads to the end, because a session accepts its next turn only then. A second Ctrl-C ends the wait.
     async fn cancelled(&mut self, interrupt: &mut Signal) {
         let drained = async {
             if self.request.cancel().await.is_ok() {
@@ -114,7 +113,7 @@ impl Answer {
 
 fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
     let Some(line) = line.or_fail(Exit::Unavailable, "the stream")? else {
-        bail!(Unavailable: "the daemon died while it answered; see journalctl -u gangliond");
+        bail!(Unavailable: "the daemon died during the answer; see journalctl -u gangliond");
     };
     let frame = Frame::from_line(&line).map_err(|error| {
         failure!(Unavailable: "the stream: {error}; are ganglionctl and gangliond of the same version?")
@@ -122,16 +121,16 @@ fn parse(line: std::io::Result<Option<String>>) -> Outcome<(String, Frame)> {
     Ok((line, frame))
 }
 
-/// How an answer ended.
+/// The end of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) receipt: Receipt,
-    /// Whether the answer had to fit something, and is only the beginning of what fits.
+    /// Whether the answer had a required format and was cut off.
     incomplete: bool,
 }
 
 impl Ended {
-    /// Itself, unless the daemon ended the answer.
+    /// Returns itself, unless the daemon ended the answer with an error.
     fn by_itself(self, error: Option<&str>, message: Option<String>) -> Outcome<Self> {
         match self.receipt.reason {
             FinishReason::Stop
@@ -140,11 +139,11 @@ impl Ended {
             | FinishReason::Context
             | FinishReason::Deadline => Ok(self),
             FinishReason::Cancelled => bail!(
-                Failed: "the answer is incomplete: the daemon cancelled it, as it is stopping or this reader stalled; ask again"
+                Failed: "the answer is incomplete: the daemon cancelled it, because it is stopping or this reader stalled; ask again"
             ),
             FinishReason::Error => Err(Failure {
                 exit: match error {
-                    // It had been accepted, and then the model could not be loaded.
+                    // The request had been accepted before the model failed to load.
                     Some("org.ganglion.Llm1.Error.NotReady") => Exit::Config,
                     error => error.map_or(Exit::Failed, exit_of),
                 },
@@ -153,10 +152,10 @@ impl Ended {
         }
     }
 
-    /// Returns whether the answer is whole.
+    /// Returns whether the answer is complete.
     ///
     /// # Errors
-    /// `Exit::Failed` if it was cut, with what cut it and the remedy.
+    /// `Exit::Failed` if it was cut, with the reason and the remedy.
     pub(crate) fn whole(self) -> Outcome {
         let Receipt { reason, usage } = self.receipt;
         let tokens = usage.completion_tokens;
@@ -172,7 +171,7 @@ impl Ended {
                 Failed: "the answer is incomplete: its deadline passed after {tokens} tokens; give a larger --deadline-ms"
             ),
             reason if self.incomplete => bail!(
-                Failed: "the answer is incomplete: it does not fit what was asked for ({})", reason.name()
+                Failed: "the answer is incomplete: it does not have the required format ({})", reason.name()
             ),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Dictionaries of the daemon, as JSON and as tables for people.
+//! The daemon's dictionaries, as JSON and as tables for people.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ganglion::bus::proxy::Info;
 use serde_json::{Value, json};
 use zbus::Variant;
 
-/// Text as it is, anything else as in JSON.
+/// Formats a text as it is, and any other value as JSON.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -14,7 +14,7 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// A text; empty if there is none.
+/// Returns a text; empty if the value is none.
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -25,13 +25,13 @@ pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{megabytes:.1} MB")
 }
 
-/// A dictionary of the daemon's as JSON, in the order of its keys.
+/// Converts a dictionary to JSON, in the order of its keys.
 pub(crate) fn object(info: &Info) -> Value {
     let entries: BTreeMap<_, _> = info.iter().map(|(key, value)| (key, json(value))).collect();
     json!(entries)
 }
 
-/// Numbers, strings, lists and dictionaries of them; what D-Bus has beyond JSON is shown as text.
+/// Converts numbers, strings, lists and dictionaries; other types of D-Bus are shown as text.
 fn json(value: &Variant<'_>) -> Value {
     match value {
         Variant::Bool(value) => (*value).into(),

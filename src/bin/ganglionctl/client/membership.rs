@@ -1,16 +1,15 @@
-//! Why the bus lets somebody's call not through, and what does, in one line.
+//! The remedy for a call that the bus denies to this user, in one line.
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
 const ASKS: &str = "ganglion";
 const OPERATES: &str = "ganglion-admin";
 
-/// What helps whoever runs this.
+/// Returns the remedy for the user of this process.
 pub(super) fn remedy() -> String {
     let id = geteuid();
     if id.is_root() {
-        return "the bus refuses root: the policy is not in force: sudo systemctl reload dbus, or install the package \
-                again"
+        return "the bus refuses root: its policy is not loaded: sudo systemctl reload dbus, or reinstall the package"
             .into();
     }
     let user = name(id);
@@ -19,7 +18,7 @@ pub(super) fn remedy() -> String {
     };
     if is_in(group.gid) {
         let helps = joins(&user, OPERATES);
-        return format!("{user} may ask, and not operate: {helps}");
+        return format!("{user} may use the model, but not control the daemon: {helps}");
     }
     if group.mem.contains(&user) {
         return format!(
@@ -33,17 +32,17 @@ fn joins(user: &str, group: &str) -> String {
     format!("{user} is not in group {group}: sudo usermod -aG {group} {user}, then log in again")
 }
 
-/// This very process: what the system's files say counts from the next login on.
+/// Checks this process, because a change of the system's files applies only after the next login.
 fn is_in(group: Gid) -> bool {
     getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
 }
 
-/// Returns the name of the user with this id, or the id where the system knows no name.
+/// Returns the name of the user with this id, or the id if the user has no name.
 pub(crate) fn account(id: u32) -> String {
     name(Uid::from_raw(id))
 }
 
-/// The user's name, or the number of one that has none.
+/// Returns the user's name, or its number.
 pub(crate) fn name(id: Uid) -> String {
     let known = User::from_uid(id).ok().flatten();
     known.map_or_else(|| id.to_string(), |user| user.name)

@@ -1,13 +1,13 @@
-//! The side of `ganglionctl` that talks to the daemon. It knows no model: everything comes over D-Bus.
+//! The D-Bus side of `ganglionctl`: connections, answers, options and errors. Not here: opening a model.
 
 mod answer;
 pub(crate) mod calls;
 mod info;
 pub(crate) mod membership;
+pub(crate) mod messages;
 mod opening;
 mod options;
 mod refusal;
-pub(crate) mod said;
 mod screen;
 mod waiting;
 
@@ -37,7 +37,7 @@ pub(crate) use waiting::{Ask, Waiting};
 pub(crate) const MANAGER: &str = "org.ganglion.Llm1.Manager";
 pub(crate) const DIAGNOSTICS: &str = "org.ganglion.Llm1.Diagnostics";
 
-/// The environment variable that stands for `--bus`.
+/// The environment variable that replaces `--bus`.
 const VARIABLE: &str = "GANGLION_BUS";
 
 /// Runs `future` on this thread.
@@ -45,15 +45,15 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(Exit::Failed, "cannot start")?;
     let result = runtime.block_on(future);
-    // A thread may still wait for a line that nobody will type.
+    // Another thread may still wait for a line of input.
     runtime.shutdown_background();
     result
 }
 
-/// Within this a daemon that lives answers what it knows.
+/// The longest time that a healthy daemon takes to answer simple calls.
 const ANSWERED: Duration = Duration::from_secs(10);
 
-/// The result of calls that a daemon answers at once, whatever it computes.
+/// Awaits a call that a daemon answers at once, even while it computes.
 pub(crate) async fn at_once<T, E>(future: impl Future<Output = Result<T, E>>) -> Outcome<T>
 where
     Failure: From<E>,
@@ -70,7 +70,7 @@ where
 /// Connects to the bus that `--bus`, or else the environment, names.
 ///
 /// # Errors
-/// `Exit::Usage` if the address is none, `Exit::Unavailable` if nobody answers there.
+/// `Exit::Usage` if the address is invalid, `Exit::Unavailable` if nothing answers there.
 pub(crate) async fn connect(bus: Option<String>) -> Outcome<Connection> {
     let set = || std::env::var(VARIABLE).ok().filter(|bus| !bus.is_empty());
     let bus = bus.or_else(set).unwrap_or_else(|| "system".into());
@@ -94,21 +94,21 @@ pub(crate) async fn unless_interrupted<T>(
     }
 }
 
-/// All properties of one of the daemon's interfaces, as they are now.
+/// Reads all properties of one of the daemon's interfaces.
 pub(crate) async fn properties(connection: &Connection, interface: &'static str) -> Outcome<Value> {
     let proxy = PropertiesProxy::new(connection, bus::NAME, bus::PATH).await?;
     let interface = InterfaceName::from_static_str_unchecked(interface);
     Ok(object(&proxy.get_all(interface).await?))
 }
 
-/// Whether there is a daemon; none is started.
+/// Whether the daemon runs; it is not started.
 pub(crate) async fn is_there(connection: &Connection) -> Outcome<bool> {
     let name = BusName::from_static_str(bus::NAME)?;
     let driver = DBusProxy::new(connection).await?;
     Ok(driver.name_has_owner(name).await?)
 }
 
-/// The connection, if there is a daemon on that bus; none is started. Where there is no bus, there is none.
+/// Connects to the daemon if it runs. It is not started, and a missing bus is not an error.
 pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> {
     let connection = match connect(bus).await {
         Err(failure) if failure.exit == Exit::Unavailable => return Ok(None),
@@ -118,8 +118,8 @@ pub(crate) async fn running(bus: Option<String>) -> Outcome<Option<Connection>> 
     Ok(is_there.then_some(connection))
 }
 
-/// What a request that was not accepted means: a daemon whose model cannot be loaded waits for a
-/// person, any other one only for time.
+/// Converts the error of a request that was not accepted. A daemon whose model cannot be loaded needs a person;
+/// otherwise the request may succeed later.
 pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> Failure {
     let not_ready = matches!(error, bus::Error::NotReady(_));
     let mut failure = Failure::from(error);
@@ -130,16 +130,15 @@ pub(crate) async fn not_accepted(connection: &Connection, error: bus::Error) -> 
     failure
 }
 
-/// Says on standard error, once the daemon knows its model, that a model which is asked to think cannot.
-///
-/// Whether that is known.
-pub(crate) async fn tell_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
+/// Warns on standard error if the user asked a model to think that cannot. Returns whether that is known, which it is
+/// once the model is loaded.
+pub(crate) async fn warn_if_it_cannot_think(manager: &ManagerProxy<'_>) -> bool {
     let model = manager.model().await.map(|model| object(&model));
     let model = model.unwrap_or_default();
     match (text(&model["name"]), model["thinking"].as_bool()) {
-        // Until it is loaded, and of a daemon that is older, nothing is known.
+        // Before the load, and with an older daemon, nothing is known.
         ("", _) | (_, None) => return false,
-        (name, Some(false)) => output::tell(&format!(
+        (name, Some(false)) => output::note(&format!(
             "ganglionctl: {name} cannot think before it answers: thinking changes nothing"
         )),
         (_, Some(true)) => {}

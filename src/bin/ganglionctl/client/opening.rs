@@ -1,4 +1,4 @@
-//! Opens sessions, as `ask` and `chat` ask for them.
+//! Opens sessions as the command lines of `ask` and `chat` describe them.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use zbus::Connection;
 
 use super::info::object;
-use super::{not_accepted, said};
+use super::{messages, not_accepted};
 use crate::failure::{Outcome, ensure};
 
-/// What happens to a turn that the context does not hold any more.
+/// The treatment of a turn that does not fit the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Overflow {
     /// The turn is an error
@@ -40,14 +40,14 @@ pub(crate) struct OpeningArguments {
     /// The system message is the text of this file
     #[arg(long, value_name = "FILE", value_parser = text, conflicts_with = "system")]
     system_file: Option<String>,
-    /// Go on with the session of this name, or make it: the daemon keeps it on disk. A system message is given when the
-    /// session is made
+    /// Continue the session of this name, or create it: the daemon keeps it on disk. A system message is given when the
+    /// session is created
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
     /// Take the session from the connection that holds it, whose answer ends
     #[arg(long, requires = "session")]
     take: bool,
-    /// What happens to a turn that the context does not hold any more [default: truncate_oldest for a session that is made
+    /// What happens to a turn that does not fit the context [default: truncate_oldest for a session that is created
     /// here, else what the session has]
     #[arg(long, value_name = "POLICY")]
     overflow: Option<Overflow>,
@@ -65,7 +65,7 @@ impl OpeningArguments {
         }
     }
 
-    /// The opening of a question, which has a session only if that is named.
+    /// Returns the opening of a question, which has a session only with `--session`.
     ///
     /// # Errors
     /// `Exit::Usage` if `--overflow` was given without `--session`.
@@ -78,7 +78,7 @@ impl OpeningArguments {
     }
 }
 
-/// The text of a file, without line ends after it.
+/// Reads a file, without line ends at its end.
 fn text(path: &str) -> Result<String, String> {
     let text = match path {
         "-" => io::read_to_string(io::stdin()),
@@ -88,14 +88,14 @@ fn text(path: &str) -> Result<String, String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// What a session is opened with.
+/// The arguments of opening a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
     pub(crate) name: Option<String>,
     pub(crate) take: bool,
     pub(crate) system: Option<String>,
     pub(crate) overflow: Option<Overflow>,
-    /// What was said before its first turn, after the system message.
+    /// The messages before the first turn, after the system message.
     pub(crate) messages: Vec<Value>,
 }
 
@@ -103,7 +103,7 @@ impl Opening {
     /// Opens the session.
     ///
     /// # Errors
-    /// The daemon's, and those of a daemon that is not there.
+    /// The daemon's, and those of a missing daemon.
     pub(crate) async fn open(&self, connection: &Connection) -> Outcome<SessionProxy<'static>> {
         match self.attempt(connection).await {
             Ok(session) => Ok(session),
@@ -111,7 +111,7 @@ impl Opening {
         }
     }
 
-    /// Opens the session, with the error as the bus has it.
+    /// Opens the session; the error is the bus's own.
     pub(crate) async fn attempt(
         &self,
         connection: &Connection,
@@ -128,7 +128,7 @@ impl Opening {
             options.insert("system", system.as_str().into());
         }
         if !self.messages.is_empty() {
-            options.insert("messages", said::given(&self.messages).into());
+            options.insert("messages", messages::to_bus(&self.messages).into());
         }
         if let Some(overflow) = self.overflow_of(&manager).await? {
             options.insert("context_overflow", overflow.name().into());
@@ -137,7 +137,7 @@ impl Opening {
         Ok(SessionProxy::new(connection, path).await?)
     }
 
-    /// The policy to open the session with: one that is there keeps its own, unless another was given.
+    /// Returns the policy of the session: an existing one keeps its own, unless another was given.
     async fn overflow_of(
         &self,
         manager: &ManagerProxy<'_>,
@@ -150,7 +150,7 @@ impl Opening {
     }
 }
 
-/// What the daemon lists of the session of this name.
+/// Returns the daemon's entry for the session of this name.
 pub(crate) async fn listed(
     manager: &ManagerProxy<'_>,
     name: &str,
@@ -159,7 +159,7 @@ pub(crate) async fn listed(
     Ok(listed.get(name).map(object))
 }
 
-/// Whether nothing is left of a listed session but damaged files, which the daemon has set aside.
+/// Whether a listed session consists only of damaged files, which the daemon has set aside.
 pub(crate) fn is_gone(listed: &Value) -> bool {
     let damaged = listed["damaged"].as_array();
     listed["began"] == 0 && damaged.is_some_and(|files| !files.is_empty())

@@ -1,4 +1,4 @@
-//! The options of one answer, as `ask` and `chat` take them.
+//! The options of one answer, as `ask` and `chat` accept them.
 
 use std::str::FromStr;
 use std::{fs, io};
@@ -13,7 +13,7 @@ use zbus::Variant;
 use super::info::plain;
 use crate::view;
 
-/// What is not given is left to the daemon's configuration; the daemon checks every value.
+/// Options of an answer. The daemon's configuration has the defaults, and the daemon checks every value.
 #[derive(Clone, Debug, Default, Args, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Options {
@@ -45,26 +45,26 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", value_parser = file)]
     #[serde(rename = "json_schema")]
     schema: Option<String>,
-    /// Leave keywords of schemas unchecked that cannot be enforced, and list them
+    /// Ignore keywords of schemas that cannot be enforced, and list them
     #[arg(long, num_args = 0, default_missing_value = "true")]
     schema_lenient: Option<bool>,
     /// Answer with a JSON object
     #[arg(long, num_args = 0, default_missing_value = "true")]
     #[serde(rename = "json")]
     json_object: Option<bool>,
-    /// Answer with what this regular expression matches
+    /// Answer with a text that this regular expression matches
     #[arg(long, value_name = "REGEX")]
     regex: Option<String>,
-    /// Answer with what the grammar in this file, in the syntax of Lark, begins with start
+    /// Answer with a text that the grammar in this file allows; its syntax is Lark's, and it begins with start
     #[arg(long, value_name = "FILE", value_parser = file)]
     grammar: Option<String>,
     /// Answer with one of these texts; give it once for each
     #[arg(long, value_name = "TEXT")]
     choice: Vec<String>,
-    /// What the model may call: a file with a JSON array of tools, as OpenAI's API has them
+    /// A file with the tools that the model may call: a JSON array in the form of OpenAI's API
     #[arg(long, value_name = "FILE", value_parser = file)]
     tools: Option<String>,
-    /// Whether it calls: auto, none, required, or the name of a tool
+    /// Whether the model calls: auto, none, required, or the name of a tool
     #[arg(long, value_name = "CHOICE")]
     tool_choice: Option<String>,
     /// Let it call one tool at a time
@@ -73,17 +73,17 @@ pub(crate) struct Options {
     /// Let one answer call at most N times
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     max_calls: Option<u32>,
-    /// Who comes before whom: realtime (for a group that the daemon's configuration names), normal or background
+    /// The priority: realtime (for a group that the daemon's configuration names), normal or background
     #[arg(long, value_name = "P")]
     priority: Option<String>,
-    /// End the answer after so many milliseconds, waiting included, with what there is of it
+    /// End the answer after this many milliseconds, including the time in the queue, with the text so far
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<u32>)]
     deadline_ms: Option<u32>,
     /// Let a model that can think do so before it answers
     #[arg(long, overrides_with = "no_thinking")]
     #[serde(skip)]
     thinking: bool,
-    /// End its thoughts after so many tokens
+    /// End its thoughts after this many tokens
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     thinking_tokens: Option<u32>,
     /// Let it answer at once
@@ -93,7 +93,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The options that were given, by their names on the bus.
+    /// Returns the options that were given, by their names on the bus.
     fn given(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut given)) = serde_json::to_value(self) else {
             return Map::new();
@@ -105,7 +105,7 @@ impl Options {
         given
     }
 
-    /// The options as D-Bus carries them.
+    /// Returns the options as D-Bus carries them.
     pub(crate) fn fields(&self) -> Fields<'static> {
         let given = self.given();
         let names = OPTIONS.iter().map(|key| key.name);
@@ -114,24 +114,24 @@ impl Options {
             .collect()
     }
 
-    /// Returns whether the request yields to all others, and to each hold.
+    /// Whether the request yields to all others, and to each hold.
     pub(crate) fn is_background(&self) -> bool {
         self.priority.as_deref() == Some("background")
     }
 
-    /// Whether the answer is to begin with thoughts.
+    /// Whether the answer begins with thoughts.
     pub(crate) const fn wants_thinking(&self) -> bool {
         self.thinking
     }
 
-    /// Leaves the choice to the model, who has called what it was to call.
+    /// Leaves further calls to the model, after it has made the required ones.
     pub(crate) fn choose_freely(&mut self) {
         if self.tool_choice.as_deref() != Some("none") {
             self.tool_choice = None;
         }
     }
 
-    /// The table that people are shown, with a row after those of the options.
+    /// Formats the options as a table, with a further row at its end.
     pub(crate) fn table(&self, last: (&str, &str)) -> String {
         let given = self.given();
         let names = known().map(|key| key.name);
@@ -145,18 +145,18 @@ impl Options {
         view::named(rows.chain([(last.0.into(), last.1.into())]))
     }
 
-    /// Gives one by its name on the bus; without a value it is left to the configuration again.
+    /// Sets an option by its name on the bus; without a value it is reset to the configuration's.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let Some(key) = known().find(|key| key.name == name) else {
             let names: Vec<_> = known().map(|key| key.name).collect();
-            return Err(format!("it is none of {}", names.join(", ")));
+            return Err(format!("it must be one of {}", names.join(", ")));
         };
         let value = value.map(|text| match key.kind {
             "u" => whole::<u32>(text).map(Value::from),
             "t" => whole::<u64>(text).map(Value::from),
             "d" => number(text).map(Value::from),
             "b" => truth(text).map(Value::from),
-            // Of several texts this is the first.
+            // The first of several texts.
             kind if kind.ends_with("as") => Ok(vec![text].into()),
             _ => Ok(text.into()),
         });
@@ -173,7 +173,7 @@ impl Options {
     }
 }
 
-/// Those that every request takes, but for how probable tokens are, which only `ask` shows, by an argument of its own.
+/// Returns the options of every request, except the one for logprobs, which only `ask` has.
 fn known() -> impl Iterator<Item = &'static OptionKey> {
     let requests = OPTIONS.iter().filter(|key| key.of == Of::Requests);
     requests.filter(|key| key.name != "logprobs")
@@ -191,7 +191,7 @@ fn variant(value: &Value) -> Variant<'static> {
     }
 }
 
-/// The text of a file; - is standard input.
+/// Reads a file; - is standard input.
 fn file(path: &str) -> Result<String, String> {
     let text = match path {
         "-" => io::read_to_string(io::stdin()),
@@ -200,7 +200,7 @@ fn file(path: &str) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// A negative one is a wrong value, not an option that nobody knows.
+/// Parses a whole number. A negative one is an invalid value and not an unknown option.
 fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let most = u128::MAX >> (128 - 8 * size_of::<T>());
     text.parse()
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_option_of_a_request_can_be_given_and_taken_back() {
+    fn each_option_can_be_set_and_reset() {
         for key in known() {
             let value = match key.kind {
                 "u" | "t" => "1",

@@ -1,4 +1,4 @@
-//! D-Bus errors as exit codes, with what helps.
+//! D-Bus errors as exit codes and remedies.
 
 use ganglion::bus;
 use zbus::{DBusError as _, fdo};
@@ -6,7 +6,7 @@ use zbus::{DBusError as _, fdo};
 use super::membership;
 use crate::failure::{Exit, Failure, failure};
 
-/// The exit code of an error, by its D-Bus name.
+/// Returns the exit code of an error, by its D-Bus name.
 pub(crate) fn exit_of(name: &str) -> Exit {
     let ours = name.strip_prefix("org.ganglion.Llm1.Error.");
     let standard = name.strip_prefix("org.freedesktop.DBus.Error.");
@@ -20,7 +20,7 @@ pub(crate) fn exit_of(name: &str) -> Exit {
     }
 }
 
-/// What a call that failed means for whoever typed the command.
+/// Converts the error of a call.
 impl From<bus::Error> for Failure {
     fn from(error: bus::Error) -> Self {
         match error {
@@ -45,16 +45,16 @@ impl From<zbus::Error> for Failure {
     }
 }
 
-/// The standard errors, which the bus itself answers with.
+/// Converts the standard errors, which the bus itself returns.
 impl From<fdo::Error> for Failure {
     fn from(error: fdo::Error) -> Self {
         let why = error.description().unwrap_or_default();
         let message = match error {
             fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => format!(
-                "nobody owns {} on this bus; is gangliond running? see systemctl status gangliond",
+                "gangliond is not running: {} has no owner on this bus; see systemctl status gangliond",
                 bus::NAME
             ),
-            // What the bus says of it is three hundred characters about its own rules.
+            // The bus's own text only describes its rules.
             fdo::Error::AccessDenied(_) => membership::remedy(),
             fdo::Error::NoReply(_) | fdo::Error::Disconnected(_) => {
                 format!("the daemon went away: {why}; see journalctl -u gangliond")

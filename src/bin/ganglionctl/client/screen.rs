@@ -1,11 +1,11 @@
-//! Where an answer's text goes.
+//! The output of an answer's text.
 
 use ganglion::bus::Frame;
 
 use crate::failure::Outcome;
 use crate::output;
 
-/// Standard output, on which an answer grows; what was thought before it goes to standard error.
+/// Standard output for the answer; its thoughts go to standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     line_open: bool,
@@ -13,12 +13,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Shows what a frame says; `quiet` leaves thoughts out.
+    /// Shows a frame; `quiet` leaves thoughts out.
     pub(crate) fn show_frame(&mut self, frame: &Frame, quiet: bool) -> Outcome {
         match frame {
             Frame::Reasoning { reasoning, .. } if !quiet => {
                 self.thinks = true;
-                output::think(reasoning);
+                output::print_thought(reasoning);
             }
             Frame::Text { text, .. } if !text.is_empty() => {
                 self.end_thoughts();
@@ -33,11 +33,11 @@ impl Screen {
 
     fn end_thoughts(&mut self) {
         if std::mem::take(&mut self.thinks) {
-            output::tell("");
+            output::note("");
         }
     }
 
-    /// Ends the line that an answer left open.
+    /// Ends an incomplete line of the answer.
     pub(crate) fn end_line(&mut self) -> Outcome {
         if std::mem::take(&mut self.line_open) {
             output::print("\n")?;

@@ -1,7 +1,7 @@
-//! What a person sees while nothing comes: what is waited for, on standard error.
+//! Shows on standard error what the program waits for.
 //!
-//! In a terminal it is one line that turns and vanishes, elsewhere a line of its own once a second has passed, and again
-//! only for something else. It never delays what is waited for, and asks the daemon no more than twice a second.
+//! In a terminal it is a line with a spinner that disappears. Elsewhere it is an ordinary line after a delay, and
+//! another line when the reason changes. It never delays the program, and queries the daemon at most twice a second.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -18,51 +18,52 @@ use super::info::text;
 use super::{MANAGER, Options, is_there, membership, properties};
 use crate::output;
 
-/// What comes sooner needs no word; a line that flashed by would only disturb.
+/// Shorter waits show nothing, because a line would only flicker.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The patience of whoever reads a log is longer.
+/// The delay before a line outside of a terminal.
 const PATIENCE_OF_LOGS: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(100);
-/// So long passes between two questions to the daemon.
+/// The interval of queries to the daemon.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whom to ask what takes the time.
+/// The source of the reason for waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ask<'a> {
-    /// Nobody yet: nothing was accepted.
-    Nobody,
+    /// The request is not accepted yet.
+    Unaccepted,
     Daemon(&'a Connection),
-    /// It is asked also how far its prompt is read: a long one takes a CPU minutes.
+    /// A request, whose progress of prefill is shown as well.
     Request(&'a RequestProxy<'static>),
 }
 
 impl Ask<'_> {
-    /// Where a request stands in the queue; nothing if it is being answered, or may be the next.
+    /// Returns the request's place in the queue; `None` if it is active or next.
     async fn behind(self) -> Option<String> {
         let Self::Request(request) = self else {
             return None;
         };
         let before = match request.queue_position().await.ok()? {
             0 => "the next to be answered".to_owned(),
-            1 => "one request comes before".to_owned(),
-            many => format!("{many} requests come before"),
+            1 => "one request is ahead".to_owned(),
+            many => format!("{many} requests are ahead"),
         };
         let seconds = request.estimated_wait().await.ok()?.ceil();
         (seconds > 0.0).then(|| format!("{before}, about {seconds} s"))
     }
 
-    /// Returns the kind of thing that is waited for, and what is said of it. A hold of `background` requests matters only to
-    /// those.
+    /// Returns the kind of reason, and its description. A hold of `background` requests matters only to those.
     async fn situation(self, is_background: bool) -> Option<(&'static str, String)> {
-        let told = |kind, what: &str| Some((kind, what.to_owned()));
+        let reason = |kind, what: &str| Some((kind, what.to_owned()));
         let connection = match self {
-            Self::Nobody => return told("acceptance", "waiting for gangliond to take the request"),
+            Self::Unaccepted => {
+                return reason("acceptance", "waiting for gangliond to accept the request");
+            }
             Self::Daemon(connection) => connection,
             Self::Request(request) => request.inner().connection(),
         };
-        // A look must not start it.
+        // A query must not start the daemon.
         if !is_there(connection).await.ok()? {
-            return told("no daemon", "waiting for gangliond, which does not run");
+            return reason("no daemon", "waiting for gangliond, which is not running");
         }
         let manager = properties(connection, MANAGER).await.ok()?;
         if let Self::Request(_) = self
@@ -74,7 +75,7 @@ impl Ask<'_> {
             && let Ok((read, of)) = request.reading().await
             && read < of
         {
-            return told("reading", &format!("reading: {read} of {of} tokens"));
+            return reason("reading", &format!("reading: {read} of {of} tokens"));
         }
         let waiting = manager["QueueLength"].as_u64();
         let detail = text(&manager["StateDetail"]);
@@ -82,27 +83,29 @@ impl Ask<'_> {
             && detail.is_empty()
             && let Some(behind) = self.behind().await
         {
-            return told("behind", &behind);
+            return reason("behind", &behind);
         }
         match (text(&manager["State"]), detail) {
-            ("loading", "") => told("loading", "the model is being loaded"),
-            ("loading", detail) => told("loading", &format!("the model is being loaded: {detail}")),
+            ("loading", "") => reason("loading", "the model is being loaded"),
+            ("loading", detail) => {
+                reason("loading", &format!("the model is being loaded: {detail}"))
+            }
             ("ready", "") => match waiting.unwrap_or_default() {
-                0 | 1 => told("reading", "the prompt is being read"),
-                2 => told("others", "another request is under way"),
+                0 | 1 => reason("reading", "the prompt is being read"),
+                2 => reason("others", "another request is active"),
                 more => {
-                    let what = format!("{} other requests wait or are under way", more - 1);
-                    told("others", &what)
+                    let what = format!("{} other requests are queued or active", more - 1);
+                    reason("others", &what)
                 }
             },
-            // A daemon that is ready and has something to tell is reloading.
-            ("ready", detail) => told("state", &format!("gangliond: {detail}")),
-            (state, _) => told("state", &format!("gangliond: {state}")),
+            // A daemon that is ready and reports a detail is reloading.
+            ("ready", detail) => reason("state", &format!("gangliond: {detail}")),
+            (state, _) => reason("state", &format!("gangliond: {state}")),
         }
     }
 }
 
-/// Describes the hold that keeps a request off the device for the longest time, if there is one.
+/// Describes the longest hold that blocks a request, if there is one.
 fn held(manager: &Value, is_background: bool) -> Option<String> {
     let holds = manager["Holds"].as_array().into_iter().flatten();
     let holds = holds.filter(|hold| is_background || text(&hold["held"]) == "all");
@@ -120,14 +123,14 @@ fn held(manager: &Value, is_background: bool) -> Option<String> {
     ))
 }
 
-/// The line, until this is dropped.
+/// The line, which disappears when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     quiet: bool,
     is_background: bool,
     spinner: Option<ProgressBar>,
-    /// The kind of thing that was told last.
-    told: &'static str,
+    /// The kind of reason that was shown last.
+    shown: &'static str,
 }
 
 impl Waiting {
@@ -136,11 +139,11 @@ impl Waiting {
             quiet,
             is_background: false,
             spinner: None,
-            told: "",
+            shown: "",
         }
     }
 
-    /// Describes the waiting of a request with these options.
+    /// Describes the wait of a request with these options.
     pub(crate) fn with(self, options: &Options) -> Self {
         let is_background = options.is_background();
         Self {
@@ -149,14 +152,14 @@ impl Waiting {
         }
     }
 
-    /// Awaits `future`, and says meanwhile what takes its time.
+    /// Awaits `future`, and shows the reason meanwhile.
     pub(crate) async fn during<T>(&mut self, ask: Ask<'_>, future: impl Future<Output = T>) -> T {
         let result = tokio::select! {
             biased;
             result = future => result,
             never = self.say(ask) => match never {},
         };
-        // Dropped, it vanishes.
+        // Dropping it removes the line.
         self.spinner = None;
         result
     }
@@ -173,9 +176,9 @@ impl Waiting {
                     let spinner = self.spinner.get_or_insert_with(spinner);
                     spinner.set_message(output::harmless(&what));
                 }
-                Some((kind, what)) if kind != self.told => {
-                    output::tell(&format!("ganglionctl: {what}"));
-                    self.told = kind;
+                Some((kind, what)) if kind != self.shown => {
+                    output::note(&format!("ganglionctl: {what}"));
+                    self.shown = kind;
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Whoever the device's nodes are to be open to, as the machine's own files have it.
+//! The user and groups that need access to the device's nodes, from the machine's files.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use nix::unistd::Uid;
 use super::tree::{Rights, Tree};
 use crate::client::membership;
 
-/// Whoever the device's nodes are to be open to: a user and its groups, by name.
+/// A user and its groups, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) user: String,
@@ -16,7 +16,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The user of that name with the groups that the machine gives it, and `more`; nothing if there is none.
+    /// Returns the user of that name with the groups of the machine and those in `more`; `None` if there is no such
+    /// user.
     pub(super) fn find(tree: &Tree, user: &str, more: &str) -> Option<Self> {
         let users = tree.records("/etc/passwd");
         let primary = users.iter().find(|fields| fields[0] == user)?.get(3)?;
@@ -32,14 +33,14 @@ impl Account {
         Some(Self { user, groups })
     }
 
-    /// Whoever runs this.
+    /// Returns the user of this process.
     pub(super) fn caller(tree: &Tree) -> Self {
         let user = membership::name(Uid::effective());
         let groups = BTreeSet::new();
         Self::find(tree, &user, "").unwrap_or(Self { user, groups })
     }
 
-    /// Whether it may do with a file what the file's group may.
+    /// Whether this user has a file's group permissions.
     pub(super) fn may_use(&self, Rights { mode, owner, group }: &Rights) -> bool {
         let needed = nodes::needed(*mode);
         let granted = match &self.user {

@@ -1,4 +1,4 @@
-//! Which board this is, and what it tells of its power mode, its clocks, its temperatures and its supply.
+//! The board's name, power mode, clocks, temperatures and supply.
 
 use ganglion::nodes;
 
@@ -6,14 +6,14 @@ use super::{Findings, Tree};
 
 const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
 
-/// What the device tree and NVIDIA's release file tell.
+/// The board, from the device tree and NVIDIA's release file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
-    /// "NVIDIA Jetson AGX Orin Developer Kit"; the processor's kind where there is no device tree.
+    /// "NVIDIA Jetson AGX Orin Developer Kit"; the kind of processor if there is no device tree.
     pub(super) name: String,
-    /// A Tegra: its GPU shares the CPU's memory.
+    /// Whether it is a Tegra, whose GPU shares the CPU's memory.
     pub(super) is_jetson: bool,
-    /// Has the GPU of an Orin.
+    /// Whether it has the GPU of an Orin.
     is_orin: bool,
     /// "R36 revision 4.3".
     release: Option<String>,
@@ -41,7 +41,7 @@ impl Board {
             return found.ok(CHECK, format!("{name}, no Jetson"));
         }
         let Some(release) = &self.release else {
-            let what = format!("{name}, and /etc/nv_tegra_release does not tell its release");
+            let what = format!("{name}, and /etc/nv_tegra_release does not say its release");
             return found.warn(CHECK, what, "is this a container? pass the file into it");
         };
         let what = format!("{name}, Jetson Linux {release}");
@@ -58,7 +58,7 @@ impl Board {
         found.ok(CHECK, what);
     }
 
-    /// The power mode and the clocks that it allows, temperatures, and what slows the board down.
+    /// Checks the power mode and its clocks, temperatures, and throttling.
     pub(super) fn check_speed(&self, tree: &Tree, found: &mut Findings) {
         if self.is_jetson {
             power_mode(tree, found);
@@ -73,7 +73,7 @@ impl Board {
     }
 }
 
-/// The release that "# R36 (release), REVISION: 4.3, GCID: ..." tells.
+/// Shortens "# R36 (release), REVISION: 4.3, GCID: ...".
 fn short(release: &str) -> Option<String> {
     let release = release.trim_start_matches("# ");
     let (major, rest) = release.split_once(" (release), REVISION: ")?;
@@ -81,8 +81,8 @@ fn short(release: &str) -> Option<String> {
     Some(format!("{major} revision {revision}"))
 }
 
-/// Reads nvpmodel.conf: it has `< POWER_MODEL ID=0 NAME=MAXN >` for each mode and `< PM_CONFIG DEFAULT=2 >`; comments begin
-/// with `#`.
+/// Reads nvpmodel.conf: it has `< POWER_MODEL ID=0 NAME=MAXN >` for each mode and `< PM_CONFIG DEFAULT=2 >`; comments
+/// begin with `#`.
 fn power_mode(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "power mode";
     fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -100,12 +100,12 @@ fn power_mode(tree: &Tree, found: &mut Findings) {
     let modes: Vec<_> = lines("< POWER_MODEL ")
         .filter_map(|line| Some((number(line, "ID=")?, value(line, "NAME=")?)))
         .collect();
-    // What nvpmodel has written, else the default.
+    // The mode that nvpmodel has written, or else the default.
     let written = number(&tree.text("/var/lib/nvpmodel/status"), "pmode:");
     let default = lines("< PM_CONFIG ").find_map(|line| number(line, "DEFAULT="));
     let Some(id) = written.or(default) else {
         let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
-        return found.warn(CHECK, "nvpmodel does not tell it", remedy);
+        return found.warn(CHECK, "nvpmodel does not report it", remedy);
     };
     let current = modes.iter().find(|(mode, _)| *mode == id);
     let what = format!("{} ({id})", current.map_or("unknown", |(_, name)| name));
@@ -153,14 +153,14 @@ fn clock(now: i64, most: i64) -> String {
     format!("{} MHz now, {} at most", now / 1_000_000, most / 1_000_000)
 }
 
-/// Temperatures, and what already slows the board down because of them or of its supply.
+/// Checks temperatures, and throttling because of them or of the supply.
 fn heat(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "temperature";
     const FOLDER: &str = "/sys/class/thermal";
     let entries = tree.entries(FOLDER);
     let file = |of: &str, name: &str| format!("{FOLDER}/{of}/{name}");
     let named = |start| entries.iter().filter(move |name| name.starts_with(start));
-    // The temperature of a zone that is asleep cannot be read.
+    // The temperature of a sleeping zone cannot be read.
     let zones = named("thermal_zone").filter_map(|zone| {
         let temperature = tree.number(file(zone, "temp"))?;
         Some((zone, tree.text(file(zone, "type")), temperature))
@@ -172,7 +172,7 @@ fn heat(tree: &Tree, found: &mut Findings) {
     let mut slowed = Vec::new();
     for alert in named("cooling_device") {
         let kind = tree.text(file(alert, "type"));
-        // Others are fans, and limits that also apply without heat.
+        // Others are fans, and limits that apply without heat.
         if kind.ends_with("-alert") && tree.number(file(alert, "cur_state")) > Some(0) {
             slowed.push(format!("{kind}: the board is slowed down by heat"));
         }
@@ -183,7 +183,7 @@ fn heat(tree: &Tree, found: &mut Findings) {
             Some((tree.read(of("type")).ok()?, tree.number(of("temp"))))
         });
         let slowing = trips.filter(|(kind, _)| ["passive", "hot", "critical"].contains(&&**kind));
-        // The kernel begins to slow down at the lowest of them.
+        // Throttling begins at the lowest of them.
         let slows = slowing.filter_map(|(_, at)| at).filter(|at| *at > 0).min();
         if let Some(at) = slows.filter(|at| now >= at) {
             let (now, at) = (now / 1000, at / 1000);
@@ -201,7 +201,7 @@ fn heat(tree: &Tree, found: &mut Findings) {
     supply(tree, found);
 }
 
-/// Times since the start that the supply was too weak and the clocks were lowered for it.
+/// Counts how often the clocks were lowered since boot because of a weak supply.
 fn supply(tree: &Tree, found: &mut Findings) {
     const FOLDER: &str = "/sys/class/hwmon";
     let monitors = tree.entries(FOLDER);

@@ -1,4 +1,4 @@
-//! The bus: the policy that is installed, and a call as whoever runs this.
+//! Checks of the bus: the installed policy, and a call by the present user.
 
 use std::collections::HashMap;
 
@@ -20,24 +20,23 @@ const POLICY: [&str; 2] = [
 ];
 const ACTIVATION: &str = "/usr/share/dbus-1/system-services/org.ganglion.Llm1.service";
 
-/// The installed files.
+/// Checks the installed files.
 pub(super) fn files(tree: &Tree, found: &mut Findings) {
     match POLICY.iter().find(|path| tree.read(path).is_ok()) {
         Some(path) => found.ok(CHECK, format!("policy {path}")),
         None => found.fail(
             CHECK,
             format!("no policy: {} is missing", POLICY[0]),
-            "install the package again; without it nobody may own or call the daemon's name",
+            "reinstall the package; without the policy no program may own or call the daemon's name",
         ),
     }
     if tree.read(ACTIVATION).is_err() {
-        let what = format!("{ACTIVATION} is missing: a call does not start the daemon");
-        found.warn(CHECK, what, "install the package again");
+        let what = format!("{ACTIVATION} is missing: calls do not start the daemon");
+        found.warn(CHECK, what, "reinstall the package");
     }
 }
 
-/// Asks the daemon how it is and whether the caller may use it; never starts it. Tells the bytes that its model takes,
-/// once it is loaded.
+/// Asks a running daemon for its state, and checks that the caller may use it. Returns the bytes of a loaded model.
 pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findings) -> Option<u64> {
     let asked = client::block_on(async {
         let connection = client::connect(address).await?;
@@ -49,29 +48,29 @@ pub(super) fn call(address: Option<String>, caller: &Account, found: &mut Findin
     })
 }
 
-/// What came of asking, where nothing came of it.
+/// Reports a call that failed.
 fn refused(caller: &Account, asked: &str, failure: Failure, found: &mut Findings) {
     let Failure { exit, message } = failure;
     let user = &caller.user;
-    let denied = format!("{user} may not ask the daemon");
+    let denied = format!("{user} may not call the daemon");
     if exit != Exit::Forbidden {
         found.error(CHECK, format!("{asked}{message}"));
     } else if caller.groups.contains("ganglion") || user == "root" {
         found.fail(CHECK, denied, message);
     } else {
-        // A user who is in no group may be meant to have no access.
+        // A user without a group may have no access on purpose.
         found.warn(CHECK, denied, message);
     }
 }
 
-/// The types of the cache, and a warning where q8_0 for K changes the model's answers.
+/// Reports the types of the cache, and warns if q8_0 for K changes the model's answers.
 fn check_kv(memory: &Value, found: &mut Findings) {
     const CHECK: &str = "kv";
     let [k, v, reason] = ["kv_type_k", "kv_type_v", "kv_reason"].map(|key| memory[key].as_str());
     let (Some(k), Some(v), Some(reason)) = (k, v, reason) else {
         return;
     };
-    let types = format!("the cache has K of {k} and V of {v} ({reason})");
+    let types = format!("the cache stores K as {k} and V as {v} ({reason})");
     let Some(delta) = memory["kv_key_delta"].as_f64() else {
         return found.ok(CHECK, types);
     };
@@ -85,7 +84,7 @@ fn check_kv(memory: &Value, found: &mut Findings) {
 
 async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcome<Option<u64>> {
     if !client::is_there(bus).await? {
-        let what = format!("nobody owns {}: the daemon does not run", bus::NAME);
+        let what = format!("the daemon is not running: {} has no owner", bus::NAME);
         found.warn(CHECK, what, "sudo systemctl start gangliond");
         return Ok(None);
     }
@@ -97,22 +96,22 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
     match state {
         "ready" => found.ok(CHECK, what),
         "failed" => {
-            let remedy = "mend that, then sudo systemctl restart gangliond";
+            let remedy = "fix that, then sudo systemctl restart gangliond";
             found.fail(CHECK, what, remedy);
         }
-        _ => found.warn(CHECK, what, "wait, then look again"),
+        _ => found.warn(CHECK, what, "wait, then run this again"),
     }
     let ours = env!("CARGO_PKG_VERSION");
     if version != ours {
         let what = format!("ganglionctl is {ours}");
         found.warn(CHECK, what, "sudo systemctl restart gangliond");
     }
-    // The daemon refuses this call whatever its state, once the bus has let it through.
+    // The daemon always refuses this call, once the bus has passed it on.
     let options = HashMap::from([("doctor", true.into())]);
     let manager = ManagerProxy::new(bus).await?;
     match manager.open_session(options).await {
         Err(bus::Error::Bus(error)) => refused(caller, "a call fails: ", error.into(), found),
-        _ => found.ok(CHECK, format!("{} may ask it", caller.user)),
+        _ => found.ok(CHECK, format!("{} may call it", caller.user)),
     }
     check_kv(&properties["Memory"], found);
     let memory = properties["Memory"].as_object().into_iter();

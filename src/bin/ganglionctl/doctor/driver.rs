@@ -1,4 +1,4 @@
-//! The driver, with the kernels for its GPU.
+//! Checks of the driver, with the kernels for its GPU.
 
 use ganglion::engine::Site;
 use ganglion::engine::runner::Backend;
@@ -7,8 +7,8 @@ use super::finding::Findings;
 
 const DRIVER: &str = "driver";
 
-/// Opens the device as the daemon does, and tells where a model would lie with it; nothing if there is a GPU that cannot
-/// be used. `expected` says that there is a GPU that should work.
+/// Opens the device as the daemon does, and returns the memory for the model; `None` if there is a GPU that cannot be
+/// used. `expected` says that a GPU should work.
 #[cfg(feature = "cuda")]
 pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
     use ganglion::cuda::{Device, Error};
@@ -21,9 +21,9 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
     let needed = expected || backend == Backend::Cuda;
     let device = match Device::open(false) {
         Ok(device) => device,
-        // A machine without one lacks nothing: what would bring a driver is for those that have a GPU.
+        // A machine without a GPU needs no driver.
         Err(Error::NoDriver | Error::NoDevice) if !needed => {
-            let what = "none is needed: there is no NVIDIA GPU, and the CPU computes";
+            let what = "none is needed: there is no NVIDIA GPU, and the CPU backend is used";
             found.ok(DRIVER, what);
             return Some(Site::Cpu);
         }

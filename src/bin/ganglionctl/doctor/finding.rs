@@ -1,4 +1,4 @@
-//! One line of the doctor's: what was looked at, how it is, and what to do.
+//! A result of a check: the subject, the state and the remedy.
 
 use std::fmt::Display;
 
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 enum Mark {
     Ok,
-    /// It works, but not as well as it could, or it cannot be told.
+    /// It works with a drawback, or the state is unknown.
     Warn,
     /// It does not work.
     Fail,
 }
 
-/// The keys are stable: scripts read them.
+/// A result of a check. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Finding {
     mark: Mark,
-    /// What was looked at.
+    /// The subject of the check.
     check: String,
     what: String,
-    /// What to do; nothing where there is nothing to do, or `what` says it.
+    /// The remedy; `None` if none is needed, or `what` contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
 
-/// All lines, in the order in which they were found.
+/// All results in the order of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
 
@@ -52,12 +52,12 @@ impl Findings {
         self.add(Mark::Fail, check, &what, Some(remedy.to_string()));
     }
 
-    /// An error, which says itself what to do.
+    /// Adds an error whose text contains its remedy.
     pub(super) fn error(&mut self, check: &str, what: impl Display) {
         self.add(Mark::Fail, check, &what, None);
     }
 
-    /// The first thing that does not work, and what to do.
+    /// Returns the first failure and its remedy.
     pub(super) fn failed(&self) -> Option<String> {
         let failed = self.0.iter().find(|one| one.mark == Mark::Fail)?;
         Some(match &failed.remedy {

@@ -1,4 +1,4 @@
-//! What `setup`, `use`, `pull` and `models` need to know of this machine, or of a folder that looks like one.
+//! Facts about this machine, or a folder with a copy of its files, for `setup`, `use`, `pull` and `models`.
 
 use std::cell::OnceCell;
 use std::os::unix::process::CommandExt as _;
@@ -32,12 +32,12 @@ impl Machine {
         }
     }
 
-    /// The board's name, as people know it.
+    /// Returns the board's common name.
     pub(crate) fn name(&self) -> &str {
         &self.board.name
     }
 
-    /// Whether it is this one, which can also be asked.
+    /// Whether it is the running machine.
     pub(crate) fn is_live(&self) -> bool {
         self.tree.is_live()
     }
@@ -46,23 +46,23 @@ impl Machine {
         self.tree.path(absolute)
     }
 
-    /// The service as systemd has it, asked once.
+    /// Returns the service's settings, which systemd is asked for once.
     pub(crate) fn unit(&self) -> &Unit {
         self.unit.get_or_init(|| Unit::read(&self.tree))
     }
 
-    /// Where a file lies that the service sees at `absolute`: the unit may show it a folder at another place.
+    /// Returns the real path of a file that the service sees at `absolute`: the unit may bind folders to other places.
     pub(crate) fn outside(&self, absolute: &Path) -> PathBuf {
         self.tree.path(self.unit().outside(absolute))
     }
 
-    /// Why the service cannot read a file or a folder that is there, and what to do.
+    /// Returns the reason why the service cannot read an existing file or folder, and the remedy.
     pub(crate) fn hides(&self, path: &Path) -> Option<String> {
         let unit = self.unit();
         if let Some((what, remedy)) = unit.hides(path) {
             return Some(format!("{what}; {remedy}"));
         }
-        // Only root can tell for another. What is shown to it elsewhere it reaches another way.
+        // Only root can check access for another user. Bound folders are reached through another path.
         if !self.is_live() || !Uid::effective().is_root() || unit.outside(path) != path {
             return None;
         }
@@ -79,7 +79,7 @@ impl Machine {
         ))
     }
 
-    /// The control groups that limit the service's memory.
+    /// Returns the control groups that limit the service's memory.
     pub(crate) fn groups(&self) -> Option<ControlGroups> {
         let service = self.unit().group()?;
         Some(ControlGroups {
@@ -89,12 +89,12 @@ impl Machine {
         })
     }
 
-    /// A field of /proc/meminfo, in bytes.
+    /// Returns a field of /proc/meminfo, in bytes.
     pub(crate) fn meminfo(&self, field: &str) -> Option<u64> {
         meminfo::bytes(&self.tree.text("/proc/meminfo"), field)
     }
 
-    /// Where a model will lie.
+    /// Returns the memory that a model will use.
     pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
         if !self.is_live() {
             return Ok(self.assumed(backend));
@@ -106,7 +106,7 @@ impl Machine {
         })
     }
 
-    /// Where a model lies if the driver does not say.
+    /// Returns the memory that a model will use, if the driver does not say.
     pub(super) fn assumed(&self, backend: Backend) -> Site {
         match backend {
             Backend::Auto | Backend::Cuda if self.board.is_jetson => Site::Integrated,

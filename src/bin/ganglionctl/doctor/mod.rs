@@ -1,7 +1,7 @@
-//! `ganglionctl doctor`: what of this machine keeps the daemon from working, or from working well, and what to do.
-//!
-//! It changes nothing. As root it checks the device as the service's user within the unit's sandbox; else as
-//! whoever runs it, and says so.
+//! `ganglionctl doctor`: finds the reasons why the daemon does not work or does not work well on this machine, and the
+//! remedies. As root it checks the device as the service's user within the unit's sandbox, otherwise as the present
+//! user.
+//! Not here: changes of the machine.
 
 mod account;
 mod board;
@@ -31,7 +31,7 @@ use finding::Findings;
 pub(crate) use machine::Machine;
 use tree::Tree;
 
-/// What findings show to people.
+/// The template of the results for people.
 const TEMPLATE: &str = include_str!("findings.txt");
 
 #[derive(Debug, Parser)]
@@ -42,13 +42,13 @@ pub(crate) struct Arguments {
     /// The daemon's configuration file
     #[arg(long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
     config: PathBuf,
-    /// Look at the files below DIR (dev, etc, proc, sys, ...) instead of this machine
+    /// Read files below DIR (dev, etc, proc, sys, ...) instead of this machine's
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Also write what was found and read, and the journal's last entries, to FILE for a bug report
+    /// Also write the results, all files read, and the journal's last entries to FILE for a bug report
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Check the device only: what doctor runs within the unit's sandbox
+    /// Check the device only, as doctor does within the unit's sandbox
     #[arg(long, hide = true, conflicts_with_all = ["root", "report"])]
     inside: bool,
 }
@@ -81,7 +81,7 @@ fn read(tree: &Tree, file: &Path) -> Result<Config, ConfigError> {
     let file = tree.path(file);
     let read = Config::read(&file);
     for file in config::drop_ins(&file).into_iter().flatten().chain([file]) {
-        // The report has whatever was read.
+        // Reading records the file for the report.
         let _ = tree.read(file);
     }
     read
@@ -93,7 +93,7 @@ fn backend(config: &Result<Config, ConfigError>) -> Backend {
 }
 
 impl Machine {
-    /// What a process of the service finds.
+    /// Runs the checks of a process of the service.
     fn check_inside(&self, config: &Result<Config, ConfigError>, found: &mut Findings) {
         let backend = backend(config);
         let expected = backend != Backend::Cpu && !self.nodes().is_empty();
@@ -107,13 +107,13 @@ impl Machine {
                     model::read_inside(path, found);
                 }
             }
-            // Perhaps the service may not read what root may.
+            // The service may not have root's permissions.
             Err(error @ (ConfigError::Unreadable { .. } | ConfigError::DropIn { .. })) => {
                 let what = format!("the service cannot read its configuration: {error}");
                 let remedy = "sudo chmod a+r it, and a+rx its folder";
                 found.fail("sandbox", what, remedy);
             }
-            // What is wrong in it is told outside.
+            // Other errors of the configuration are reported outside of the sandbox.
             Err(_) => {}
         }
     }
@@ -163,7 +163,7 @@ impl Machine {
         found.0.extend(answer.0);
     }
 
-    /// What the configuration names.
+    /// Checks the files that the configuration names.
     fn check_configured(
         &self,
         config: &Config,
@@ -195,8 +195,8 @@ impl Machine {
     }
 }
 
-/// All that was found and read, for a bug report. Prompts and answers are in none of it: the journal never has them, and
-/// nothing else is read that could.
+/// Returns all results and files for a bug report. It contains no prompts or answers: the journal never has them, and
+/// no other file that is read could.
 fn report(tree: &Tree, found: &Findings) -> Outcome<String> {
     let journal = format!("journalctl -u {} -o json -n 500 --no-pager", unit::NAME);
     let _ = tree.command("journalctl", &journal);
@@ -216,12 +216,12 @@ fn report(tree: &Tree, found: &Findings) -> Outcome<String> {
     Ok(heading + &parts.collect::<String>())
 }
 
-/// Only its owner may read it.
+/// Writes a file that only its owner may read.
 fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut options = File::options();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(file)?;
-    // One that was there keeps the mode that it had; what is no file is not ours to change.
+    // An existing file keeps its mode; other kinds of files are not changed.
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }

@@ -1,4 +1,4 @@
-//! The configured model: its files, their checksums, whether the service can read them, and whether it fits the memory.
+//! Checks of the configured model: its files and their checksums, access by the service, and its memory.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use super::unit::reveal;
 use super::{Findings, Machine, Tree};
 use crate::checksum;
 
-/// Opens it, and says what is wrong with it.
+/// Opens the model, and reports its errors.
 pub(super) fn open(
     tree: &Tree,
     path: &Path,
@@ -45,7 +45,7 @@ pub(super) fn open(
     }
 }
 
-/// Reads it as the service does.
+/// Reads the model as the service does.
 pub(super) fn read_inside(path: &Path, found: &mut Findings) {
     const CHECK: &str = "sandbox";
     let shown = path.display();
@@ -64,7 +64,7 @@ pub(super) fn read_inside(path: &Path, found: &mut Findings) {
     found.fail(CHECK, what, remedy);
 }
 
-/// Holds the files against the checksums beside them: `FILE.sha256`, as `pull` and sha256sum write them.
+/// Compares the files with their recorded checksums: `FILE.sha256`, as `pull` and sha256sum write them.
 pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     const CHECK: &str = "checksum";
     let files = files_of(&tree.path(path));
@@ -88,14 +88,14 @@ pub(super) fn checksums(tree: &Tree, path: &Path, found: &mut Findings) {
     }
     if known == 0 {
         let remedy = "sha256sum FILE > FILE.sha256 records it; ganglionctl pull does so itself";
-        let what = format!("none is recorded beside {}", path.display());
+        let what = format!("none is recorded for {}", path.display());
         return found.warn(CHECK, what, remedy);
     }
     let all = files.len();
     found.ok(CHECK, format!("{known} of {all} files are as recorded"));
 }
 
-/// The types of the cache, as far as they are known before the model is loaded; nothing where they are the default.
+/// Reports the types of the cache, as far as they are known before a load; nothing for the default.
 pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Findings) {
     const CHECK: &str = "kv";
     let choices = config.kv.choices();
@@ -104,7 +104,7 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
     }
     let selection = KvSelection::expected(checkpoint, choices);
     let [k, v] = selection.names();
-    let types = format!("the cache gets K of {k} and V of {v}");
+    let types = format!("the cache will store K as {k} and V as {v}");
     match selection.reason {
         KeyReason::Configured if k == KvType::Q8_0.name() && selection.biased => {
             let what = format!("{types}; this model's keys have biases, which lose much in q8_0");
@@ -120,8 +120,8 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
 }
 
 impl Machine {
-    /// Holds memory against the model at `path`. If it is loaded already it takes so many bytes: asking whether another
-    /// fits would count it twice. Else it would be admitted at `site`, or not, by admission's own answer.
+    /// Compares the memory with the model at `path`. If the model is loaded, only its size is reported. Otherwise
+    /// admission decides whether it fits `site`.
     pub(super) fn check_memory(
         &self,
         path: &Path,
@@ -149,7 +149,7 @@ impl Machine {
                 return found.ok(CHECK, what);
             }
             let remedy = format!(
-                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.memory_mib, or stop what else uses memory"
+                "less than memory.reserve_mib = {reserve}: lower kv.context or kv.memory_mib, or stop other programs"
             );
             return found.warn(CHECK, what, remedy);
         }
@@ -171,11 +171,11 @@ impl Machine {
                 found.ok(CHECK, what);
             }
             Err(error) if self.is_live() && self.unit().runs() => {
-                let what = format!("{error}; what gangliond takes, which runs, counts as used");
+                let what = format!("{error}; the memory of the running gangliond counts as used");
                 found.warn(
                     CHECK,
                     what,
-                    "ask again when it is ready, and as one who may ask it",
+                    "run this again when it is ready, as a user who may call it",
                 );
             }
             Err(error) => found.error(CHECK, error),

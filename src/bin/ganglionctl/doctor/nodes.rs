@@ -1,4 +1,4 @@
-//! The nodes of the device, and to whom they are open.
+//! Checks of the device nodes and their permissions.
 
 use std::fs::OpenOptions;
 
@@ -10,7 +10,7 @@ use super::{Account, Findings, Machine};
 const NODES: &str = "device nodes";
 
 impl Machine {
-    /// The nodes that CUDA opens here; none if there is no NVIDIA GPU.
+    /// Returns the nodes that CUDA opens here; none without an NVIDIA GPU.
     pub(super) fn nodes(&self) -> &'static [Node] {
         if self.board.is_jetson {
             JETSON
@@ -21,7 +21,7 @@ impl Machine {
         }
     }
 
-    /// What the rights of the nodes say of `account`, without opening any.
+    /// Checks the permissions of the nodes for `account`, without opening any.
     pub(super) fn check_nodes(&self, account: &Account, found: &mut Findings) {
         let user = &account.user;
         self.report_nodes(user, found, |path, node| {
@@ -36,7 +36,7 @@ impl Machine {
         });
     }
 
-    /// Opens them, as whoever runs this: within a unit, its device rules hold too.
+    /// Opens the nodes as the present user. Within a unit, its device rules apply too.
     pub(super) fn open_nodes(&self, user: &str, found: &mut Findings) {
         self.report_nodes(user, found, |path, node| {
             let rights = self.tree.rights(path);
@@ -45,7 +45,7 @@ impl Machine {
             let opened = options.read(true).write(writes).open(self.tree.path(path));
             let errno = Errno::from_raw(opened.err()?.raw_os_error()?);
             let remedy = match errno {
-                // What a unit's device rules answer; modes answer EACCES.
+                // A unit's device rules cause EPERM; permissions cause EACCES.
                 Errno::EPERM => format!(
                     "the unit does not allow it: sudo systemctl edit gangliond, [Service], DeviceAllow={path} rw"
                 ),
@@ -57,7 +57,7 @@ impl Machine {
         });
     }
 
-    /// A line for each node that is missing or that `closed` finds closed, with what opens it, or one that all are open.
+    /// Reports each node that is missing or that `closed` describes, with the remedy, or else that all are accessible.
     fn report_nodes(
         &self,
         user: &str,
@@ -66,7 +66,7 @@ impl Machine {
     ) {
         let nodes = self.nodes();
         if nodes.is_empty() {
-            return found.ok(NODES, "none of an NVIDIA GPU: the CPU computes here");
+            return found.ok(NODES, "there is no NVIDIA GPU: the CPU backend is used");
         }
         let wrong = nodes.iter().filter_map(|node| {
             let is_there = |name: &&&str| self.tree.rights(name).is_some();

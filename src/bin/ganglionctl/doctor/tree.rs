@@ -1,7 +1,8 @@
-//! What the checks read: this machine, or a folder that looks like one (`--root`).
+//! The files and commands that checks read: those of this machine, or of a folder with copies (`--root`).
 //!
-//! In a folder, `dev/nodes` may list device nodes (mode, owner, group and path a line: what an archive of files
-//! cannot hold), and `commands/NAME` holds what a command printed. All that was read is remembered, for `--report`.
+//! In such a folder, `dev/nodes` may list device nodes (a line for each with mode, owner, group and path, because an
+//! archive cannot contain nodes). `commands/NAME` has the output of a command. Everything read is remembered for
+//! `--report`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A file's rights.
+/// A file's permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     pub(super) mode: u32,
@@ -22,7 +23,7 @@ pub(super) struct Rights {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
-    /// All that was read, by where it was read.
+    /// The content of everything read, by path.
     pub(super) seen: RefCell<BTreeMap<String, String>>,
 }
 
@@ -34,12 +35,12 @@ impl Tree {
         }
     }
 
-    /// Whether it is this machine, which can also be asked.
+    /// Whether it is the running machine.
     pub(super) fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where an absolute path of the machine lies here.
+    /// Returns the path of a file of the machine.
     pub(super) fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         if absolute.starts_with(&self.root) {
@@ -49,7 +50,7 @@ impl Tree {
             .join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
-    /// The text of a file, without the white space and the NULs around it.
+    /// Reads a file, without surrounding white space and NULs.
     pub(super) fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let path = self.path(path);
         let bytes = fs::read(&path)?;
@@ -60,17 +61,17 @@ impl Tree {
         Ok(text.trim_matches(around).to_owned())
     }
 
-    /// The same, empty where it cannot be read.
+    /// Reads a file; empty if that fails.
     pub(super) fn text(&self, path: impl AsRef<Path>) -> String {
         self.read(path).unwrap_or_default()
     }
 
-    /// The number that a file of /sys holds.
+    /// Reads the number in a file of /sys.
     pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
         self.read(path).ok()?.parse().ok()
     }
 
-    /// What a directory holds, in order; nothing if there is none.
+    /// Lists a directory in order; empty if there is none.
     pub(super) fn entries(&self, directory: &str) -> Vec<String> {
         let names = fs::read_dir(self.path(directory)).into_iter().flatten();
         let mut names: Vec<_> = names
@@ -80,7 +81,7 @@ impl Tree {
         names
     }
 
-    /// What a command prints, or nothing if it fails or is not there.
+    /// Runs a command and returns its output; `None` if it fails or does not exist.
     pub(super) fn command(&self, name: &str, command: &str) -> Option<String> {
         if !self.is_live() {
             return self.read(Path::new("/commands").join(name)).ok();
@@ -97,7 +98,7 @@ impl Tree {
         Some(text)
     }
 
-    /// Who may do what with a file.
+    /// Returns a file's permissions.
     pub(super) fn rights(&self, path: &str) -> Option<Rights> {
         if let Ok(nodes) = self.read("/dev/nodes") {
             return nodes.lines().find_map(|line| {
@@ -129,7 +130,7 @@ impl Tree {
         Some(rights)
     }
 
-    /// The fields of each line of a file like /etc/passwd. They are none of a report's business.
+    /// Reads the fields of each line of a file like /etc/passwd, which is not added to a report.
     pub(super) fn records(&self, file: &str) -> Vec<Vec<String>> {
         let text = fs::read_to_string(self.path(file)).unwrap_or_default();
         let fields = |line: &str| line.split(':').map(str::to_owned).collect();

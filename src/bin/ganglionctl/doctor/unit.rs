@@ -1,5 +1,5 @@
-//! The service as systemd has it: its state, its drop-ins, what of its settings hides a model from it, and a run of the
-//! device checks within its limits.
+//! The service as systemd describes it: its state, its drop-ins, settings that hide a model, and a run of the device
+//! checks within its sandbox.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,29 @@ use super::{Account, Findings, Tree};
 pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";
 
-/// What helps a service that has failed: by exit code 78, or by another.
+/// Remedies for a failed service: exit code 78, or another one.
 const MISCONFIGURED: &str =
     "the configuration or the model cannot be used: see below, and journalctl -xeu gangliond";
 const FAILED: &str =
     "journalctl -xeu gangliond says why; then sudo systemctl reset-failed gangliond and start it";
 
-/// What `systemctl show` is asked for.
+/// The properties that `systemctl show` is asked for.
 const PROPERTIES: &str = "LoadState,ActiveState,SubState,UnitFileState,Result,ExecMainStatus,NRestarts,StatusText,\
     FragmentPath,DropInPaths,NeedDaemonReload,User,SupplementaryGroups,ProtectHome,PrivateTmp,BindPaths,\
     BindReadOnlyPaths,InaccessiblePaths,ControlGroup,Slice,MemoryMax,MemoryHigh";
 
-/// Folders that a setting takes away from the service.
+/// Folders that a setting hides from the service.
 const HIDDEN_BY: &[(&str, &[&str])] = &[
     ("ProtectHome", &["/home", "/root", "/run/user"]),
     ("PrivateTmp", &["/tmp", "/var/tmp"]),
 ];
 
-/// How settings of `[Service]` begin that decide what a process sees and may do.
+/// Prefixes of settings in `[Service]` that limit a process.
 const LIMITS: &str = "User Group SupplementaryGroups UMask Environment Device Private NoNewPrivileges CapabilityBounding \
     Ambient Protect ProcSubset ReadWritePaths ReadOnlyPaths Inaccessible ExecPaths NoExecPaths Bind TemporaryFileSystem \
     RootDirectory LockPersonality MemoryDeny Restrict SystemCall IPAddress KeyringMode Limit";
 
-/// The properties of the unit; none where systemd does not run or does not know it.
+/// The properties of the unit; empty if systemd does not run or does not know the unit.
 #[derive(Debug, Default)]
 pub(crate) struct Unit(BTreeMap<String, String>);
 
@@ -52,7 +52,7 @@ impl Unit {
         self.0.get(key).map_or("", String::as_str)
     }
 
-    /// The control group that the service has, or will have; `None` where systemd does not know it.
+    /// Returns the control group of the service, present or future; `None` if systemd does not know the service.
     pub(super) fn group(&self) -> Option<ServiceGroup> {
         let path = match (self.get("ControlGroup"), self.get("Slice")) {
             ("", "") => return None,
@@ -61,7 +61,7 @@ impl Unit {
         };
         let limits = [("memory.max", "MemoryMax"), ("memory.high", "MemoryHigh")];
         let limits = limits.into_iter();
-        // A limit that is not set is a word.
+        // An unset limit is a word instead of a number.
         let limits = limits.filter_map(|(file, key)| Some((file, self.get(key).parse().ok()?)));
         Some(ServiceGroup {
             path,
@@ -69,17 +69,17 @@ impl Unit {
         })
     }
 
-    /// Whether it runs, or is about to.
+    /// Whether the service runs or starts.
     pub(crate) fn runs(&self) -> bool {
         !matches!(self.get("ActiveState"), "" | "inactive" | "failed")
     }
 
-    /// Whether systemd has it.
+    /// Whether systemd knows the unit.
     fn is_known(&self) -> bool {
         self.get("LoadState") == "loaded"
     }
 
-    /// Whom the service runs as; nothing if there is no such user.
+    /// Returns the user of the service; `None` if there is no such user.
     pub(super) fn account(&self, tree: &Tree) -> Option<Account> {
         Account::find(tree, self.user(), self.get("SupplementaryGroups"))
     }
@@ -92,7 +92,7 @@ impl Unit {
         }
     }
 
-    /// Paths that the service sees, each with where it is outside.
+    /// Returns the paths that are bound for the service, each with its real path.
     fn binds(&self) -> impl Iterator<Item = (&Path, &Path)> {
         let paths = ["BindPaths", "BindReadOnlyPaths"].map(|key| self.get(key).split_whitespace());
         paths.into_iter().flatten().map(|bound| {
@@ -103,7 +103,7 @@ impl Unit {
         })
     }
 
-    /// The place outside of a path that the service sees.
+    /// Returns the real path of a path that the service sees.
     pub(super) fn outside(&self, path: &Path) -> PathBuf {
         let bound = self.binds().find_map(|(outside, inside)| {
             let below = path.strip_prefix(inside).ok()?;
@@ -112,7 +112,7 @@ impl Unit {
         bound.unwrap_or_else(|| path.into())
     }
 
-    /// Why its settings keep the service from a path, and what opens it.
+    /// Returns the setting that hides a path from the service, and the remedy.
     pub(super) fn hides(&self, path: &Path) -> Option<(String, String)> {
         if self.binds().any(|(_, inside)| path.starts_with(inside)) {
             return None;
@@ -152,7 +152,7 @@ impl Unit {
             found.warn(CHECK, what, "sudo systemctl daemon-reload");
         }
         let files = self.get("DropInPaths");
-        // The report has whatever was read.
+        // Reading records the file for the report.
         for file in format!("{files} {}", self.get("FragmentPath")).split_whitespace() {
             let _ = tree.read(file);
         }
@@ -192,12 +192,12 @@ impl Unit {
                 let what = format!("{what}, {enabled}; the first call starts it");
                 found.warn(CHECK, what, "sudo systemctl enable --now gangliond");
             }
-            _ => found.warn(CHECK, status, "wait, then look again"),
+            _ => found.warn(CHECK, status, "wait, then run this again"),
         }
     }
 }
 
-/// What opens a folder to the service.
+/// Returns the setting that makes a folder visible to the service.
 pub(super) fn reveal(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display();
     format!(
@@ -206,9 +206,9 @@ pub(super) fn reveal(path: &Path) -> String {
     )
 }
 
-/// What the device checks find as the service's user, within the limits of its unit: a transient unit gets the lines of the
-/// installed one that say who it is and what it may do, drop-ins included; not those that make, own or clean up what is the
-/// running service's.
+/// Runs the device checks as the service's user within the unit's sandbox. A transient unit gets all lines of the
+/// installed unit and its drop-ins that select the user or limit the process. It does not get lines that create, own or
+/// clean up the running service's resources.
 pub(super) fn run_inside(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
     if !Path::new("/run/systemd/system").is_dir() {
         return Err("systemd does not run here".into());
@@ -237,7 +237,7 @@ pub(super) fn run_inside(tree: &Tree, config: &Path) -> Result<Vec<Finding>, Str
     })
 }
 
-/// The lines of a unit that limit it, in their order: a later one may reset an earlier.
+/// Returns the lines of a unit that limit it, in order: a later line may reset an earlier one.
 fn limits(unit: &str) -> Vec<String> {
     let joined = unit.replace("\\\n", " ");
     let mut section = "";
@@ -259,14 +259,14 @@ fn limits(unit: &str) -> Vec<String> {
 mod tests {
     use super::limits;
 
-    /// What the shipped unit says of the running service alone, and of no process that only looks.
+    /// Settings of the shipped unit that a transient unit must not have.
     const OF_THE_SERVICE: &str = "Type NotifyAccess BusName ExecStart ExecReload TimeoutStartSec TimeoutStopSec WatchdogSec \
         TimeoutAbortSec Restart RestartSec RestartPreventExitStatus StateDirectory CacheDirectory RuntimeDirectory \
         ConfigurationDirectory ConfigurationDirectoryMode WorkingDirectory StandardOutput StandardError SyslogIdentifier \
         OOMScoreAdjust OOMPolicy RemoveIPC";
 
     #[test]
-    fn each_setting_of_the_shipped_unit_is_a_limit_or_the_services_alone() {
+    fn each_setting_of_the_shipped_unit_is_classified() {
         let unit = include_str!("../../../../systemd/gangliond.service");
         let limits = limits(unit);
         assert!(limits.len() > 30, "{limits:?}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_taken_in_order_and_nothing_that_is_the_running_services() {
+    fn limits_keep_their_order_without_service_settings() {
         let unit = "# /usr/lib/systemd/system/gangliond.service\n[Unit]\nUser=nobody\n[Service]\nType=notify\n\
                     ExecStart=/usr/bin/gangliond\nUser=ganglion\nRuntimeDirectory=ganglion\nDeviceAllow=/dev/nvmap rw\n\
                     # DeviceAllow=/dev/mem\nSystemCallFilter=@system-service \\\n  @pkey\n\n\

@@ -1,8 +1,10 @@
-//! `ganglionctl man PAGE`: the manual. Its text is in the pages beside this file, which are man(7) as people write it.
+//! `ganglionctl man PAGE`: the manual. Its pages are the man(7) sources in this folder.
 //!
-//! Where a page has a line `.\" @NAME`, what the code itself reads is put: the command lines by `clap_mangen`, the exit
-//! codes, the journal's fields, the keys of the shipped configuration. The page of the interfaces has no such line; a test
-//! holds it against their XML and the tables of the bus.
+//! A line `.\" @NAME` of a page is replaced by text that has its source elsewhere: command lines (`clap_mangen`), exit codes,
+//! fields of the journal, keys of the shipped configuration, the interfaces' XML, and the options and errors of the bus.
+
+mod call_options;
+mod interfaces;
 
 use std::fmt::Write as _;
 
@@ -15,23 +17,29 @@ use crate::{chat, output};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    /// Which one
+    /// The page
     #[arg(value_parser = PAGES.map(|(name, _)| name))]
     page: String,
 }
 
-/// Their names, and their texts as people write them.
-const PAGES: [(&str, &str); 4] = [
+/// The name and the source of each page.
+const PAGES: [(&str, &str); 7] = [
+    ("ganglion.7", include_str!("ganglion.7")),
+    ("ganglion-migration.7", include_str!("ganglion-migration.7")),
+    (
+        "ganglion-troubleshooting.7",
+        include_str!("ganglion-troubleshooting.7"),
+    ),
     ("gangliond.8", include_str!("gangliond.8")),
     ("ganglionctl.1", include_str!("ganglionctl.1")),
     ("gangliond.toml.5", include_str!("gangliond.toml.5")),
     ("org.ganglion.Llm1.5", include_str!("org.ganglion.Llm1.5")),
 ];
 
-/// The shipped configuration, whose comments say what each key does.
+/// The shipped configuration. Its comments describe each key.
 const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
 
-/// `command` is the whole command line.
+/// Prints a page; `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
     let chat = table(chat::COMMANDS, "\t") + &format!(".PP\n{}\n", text(chat::REST));
     let parts = [
@@ -43,25 +51,31 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("verbs", verbs("ganglionctl", command)),
         ("chat", chat),
         ("exit-status", table(&failure::exit_codes(), "  ")),
+        ("options-of-requests", call_options::of_requests()),
+        ("options-of-sessions", call_options::of_sessions()),
+        ("options-of-completions", call_options::of_completions()),
+        ("errors", call_options::errors()),
     ];
+    let parts = parts.map(|(name, part)| (name.to_owned(), part));
     let page = PAGES.iter().find(|(name, _)| *name == arguments.page);
     let page = page.map_or("", |(_, text)| text);
     let mut page = page.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-    for (name, part) in parts {
+    for (name, part) in parts.into_iter().chain(interfaces::members()) {
         page = page.replace(&format!(".\\\" @{name}\n"), &part);
     }
     output::print(&page)
 }
 
-/// Paragraphs for what comes before the first key, then a section for each of the file's, with an entry for each key.
+/// The sections of the configuration's keys: the text before the first key, then an entry for each key.
 fn keys() -> String {
     let mut page = String::new();
     let mut section = "";
-    let mut comment = String::new();
+    let (mut comment, mut values) = (String::new(), String::new());
     for line in CONFIGURATION.lines() {
         // Writing to memory does not fail.
         let _ = if let Some(text) = line.strip_prefix("# ") {
-            write!(comment, "{text} ")
+            let is_last = text.starts_with("Values: ");
+            write!(if is_last { &mut values } else { &mut comment }, "{text} ")
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
             let said = paragraph(&mut comment);
@@ -71,11 +85,19 @@ fn keys() -> String {
                 page.push_str(".SH \"KEYS OUTSIDE OF SECTIONS\"\n");
             }
             let dot = if section.is_empty() { "" } else { "." };
-            let name = text(&format!("{section}{dot}{key}"));
-            let (value, what) = (text(value), text(&std::mem::take(&mut comment)));
-            write!(page, ".TP\n\\fB{name}\\fR = {value}\n{what}\n")
+            let [name, value, what, values] = [
+                &format!("{section}{dot}{key}"),
+                value,
+                &std::mem::take(&mut comment),
+                &std::mem::take(&mut values),
+            ]
+            .map(text);
+            write!(
+                page,
+                ".TP\n\\fB{name}\\fR = {value}\n{what}\n.br\n{values}\n"
+            )
         } else {
-            // Before the first key stands what holds for all; elsewhere a comment belongs to what follows it.
+            // Text before the first key is about the whole file; elsewhere a comment belongs to the line after it.
             let before_keys = !page.contains(".SH");
             let said = before_keys.then(|| paragraph(&mut comment));
             write!(page, "{}", said.unwrap_or_default())
@@ -92,7 +114,7 @@ fn paragraph(comment: &mut String) -> String {
     format!(".PP\n{said}\n")
 }
 
-/// A section for each verb of `command`, which is called `name`, and for those below it.
+/// A section for each verb of the command `name`, and for the verbs below it.
 fn verbs(name: &str, command: &Command) -> String {
     let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let sections = visible.map(|verb| {
@@ -107,7 +129,7 @@ fn verbs(name: &str, command: &Command) -> String {
     sections.collect()
 }
 
-/// Options and arguments of a command, without their heading.
+/// Options and arguments of a command, without a heading.
 fn options(command: Command) -> String {
     let mut made = Vec::new();
     // Writing to memory does not fail.
@@ -117,7 +139,7 @@ fn options(command: Command) -> String {
     entries.into()
 }
 
-/// The entries of a table whose lines are a name, what stands `between`, and what it means.
+/// Renders a table. Each line has a name, the separator `between`, and its meaning.
 fn table(lines: &str, between: &str) -> String {
     let lines = lines.lines();
     let entries = lines.filter_map(|line| line.trim().split_once(between));
@@ -131,7 +153,7 @@ fn list(entries: &[(&str, &str)]) -> String {
     entries.collect()
 }
 
-/// Filled, as roff takes it; what backquotes hold is bold.
+/// Escapes text for roff and joins its lines. Text in backquotes becomes bold.
 fn text(words: &str) -> String {
     let words: Vec<_> = words.split_whitespace().collect();
     let escapes = [("\\", "\\\\"), ("-", "\\-"), ("'", "\\*(Aq"), (".", "\\&.")];

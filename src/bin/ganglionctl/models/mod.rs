@@ -1,5 +1,6 @@
-//! The models that suit each board, from `table.toml`. People are shown what they take, and the speed that a board's memory
-//! allows, as `table.txt` has it: projections, not measurements.
+//! The models that suit each board, from `table.toml`. The table for people (`table.txt`) has their memory and the
+//! speed that the board's memory allows: projections, not measurements.
+//! Not here: downloaded models (`stored`).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::view;
 
 const TABLE: &str = include_str!("table.toml");
 
-/// Where `pull` puts models, and `setup` looks for them.
+/// The folder where `pull` puts models, and `setup` looks for them.
 pub(crate) const FOLDER: &str = "/var/lib/ganglion/models";
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -28,7 +29,7 @@ pub(crate) struct Model {
     suits: String,
 }
 
-/// A board, and the bytes a second of its memory.
+/// A board, and the bandwidth of its memory in bytes per second.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Board {
@@ -48,17 +49,17 @@ fn shipped() -> Table {
     toml::from_str(TABLE).unwrap_or_default()
 }
 
-/// All of them, the smallest first.
+/// Returns all models, the smallest first.
 pub(crate) fn all() -> Vec<Model> {
     shipped().model
 }
 
-/// The one of that name.
+/// Returns the model of that name.
 pub(crate) fn named(name: &str) -> Option<Model> {
     all().into_iter().find(|model| model.name == name)
 }
 
-/// The table that people are shown.
+/// Returns the table for people.
 pub(crate) fn table() -> Outcome<String> {
     view::text(include_str!("table.txt"), &shipped())
 }

@@ -1,4 +1,4 @@
-//! What `pull` was asked for: a name, a file of Hugging Face, a URL, or a file here.
+//! The source that `pull` was given: a name, a file of Hugging Face, a URL, or a local file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::walk;
 use crate::failure::{Exit, OrFail as _, Outcome, bail, failure};
 use crate::models;
 
-/// Stands for https://huggingface.co, as Hugging Face's own tools have it.
+/// The variable that replaces https://huggingface.co, as for Hugging Face's own tools.
 const ENDPOINT: &str = "HF_ENDPOINT";
 
 pub(super) type Url = Uri<String>;
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Debug)]
 pub(super) enum Address {
     Remote(Url),
@@ -22,7 +22,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// What was typed. A file here is opened by whoever runs this.
+    /// Parses the argument. A local file is opened as the present user.
     pub(super) fn of(typed: &str) -> Outcome<Self> {
         if typed.starts_with("http://") || typed.starts_with("https://") {
             return remote(typed);
@@ -41,11 +41,11 @@ impl Address {
         }
         let known: Vec<_> = models::all().into_iter().map(|model| model.name).collect();
         Err(failure!(
-            Usage: "{typed:?} is no file here, no URL, no OWNER/REPOSITORY:FILE and none of {}", known.join(", ")
+            Usage: "model {typed:?} not found; give a name ({}), a file, a URL, or OWNER/REPOSITORY:FILE", known.join(", ")
         ))
     }
 
-    /// The name under which it is kept.
+    /// Returns the name of the file to store.
     pub(super) fn file_name(&self) -> Outcome<String> {
         let path = match self {
             Self::Remote(url) => url.path().as_str().into(),
@@ -53,7 +53,7 @@ impl Address {
         };
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.starts_with('.') || !name.to_lowercase().ends_with(".gguf") {
-            bail!(Usage: "{path:?} ends in no name of a GGUF file");
+            bail!(Usage: "{path:?} does not end in the name of a GGUF file");
         }
         Ok(name.to_owned())
     }
@@ -78,14 +78,14 @@ fn endpoint() -> String {
         .unwrap_or_else(|| "https://huggingface.co".into())
 }
 
-/// Whether that is Hugging Face, or what stands for it: the only one that is told the user's token.
+/// Whether the URL is on Hugging Face, or on its replacement: only this server gets the user's token.
 pub(super) fn is_hugging_face(url: &Url) -> bool {
     let endpoint = endpoint();
     let endpoint = Uri::parse(endpoint.as_str());
     endpoint.is_ok_and(|endpoint| origin(&url.borrow()) == origin(&endpoint))
 }
 
-/// Scheme, host and port.
+/// Returns scheme, host and port.
 fn origin(url: &Uri<&str>) -> (String, Option<String>) {
     let authority = url.authority();
     let authority = authority.map(|authority| authority.as_str().to_lowercase());
@@ -100,18 +100,18 @@ fn scheme(url: &Url) -> String {
     url.scheme().as_str().to_lowercase()
 }
 
-/// Where a redirect from `url` to `location` leads.
+/// Returns the target of a redirect from `url` to `location`.
 pub(super) fn follow(url: &Url, location: &str) -> Result<Url, String> {
     let to = UriRef::parse(location).ok();
     let to = to.and_then(|to| to.resolve_against(&url.strip_fragment()).ok());
     match to {
         Some(to) if is_https(&to) || scheme(&to) == "http" && !is_https(url) => Ok(to),
         Some(to) if scheme(&to) == "http" => Err(format!(
-            "the server sends it on to {:?}, where anybody on the way could change it: it was not fetched",
+            "the server redirects to {:?}, which is not encrypted: it was not fetched",
             to.as_str()
         )),
         _ => Err(format!(
-            "the server sends it on to {location:?}, which is not http(s)"
+            "the server redirects to {location:?}, which is not http(s)"
         )),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_told_apart() {
+    fn arguments_are_classified() {
         let name = |typed| Address::of(typed).and_then(|address| address.file_name());
         for (typed, expected) in [
             ("https://host/a/b.gguf?download=true", "b.gguf"),

@@ -1,8 +1,8 @@
-//! The folder that a model is put into, held by its descriptor, and as whom.
+//! The destination folder, held by its descriptor, and the user who may write to it.
 //!
-//! Whoever owns a folder can put anything into it at any moment, links, pipes and another folder in its place. So root
-//! becomes the owner of the first thing on the way that is not root's, for good, before it looks into it: what is planted
-//! there can then lead only where its owner may go. What is root's stays root's.
+//! The owner of a folder can replace its content at any moment by links, pipes or other folders. Root therefore
+//! permanently becomes the owner of the first folder on the path that does not belong to root, before it looks into it.
+//! A planted link can then lead only to places that its owner may access.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -22,22 +22,22 @@ use super::walk::walk;
 use crate::checksum;
 use crate::failure::{Failure, Outcome};
 
-/// The user whose models these are.
+/// The user that owns the models.
 const SERVICE: &str = "ganglion";
 
-/// How often what is in the way is removed before that is told: somebody puts it there again.
+/// The number of attempts to remove an obstacle that another program may recreate.
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(super) path: PathBuf,
     held: File,
-    /// Who root has become.
+    /// The name of the user that root has become.
     became: Option<String>,
 }
 
-/// The folder that root has made is the service's, where there is such a user, unless another than root may have put
-/// something else in its place.
+/// Gives a folder that root has made to the service's user, if there is one. A folder that another user may have
+/// replaced stays as it is.
 fn hand_over(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let service = User::from_name(SERVICE).ok().flatten();
     let Some(user) = service.filter(|_| geteuid().is_root()) else {
@@ -52,7 +52,7 @@ fn hand_over(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     fchown(made, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
 }
 
-/// Becomes that user for good, as no id is left to return with, and tells its name.
+/// Becomes that user permanently, and returns its name.
 fn become_user(owner: Uid, group: Gid) -> io::Result<String> {
     let user = User::from_uid(owner).ok().flatten();
     let group = user.as_ref().map_or(group, |user| user.gid);
@@ -66,22 +66,22 @@ fn become_user(owner: Uid, group: Gid) -> io::Result<String> {
     Ok(user.map_or_else(|| owner.to_string(), |user| user.name))
 }
 
-/// Who it was that the disk refused, where that is not whoever runs this.
-fn told(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
+/// Adds the user to a disk's error if it is not the one who started the program.
+fn with_user(failure: Failure, path: &Path, became: Option<&str>) -> Failure {
     let Some(user) = became else {
         return failure;
     };
     failure.and(format_args!(
-        "this is done as user {user}, whose folder it is in: sudo chown -R {user}: {} where it must be that user's",
+        "pull works as user {user}, who owns the folder; to give the folder's content to that user: sudo chown -R {user}: {}",
         path.display()
     ))
 }
 
 impl Folder {
-    /// Enters the folder at an absolute path, and makes what is missing of it.
+    /// Enters the folder at an absolute path, and makes its missing parts.
     pub(super) fn enter(path: &Path) -> Outcome<Self> {
         Self::open(path, |parent, name, is_last| {
-            // Nobody but its owner may change it.
+            // Only its owner may change it.
             match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
                 Err(Errno::EEXIST) => Ok(()),
                 Ok(()) if is_last => hand_over(parent, name),
@@ -90,13 +90,13 @@ impl Folder {
         })
     }
 
-    /// Enters one that is there.
+    /// Enters an existing folder.
     pub(crate) fn existing(path: &Path) -> Outcome<Self> {
         Self::open(path, |_, _, _| Err(Errno::ENOENT.into()))
     }
 
     fn open(path: &Path, make: impl Fn(&OwnedFd, &OsStr, bool) -> io::Result<()>) -> Outcome<Self> {
-        // The service passes through all that is made here, whatever the umask of whoever runs this.
+        // The service needs access to new files and folders, whatever the user's umask.
         umask(Mode::from_bits_truncate(0o022));
         let mut became = None;
         let found = walk(
@@ -111,42 +111,43 @@ impl Folder {
         );
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let held = found.and_then(|found| Ok(openat(&found, ".", flags, Mode::empty())?));
-        let held = held.map_err(|error| told(failed(path, &error), path, became.as_deref()))?;
+        let held =
+            held.map_err(|error| with_user(failed(path, &error), path, became.as_deref()))?;
         let (path, held) = (path.into(), held.into());
         Ok(Self { path, held, became })
     }
 
-    /// The path that people are shown: nothing is ever opened by it.
+    /// Returns a path for messages, which is never opened.
     pub(super) fn at(&self, name: &OsStr) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The path of a file below what is held, whatever has its path now.
+    /// Returns the path of a file through the held descriptor, which cannot be replaced.
     fn here(&self, name: &OsStr) -> PathBuf {
         let held = format!("/proc/self/fd/{}", self.held.as_raw_fd());
         Path::new(&held).join(name)
     }
 
-    /// What was done with a file in it, or why the disk did not do it, with what helps.
-    pub(crate) fn told<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
+    /// Adds path, user and remedy to the error of an operation.
+    pub(crate) fn explain<T>(&self, name: &OsStr, done: io::Result<T>) -> Outcome<T> {
         done.map_err(|error| {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let became = self.became.as_deref().filter(|_| denied);
-            told(failed(&self.at(name), &error), &self.path, became)
+            with_user(failed(&self.at(name), &error), &self.path, became)
         })
     }
 
-    /// Whether anything has that name.
+    /// Whether something has that name.
     pub(crate) fn has(&self, name: &OsStr) -> bool {
         self.here(name).symlink_metadata().is_ok()
     }
 
-    /// A regular file, to be read; a link is followed, as the service follows it.
+    /// Opens a regular file for reading. A link is followed, as the service follows it.
     pub(super) fn read(&self, name: &OsStr) -> io::Result<File> {
         checksum::open(&self.here(name))
     }
 
-    /// The text of a file that was `put` here; nothing if it is longer than `most` bytes.
+    /// Reads a file that `put` wrote; `None` if it is longer than `most` bytes.
     pub(super) fn text(&self, name: &OsStr, most: u64) -> Option<String> {
         let file = self.own(name, false, most).ok()?;
         let mut text = String::new();
@@ -154,8 +155,8 @@ impl Folder {
         Some(text)
     }
 
-    /// A file to go on with, of at most `most` bytes: one of our own that nobody else has a name
-    /// for. Anything else gives way to a new one.
+    /// Opens a file to continue, of at most `most` bytes: one of the present user with a single name. Anything else is
+    /// replaced by a new file.
     pub(super) fn take(&self, name: &OsStr, most: u64) -> io::Result<File> {
         for _ in 0..ATTEMPTS {
             match self.own(name, true, most) {
@@ -168,11 +169,11 @@ impl Folder {
                 created => return created,
             }
         }
-        let why = "something else is put there again and again";
+        let why = "another program keeps creating it";
         Err(io::Error::other(why))
     }
 
-    /// Whatever has that name, if it is no link, and nothing that waits for another side.
+    /// Opens whatever has that name, except a link, without waiting for a peer.
     fn itself(&self, name: &OsStr, writes: bool) -> io::Result<File> {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let mut options = File::options();
@@ -190,7 +191,7 @@ impl Folder {
         if is_own {
             Ok(file)
         } else {
-            Err(io::Error::other("it is no file of our own"))
+            Err(io::Error::other("it is not a file of this user"))
         }
     }
 
@@ -207,13 +208,13 @@ impl Folder {
         options.mode(0o644).open(self.here(name))
     }
 
-    /// A new file in the place of whatever has that name.
+    /// Replaces whatever has that name by a new file.
     pub(super) fn put(&self, name: &OsStr, text: &str) -> io::Result<()> {
         self.remove(name)?;
         self.create(name)?.write_all(text.as_bytes())
     }
 
-    /// The name is free afterwards.
+    /// Removes whatever has that name.
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         match fs::remove_file(self.here(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -221,7 +222,7 @@ impl Folder {
         }
     }
 
-    /// The same, and of a folder with all that is in it. No link is followed.
+    /// Removes whatever has that name, including the content of a folder. No link is followed.
     pub(crate) fn remove_whole(&self, name: &OsStr) -> io::Result<()> {
         let found = self.here(name).symlink_metadata();
         if found.is_ok_and(|found| found.is_dir()) {
@@ -230,7 +231,7 @@ impl Folder {
         self.remove(name)
     }
 
-    /// Whether another `pull` is at work on a file of that name.
+    /// Whether another `pull` works on a file of that name.
     pub(crate) fn is_locked(&self, name: &OsStr) -> bool {
         let locked = self.itself(name, false).map(|file| file.try_lock());
         matches!(locked, Ok(Err(TryLockError::WouldBlock)))
@@ -240,12 +241,12 @@ impl Folder {
         fs::rename(self.here(from), self.here(to))
     }
 
-    /// Its names stay, whatever happens to the machine.
+    /// Waits until the names in the folder are on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.held.sync_all()
     }
 
-    /// Bytes that are free there, if the disk tells.
+    /// Returns the free bytes of the disk, if it reports them.
     pub(super) fn free(&self) -> Option<u64> {
         let disk = fstatvfs(&self.held).ok()?;
         Some(disk.blocks_available() * disk.fragment_size())

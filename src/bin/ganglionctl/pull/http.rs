@@ -1,8 +1,8 @@
-//! Fetches over HTTP: follows redirects, goes on after a cut, and starts again where a server cannot go on.
+//! Downloads over HTTP: follows redirects, resumes after an interruption, and restarts if a server cannot resume.
 //!
-//! The crate hf-hub is not used: it keeps files in a cache of its own, by their paths, follows redirects from one host to
-//! another itself, and knows Hugging Face alone. Here what comes goes through a descriptor that `folder` holds, its sum is
-//! made as it comes, and any server will do.
+//! The crate hf-hub is not used. It keeps files in a cache of its own by path, follows redirects between hosts itself,
+//! and supports only Hugging Face. This module writes through a descriptor of `folder`, hashes the data as it arrives,
+//! and works with any server.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -23,23 +23,23 @@ type Answer = Response<Body>;
 
 const REDIRECTS: usize = 10;
 
-/// The header by which Hugging Face tells a large file's SHA-256.
+/// Hugging Face's header with the SHA-256 of a large file.
 const LINKED_ETAG: &str = "x-linked-etag";
-/// The header by which it tells how many bytes it has.
+/// Hugging Face's header with the length of a large file.
 const LINKED_SIZE: &str = "x-linked-size";
-/// Who may fetch what is behind an agreement, on Hugging Face.
+/// The variable with the token for files behind an agreement on Hugging Face.
 const TOKEN: &str = "HF_TOKEN";
 
 const UNTRUSTED: &str =
     "; is the clock right (date), and are the certificates of the package ca-certificates there?";
 
-/// Files of certificates that are trusted instead of the system's, if these variables are set.
+/// Variables with files of certificates that replace the system's.
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Brings what is at `url` into `part`, whole. Gives up when more than `retries` attempts in a row bring nothing.
+/// Downloads the rest of `url` into `part`. Gives up after more than `retries` attempts in a row without data.
 ///
 /// # Errors
-/// What the server or the disk refuses; what came stays for the next run.
+/// Refusals of the server or the disk. Received data stays for the next run.
 pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
     if is_https(url) {
         certificates()?;
@@ -58,17 +58,16 @@ pub(super) fn fetch(url: &Url, part: &mut Part<'_>, retries: u32) -> Outcome {
             let failure = failure!(Unavailable: "{url}: {why}");
             return Err(failure.and(match came {
                 0 => "nothing came".into(),
-                _ => format!("{came} bytes came and are kept: run it again to go on"),
+                _ => format!("{came} bytes were received and kept: run it again to resume"),
             }));
         }
         part.say(&format!("{why}; trying again"));
-        // It waits longer each time.
+        // The delay grows with each attempt.
         thread::sleep(Duration::from_millis(100 << fruitless.min(8)));
     }
 }
 
-/// Makes sure that the certificates which are named can be read: without them nothing would be trusted, and nobody would
-/// say why.
+/// Checks that the named certificates can be read. Otherwise every server would be untrusted, without an explanation.
 fn certificates() -> Outcome {
     for variable in CERTIFICATES {
         let named = std::env::var_os(variable).unwrap_or_default();
@@ -77,7 +76,7 @@ fn certificates() -> Outcome {
                 && error.kind() == ErrorKind::PermissionDenied
             {
                 bail!(
-                    Failed: "{variable}={}: {error}: user {}, as whom this is fetched, must be able to read it",
+                    Failed: "{variable}={}: {error}: user {}, who fetches this, must be able to read it",
                     path.display(), geteuid()
                 );
             }
@@ -94,7 +93,7 @@ fn agent() -> Agent {
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_per_read(Some(Duration::from_secs(60)))
         .tls_config(
-            // The system's certificates are trusted: that of a company's own proxy is among them.
+            // The system's certificates may include that of a company's proxy.
             TlsConfig::builder()
                 .root_certs(RootCerts::PlatformVerifier)
                 .build(),
@@ -104,9 +103,9 @@ fn agent() -> Agent {
         .into()
 }
 
-/// Asks once, for what is still missing. It is busy where the other side may do better the next time.
+/// Requests the missing part once. The error is `Busy` if another attempt may succeed.
 fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
-    // Without the name of its version, what came may be of another.
+    // Without the name of its version, the received part may belong to another version.
     let version = part.version(url.as_str()).filter(|_| part.length > 0);
     let response = ask(agent, url, part, version.as_deref())?;
     let length = text(&response, "content-length").and_then(|value| value.parse::<u64>().ok());
@@ -120,13 +119,13 @@ fn attempt(agent: &Agent, url: &Url, part: &mut Part<'_>) -> Outcome {
             part.begin(strong.map(|strong| (url.as_str(), strong)))?;
             length
         }
-        // All of it is there already.
+        // The file is complete already.
         416 if range == format!("bytes */{}", part.length) => return Ok(()),
         206 | 416 => {
             part.begin(None)?;
-            bail!(Busy: "the server sends another part than was asked for");
+            bail!(Busy: "the server sent another part than requested");
         }
-        500..600 | 408 | 429 => bail!(Busy: "the server answers {}", response.status()),
+        500..600 | 408 | 429 => bail!(Busy: "the server answered {}", response.status()),
         status => return Err(refused(url, status)),
     };
     let cut = |error| failure!(Busy: "{error}");
@@ -141,23 +140,23 @@ fn text<'a>(response: &'a Answer, header: &str) -> Option<&'a str> {
     response.headers().get(header)?.to_str().ok()
 }
 
-/// What the status of an answer means to whoever asked.
+/// Converts the status of a refusal.
 fn refused(url: &Url, status: u16) -> Failure {
     let helps = match status {
         401 | 403 => {
             "it is behind an agreement or private: accept it on the site, then set HF_TOKEN: sudo HF_TOKEN=... ganglionctl pull"
         }
-        404 => "is there such a file? its name is told apart by upper and lower case",
+        404 => "does the file exist? its name is case-sensitive",
         _ => "the server refuses it",
     };
-    failure!(Unavailable: "{url}: the server answers {status}; {helps}")
+    failure!(Unavailable: "{url}: the server answered {status}; {helps}")
 }
 
-/// What it means that no answer came.
+/// Converts the error of a request without an answer.
 fn unanswered(url: &Url, error: ureq::Error) -> Failure {
     let helps = match &error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::HostNotFound => "",
-        // A board without a battery for its clock starts in the past, where no certificate is valid yet.
+        // A board whose clock has no battery starts in the past, when no certificate is valid yet.
         ureq::Error::Rustls(_) => UNTRUSTED,
         ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => UNTRUSTED,
         _ => return failure!(Busy: "{}", error.into_io()),
@@ -165,8 +164,8 @@ fn unanswered(url: &Url, error: ureq::Error) -> Failure {
     failure!(Unavailable: "{url}: {error}{helps}")
 }
 
-/// The answer at the end of the redirects, which are followed here: the first one of Hugging Face tells the checksum, and a
-/// token is for it alone.
+/// Returns the answer after all redirects. They are followed here because Hugging Face's first answer has the checksum,
+/// and a token must not go to another host.
 fn ask(agent: &Agent, url: &Url, part: &mut Part<'_>, version: Option<&str>) -> Outcome<Answer> {
     let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (mut at, mut sha256, mut bytes) = (url.to_owned(), None, None);
@@ -180,18 +179,18 @@ fn ask(agent: &Agent, url: &Url, part: &mut Part<'_>, version: Option<&str>) -> 
             request = request.header("if-range", version);
         }
         let response = request.call().map_err(|error| unanswered(&at, error))?;
-        let told = text(&response, LINKED_ETAG).map(|etag| etag.trim_matches('"'));
-        sha256 = sha256.or_else(|| told.and_then(checksum::parse));
+        let reported = text(&response, LINKED_ETAG).map(|etag| etag.trim_matches('"'));
+        sha256 = sha256.or_else(|| reported.and_then(checksum::parse));
         bytes = bytes.or_else(|| text(&response, LINKED_SIZE)?.parse().ok());
         let leads = response.status().is_redirection();
         let Some(location) = text(&response, "location").filter(|_| leads) else {
-            if let (Some(told), Some(wanted)) = (&sha256, &part.wanted) {
+            if let (Some(reported), Some(wanted)) = (&sha256, &part.wanted) {
                 ensure!(
-                    told == wanted,
-                    Data: "{url}: the server has a file with the SHA-256 {told}, and {wanted} was expected: it was not fetched"
+                    reported == wanted,
+                    Data: "{url}: the server's file has the SHA-256 {reported}, and {wanted} was expected: it was not fetched"
                 );
             }
-            part.hear(sha256, bytes)?;
+            part.take_facts(sha256, bytes)?;
             return Ok(response);
         };
         at = follow(&at, location).map_err(|why| failure!(Unavailable: "{at}: {why}"))?;

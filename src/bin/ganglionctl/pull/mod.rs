@@ -1,10 +1,6 @@
-//! `ganglionctl pull`: brings a model to this machine, whole or not at all.
-//!
-//! It comes in as `FILE.part`, which a later run goes on with. Only what has its length, its checksum where one is
-//! known, and the shape of a model gets its name.
-//!
-//! Root does it as the owner of the folder: before a file of that folder is looked at, or a server asked, `folder` gives
-//! up root's rights. Only a folder that is root's own is written to by root.
+//! `ganglionctl pull`: brings a model to this machine. A download is `FILE.part` until its length, its checksum (if
+//! known) and its format are verified; a later run resumes it. Root works as the owner of the folder (`folder`).
+//! Not here: the list of known models (`models`).
 
 mod address;
 pub(crate) mod folder;
@@ -27,7 +23,7 @@ use address::Address;
 use folder::Folder;
 use part::Part;
 
-/// Bytes of the largest file that is taken if nobody says how large it is: what an Orin has memory for.
+/// The most bytes of a file of unknown size, as large as an Orin's memory.
 const LARGEST: u64 = 64 << 30;
 
 #[derive(Debug, Parser)]
@@ -38,16 +34,16 @@ pub(crate) struct Arguments {
     /// Print the models that suit each board
     #[arg(long)]
     list: bool,
-    /// The folder to put it in: another disk, for example. Root does it as the folder's owner
+    /// The folder for the model, for example on another disk. Root works as the folder's owner
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     dir: PathBuf,
-    /// The SHA-256 that it must have; a name of --list has one, and Hugging Face tells one
+    /// The expected SHA-256; the names of --list and large files on Hugging Face have one already
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     sha256: Option<String>,
-    /// How often to try again after nothing came, each time later
+    /// The number of attempts after one without data, with growing pauses
     #[arg(long, value_name = "N", default_value_t = 8)]
     retries: u32,
-    /// Fetch it even if it is there
+    /// Fetch it even if it exists
     #[arg(long)]
     force: bool,
 }
@@ -60,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some(model) = arguments.model.as_deref().filter(|_| !arguments.list) else {
         return output::print(&models::table()?);
     };
-    // A file here is opened before root gives up what lets it read.
+    // A local file is opened while root still has its permissions.
     let address = Address::of(model)?;
     let name = address.file_name()?;
     if let Some(first) = first_part(Path::new(&name)) {
@@ -72,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let address = Address::of(&model.replace(&name, &part))?;
         files.push((OsString::from(part), address));
     }
-    // The service, and setup, look for it from elsewhere.
+    // The service and setup use the path from another directory.
     let path = std::path::absolute(&arguments.dir);
     let path = path.map_err(|error| failed(&arguments.dir, &error))?;
     let folder = Folder::enter(&path)?;
@@ -106,16 +102,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     output::print(&format!("{}\n", file.display()))
 }
 
-/// A file that is to be there.
+/// A file to fetch.
 struct Asked<'a> {
     name: &'a OsStr,
-    /// The bytes that it may have.
+    /// The most bytes that it may have.
     most: u64,
-    /// The SHA-256 that it must have.
+    /// The expected SHA-256.
     wanted: Option<String>,
 }
 
-/// Brings one file, and returns whether it was not there before. A whole model is opened before it gets its name.
+/// Fetches one file, and returns whether it is new. A model in one file is opened before the file gets its name.
 fn fetch(
     folder: &Folder,
     asked: Asked<'_>,
@@ -125,14 +121,14 @@ fn fetch(
 ) -> Outcome<bool> {
     let Asked { name, most, wanted } = asked;
     if folder.has(name) && !arguments.force {
-        // Whoever names a file here means what is in it by now.
+        // A local file is meant with its present content.
         let expected = match (wanted, &mut address) {
             (None, Address::File(path, file)) => {
                 Some(checksum::of(file).map_err(|error| failed(path, &error))?)
             }
             (wanted, _) => wanted,
         };
-        return there(folder, name, expected).map(|()| false);
+        return check_existing(folder, name, expected).map(|()| false);
     }
     let mut part = Part::open(folder, name, most, wanted)?;
     let came = match address {
@@ -151,22 +147,25 @@ fn fetch(
     }
     let checked = match part.expected() {
         Some(_) => "its SHA-256 is as expected",
-        None => "its SHA-256 is now recorded; nobody told what it should be",
+        None => "its SHA-256 was recorded; no expected one is known",
     };
     part.finish(&found)?;
     let shown = folder.at(name);
-    output::tell(&format!("{}: {checked} ({found})", shown.display()));
+    output::note(&format!("{}: {checked} ({found})", shown.display()));
     Ok(true)
 }
 
-/// Opens a model once all its parts are there. If it is refused, the parts that came are removed.
+/// Opens a model once all its parts are there. If it is invalid, the new parts are removed.
 fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
     let Err(error) = OpenModel::read(first, None) else {
         return Ok(());
     };
     for name in came {
-        for name in [name.clone(), checksum::beside(name, checksum::RECORDED)] {
-            folder.told(&name, folder.remove(&name))?;
+        for name in [
+            name.clone(),
+            checksum::with_suffix(name, checksum::RECORDED),
+        ] {
+            folder.explain(&name, folder.remove(&name))?;
         }
     }
     Err(no_model(error))
@@ -174,36 +173,36 @@ fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
 
 fn no_model(error: LoadError) -> Failure {
     let why = match error {
-        // The path may be one of this process alone.
+        // The path may exist only for this process.
         LoadError::Model(error) => error.defect.to_string(),
         LoadError::Language { error, .. } => error.to_string(),
         error => error.to_string(),
     };
-    failure!(Data: "what came is no model that this release can run, and was not kept: {why}")
+    failure!(Data: "the download is not a model that this release can run, and was deleted: {why}")
 }
 
-/// Says what to do with a model that is there.
+/// Prints the next step for a model that is there.
 fn announce(file: &Path) {
     let shown = file.display();
     if let Some(why) = Machine::new(None).hides(file) {
-        output::tell(&format!(
+        output::note(&format!(
             "the service will not be able to use it there: {why}"
         ));
     }
-    output::tell(&format!(
+    output::note(&format!(
         "next: sudo ganglionctl setup --model {shown}; or, where gangliond is set up already, sudo ganglionctl use {shown}"
     ));
 }
 
-/// It need not be fetched, if it is what was asked for.
-fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
+/// Checks an existing file against the expected one, so that it need not be fetched.
+fn check_existing(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
     let file = folder.at(name);
     let shown = file.display();
-    let mut there = folder.read(name).map_err(|error| {
-        failure!(Data: "{shown} is there, but: {error}: --force puts the model in its place")
-    })?;
+    let mut there = folder
+        .read(name)
+        .map_err(|error| failure!(Data: "{shown} exists, but: {error}: --force replaces it"))?;
     let recorded = || {
-        let record = folder.read(&checksum::beside(name, checksum::RECORDED));
+        let record = folder.read(&checksum::with_suffix(name, checksum::RECORDED));
         checksum::in_record(record.ok()?)
     };
     let whole = if expected.is_some() {
@@ -212,17 +211,17 @@ fn there(folder: &Folder, name: &OsStr, expected: Option<String>) -> Outcome {
         ", wherever it came from: --force fetches it again"
     };
     if let Some(expected) = expected.or_else(recorded) {
-        let found = folder.told(name, checksum::of(&mut there))?;
+        let found = folder.explain(name, checksum::of(&mut there))?;
         ensure!(
             found == expected,
             Data: "{shown} is there with the SHA-256 {found}, not {expected}: --force fetches it again"
         );
     }
-    output::tell(&format!("{shown} is there already{whole}"));
+    output::note(&format!("{shown} is there already{whole}"));
     Ok(())
 }
 
-/// An error of the disk, with what helps.
+/// Converts an error of the disk, with a remedy.
 fn failed(file: &Path, error: &std::io::Error) -> Failure {
     let failure = failure!(Failed: "{}: {error}", file.display());
     match error.kind() {
@@ -230,7 +229,7 @@ fn failed(file: &Path, error: &std::io::Error) -> Failure {
             failure.and("run it with sudo, or name a folder of your own with --dir")
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.and(
-            "make room, or name another disk with --dir: a second run goes on where this one stopped",
+            "make room, or name another disk with --dir: a second run resumes where this one stopped",
         ),
         _ => failure,
     }

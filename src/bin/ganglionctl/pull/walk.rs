@@ -1,7 +1,7 @@
-//! A path, followed one name at a time with a descriptor held, so that what was looked at is what is used.
+//! Follows a path one name at a time through held descriptors, so that the checked object is also the used one.
 //!
-//! Whoever owns a folder decides what lies below it, and may decide anew at any moment: nothing here looks at a path
-//! twice. What each thing on the way means for whoever follows it is for the caller to say.
+//! The owner of a folder can replace its content at any moment, so no path is looked up twice. The caller decides what
+//! each object on the path means.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -18,16 +18,17 @@ use nix::unistd::{Uid, geteuid};
 use super::failed;
 use crate::failure::{Outcome, bail, ensure};
 
-/// The kernel follows so many links.
+/// The kernel's limit of links in a path.
 const LINKS: usize = 40;
 
-/// What is open so can neither be read nor waits.
+/// A descriptor opened like this can neither be read nor block.
 const FOUND: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// What `path`, an absolute one, names.
+/// Returns the object at an absolute path.
 ///
-/// `meet` looks at each thing on the way before anything in it is touched: the root folder first, a link before what it
-/// names. It hears who owns that, if it is somebody whom root must not follow. `make` makes what is missing in a folder; it hears whether that is the last name.
+/// `meet` checks each object on the path before it is used: the root folder first, and a link before its target. It
+/// also gets the object's owner, if that is a user whom root must not trust. `make` creates a missing object in a
+/// folder; it learns whether that is the last name.
 pub(super) fn walk(
     path: &Path,
     mut meet: impl FnMut(&FileStat, Option<Uid>) -> io::Result<()>,
@@ -77,7 +78,7 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// Opens what has that name, as a folder first: only so are folders mounted that are mounted when they are needed.
+/// Opens the object of that name, as a folder first, because only that triggers an automount.
 fn next(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = FOUND | OFlag::O_NOFOLLOW;
     match openat(at, name, flags | OFlag::O_DIRECTORY, Mode::empty()) {
@@ -90,34 +91,34 @@ fn is(stat: &FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }
 
-/// The owner of what is met, if that is somebody whom root must not follow. It follows without a thought what is root's, and
-/// what is of whoever owns the root folder: in a user namespace these are two.
+/// Returns the owner of an object, if root must not trust it. Root trusts itself and the owner of the root folder,
+/// which differ in a user namespace.
 fn stranger(met: &FileStat, root_folder: &FileStat) -> Option<Uid> {
     let owner = Uid::from_raw(met.st_uid);
     let is_trusted = owner.is_root() || met.st_uid == root_folder.st_uid;
     (geteuid().is_root() && !is_trusted).then_some(owner)
 }
 
-/// Opens a file of this machine that is to be copied; `pull` may then become a user that cannot read it.
+/// Opens a local file to copy, before `pull` may become a user who cannot read it.
 ///
-/// Root follows a link of another user only to what is that user's: it could otherwise be had to copy what only root
-/// may read to where others can.
+/// Root follows a link of another user only to a file of that user. Otherwise the link could make root copy a file that
+/// only root may read.
 pub(super) fn source(path: &Path) -> Outcome<File> {
-    let told = |error| failed(path, &error);
-    // The user whose link was followed is kept here.
+    let failed_here = |error| failed(path, &error);
+    // The user whose link was followed.
     let mut by = None;
     let meet = |met: &FileStat, stranger: Option<Uid>| {
         by = by.or(stranger.filter(|_| is(met, SFlag::S_IFLNK)));
         Ok(())
     };
-    let absolute = std::path::absolute(path).map_err(told)?;
-    let found = walk(&absolute, meet, |_, _, _| Err(Errno::ENOENT.into())).map_err(told)?;
-    let stat = fstat(&found).map_err(|error| told(error.into()))?;
+    let absolute = std::path::absolute(path).map_err(failed_here)?;
+    let found = walk(&absolute, meet, |_, _, _| Err(Errno::ENOENT.into())).map_err(failed_here)?;
+    let stat = fstat(&found).map_err(|error| failed_here(error.into()))?;
     let shown = path.display();
     if let Some(user) = by.filter(|user| user.as_raw() != stat.st_uid) {
-        bail!(Forbidden: "{shown}: a link of user {user} leads to what is another's: name the file itself");
+        bail!(Forbidden: "{shown}: a link of user {user} leads to another user's file: name the file itself");
     }
-    ensure!(is(&stat, SFlag::S_IFREG), Data: "{shown} is no file");
-    // It is the same thing, whatever has its name now.
-    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(told)
+    ensure!(is(&stat, SFlag::S_IFREG), Data: "{shown} is not a file");
+    // The descriptor leads to the same object, even if its name was replaced.
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(failed_here)
 }

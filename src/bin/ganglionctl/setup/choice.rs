@@ -1,4 +1,4 @@
-//! How long conversations may be, and how many: what fits beside the robot's own work is admission's answer.
+//! Chooses the length and number of conversations: as many as admission allows next to the robot's own programs.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use ganglion::service;
 use crate::doctor::Machine;
 use crate::failure::{Outcome, failure};
 
-/// Tokens of a conversation: no more than this is taken unasked, and below this fewer conversations are kept.
+/// The largest context that is chosen. The number of conversations is lowered before the context.
 const MOST: usize = 32_768;
 const PLENTY: usize = 8192;
-/// Contexts are multiples of this, and none is shorter.
+/// The step of contexts, and the shortest one.
 const STEP: usize = 256;
 const CONVERSATIONS: [usize; 2] = [4, 2];
 
-/// What of the memory that is there is left to the robot: one part of so many.
+/// The part of the available memory that is left to the robot, as a divisor.
 const LEFT: u64 = 4;
 
-/// What is written.
+/// The chosen values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) context: usize,
-    /// MiB of the cache, which is for some conversations of that length.
+    /// MiB of the cache for all conversations.
     pub(super) memory_mib: u64,
-    /// MiB that the model will take.
+    /// MiB of the model in memory.
     pub(super) takes: u64,
 }
 
-/// The most conversations, of at least `PLENTY` tokens where that is possible, that fit beside the robot's own work.
+/// Returns the most conversations, of at least `PLENTY` tokens if possible, that fit next to the robot's own programs.
 pub(super) fn choose(
     machine: &Machine,
     model: &Path,
@@ -61,7 +61,7 @@ pub(super) fn choose(
         .map_err(|error| failure!(Unavailable: "{error}; a smaller model: ganglionctl pull --list"))
 }
 
-/// The longest conversations that fit, up to what `settings` ask for.
+/// Returns the longest context that fits, up to that of `settings`.
 fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<Choice, LoadError> {
     let with = |context| {
         let mut settings = settings.clone();

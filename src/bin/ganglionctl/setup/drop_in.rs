@@ -1,4 +1,4 @@
-//! The drop-in that `setup` and `use` own, beside the configuration file. It is replaced at once, or not at all.
+//! The drop-in that `setup` and `use` own, next to the configuration file. It is replaced atomically.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,12 +13,12 @@ const NAME: &str = "50-setup.toml";
 
 pub(super) struct DropIn {
     pub(super) file: PathBuf,
-    /// What it said before, if it was there.
+    /// The previous content, if it existed.
     before: Option<Vec<u8>>,
 }
 
 impl DropIn {
-    /// The one of that configuration file.
+    /// Returns the drop-in of a configuration file.
     pub(super) fn of(configuration: &Path) -> Self {
         let mut folder = configuration.as_os_str().to_owned();
         folder.push(".d");
@@ -27,7 +27,7 @@ impl DropIn {
         Self { file, before }
     }
 
-    /// What it says, but for its comments, with another model.
+    /// Returns its content with another model, without comments.
     pub(super) fn with_model(&self, model: &Path) -> Outcome<String> {
         let before = String::from_utf8_lossy(self.before.as_deref().unwrap_or_default());
         let said = before.parse::<toml::Table>();
@@ -45,12 +45,12 @@ impl DropIn {
         self.put(Some(text.as_bytes()))
     }
 
-    /// Puts back what was there before.
+    /// Restores the previous content.
     pub(super) fn restore(&self) -> Outcome {
         self.put(self.before.as_deref())
     }
 
-    /// Has it say that, or removes it.
+    /// Replaces or removes the file.
     fn put(&self, text: Option<&[u8]>) -> Outcome {
         let put = match text {
             Some(text) => self.replace(text),
@@ -67,7 +67,7 @@ impl DropIn {
         }
     }
 
-    /// The service reads it, whatever the umask of whoever runs this.
+    /// The service must be able to read it, whatever the user's umask.
     fn replace(&self, text: &[u8]) -> io::Result<()> {
         let part = self.file.with_extension("toml.part");
         let folder = self.file.parent().unwrap_or(Path::new("/"));
@@ -80,7 +80,7 @@ impl DropIn {
     }
 }
 
-/// What `setup` writes.
+/// Returns the content that `setup` writes.
 pub(super) fn text(board: &str, model: &Path, choice: Choice) -> String {
     let (context, mib) = (choice.context, choice.memory_mib);
     let path = toml::Value::String(model.display().to_string());

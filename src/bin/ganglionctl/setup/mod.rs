@@ -1,7 +1,6 @@
-//! `ganglionctl setup`: a configuration for this board's memory, and the service started with it.
-//!
-//! It writes one drop-in, which it owns, and says each thing that it does. A service that ran before runs again
-//! whatever happens: with the configuration from before if the new one does not do.
+//! `ganglionctl setup`: writes a drop-in for this board's memory, and starts the service with it. If the new
+//! configuration fails, a service that ran before runs again with the previous one.
+//! Not here: other files than the drop-in.
 
 mod choice;
 mod drop_in;
@@ -32,7 +31,7 @@ pub(crate) struct Arguments {
     /// A model file or folder, or a name that pull knows [default: the configured one, or the only one that is there]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Write below DIR, for the board that its files describe, and start nothing
@@ -44,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let machine = Machine::new(arguments.root.as_deref());
     let file = machine.path(Path::new(config::DEFAULT_FILE));
     let before = match Config::read(&file) {
-        // The drop-in is enough without that file.
+        // The drop-in works without that file.
         Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
             Config::default()
         }
@@ -69,20 +68,22 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let acts = machine.is_live() && !arguments.dry_run;
     ensure!(
         !acts || Uid::effective().is_root(),
-        Forbidden: "it writes below /etc and starts the service: run it with sudo"
+        Forbidden: "setup writes to /etc and starts the service: run it with sudo"
     );
     let ran = machine.is_live() && machine.unit().runs();
     if ran {
-        does("stop gangliond: what its model takes would count as used")?;
+        does("stop gangliond: the memory of its model would count as used")?;
         if arguments.dry_run {
-            output::print("as it runs, it does count as used here: there may be room for more\n")?;
+            output::print(
+                "gangliond still runs, so its memory does count as used: there may be room for more\n",
+            )?;
         }
     }
     let drop_in = DropIn::of(&file);
-    let held = acts.then(|| Held::still(ran)).transpose()?;
+    let held = acts.then(|| Held::stop(ran)).transpose()?;
     let written = choose(&machine, &model, &checkpoint, &before).and_then(|choice| {
         does(&format!(
-            "kv.context = {}, kv.memory_mib = {}: {} MiB in all, and a quarter of the memory left to others",
+            "kv.context = {}, kv.memory_mib = {}: {} MiB in all; a quarter of the memory is left to other programs",
             choice.context, choice.memory_mib, choice.takes
         ))?;
         does(&format!("write {}", drop_in.file.display()))?;
@@ -91,10 +92,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             return output::print(&text);
         }
         drop_in.write(&text)?;
-        in_force(&file, &model, choice)
+        check_written(&file, &model, choice)
     });
     if acts && written.is_err() {
-        // The service starts with what is there when it is let go.
+        // The service starts with the present configuration when it is released.
         let _ = drop_in.restore();
     }
     drop(held);
@@ -106,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         if acts {
             reload_bus();
             unit::systemctl(&["--quiet", "enable", NAME])?;
-            // A service that was held, and ran before, is about to run.
+            // A service that ran before starts again.
             if ran {
                 unit::systemctl(&["start", NAME])?;
             } else {
@@ -122,21 +123,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Whether the configuration now says what was written: a file that comes later may say otherwise.
-fn in_force(file: &Path, model: &Path, choice: Choice) -> Outcome {
-    let kv = named_in_force(file, model)?.kv;
+/// Checks that the configuration has the written values, because a later file may override them.
+fn check_written(file: &Path, model: &Path, choice: Choice) -> Outcome {
+    let kv = configured_with(file, model)?.kv;
     if (kv.context, kv.memory_mib) != (choice.context, choice.memory_mib) {
         output::print(&format!(
-            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.memory_mib = {}: that is \
-             in force\n",
+            "a file in gangliond.toml.d that comes after 50-setup.toml says kv.context = {}, kv.memory_mib = {}: these values \
+             apply\n",
             kv.context, kv.memory_mib
         ))?;
     }
     Ok(())
 }
 
-/// The configuration, once it names that model.
-fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
+/// Returns the configuration if it names that model.
+fn configured_with(file: &Path, model: &Path) -> Outcome<Config> {
     let config = Config::read(file).or_exit(Exit::Config)?;
     if let Some(path) = config.model.path.as_deref().filter(|path| *path != model) {
         bail!(
@@ -148,15 +149,15 @@ fn named_in_force(file: &Path, model: &Path) -> Outcome<Config> {
     Ok(config)
 }
 
-/// Lets the service run again as it did before, and adds that to why it must.
+/// Lets the service run again as before, and adds that to the failure.
 fn back(drop_in: &DropIn, failure: Failure) -> Failure {
     match drop_in.restore().and_then(|()| unit::restart()) {
-        Ok(()) => failure.and("gangliond runs again as it was configured before"),
+        Ok(()) => failure.and("gangliond runs again with its previous configuration"),
         Err(worse) => failure.and(worse.message),
     }
 }
 
-/// Which model: the one that was named, the configured one, or the only one that was pulled.
+/// Returns the model: the named one, the configured one, or the only one in the folder.
 fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<PathBuf> {
     let folder = Path::new(models::FOLDER);
     if let Some(named) = named {
@@ -181,9 +182,8 @@ fn model(machine: &Machine, named: Option<&str>, config: &Config) -> Outcome<Pat
     }
 }
 
-/// Has the bus look again who is in which group: dbus 1.12 keeps the groups of whoever is connected, and without this a user
-/// who was put into group ganglion since the package came is refused until the next start. What cannot be done is not worth
-/// a failure; doctor tells of it.
+/// Makes the bus read group memberships again. dbus 1.12 keeps the groups of connected users, so a user who was added
+/// to group ganglion would be refused until the next boot. A failure is ignored here, and doctor reports it.
 fn reload_bus() {
     let _ = client::block_on(async {
         let connection = client::connect(None).await?;

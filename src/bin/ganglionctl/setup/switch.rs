@@ -1,7 +1,7 @@
-//! `ganglionctl use`: another of the models that are here, written where `setup` writes, and put in force by a reload.
+//! `ganglionctl use`: switches to another downloaded model by `setup`'s drop-in and a reload, while requests continue.
 //!
-//! Requests go on meanwhile. How long and how many conversations are stays as it is; a model that they make too large is
-//! refused by the daemon, which then goes on with the one from before, and so does the configuration.
+//! The length and number of conversations stay. If a model does not fit with them, the daemon refuses it, and model and
+//! configuration stay as they were.
 
 use clap::Parser;
 use ganglion::bus::proxy::ManagerProxy;
@@ -9,9 +9,9 @@ use ganglion::config::Config;
 use ganglion::engine::OpenModel;
 use ganglion::service;
 
+use super::configured_with;
 use super::drop_in::DropIn;
-use super::named_in_force;
-use super::unit::Whole;
+use super::unit::BlockedSignals;
 use crate::client::{self, Ask, Waiting};
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail};
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     model: String,
     #[command(flatten)]
     paths: Paths,
-    /// Say what would be written, and do nothing
+    /// Print what would be written, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let config = std::path::absolute(config).or_fail(Exit::Usage, "--config")?;
     let machine = Machine::new(None);
     let model = find(&machine, dir, &arguments.model)?;
-    // A configuration that cannot be read is refused once it is written.
+    // An invalid configuration is reported after the write.
     let before = Config::read(&config);
     let template = before.as_ref().ok();
     let template = template.and_then(|before| before.model.chat_template.as_deref());
@@ -51,24 +51,24 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if arguments.dry_run {
         return output::print(&text);
     }
-    // What is written is in force, or taken back.
-    let _whole = Whole::begin();
+    // Signals wait until the change is complete or undone.
+    let _blocked = BlockedSignals::begin();
     drop_in.write(&text)?;
-    let done = named_in_force(&config, &model)
+    let done = configured_with(&config, &model)
         .and_then(|_| client::block_on(reload(bus, &arguments.model)));
     let when = match done {
-        Ok(true) => "is in force",
-        Ok(false) => "is used from the next start on: sudo systemctl start gangliond",
+        Ok(true) => "is active",
+        Ok(false) => "will be used after the next start: sudo systemctl start gangliond",
         Err(failure) => {
             drop_in.restore()?;
             return Err(failure);
         }
     };
-    output::tell(&format!("{} {when}", model.display()));
+    output::note(&format!("{} {when}", model.display()));
     Ok(())
 }
 
-/// Whether a daemon runs that has it in force now.
+/// Reloads a running daemon; returns whether the new configuration is active.
 async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let Some(connection) = client::running(bus).await? else {
         return Ok(false);
@@ -78,7 +78,7 @@ async fn reload(bus: Option<String>, named: &str) -> Outcome<bool> {
     let reloading = waiting.during(Ask::Daemon(&connection), manager.reload());
     reloading.await.map_err(|error| {
         Failure::from(error).and(format_args!(
-            "gangliond goes on with the model from before. sudo ganglionctl setup --model {named} finds conversations that \
+            "gangliond keeps the previous model. sudo ganglionctl setup --model {named} finds conversations that \
              fit, if it is memory that is short"
         ))
     })?;

@@ -1,4 +1,4 @@
-//! The service, by systemctl.
+//! Controls the service through systemctl.
 
 use std::process::Command;
 
@@ -8,18 +8,18 @@ use crate::doctor::unit::NAME;
 use crate::failure::{Exit, OrFail as _, Outcome, ensure};
 use crate::output;
 
-/// A service that no call starts: without this a client would, between the stop and the start.
+/// A stopped service that D-Bus activation cannot start, because a client might call between stop and start.
 ///
-/// Let go, it starts again if it ran before. What would end this program meanwhile waits for that.
+/// When it is dropped, a service that ran before starts again. Signals that would end this program wait for that.
 pub(super) struct Held {
     ran: bool,
-    _whole: Whole,
+    _blocked: BlockedSignals,
 }
 
-/// As long as it is there nothing ends this program that a terminal or a service sends: that waits, and then does.
-pub(super) struct Whole(SigSet);
+/// Blocks the signals that a terminal or a service sends to end this program, until it is dropped.
+pub(super) struct BlockedSignals(SigSet);
 
-impl Whole {
+impl BlockedSignals {
     pub(super) fn begin() -> Self {
         let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
         let signals: SigSet = signals.into_iter().collect();
@@ -28,18 +28,18 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         let _ = self.0.thread_unblock();
     }
 }
 
 impl Held {
-    /// Stops it.
-    pub(super) fn still(ran: bool) -> Outcome<Self> {
+    /// Stops the service.
+    pub(super) fn stop(ran: bool) -> Outcome<Self> {
         let held = Self {
             ran,
-            _whole: Whole::begin(),
+            _blocked: BlockedSignals::begin(),
         };
         systemctl(&["--quiet", "--runtime", "--now", "mask", NAME])?;
         Ok(held)
@@ -49,22 +49,22 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let unmasked = systemctl(&["--quiet", "--runtime", "unmask", NAME]);
-        let again = || anew(&["--no-block", "restart", NAME]);
+        let again = || after_reset(&["--no-block", "restart", NAME]);
         let queued = unmasked.and_then(|()| if self.ran { again() } else { Ok(()) });
         if let Err(failure) = queued {
-            output::tell_failure(&failure);
+            output::print_failure(&failure);
         }
     }
 }
 
-/// Starts it with the configuration that is there now; returns when it is ready.
+/// Starts the service with the present configuration, and waits until it is ready.
 pub(super) fn restart() -> Outcome {
-    anew(&["restart", NAME])
+    after_reset(&["restart", NAME])
 }
 
-/// Does so however often the service failed before.
-fn anew(arguments: &[&str]) -> Outcome {
-    // Where it never ran there is no failure to forget.
+/// Runs systemctl after a reset of earlier failures.
+fn after_reset(arguments: &[&str]) -> Outcome {
+    // A service that never ran has no failure to reset.
     let _ = systemctl(&["--quiet", "reset-failed", NAME]);
     systemctl(arguments)
 }

@@ -1,4 +1,4 @@
-//! What a folder of models holds: GGUF files, folders of safetensors, and downloads that are not whole.
+//! The content of a folder of models: GGUF files, safetensors folders, and unfinished downloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,29 +14,29 @@ use crate::doctor::Machine;
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::models;
 
-/// How the name of a download ends that is not whole.
+/// The suffix of an unfinished download.
 pub(super) const PART: &str = ".part";
 
-/// The keys are stable: scripts read them.
+/// A model in the folder. The keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
 pub(super) struct Stored {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// The format of most of its weights; nothing of what is no whole model.
+    /// The format of most of its weights; `None` for an unfinished or invalid model.
     format: Option<String>,
     /// "served", "configured", or nothing.
     pub(super) state: Option<&'static str>,
-    /// "incomplete", or why it is no model that this release can run.
+    /// "incomplete", or the reason why this release cannot run it.
     problem: Option<String>,
 }
 
 impl Stored {
-    /// Opens it, if it is a model by its name.
+    /// Opens it, if its name is that of a model.
     fn of(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().into_owned();
         let metadata = fs::metadata(&path).ok()?;
-        // The first part stands for all.
+        // The first part represents a split file.
         if first_part(&path).is_some_and(|first| first.exists()) {
             return None;
         }
@@ -72,10 +72,10 @@ impl Stored {
     }
 }
 
-/// The format of most of its weights, or why it is no model that this release can run.
+/// Returns the format of most of its weights, or the reason why this release cannot run it.
 fn format(path: &Path) -> Result<String, String> {
     let opened = OpenModel::read(path, None).map_err(|error| match error {
-        // What helps is said for the daemon's key, which did not name this one.
+        // The remedy in the full error is for the daemon's configuration.
         LoadError::Model(ModelError {
             defect: Defect::Io(why),
             ..
@@ -94,7 +94,7 @@ fn format(path: &Path) -> Result<String, String> {
     Ok(most.map(|(format, _)| format).unwrap_or_default())
 }
 
-/// What is in a folder, by name. One that is not there holds nothing.
+/// Lists a folder by name. A missing folder is empty.
 pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
     let shown = folder.display();
     let entries = match fs::read_dir(std::path::absolute(folder).or_fail(Exit::Failed, &shown)?) {
@@ -107,7 +107,7 @@ pub(super) fn list(folder: &Path) -> Outcome<Vec<Stored>> {
     Ok(paths.into_iter().filter_map(Stored::of).collect())
 }
 
-/// The path of the one that is meant, as the service sees it: a name in `folder`, one that `pull` knows, or a path.
+/// Returns the path of a model as the service sees it; `named` is a name in `folder`, one that `pull` knows, or a path.
 pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<PathBuf> {
     let absolute = |path: &Path| std::path::absolute(path).or_fail(Exit::Failed, path.display());
     let folder = absolute(folder)?;
@@ -129,7 +129,7 @@ pub(crate) fn find(machine: &Machine, folder: &Path, named: &str) -> Outcome<Pat
         here.push("nothing".into());
     }
     bail!(
-        Data: "{named:?} is no model here: {} holds {}; sudo ganglionctl pull {fetch} fetches one",
+        Data: "{named:?} is not a model here: {} has {}; sudo ganglionctl pull {fetch} fetches one",
         folder.display(), here.join(", ")
     )
 }

@@ -1,4 +1,5 @@
-//! `ganglionctl models`: what is in the folder that `pull` fills, and which of it is served.
+//! `ganglionctl models`: lists and removes the models in the folder of `pull`. Not here: downloads, and the choice of
+//! the served model.
 
 mod listing;
 mod remove;
@@ -13,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{models, output, view};
 pub(crate) use listing::find;
 use listing::list;
-use served::InForce;
+use served::Active;
 
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -29,20 +30,20 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Remove one that is not served, with its checksum and what an interrupted download has left. Root does it as
-    /// the folder's owner
+    /// Remove one that is not served, with its checksum and the remains of an interrupted download. Root works as the
+    /// folder's owner
     Remove {
-        /// As the list has it, or as `pull` knows it
+        /// A name of the list, or one that `pull` knows
         name: String,
         #[command(flatten)]
         paths: Paths,
     },
 }
 
-/// The folder and the configuration to look at.
+/// The folder and the configuration file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Paths {
-    /// The folder that they are in
+    /// The folder of the models
     #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
     pub(crate) dir: PathBuf,
     /// The daemon's configuration file
@@ -56,15 +57,15 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
     let Paths { dir, config } = &arguments.paths;
     let mut stored = list(dir)?;
-    let in_force = InForce::ask(bus, config);
-    if let Err(Failure { message, .. }) = &in_force.served {
-        output::tell(&format!("ganglionctl: which one is served: {message}"));
+    let active = Active::ask(bus, config);
+    if let Err(Failure { message, .. }) = &active.served {
+        output::note(&format!("ganglionctl: which one is served: {message}"));
     }
     for one in &mut stored {
-        one.state = in_force.of(&one.path);
+        one.state = active.of(&one.path);
     }
     if stored.is_empty() && !arguments.json {
-        output::tell(&format!(
+        output::note(&format!(
             "there is none in {}: sudo ganglionctl pull MODEL; ganglionctl pull --list says what suits which board",
             dir.display()
         ));

@@ -1,4 +1,4 @@
-//! Which model is in force: what the daemon serves, and what it would serve after its next start.
+//! The model that the daemon serves, and the one that it would serve after its next start.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,14 +10,14 @@ use crate::client::{self, MANAGER, text};
 use crate::doctor::Machine;
 use crate::failure::Outcome;
 
-pub(super) struct InForce {
-    /// What the daemon serves, or why it could not be asked.
+pub(super) struct Active {
+    /// The served model, or the reason why the daemon could not be asked.
     pub(super) served: Outcome<Option<PathBuf>>,
     configured: Option<PathBuf>,
 }
 
-impl InForce {
-    /// Asks the daemon, if it runs, and the configuration.
+impl Active {
+    /// Asks the daemon, if it runs, and reads the configuration.
     pub(super) fn ask(bus: Option<String>, config: &Path) -> Self {
         let machine = Machine::new(None);
         let outside = |path: PathBuf| machine.outside(&path);
@@ -28,7 +28,7 @@ impl InForce {
         Self { served, configured }
     }
 
-    /// What the model at `path` is to the daemon.
+    /// Returns the role of the model at `path`.
     pub(super) fn of(&self, path: &Path) -> Option<&'static str> {
         let served = self.served.as_ref().ok().and_then(Option::as_deref);
         let known = [
@@ -42,7 +42,7 @@ impl InForce {
     }
 }
 
-/// Whether both are the same, by whatever names: `/var/lib/ganglion` may be a disk that is mounted elsewhere too.
+/// Whether both paths lead to the same model: `/var/lib/ganglion` may be a disk that is also mounted elsewhere.
 fn is_same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
@@ -51,7 +51,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// The path of what the daemon serves; nothing if it does not run. It is not started for that.
+/// Returns the path of the served model; `None` if the daemon does not run. It is not started.
 async fn served(bus: Option<String>) -> Outcome<Option<PathBuf>> {
     let Some(connection) = client::running(bus).await? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Keys as they are pressed, without Enter. The terminal is as it was before once this is dropped.
+//! Single key presses without Enter. Dropping this restores the terminal.
 
 use std::io::{self, IsTerminal as _};
 
@@ -9,12 +9,13 @@ use tokio::io::AsyncReadExt as _;
 /// Ctrl-D, where it ends no line.
 const END: u8 = 4;
 
-/// Nothing where nobody sits at a keyboard.
+/// The terminal's previous settings; `None` without a keyboard.
 #[derive(Debug)]
 pub(super) struct Keys(Option<Termios>);
 
 impl Keys {
-    /// Opens none if this runs but `once`, or where another program has the keyboard: taking it away would stop this one.
+    /// Opens the keyboard, unless only one reading is printed or another program has the keyboard: taking it would stop
+    /// this program.
     pub(super) fn open(once: bool) -> Self {
         let stdin = io::stdin();
         let is_typed = !once && stdin.is_terminal() && io::stdout().is_terminal();
@@ -22,14 +23,14 @@ impl Keys {
         let before = tcgetattr(&stdin).ok().filter(|_| is_ours);
         Self(before.filter(|before| {
             let mut raw = before.clone();
-            // Ctrl-C stays a signal.
+            // Ctrl-C remains a signal.
             raw.local_flags
                 .remove(LocalFlags::ICANON | LocalFlags::ECHO);
             tcsetattr(&stdin, SetArg::TCSANOW, &raw).is_ok()
         }))
     }
 
-    /// Returns once one is pressed that means: enough.
+    /// Waits for a key that ends the program.
     pub(super) async fn quit(&self) {
         if self.0.is_some() {
             let mut keys = tokio::io::stdin();
@@ -39,7 +40,7 @@ impl Keys {
                 }
             }
         }
-        // Nobody is at the keyboard.
+        // Without a keyboard, no key arrives.
         std::future::pending::<()>().await;
     }
 }

@@ -1,4 +1,4 @@
-//! `ganglionctl top`: the daemon at work, reading after reading.
+//! `ganglionctl top`: shows the daemon's activity in regular readings. Not here: changes of anything.
 
 mod keys;
 
@@ -40,10 +40,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let listen = |kind| signal(kind).or_fail(Exit::Failed, "Ctrl-C");
     let mut interrupt = listen(SignalKind::interrupt())?;
-    // The terminal must be put back then, too.
+    // The terminal must also be restored after SIGTERM.
     let mut terminate = listen(SignalKind::terminate())?;
     let keys = Keys::open(arguments.once);
-    // A key or a signal is how it is meant to end.
+    // A key or a signal ends the program without an error.
     tokio::select! {
         watched = watch(bus, arguments) => watched?,
         _ = interrupt.recv() => (),
@@ -55,7 +55,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 
 async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let connection = client::connect(bus).await?;
-    let mut paper = Paper::new();
+    let mut display = Display::new();
     let mut before = Some((Instant::now(), read(&connection).await?));
     let mut ticks = interval(arguments.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,23 +65,23 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
         match read_there(&connection).await {
             Ok(mut now) => {
                 let at = Instant::now();
-                // Tokens per second since the reading before, if there was one.
+                // Tokens per second since the previous reading.
                 now["rate"] = json!(before.and_then(|(then, before)| {
                     let made = tokens(&now).checked_sub(tokens(&before))?;
                     #[allow(clippy::cast_precision_loss)] // shown to a tenth
                     Some(made as f64 / (at - then).as_secs_f64().max(1e-3))
                 }));
-                paper.show(&view::text(paper.template(), &now)?)?;
+                display.show(&view::text(display.template(), &now)?)?;
                 before = Some((at, now));
             }
-            // The daemon may come back, with all its counters at 0.
+            // The daemon may return, with all its counters at 0.
             Err(failure)
                 if failure.exit == Exit::Unavailable
                     && !arguments.once
                     && !connection.is_closed() =>
             {
                 let why = failure.message;
-                paper.show(&if paper.terminal {
+                display.show(&if display.terminal {
                     format!("state  away: {why}\n")
                 } else {
                     format!("state=away why={why:?}\n")
@@ -96,36 +96,36 @@ async fn watch(bus: Option<String>, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The same, unless the daemon is away: whoever looks would start it, however it was stopped.
+/// Takes a reading if the daemon runs; a query would otherwise start a daemon that was stopped on purpose.
 async fn read_there(connection: &Connection) -> Outcome<Value> {
     let is_there = client::is_there(connection).await?;
-    ensure!(is_there, Unavailable: "nobody owns {}: systemctl status gangliond says why", bus::NAME);
+    ensure!(is_there, Unavailable: "gangliond is not running; see systemctl status gangliond");
     read(connection).await
 }
 
-/// What the daemon tells at one moment: the properties of both interfaces.
+/// Reads the properties of both interfaces at one moment.
 async fn read(connection: &Connection) -> Outcome<Value> {
-    // The property that is read by itself has steps timed.
+    // Reading this property turns the timing of steps on.
     DiagnosticsProxy::new(connection).await?.timing().await?;
     let manager = client::properties(connection, MANAGER).await?;
     let diagnostics = client::properties(connection, DIAGNOSTICS).await?;
     Ok(json!({ "manager": manager, "diagnostics": diagnostics }))
 }
 
-/// Tokens that were made since the daemon's start.
+/// Returns the number of tokens since the daemon's start.
 fn tokens(reading: &Value) -> u64 {
     let tokens = reading["diagnostics"]["Timing"]["tokens"].as_u64();
     tokens.unwrap_or_default()
 }
 
-/// Where readings are shown.
-struct Paper {
+/// The output of readings.
+struct Display {
     terminal: bool,
-    /// So many lines has the reading that the next one takes the place of.
+    /// The number of lines of the reading that the next one replaces.
     lines: usize,
 }
 
-impl Paper {
+impl Display {
     fn new() -> Self {
         Self {
             terminal: io::stdout().is_terminal(),
@@ -133,7 +133,7 @@ impl Paper {
         }
     }
 
-    /// What people read, or in one line what programs read: names and values.
+    /// Returns the template: for people, or in one line with names and values for programs.
     fn template(&self) -> &'static str {
         if self.terminal {
             include_str!("table.txt")
@@ -142,7 +142,7 @@ impl Paper {
         }
     }
 
-    /// Shows `text`, which is whole lines.
+    /// Shows `text`, which consists of whole lines.
     fn show(&mut self, text: &str) -> Outcome {
         if !self.terminal {
             return output::print(text);
@@ -153,7 +153,7 @@ impl Paper {
             lines => format!("\x1b[{lines}A"),
         };
         self.lines = text.lines().count();
-        // Lines are cut at the edge: one that went on would put those above it out of reach.
+        // Lines are cut at the edge: a wrapped line would break the replacement of those above it.
         let text = text.replace('\n', "\x1b[K\n");
         output::draw(&format!("\x1b[?7l{up}\r{text}\x1b[J\x1b[?7h"))
     }

@@ -102,7 +102,7 @@ fn is_iterable(kind: &Kind) -> bool {
     }
 }
 
-/// Jinja asks for a length and items, which an undefined value has.
+/// Jinja requires a length and items, which an undefined value has.
 fn is_sequence(kind: &Kind) -> bool {
     match kind {
         Kind::View(view) => view.range().is_some(),
@@ -159,7 +159,8 @@ fn known(values: &[Value], names: &[&str]) -> Result<bool, Error> {
         .is_some_and(|name| names.contains(&name)))
 }
 
-/// Whether both are one object: Python has one of each constant and small int. Of lists and dicts that is not known here.
+/// Whether both are one object: Python has one object for each constant and small int. For lists and dicts this is
+/// unknown here.
 fn same_as(_: &mut State, values: &[Value]) -> Result<bool, Error> {
     let [value, other] = bind("sameas", values, ["value", "other"])?;
     let (value, other) = (needed(value, "value")?, needed(other, "other")?);

@@ -374,7 +374,7 @@ fn filled(
     Ok(written + rest)
 }
 
-/// Where the brace closes that a text begins with.
+/// Returns the end of the brace at the beginning of a text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

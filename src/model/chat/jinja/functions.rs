@@ -6,7 +6,7 @@ use super::kind::{Kind, bind, int, int_of, items, needed, pairs, split, wrong};
 use super::objects::{Of, View};
 use super::text;
 
-/// What a template raised.
+/// The error that a template raised.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(in crate::model::chat) struct Raised(pub(in crate::model::chat) String);
@@ -17,7 +17,7 @@ pub(super) fn raise_exception(_: &mut State, values: &[Value]) -> Result<Value, 
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
-/// What a loop goes through.
+/// Returns the sequence that a loop goes through.
 pub(super) fn iterate(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     let [value] = bind("iter", values, ["value"])?;
     let value = needed(value, "value")?;
@@ -51,7 +51,7 @@ pub(super) fn dict(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     Ok(Value::from_pairs(all))
 }
 
-/// What `range` returns, with the bound of Jinja's sandbox.
+/// Returns `range`, with the limit of Jinja's sandbox.
 pub(super) fn range(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     const LONGEST: usize = 100_000;
     let [first, second, stride] = bind("range", values, ["start", "stop", "step"])?;
@@ -76,7 +76,7 @@ pub(super) fn range(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     Ok(View::value(Of::Range([start, stop, stride]), items))
 }
 
-/// A namespace with the values of a dict.
+/// Returns a namespace with the values of a dict.
 pub(super) fn namespace(state: &mut State, values: &[Value]) -> Result<Value, Error> {
     let values = dict(state, values)?;
     minijinja::functions::namespace(Some(values.into()))

@@ -12,7 +12,7 @@ use super::text;
 #[derive(Debug)]
 struct Writer {
     ascii: bool,
-    /// What one level is indented by.
+    /// The indentation of one level.
     indent: Option<String>,
     between_items: String,
     after_key: String,
@@ -163,7 +163,7 @@ impl Writer {
                 '\x0c' => self.written.push_str("\\f"),
                 '\0'..='\x1f' => self.escape(u32::from(c)),
                 ' '..='~' => self.written.push(c),
-                // The guard's mark is no part of the text, and is removed afterwards.
+                // The guard's mark is not part of the text, and is removed afterwards.
                 c if self.ascii && !text::is_mark(c) => {
                     let mut units = [0; 2];
                     for unit in c.encode_utf16(&mut units) {

@@ -1,4 +1,4 @@
-//! What a value is to Python: minijinja has one type for all sequences, and one for all mappings.
+//! The Python type of a value: minijinja has one type for all sequences, and one for all mappings.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -23,7 +23,7 @@ pub(super) enum Kind<'a> {
     Other,
 }
 
-/// Types of minijinja that look like mappings and are none to Python.
+/// Types of minijinja that look like mappings, but not to Python.
 const INTERNAL: [&str; 4] = ["Namespace", "Loop", "Macro", "Module"];
 
 impl<'a> Kind<'a> {
@@ -110,12 +110,12 @@ pub(super) fn int(value: i128) -> Value {
     i64::try_from(value).map_or_else(|_| Value::from(value), Value::from)
 }
 
-/// The error of a template that asks for what Python refuses.
+/// Returns the error for an operation that Python refuses.
 pub(super) fn wrong(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, why.into())
 }
 
-/// What iterating over a value yields.
+/// Returns the items of an iteration over a value.
 pub(super) fn items(value: &Value) -> Result<Vec<Value>, Error> {
     match Kind::of(value) {
         Kind::Undefined => Ok(Vec::new()),

@@ -36,7 +36,7 @@ impl Object for Method {
     }
 }
 
-/// All methods of texts; none changes the text.
+/// All methods of texts, none of which changes the text.
 const OF_TEXTS: [&str; 47] = [
     "capitalize",
     "casefold",
@@ -91,7 +91,7 @@ const OF_DICTS: [&str; 6] = ["copy", "fromkeys", "get", "items", "keys", "values
 const OF_LISTS: [&str; 3] = ["copy", "count", "index"];
 const OF_TUPLES: [&str; 2] = ["count", "index"];
 
-/// The methods that change what they are called on: the sandbox leaves them undefined.
+/// The methods that change their object, which the sandbox leaves undefined.
 const CHANGING: [&str; 11] = [
     "append",
     "clear",
@@ -106,7 +106,7 @@ const CHANGING: [&str; 11] = [
     "update",
 ];
 
-/// What Python's `getattr` finds; `Err` of the inner result where the sandbox hides it.
+/// Returns the result of Python's `getattr`; the inner error means that the sandbox hides it.
 fn attribute(value: &Value, name: &str) -> Option<Result<Value, ()>> {
     let method = || {
         Some(Ok(Value::from_object(Method {
@@ -189,7 +189,7 @@ pub(super) fn attr(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     })
 }
 
-/// The attribute alone, for the filter `attr`.
+/// Returns the attribute alone, for the filter `attr`.
 pub(super) fn attr_alone(value: &Value, name: &str) -> Value {
     attribute(value, name)
         .and_then(Result::ok)
@@ -209,7 +209,7 @@ pub(super) fn item(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     lookup(&needed(value, "value")?, &needed(key, "key")?)
 }
 
-/// The same, for filters that have names of attributes.
+/// Looks up a key as `item` does, for filters that have names of attributes.
 pub(super) fn lookup(value: &Value, key: &Value) -> Result<Value, Error> {
     if value.is_undefined() {
         return Err(undefined(&text::str(key)));
@@ -232,7 +232,7 @@ pub(super) fn lookup(value: &Value, key: &Value) -> Result<Value, Error> {
     Ok(found.or_else(attribute).unwrap_or_default())
 }
 
-/// Where an index points to.
+/// Returns the position of an index.
 fn at(key: &Value, length: usize) -> Option<usize> {
     let at = Kind::of(key).int()?;
     let length = i128::try_from(length).ok()?;

@@ -1,4 +1,4 @@
-//! Macros that read `varargs` or `kwargs`.
+//! Macros that use `varargs` or `kwargs`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use minijinja::{Error, State, Value};
 
 use super::kind::{bind, items, needed, split};
 
-/// A macro, and what of its arguments goes where.
+/// A macro, and the assignment of its arguments.
 #[derive(Debug)]
 pub(super) struct Macro {
     inner: Value,

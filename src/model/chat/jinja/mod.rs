@@ -1,4 +1,5 @@
-//! Jinja as transformers configures it, on minijinja, which lacks or differs in what this folder has:
+//! Jinja as transformers configures it, on top of minijinja. This folder has everything that minijinja lacks or does
+//! differently:
 //!
 //! | feature | where |
 //! |---|---|
@@ -15,7 +16,8 @@
 //! | `tojson` with the four options of transformers | `json` |
 //! | `raise_exception`, `strftime_now`, `range`, `dict`, `namespace` | `functions` |
 //!
-//! `rewrite` puts calls of these functions in place of what minijinja would do itself.
+//! `rewrite` replaces operations of a template by calls of these functions. Not here: limits of time and memory
+//! (`serve`).
 
 mod checks;
 mod compare;
@@ -63,7 +65,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Compiles a template. Its text is kept until the process ends, which runs no other.
+    /// Compiles a template. Its text stays in memory until the end of the process, which runs no other template.
     pub(super) fn new(source: &str) -> Result<Self, Error> {
         let source: &'static str = Box::leak(source::prepared(source)?.into_boxed_str());
         let syntax = SyntaxConfig::builder()
@@ -143,7 +145,7 @@ fn environment() -> Environment<'static> {
         };
         output.write_str(&text).map_err(Error::from)
     });
-    // Debug output would put what users wrote into error messages.
+    // Debug output would put users' text into error messages.
     environment.set_debug(false);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);

@@ -8,7 +8,7 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};
 use parking_lot::Mutex;
 
-/// A sequence that is no list: what `keys`, `values`, `items` and `range` return.
+/// A sequence other than a list: the result of `keys`, `values`, `items` and `range`.
 #[derive(Debug)]
 pub(super) struct View {
     of: Of,
@@ -41,7 +41,7 @@ impl View {
         }
     }
 
-    /// Start, stop and step of a range, which can be indexed.
+    /// Returns start, stop and step of a range, which can be indexed.
     pub(super) fn range(&self) -> Option<[i128; 3]> {
         match self.of {
             Of::Range(range) => Some(range),
@@ -73,7 +73,7 @@ impl Generator {
         self.0.lock().pop_front()
     }
 
-    /// The items that are left.
+    /// Returns the remaining items.
     pub(super) fn rest(&self) -> Vec<Value> {
         self.0.lock().drain(..).collect()
     }

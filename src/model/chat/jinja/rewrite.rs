@@ -1,5 +1,5 @@
-//! Rewrites a parsed template such that Python's rules apply: operators, attributes, items, slices and loops become calls of
-//! the functions of this folder.
+//! Rewrites a parsed template so that Python's rules apply: operators, attributes, items, slices and loops become calls
+//! of the functions of this folder.
 
 use minijinja::machinery::Span;
 use minijinja::machinery::ast::{
@@ -15,7 +15,7 @@ pub(super) fn rewritten<'a>(template: &Stmt<'a>) -> Result<Stmt<'a>, Error> {
     Rewriter::default().statement(template)
 }
 
-/// Which arguments the macro takes that is being rewritten.
+/// The special arguments of the macro that is being rewritten.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rewriter {
     varargs: bool,
@@ -41,7 +41,7 @@ fn call<'a>(name: &'static str, operands: Vec<Expr<'a>>, span: Span) -> Expr<'a>
     Expr::Call(Spanned::new(ast::Call { expr, args }, span))
 }
 
-/// What is assigned to stays as it is.
+/// Leaves the target of an assignment as it is.
 fn target<'a>(expr: &Expr<'a>) -> Result<Expr<'a>, Error> {
     Ok(match expr {
         Expr::Var(name) => var(name.id, name.span()),
@@ -176,8 +176,8 @@ impl Rewriter {
         )))
     }
 
-    /// A macro. One that reads `varargs` or `kwargs` has them as its last parameters, and is called through an object
-    /// that fills them.
+    /// Rewrites a macro. One that uses `varargs` or `kwargs` gets them as its last parameters, and is called through an
+    /// object that fills them.
     fn any_macro<'a>(
         &mut self,
         one: &Spanned<ast::Macro<'a>>,
@@ -236,7 +236,7 @@ impl Rewriter {
         Ok(())
     }
 
-    /// A macro whose defaults are set in the order of its parameters: each may name those before it.
+    /// Rewrites a macro so that its defaults are set in the order of its parameters: each may use those before it.
     fn one_macro<'a>(
         &mut self,
         one: &Spanned<ast::Macro<'a>>,
@@ -254,7 +254,7 @@ impl Rewriter {
         ))
     }
 
-    /// Statements that set the parameters of a macro which are undefined.
+    /// Returns statements that set undefined parameters of a macro to their defaults.
     fn defaults<'a>(&mut self, one: &Spanned<ast::Macro<'a>>) -> Result<Vec<Stmt<'a>>, Error> {
         let span = one.span();
         let without = one.args.len().saturating_sub(one.defaults.len());
@@ -336,7 +336,7 @@ impl Rewriter {
         Ok(ast::Call { expr, args })
     }
 
-    /// A condition. An empty namespace is true to Python, and false to minijinja.
+    /// Rewrites a condition. An empty namespace is true in Python, and false in minijinja.
     fn condition<'a>(&mut self, expr: &Expr<'a>) -> Result<Expr<'a>, Error> {
         let condition = self.expr(expr)?;
         Ok(match expr {

@@ -1,4 +1,4 @@
-//! A template's text, made such that minijinja's lexer reads in it what Jinja's reads.
+//! Converts a template's text so that minijinja's lexer reads it as Jinja's does.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(super) fn prepared(source: &str) -> Result<String, Error> {
     Ok(written)
 }
 
-/// Where the next tag begins.
+/// Returns the position of the next tag.
 fn opening(text: &str) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -40,7 +40,7 @@ fn opening(text: &str) -> Option<usize> {
     }
 }
 
-/// A tag of one word: the white-space control at its beginning and end, and what is behind it.
+/// Splits a tag of one word: returns the white-space control at its beginning and end, and the text behind it.
 fn word<'a>(tag: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let inside = tag.strip_prefix("{%")?;
     let (inside, behind) = inside.split_once("%}")?;
@@ -55,7 +55,7 @@ fn word<'a>(tag: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
     (between.trim() == name).then_some((begin, end, behind))
 }
 
-/// A block that is not interpreted. Jinja leaves a line end behind `{% raw %}`, which `trim_blocks` would take.
+/// Copies a block that is not interpreted. Jinja keeps a line end behind `{% raw %}`, which `trim_blocks` would remove.
 fn raw(tag: &str) -> Option<(String, &str)> {
     let (begin, end, behind) = word(tag, "raw")?;
     let mut from = 0;
@@ -73,7 +73,7 @@ fn raw(tag: &str) -> Option<(String, &str)> {
     Some((raw, behind))
 }
 
-/// A tag of code. Returns what is behind it.
+/// Copies a tag of code. Returns the text behind it.
 fn code<'a>(tag: &'a str, written: &mut String) -> Result<&'a str, Error> {
     // transformers lets a template mark what an assistant said: a scope of its own, always rendered.
     for (name, instead) in [("generation", "with"), ("endgeneration", "endwith")] {
@@ -90,7 +90,7 @@ fn code<'a>(tag: &'a str, written: &mut String) -> Result<&'a str, Error> {
         rest = rest.get(1..).unwrap_or_default();
     }
     let begin = written.len();
-    // The same without what is in strings and brackets.
+    // The code without strings and the content of brackets.
     let mut flat = String::new();
     let mut depth = 0_usize;
     while let Some(c) = rest.chars().next() {
@@ -131,7 +131,8 @@ fn code<'a>(tag: &'a str, written: &mut String) -> Result<&'a str, Error> {
     Ok(rest)
 }
 
-/// Where a tuple begins and ends that has no parentheses, which minijinja wants of a value that is written or looped over.
+/// Returns the bounds of a tuple without parentheses, which minijinja requires for a value that is written or looped
+/// over.
 fn bare_tuple(open: &str, flat: &str) -> Option<[usize; 2]> {
     let end = flat.trim_end_matches(['-', '+']).len();
     let code = flat.get(..end)?;
@@ -150,7 +151,7 @@ fn bare_tuple(open: &str, flat: &str) -> Option<[usize; 2]> {
     has_comma.then_some([from, from + to])
 }
 
-/// Whether a plus behind this code is the sign of a value, which minijinja does not know and which changes nothing.
+/// Whether a plus behind this code is the sign of a value, which minijinja does not know and which has no effect.
 fn is_sign(code: &str) -> bool {
     const WORDS: [&str; 7] = ["and", "else", "if", "in", "is", "not", "or"];
     let code = code.trim_end();
@@ -162,7 +163,7 @@ fn is_sign(code: &str) -> bool {
         || word.take(1).any(|word| WORDS.contains(&word))
 }
 
-/// Bytes of the string that a text begins with, its quotes included.
+/// Returns the bytes of the string at the beginning of a text, including its quotes.
 fn string_end(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -177,7 +178,7 @@ fn string_end(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A string with Python's escapes as one with minijinja's.
+/// Converts a string with Python's escapes to one with minijinja's.
 fn literal_of(literal: &str, quote: char) -> Result<String, Error> {
     if !literal.contains('\\') {
         return Ok(literal.to_owned());
@@ -194,7 +195,7 @@ fn literal_of(literal: &str, quote: char) -> Result<String, Error> {
     Ok(written)
 }
 
-/// A string without Python's escapes.
+/// Decodes Python's escapes in a string.
 fn unescaped(text: &str) -> Result<String, Error> {
     let wrong = |what: &str| {
         let why = format!("a string has an escape that is {what}");

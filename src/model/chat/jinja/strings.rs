@@ -76,12 +76,12 @@ pub(super) fn call(of: &str, name: &str, values: &[Value]) -> Result<Value, Erro
         }
         "expandtabs" => expanded(of, values),
         "translate" => translated(of, values),
-        // Bytes are of no use to a prompt.
+        // A prompt does not need bytes.
         _ => Err(wrong(format!("str.{name} is not supported"))),
     }
 }
 
-/// What Python takes for white space.
+/// Whether Python treats a character as white space.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
@@ -139,7 +139,7 @@ fn titled(of: &str) -> String {
     titled
 }
 
-/// First digits of the scripts that have ten of them in a row.
+/// The first digits of scripts with ten digits in a row.
 const ZEROS: [u32; 40] = [
     0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66,
     0xDE6, 0xE50, 0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90,
@@ -228,7 +228,7 @@ pub(super) fn pad(of: &str, name: &str, width: usize, fill: &str) -> String {
     [&fill.repeat(left), of, &fill.repeat(missing - left)].concat()
 }
 
-/// The part between two indices of characters, and the character that it begins at.
+/// Returns the part between two indices of characters, and the index of its first character.
 fn part(of: &str, bounds: [Option<Value>; 2]) -> Result<Option<(&str, usize)>, Error> {
     let [start, stop] = bounds.map(|bound| bound.filter(|bound| !bound.is_none()));
     if start.is_none() && stop.is_none() {
@@ -346,7 +346,7 @@ fn pieces(of: &str, name: &str, values: &[Value]) -> Result<Value, Error> {
     })
 }
 
-/// Words between white space; the last of `most + 1` pieces is what is left.
+/// Returns the words between white space; the last of `most + 1` pieces is the remainder.
 fn words(of: &str, most: usize, from_end: bool) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = stripped(of, if from_end { "rstrip" } else { "lstrip" }, None);

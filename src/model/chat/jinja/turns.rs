@@ -1,4 +1,4 @@
-//! `cycler` and `joiner`: objects that return something else at each call.
+//! `cycler` and `joiner`: objects that return another value at each call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use minijinja::{Error, State, Value};
 
 use super::kind::{bind, split, wrong};
 
-/// Goes round its items.
+/// Cycles through its items.
 #[derive(Debug)]
 pub(super) struct Cycler {
     items: Vec<Value>,
@@ -69,7 +69,7 @@ impl Object for Cycler {
     }
 }
 
-/// Returns nothing when it is first called, and its separator afterwards.
+/// Returns nothing at the first call, and its separator afterwards.
 #[derive(Debug)]
 pub(super) struct Joiner {
     separator: Value,

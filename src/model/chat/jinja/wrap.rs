@@ -46,7 +46,7 @@ fn is_blank(chunk: &[char]) -> bool {
     chunk.iter().all(|c| c.is_whitespace())
 }
 
-/// Words and the spaces between them; words end behind a hyphen, too, if `hyphens` says so.
+/// Splits a text into words and the spaces between them; with `hyphens`, words also end behind a hyphen.
 fn chunks(text: &str, hyphens: bool) -> Vec<Vec<char>> {
     let chars: Vec<char> = text.chars().collect();
     let space = |at: usize| chars.get(at).is_some_and(|c| SPACES.contains(c));

@@ -1,11 +1,11 @@
-//! The refusal of what a `config.json` says and `forward` does not compute.
+//! Refuses properties of a `config.json` that `forward` does not compute.
 
 use serde_json::{Map, Value};
 
 use crate::model::Defect;
 use crate::model::architecture::Keys as _;
 
-/// Objects in a config that do not change what a model computes, or that are read elsewhere.
+/// Objects in a config that do not change the model's results, or that are read elsewhere.
 const KNOWN_OBJECTS: [&str; 12] = [
     "rope_parameters",
     "rope_scaling",
@@ -21,14 +21,14 @@ const KNOWN_OBJECTS: [&str; 12] = [
     "dtype",
 ];
 
-/// Keys of a quantized checkpoint, and the method where the key's object names none.
+/// Keys of a quantized checkpoint, and the method if the key's object names none.
 const QUANTIZED: [(&str, &str); 3] = [
     ("quantization_config", "a method that it does not name"),
     ("quantization", "MLX"),
     ("compression_config", "compressed-tensors"),
 ];
 
-/// Refuses a checkpoint whose weights are not numbers of F32, F16 or BF16.
+/// Refuses a checkpoint whose weights are not F32, F16 or BF16.
 pub(super) fn refuse_quantized(config: &Value) -> Result<(), Defect> {
     let mlx = config.get("quantization").is_some_and(Value::is_object);
     for (key, usual) in QUANTIZED {
@@ -44,7 +44,7 @@ pub(super) fn refuse_quantized(config: &Value) -> Result<(), Defect> {
     Ok(())
 }
 
-/// A method's usual name, with the bits or the format that the object states.
+/// Returns a method's name, with the bits or the format that the object states.
 fn method(how: &Value, usual: &str) -> String {
     let text = |key| how.get(key).and_then(Value::as_str);
     let name = match text("quant_method").unwrap_or(usual) {
@@ -67,12 +67,12 @@ fn method(how: &Value, usual: &str) -> String {
     }
 }
 
-/// The class in transformers that a config is of.
+/// Returns the class in transformers that a config belongs to.
 pub(super) fn class(config: &Value) -> Option<&str> {
     config.get("architectures")?.get(0)?.as_str()
 }
 
-/// `whole` is all of the file, and `config` the part that describes the language model.
+/// Refuses unsupported properties; `whole` is all of the file, and `config` the part that describes the language model.
 pub(super) fn refuse_uncomputed(config: &Value, whole: &Value) -> Result<(), Defect> {
     let refuse = |key: &str, value: &Value, allowed: &str| {
         let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
@@ -113,7 +113,7 @@ pub(super) fn refuse_uncomputed(config: &Value, whole: &Value) -> Result<(), Def
     refuse_objects(config.as_object())
 }
 
-/// Refuses objects that are not known: they could change any layer.
+/// Refuses unknown objects, which could change any layer.
 fn refuse_objects(config: Option<&Map<String, Value>>) -> Result<(), Defect> {
     let holds_more = |value: &Value| match value {
         Value::Object(members) => !members.is_empty(),
@@ -133,7 +133,7 @@ fn refuse_objects(config: Option<&Map<String, Value>>) -> Result<(), Defect> {
     }
 }
 
-/// The members of an object must be known.
+/// Refuses unknown members of an object.
 pub(super) fn refuse_members(key: &str, object: &Value, known: &[&str]) -> Result<(), Defect> {
     let members = object.as_object().into_iter().flatten();
     let unknown =
@@ -148,7 +148,7 @@ pub(super) fn refuse_members(key: &str, object: &Value, known: &[&str]) -> Resul
     }
 }
 
-/// A number that must be in an object.
+/// Returns a required number of an object.
 pub(super) fn stated(object: &Value, key: &str) -> Result<f64, Defect> {
     let missing = || Defect::MissingKey(format!("{key} of the rope scaling"));
     object.float(key)?.ok_or_else(missing)

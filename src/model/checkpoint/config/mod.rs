@@ -1,5 +1,6 @@
-//! A model's dimensions from Hugging Face's `config.json`, and the refusal of what `forward` does not
-//! compute. A key that is absent has the default of its family's class in transformers, or is refused as missing.
+//! Reads a model's dimensions from Hugging Face's `config.json`, and refuses what `forward` does not compute
+//! (`computed`). A missing key has the default of its family's class in transformers, or is an error.
+//! Not here: weights, and GGUF files.
 
 mod computed;
 mod rope;
@@ -9,20 +10,20 @@ use serde_json::Value;
 use crate::model::architecture::{Architecture, Defaults, Keys};
 use crate::model::{Defect, Shape};
 
-/// What a `config.json` describes.
+/// The content of a `config.json`.
 pub(super) struct Described {
     pub(super) shape: Shape,
     pub(super) architecture: &'static Architecture,
     /// Whether the head is the embedding.
     pub(super) tied: bool,
-    /// Whether Q, K and V have a bias; `None` where the architecture says so.
+    /// Whether Q, K and V have a bias; `None` if the architecture decides.
     pub(super) biased: Option<bool>,
 }
 
 pub(super) fn read(text: &str) -> Result<Described, Defect> {
     let malformed = |error: serde_json::Error| Defect::Malformed(error.to_string());
     let whole: Value = serde_json::from_str(text).map_err(malformed)?;
-    // A model that also sees or hears describes its language model apart.
+    // A multimodal model describes its language model in an object of its own.
     let text = whole.get("text_config").filter(|part| part.is_object());
     let text = text.unwrap_or(&whole);
     computed::refuse_quantized(&whole)?;

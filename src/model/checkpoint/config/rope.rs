@@ -1,4 +1,4 @@
-//! How positions turn, from `rope_parameters` or from what older files have in its place.
+//! Reads rotary position embeddings from `rope_parameters`, or from the keys of older files.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::model::Defect;
 use crate::model::architecture::{Architecture, Keys as _};
 use crate::model::rope::{Llama3, Rope, Scaling, Yarn};
 
-/// The members that are read, and those that change nothing.
+/// The members that are read, and those without an effect.
 const MEMBERS: &[&str] = &[
     "rope_theta",
     "rope_type",
@@ -28,12 +28,12 @@ const MEMBERS: &[&str] = &[
     "finetuned",
 ];
 
-/// The one kind of layers that is computed: `rope_parameters` may be nested by it.
+/// The supported kind of layers, under which `rope_parameters` may be nested.
 const LAYERS: &str = "full_attention";
-/// Other kinds, of which no layer is.
+/// Other kinds, which the supported models do not use.
 const OTHER_LAYERS: [&str; 3] = ["sliding_attention", "chunked_attention", "linear_attention"];
 
-/// `trained` is `max_position_embeddings`.
+/// Reads the parameters; `trained` is `max_position_embeddings`.
 pub(super) fn read(
     config: &Value,
     architecture: &Architecture,
@@ -63,7 +63,7 @@ pub(super) fn read(
     let original = "original_max_position_embeddings";
     let original = config.float(original)?.or(parameters.float(original)?);
     let scaling = match kind("rope_type").or_else(|| kind("type")) {
-        // The dynamic kind begins to scale beyond the context that is supported.
+        // The dynamic kind scales only beyond the supported context.
         None | Some("default" | "dynamic") => None,
         Some("linear") => Some(Scaling::Linear {
             factor: stated(parameters, "factor")?,
@@ -85,7 +85,7 @@ pub(super) fn read(
     Ok(Rope { theta, scaling })
 }
 
-/// The parameters of the layers that are computed, and what they are called.
+/// Returns the parameters of the supported layers, and their key.
 fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value), Defect> {
     let is_nested = |kind: &&str| parameters.get(*kind).is_some();
     if !OTHER_LAYERS.iter().any(is_nested) && !is_nested(&LAYERS) {

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use super::reader::{LONGEST_KEY, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
 use crate::model::Defect;
 
-/// The most layers of a model: shorter arrays may have a value for each layer.
+/// The most layers of a model: arrays up to this length may have a value for each layer.
 const MOST_LAYERS: usize = 1 << 10;
 
-/// A value as its file has it. A text or an array is checked where it is used, so that an unused one cannot be wrong.
+/// A value as its file has it. A text or an array is checked at its use, so an unused one cannot be an error.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Unsigned(u64),
@@ -21,7 +21,7 @@ pub(super) enum Value {
     LongText(u64),
     Strings(Vec<String>),
     Integers(Vec<i64>),
-    /// The length of an array that is not read.
+    /// The length of an array that is skipped.
     Unread(usize),
 }
 
@@ -71,7 +71,7 @@ impl Value {
         let most = if is_wanted { MOST_ITEMS } else { u64::MAX };
         let count = reader.count(key, item_bytes, most)?;
         let is_short = is_wanted || count <= MOST_LAYERS;
-        // Not reserved ahead: a false count is found before much has been pushed.
+        // No memory is reserved, because the count may be wrong.
         Ok(match kind {
             8 if is_wanted => Self::Strings(
                 (0..count)
@@ -94,7 +94,7 @@ impl Value {
         })
     }
 
-    /// The whole number that a value is: itself, or the one that an array repeats for each layer.
+    /// Returns a whole number: the value itself, or the one that an array repeats for each layer.
     fn whole(&self) -> Option<usize> {
         match self {
             Self::Unsigned(value) => usize::try_from(*value).ok(),
@@ -124,7 +124,7 @@ impl Value {
     }
 }
 
-/// Values by key. An absent key is `None`; one of another type is an error.
+/// Values by key. A missing key is `None`; a value of another type is an error.
 #[derive(Debug)]
 pub(super) struct Metadata(HashMap<String, Value>);
 
@@ -165,7 +165,7 @@ impl Metadata {
             .transpose()
     }
 
-    /// A whole number. An array counts where it repeats one number for each layer.
+    /// Returns a whole number. An array counts if it repeats one number for each layer.
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
         let allowed = "only a whole number is supported, the same for each layer";
         self.get(key, allowed, Value::whole)
@@ -179,7 +179,7 @@ impl Metadata {
         })
     }
 
-    /// A number of any type, or a text of one; `Err` shows a value that is none.
+    /// Returns a number of any type, or the number in a text; the error shows a value that is neither.
     pub(super) fn number(&self, key: &str) -> Option<Result<f64, String>> {
         let value = self.0.get(key)?;
         #[allow(clippy::cast_precision_loss)] // what loses any is far beyond what anyone asks for
@@ -202,7 +202,7 @@ impl Metadata {
         })
     }
 
-    /// An array of which is told whether each is 0.
+    /// Returns for each element of an array whether it differs from 0.
     pub(super) fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
         self.get(
             key,
@@ -214,7 +214,7 @@ impl Metadata {
         )
     }
 
-    /// All keys, sorted.
+    /// Returns all keys, sorted.
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         let mut keys: Vec<_> = self.0.keys().map(String::as_str).collect();
         keys.sort_unstable();
@@ -229,7 +229,7 @@ impl Metadata {
         })
     }
 
-    /// An array of strings, taken out: vocabularies are large.
+    /// Takes an array of strings out of the metadata, because vocabularies are large.
     pub(super) fn take_strings(&mut self, key: &str) -> Result<Option<Vec<String>>, Defect> {
         match self.0.remove(key) {
             None => Ok(None),
@@ -242,7 +242,7 @@ impl Metadata {
         }
     }
 
-    /// An array of 32-bit integers, taken out.
+    /// Takes an array of 32-bit integers out of the metadata.
     pub(super) fn take_integers(&mut self, key: &str) -> Result<Option<Vec<i32>>, Defect> {
         match self.0.remove(key) {
             None => Ok(None),
@@ -262,7 +262,7 @@ impl Metadata {
     }
 }
 
-/// A whole number of a type that 64 bits with a sign hold; `None` for another type.
+/// Reads a whole number that fits a signed 64-bit integer; `None` for another type.
 fn integer(reader: &mut Reader<'_>, kind: u32, key: &str) -> Result<Option<i64>, Defect> {
     Ok(Some(match kind {
         0 | 7 => u8::from_le_bytes(reader.bytes(key)?).into(),
@@ -276,7 +276,7 @@ fn integer(reader: &mut Reader<'_>, kind: u32, key: &str) -> Result<Option<i64>,
     }))
 }
 
-/// The value of a key that must be there.
+/// Returns the value of a required key.
 pub(super) fn required<T>(value: Result<Option<T>, Defect>, key: &str) -> Result<T, Defect> {
     value?.ok_or_else(|| Defect::MissingKey(key.to_owned()))
 }

@@ -1,5 +1,6 @@
-//! GGUF files, versions 2 and 3, little-endian, in one file or split into parts.
+//! Reads GGUF files, versions 2 and 3, little-endian, in one file or split into parts.
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>
+//! Not here: other formats, and the use of the vocabulary (`tokenizer`).
 
 mod metadata;
 mod reader;
@@ -15,8 +16,8 @@ use reader::Reader;
 use super::files::Source;
 use super::stored::Directory;
 use super::{
-    Checkpoint, GgufVocabulary, Landing, LanguageSource, files, foreign, names, parts, plan::Plan,
-    sampling, templates,
+    Checkpoint, GgufVocabulary, LanguageSource, ReadBuffer, files, foreign, names, parts,
+    plan::Plan, sampling, templates,
 };
 use crate::model::architecture::Architecture;
 use crate::model::shown::shown;
@@ -27,7 +28,7 @@ const MOST_TENSORS: u64 = 16 << 10;
 /// Real models have fewer than 100. Ten million would take 1.6 GB and 14 s.
 const MOST_KEYS: u64 = 1 << 10;
 
-/// What each rope frequency is divided by: llama3 scaling, which has no metadata.
+/// The divisors of the rope frequencies. This tensor is the only sign of llama3 scaling.
 const FACTORS: &str = "rope_freqs.weight";
 
 pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
@@ -75,7 +76,7 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
         .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
         .transpose()?;
     if let Some(factors) = factors {
-        let factors = sources[factors.file].vector(&factors, &mut Landing::default())?;
+        let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
         let frequencies = &mut shape.angles[0].frequencies;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
             *frequency /= factor;
@@ -87,10 +88,10 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     let name = shown(&name).to_string();
     let sampling = sampling::of_gguf(|key| metadata.number(key));
     let file_type = metadata.size("general.file_type").unwrap_or_default();
-    let beside = templates::beside(path).map(|file| templates::of_file(&file));
-    let beside = beside.transpose().map_err(|error| error.defect)?;
+    let own = templates::next_to_model(path).map(|file| templates::of_file(&file));
+    let own = own.transpose().map_err(|error| error.defect)?;
     let language = vocabulary::take(&mut metadata, shape.vocabulary)?.map(|vocabulary| {
-        let chat_template = beside.or_else(|| vocabulary.chat_template.clone());
+        let chat_template = own.or_else(|| vocabulary.chat_template.clone());
         LanguageSource::Gguf(GgufVocabulary {
             chat_template,
             ..vocabulary
@@ -107,7 +108,7 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     })
 }
 
-/// Refuses GGUF files of anything but a language model.
+/// Refuses GGUF files that are not language models.
 fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Defect> {
     let text = |key| metadata.string(key).ok().flatten().unwrap_or_default();
     match (
@@ -136,7 +137,7 @@ struct Head {
     directory: Directory,
 }
 
-/// Opens the other parts of a model, and joins the tensors of all of them.
+/// Opens the other parts of a model, and joins the tensors of all parts.
 fn with_parts(first: Source, head: Head) -> Result<(Vec<Source>, Head), ModelError> {
     let path = first.path.clone();
     let size = |metadata: &Metadata, key: &str| {
@@ -222,7 +223,7 @@ fn shown_path(path: PathBuf) -> String {
     path.display().to_string()
 }
 
-/// Reads the head of a file, which has that index among the model's.
+/// Reads the head of a file, which is part `index` of the model.
 fn read_head(source: &Source, index: usize) -> Result<Head, Defect> {
     let file_len = source.length;
     let reader = &mut Reader::new(&source.file, file_len);
@@ -247,7 +248,7 @@ fn read_head(source: &Source, index: usize) -> Result<Head, Defect> {
             ));
         }
     }
-    // The fewest bytes of a tensor's info and of a key with its value.
+    // The least bytes of a tensor's info, and of a key with its value.
     let tensors = reader.count("the number of tensors", 24, MOST_TENSORS)?;
     let keys = reader.count("the number of metadata keys", 13, MOST_KEYS)?;
     let metadata = Metadata::read(reader, keys, &vocabulary::ARRAYS)?;

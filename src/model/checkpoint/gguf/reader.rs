@@ -1,5 +1,5 @@
-//! Reads the head of a file without believing it: every length is checked against the bytes that are
-//! left, and against what real models have, before anything is allocated for it.
+//! Reads the head of a file without trust: every length is checked against the remaining bytes and against real models
+//! before memory is allocated for it.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -10,9 +10,9 @@ use crate::model::Defect;
 pub(super) const LONGEST_KEY: u64 = u16::MAX as u64;
 /// The names of tensors: real ones have fewer than 64 bytes.
 pub(super) const LONGEST_NAME: u64 = 256;
-/// Vocabularies and merges have none longer: the table of pieces that a tokenizer makes has shorter ones.
+/// Longer than any token or merge that a tokenizer accepts.
 pub(super) const LONGEST_TOKEN: u64 = 64 << 10;
-/// Texts that are used: chat templates are far shorter.
+/// Texts in use; chat templates are far shorter.
 pub(super) const LONGEST_VALUE: u64 = 1 << 20;
 /// The largest vocabularies have 262,144 tokens and twice as many merges.
 pub(super) const MOST_ITEMS: u64 = 1 << 20;
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes read or skipped so far.
+    /// Returns the bytes read or skipped so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Why more is needed than there is: the file ends, or its head is longer than any is allowed to be.
+    /// Returns the error for missing bytes: the file ends, or its head exceeds the limit.
     fn cut(&self, problem: String) -> Defect {
         if self.end < LONGEST_HEAD {
             return Defect::Malformed(problem);
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         Defect::bad_value("GGUF head", problem, allowed)
     }
 
-    /// The next `N` bytes; `what` they are is for the error.
+    /// Reads the next `N` bytes; `what` names them in errors.
     pub(super) fn bytes<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Defect> {
         self.advance(N as u64, what)?;
         let mut bytes = [0; N];
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         self.bytes(what).map(u64::from_le_bytes)
     }
 
-    /// A number of things, of which each takes at least `least` of the bytes that are left, and `most` are read.
+    /// Reads a count of items that each take at least `least` of the remaining bytes, at most `most`.
     pub(super) fn count(&mut self, what: &str, least: u64, most: u64) -> Result<usize, Defect> {
         let count = self.u64(what)?;
         let left = self.end - self.position;
@@ -110,12 +110,12 @@ impl<'a> Reader<'a> {
         self.skip(length, what)
     }
 
-    /// The length of the text that follows.
+    /// Reads the length of the text that follows.
     pub(super) fn length(&mut self, what: &str) -> Result<u64, Defect> {
         self.count(what, 1, u64::MAX).map(|length| length as u64)
     }
 
-    /// The next `length` bytes, which are there.
+    /// Reads the next `length` bytes, which are known to exist.
     pub(super) fn text(&mut self, what: &str, length: u64) -> Result<Vec<u8>, Defect> {
         self.advance(length, what)?;
         let mut bytes = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];

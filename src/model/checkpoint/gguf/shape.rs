@@ -1,4 +1,4 @@
-//! A model's dimensions from GGUF metadata, and the refusal of what `forward` does not compute.
+//! Reads a model's dimensions from GGUF metadata, and refuses what `forward` does not compute.
 
 use super::metadata::{Metadata, required};
 use crate::model::architecture::{Architecture, Keys};
@@ -6,7 +6,7 @@ use crate::model::rope::{Rope, Scaling, Yarn};
 use crate::model::shape::{Multipliers, Softcaps};
 use crate::model::{Defect, Shape};
 
-/// Keys that may be there only with the value that changes nothing.
+/// Keys that are accepted only with the value that has no effect.
 const NEUTRAL: [(&str, f64); 5] = [
     ("expert_count", 0.0),
     ("attention.sliding_window", 0.0),
@@ -55,7 +55,7 @@ impl Keys for Own<'_> {
     }
 }
 
-/// The shape, its rope frequencies not yet divided by the factors of `rope_freqs.weight`.
+/// Reads the shape. Its rope frequencies are not yet divided by `rope_freqs.weight`.
 pub(super) fn read(
     metadata: &Metadata,
     architecture: &'static Architecture,
@@ -141,7 +141,7 @@ impl Own<'_> {
                 .number("attention.scale")?
                 .filter(|scale| *scale != 0.0),
             residual: self.number("residual_scale")?.unwrap_or(1.0),
-            // It is what they are divided by.
+            // The key holds the divisor.
             logits: 1.0 / logits,
         })
     }
@@ -150,7 +150,7 @@ impl Own<'_> {
         let kind = self.metadata.string(&self.key("rope.scaling.type"))?;
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let scaling = match kind.as_deref() {
-            // A file that does not name its scaling means this one.
+            // A file that does not name its scaling means linear scaling.
             None | Some("linear") => self.factor()?.map(|factor| Scaling::Linear { factor }),
             Some("none") => None,
             Some("yarn") => Some(Scaling::Yarn(self.yarn()?)),
@@ -165,7 +165,7 @@ impl Own<'_> {
         Ok(Rope { theta, scaling })
     }
 
-    /// The factor of the context. Zero means none. An older key has it where the newer one is absent.
+    /// Returns the factor of the context; 0 in the file means none. An older key is read if the newer one is missing.
     fn factor(&self) -> Result<Option<f64>, Defect> {
         let factor = match self.float("rope.scaling.factor")? {
             None => self.float("rope.scale_linear")?,
@@ -180,7 +180,7 @@ impl Own<'_> {
             Some(original) => original,
             None => self.needed("context_length")?,
         };
-        // Where this is stated, scores have been scaled for a part of the growth.
+        // With this key, scores already include a part of the growth.
         let scaled = self.float("rope.scaling.yarn_log_multiplier")?;
         let growth = match scaled.filter(|scaled| *scaled != 0.0) {
             Some(scaled) => Yarn::growth(factor, 1.0) / Yarn::growth(factor, scaled),

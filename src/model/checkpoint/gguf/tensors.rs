@@ -5,8 +5,8 @@ use crate::model::Defect;
 use crate::model::checkpoint::stored::{Directory, Stored};
 use crate::quant::Format;
 
-/// Reads `count` tensor infos and checks each against the file. Data starts at the first multiple of
-/// `alignment` after them.
+/// Reads `count` tensor infos and checks each against the file. The data starts at the first multiple of `alignment`
+/// after them.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     count: usize,
@@ -34,7 +34,7 @@ pub(super) fn read(
     Ok(directory)
 }
 
-/// One info, its offset still relative to the data.
+/// Reads one info. Its offset is relative to the data.
 fn info(reader: &mut Reader<'_>, name: &str) -> Result<Stored, Defect> {
     let dimensions = reader.u32(name)?;
     if dimensions > 4 {

@@ -1,4 +1,4 @@
-//! The tokenizer's part of GGUF metadata.
+//! Reads the tokenizer's part of GGUF metadata.
 
 use super::metadata::{Metadata, required};
 use crate::model::Defect;
@@ -12,10 +12,10 @@ const MODEL: &str = "tokenizer.ggml.model";
 /// The `MODEL` that needs merges.
 const BYTE_LEVEL_BPE: &str = "gpt2";
 
-/// The arrays that are read; others are passed over.
+/// The arrays that are read; others are skipped.
 pub(super) const ARRAYS: [&str; 3] = [TOKENS, TYPES, MERGES];
 
-/// Takes the vocabulary out of the metadata; `Err` of the inner result names the key that is missing.
+/// Takes the vocabulary out of the metadata; the inner error names a missing key.
 pub(super) fn take(
     metadata: &mut Metadata,
     vocabulary: usize,
@@ -41,7 +41,7 @@ pub(super) fn take(
             "{MERGES} is missing, without which every byte is a token: take a newer conversion of the model"
         )));
     }
-    // Whether it is a token's is the tokenizer's to check. Converters write -1 where there is none.
+    // The tokenizer checks whether the id is that of a token. Converters write -1 for none.
     let id = |key: &str| match metadata.size(key) {
         Ok(id) => id.map(|id| u32::try_from(id).unwrap_or(u32::MAX)),
         Err(_) => Some(u32::MAX),
@@ -72,8 +72,8 @@ pub(super) fn take(
     }))
 }
 
-/// The templates of the metadata: one without a name, and named ones. As in llama.cpp the one for tools serves all
-/// conversations where there is no other.
+/// Returns the templates of the metadata: an unnamed one, and named ones. As in llama.cpp, the one for tools serves all
+/// conversations if there is no other.
 fn templates(metadata: &Metadata) -> Result<Option<ChatTemplates>, Defect> {
     const KEY: &str = "tokenizer.chat_template";
     let mut each = Vec::new();

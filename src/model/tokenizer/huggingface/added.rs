@@ -1,11 +1,11 @@
-//! The added tokens of a folder: those of `tokenizer.json`, and what transformers adds to them.
+//! The added tokens of a folder: those of `tokenizer.json`, and the additions of transformers.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use super::file::File;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::definition::{Added, Flags, Kind, Token};
 
 /// Keys of tokens that have a role.
@@ -21,7 +21,7 @@ const ROLES: [&str; 7] = [
 /// Keys of tokens that are special and have no role.
 const OTHERS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 
-/// The added tokens of a vocabulary, and the tokens that they add to it.
+/// The added tokens, and the vocabulary that they extend.
 pub(super) struct AddedTokens<'t> {
     tokens: &'t mut Vec<Option<Token>>,
     ids: HashMap<String, u32>,
@@ -32,7 +32,7 @@ pub(super) struct AddedTokens<'t> {
 }
 
 impl<'t> AddedTokens<'t> {
-    /// Takes those of `tokenizer.json`.
+    /// Reads those of `tokenizer.json`.
     pub(super) fn read(
         file: &File,
         tokens: &'t mut Vec<Option<Token>>,
@@ -59,7 +59,7 @@ impl<'t> AddedTokens<'t> {
         Ok(all)
     }
 
-    /// Adds what `tokenizer_config.json` and `special_tokens_map.json` have besides.
+    /// Adds those of `tokenizer_config.json` and `special_tokens_map.json`.
     pub(super) fn complete(&mut self, config: Option<&File>, map: Option<&File>) {
         let decoder = config.and_then(|file| file.json.get("added_tokens_decoder")?.as_object());
         let mut listed: Vec<_> = decoder.into_iter().flatten().collect();
@@ -69,7 +69,7 @@ impl<'t> AddedTokens<'t> {
                 self.add(content, entry);
             }
         }
-        // transformers reads the older file only where the newer key is not there.
+        // transformers reads the older file only if the newer key is missing.
         let files = [config, map.filter(|_| decoder.is_none())];
         for value in files.into_iter().flatten().flat_map(special) {
             let (content, flags) = match value {
@@ -88,7 +88,7 @@ impl<'t> AddedTokens<'t> {
         (self.added, self.notes)
     }
 
-    /// Puts the token of an entry of `tokenizer.json` to its id.
+    /// Adds the token of an entry of `tokenizer.json` at its id.
     fn place(&mut self, content: &str, id: &Value) -> Result<u32, LanguageError> {
         let id = super::slot(content, id, self.rows)?;
         let at = id as usize;
@@ -108,7 +108,7 @@ impl<'t> AddedTokens<'t> {
         }
     }
 
-    /// Adds a token, or gives it other flags. A new one gets the next id, as the `tokenizers` crate has it.
+    /// Adds a token, or changes its flags. A new one gets the next id, as in the `tokenizers` crate.
     fn add(&mut self, content: &str, entry: &Value) {
         let next = self.tokens.len();
         let known = self.ids.get(content).copied();
@@ -134,7 +134,7 @@ impl<'t> AddedTokens<'t> {
     }
 }
 
-/// The special tokens that a file names: texts, or objects with flags.
+/// Returns the special tokens that a file names: texts, or objects with flags.
 fn special(file: &File) -> Vec<&Value> {
     let mut named: Vec<_> = ROLES.iter().filter_map(|key| file.json.get(key)).collect();
     for key in OTHERS {
@@ -147,7 +147,7 @@ fn special(file: &File) -> Vec<&Value> {
     named
 }
 
-/// The flags of a token that is special because a file names it so.
+/// Returns the flags of a token that a file declares special by its key.
 fn as_special(flags: Option<&Value>) -> Value {
     let mut entry = flags
         .and_then(Value::as_object)

@@ -1,5 +1,5 @@
-//! The parts of a `tokenizer.json`, in the form that `tokenizers::canonicalize_value` gives them:
-//! byte-level mapping is a property of the model, and a post-processor names ids.
+//! Reads the components of a `tokenizer.json`, in the form that `tokenizers::canonicalize_value` returns: byte-level
+//! mapping is a property of the model, and a post-processor names ids.
 
 use serde_json::{Map, Value};
 use tokenizers::SplitDelimiterBehavior;
@@ -8,12 +8,12 @@ use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::pretokenizer;
 
 const BYTE_LEVEL_BPE: &str = "BPE over bytes (ByteLevel)";
 
-/// Refuses every model but BPE. Old files do not say what they are.
+/// Refuses every model but BPE. Old files do not name their model.
 pub(super) fn check_kind(model: &Map<String, Value>) -> Result<(), LanguageError> {
     match model.get("type").and_then(Value::as_str) {
         None | Some("BPE") => Ok(()),
@@ -21,7 +21,7 @@ pub(super) fn check_kind(model: &Map<String, Value>) -> Result<(), LanguageError
     }
 }
 
-/// Refuses every BPE but that over bytes, without variants.
+/// Refuses every BPE except byte-level BPE without variants.
 pub(super) fn check_bpe(model: &Map<String, Value>) -> Result<(), LanguageError> {
     let is_on = |key: &str| match model.get(key) {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -83,7 +83,7 @@ pub(super) fn pre_tokenizer(config: Option<&Value>) -> Result<PipelinePreTokeniz
     Ok(pretokenizer::in_turn(cuts.collect::<Result<_, _>>()?))
 }
 
-/// The token that a post-processor puts before a text.
+/// Returns the token that a post-processor puts before a text.
 pub(super) fn begin(config: Option<&Value>) -> Option<u32> {
     let first = config?.get("single")?.get(0)?;
     first.get("ids")?.get(0)?.as_u64()?.try_into().ok()
@@ -121,7 +121,7 @@ fn split(config: &Value) -> Result<PipelinePreTokenizer, LanguageError> {
         })
 }
 
-/// The members of a `Sequence`, or the one component that there is.
+/// Returns the members of a `Sequence`, or the single component.
 fn members<'a>(config: Option<&'a Value>, key: &str) -> Vec<&'a Value> {
     match config {
         None | Some(Value::Null) => Vec::new(),

@@ -1,4 +1,4 @@
-//! A JSON file of a model's directory, and what it lacks.
+//! A JSON file of a model's directory, and errors about it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::model::checkpoint::read_text;
 use crate::model::error::Defect;
-use crate::model::language::LanguageError;
+use crate::model::language_error::LanguageError;
 
-/// Bytes of such a file: those of the largest vocabularies have half of it.
+/// The most bytes of such a file, twice those of the largest vocabularies.
 const LONGEST: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads a file of the folder of `path`, if it is there.
-    pub(super) fn beside(path: &Path, name: &str) -> Result<Option<Self>, LanguageError> {
+    /// Reads a file in the folder of `path`, if it exists.
+    pub(super) fn sibling(path: &Path, name: &str) -> Result<Option<Self>, LanguageError> {
         let path = path.with_file_name(name);
         path.exists().then(|| Self::read(&path)).transpose()
     }
@@ -50,7 +50,7 @@ impl File {
         object.ok_or_else(|| self.lacks(&format!("{key}, an object")))
     }
 
-    /// The values under `key`: none, one, or a list.
+    /// Returns the values under `key`: none, one, or a list.
     pub(super) fn values(&self, key: &str) -> Vec<&Value> {
         match self.json.get(key) {
             None | Some(Value::Null) => Vec::new(),

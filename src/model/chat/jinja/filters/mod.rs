@@ -1,4 +1,4 @@
-//! Jinja's filters.
+//! Jinja's filters, except `urlize`, which is for web pages. Not here: `tojson` (`json`).
 
 mod numbers;
 mod sequences;
@@ -12,7 +12,7 @@ use super::lookup::lookup;
 /// A filter: its value is the first argument.
 pub(super) type Filter = fn(&mut State, &[Value]) -> Result<Value, Error>;
 
-/// All filters of Jinja but `tojson`, which is transformers' own, and `urlize`, which is for web pages.
+/// All filters of Jinja but `tojson`, which transformers defines, and `urlize`.
 pub(super) const ALL: [(&str, Filter); 52] = [
     ("abs", numbers::abs),
     ("attr", sequences::attr),
@@ -104,7 +104,7 @@ fn or(found: Value, default: Option<&Value>) -> Value {
     }
 }
 
-/// The value of a filter, and its other arguments.
+/// Returns the value of a filter, and its other arguments.
 fn value_first(values: &[Value]) -> Result<(&Value, &[Value]), Error> {
     values
         .split_first()

@@ -1,0 +1,83 @@
+//! Reports reached limits to the journal: the first refusal at once, then at most one event a minute for each user and
+//! limit, or for each limit that all users share.
+//!
+//! A caller that repeats a refused call therefore cannot fill the journal.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::engine::{Client, Limit};
+use crate::journal;
+
+/// The least time between two events about one limit, or about one limit and user.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Limits that were reported lately.
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog(Mutex<HashMap<(Option<u32>, Limit), Reported>>);
+
+#[derive(Debug)]
+struct Reported {
+    at: Instant,
+    /// Refusals since then.
+    more: u64,
+}
+
+impl RefusalLog {
+    /// Reports that `limit` refused a call of `client`, unless it was reported within the last minute.
+    pub(super) fn report(&self, client: &Client, limit: Limit) {
+        let Some(refusals) = self.due(client.user, limit, Instant::now()) else {
+            return;
+        };
+        let name = client.name.as_str();
+        match limit {
+            Limit::OfUser(key) => journal::limit_reached(name, client.user, key, refusals),
+            Limit::OfAll(key) => journal::full(name, client.user, key, refusals),
+        }
+    }
+
+    /// Counts a refusal; returns the number of refusals to report, if a report is due.
+    fn due(&self, user: u32, limit: Limit, now: Instant) -> Option<u64> {
+        let key = match limit {
+            Limit::OfUser(_) => (Some(user), limit),
+            Limit::OfAll(_) => (None, limit),
+        };
+        let mut reported = self.0.lock();
+        if let Some(last) = reported.get_mut(&key)
+            && now < last.at + PAUSE
+        {
+            last.more += 1;
+            return None;
+        }
+        let more = reported.remove(&key).map_or(0, |last| last.more);
+        // Old entries go, so that the map stays small.
+        reported.retain(|_, last| now < last.at + 10 * PAUSE);
+        reported.insert(key, Reported { at: now, more: 0 });
+        Some(more + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_of_refusals_is_one_event_for_each_user_and_limit() {
+        let log = RefusalLog::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let due = |user, key, seconds| log.due(user, Limit::OfUser(key), at(seconds));
+        assert_eq!(due(1, "a", 0), Some(1));
+        assert_eq!([due(1, "a", 1), due(1, "a", 59)], [None, None]);
+        assert_eq!([due(2, "a", 1), due(1, "b", 1)], [Some(1), Some(1)]);
+        assert_eq!(due(1, "a", 60), Some(3), "with the refusals in between");
+        assert_eq!(due(1, "a", 61), None);
+
+        // A limit of all users is reported once, for whichever user.
+        let due = |user, seconds| log.due(user, Limit::OfAll("a"), at(seconds));
+        assert_eq!([due(1, 61), due(2, 62), due(1, 63)], [Some(1), None, None]);
+        assert_eq!(due(2, 121), Some(3));
+    }
+}

@@ -1,0 +1,89 @@
+//! State that all front ends share: the engine, the configuration, permits, and the log of refusals.
+
+use std::sync::Arc;
+
+use super::permits::{Permit, Permits};
+use super::refusal_log::RefusalLog;
+use super::rights;
+use super::{Config, Error, Forbidden, OptionError, Setting};
+use crate::engine::{Client, Handle, Priority, Refusal};
+
+/// The shared state; its clones are the same state.
+#[derive(Clone, Debug)]
+pub struct Front {
+    engine: Handle,
+    config: Setting<Config>,
+    permits: Permits,
+    refusals: Arc<RefusalLog>,
+}
+
+impl Front {
+    #[must_use]
+    pub fn new(engine: Handle) -> Self {
+        Self {
+            engine,
+            config: Setting::default(),
+            permits: Permits::default(),
+            refusals: Arc::default(),
+        }
+    }
+
+    /// Returns the engine that answers.
+    #[must_use]
+    pub fn engine(&self) -> &Handle {
+        &self.engine
+    }
+
+    /// Returns the configuration; waits until there is one.
+    pub async fn config(&self) -> Arc<Config> {
+        self.config.get().await
+    }
+
+    /// Applies a configuration: the first, or one that replaces it.
+    pub fn configure(&self, config: Config) {
+        self.config.set(config);
+    }
+
+    /// Takes a permit for one more request. A front end does so first: a refusal must cost next to nothing.
+    pub fn admit(&self, client: &Client) -> Result<Permit, Error> {
+        let permit = self.permits.take(client.user, &self.engine.limits());
+        permit.map_err(|refusal| self.refused(client, refusal))
+    }
+
+    /// Returns when all permits have been given back: every request has been delivered.
+    pub async fn delivered(&self) {
+        self.permits.all_returned().await;
+    }
+
+    /// Returns the error of a refusal by the engine, and reports a reached limit to the journal.
+    pub fn refused(&self, client: &Client, refusal: Refusal) -> Error {
+        if let Some(limit) = refusal.limit() {
+            self.refusals.report(client, limit);
+        }
+        refusal.into()
+    }
+
+    /// Refuses a priority that the client's user may not use.
+    pub async fn admit_priority(&self, client: &Client, priority: Priority) -> Result<(), Error> {
+        if priority != Priority::Realtime {
+            return Ok(());
+        }
+        let refused = |forbidden: Forbidden| OptionError::Unusable {
+            option: "priority",
+            why: format!("option \"priority\" is \"realtime\", which is for {forbidden}"),
+        };
+        Ok(self.admit_realtime(client.user).await.map_err(refused)?)
+    }
+
+    /// Refuses a user who may neither use priority realtime nor hold all requests.
+    pub async fn admit_realtime(&self, user: u32) -> Result<(), Forbidden> {
+        let group = self.config().await.realtime_group.clone();
+        rights::admit_realtime(user, group).await
+    }
+}
+
+impl From<Handle> for Front {
+    fn from(engine: Handle) -> Self {
+        Self::new(engine)
+    }
+}
