@@ -8,21 +8,95 @@ use std::path::{Path, PathBuf};
 
 /// What each module may name of the crate, besides itself. `service` and `main` put everything together.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("bus", &["engine", "front", "journal", "sampler::Partial", "telemetry", "tools"]),
-    ("front", &["engine", "guide::Grammar", "guide::Limits", "journal", "sampler::MOST_SCORED", "sampler::Parameters", "sampler::Partial", "tools"]),
-    ("engine", &["choice", "cpu", "cuda", "executor", "fault", "graph", "guide", "journal", "kv", "kv_store", "meminfo", "model", "quant", "sampler", "session_store", "tape", "telemetry", "tools"]),
-    ("session_store", &["choice", "files", "journal", "model::Message", "model::Role"]),
-    ("kv_store", &["files", "journal", "kv", "session_store::Name"]),
-    ("bench", &["device", "engine", "executor", "graph", "kv", "meminfo", "model", "quant", "sampler", "tape"]),
+    (
+        "bus",
+        &[
+            "engine",
+            "front",
+            "journal",
+            "sampler::Partial",
+            "telemetry",
+            "tools",
+        ],
+    ),
+    (
+        "front",
+        &[
+            "engine",
+            "guide::Grammar",
+            "guide::Limits",
+            "journal",
+            "sampler::MOST_SCORED",
+            "sampler::Parameters",
+            "sampler::Partial",
+            "tools",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            "choice",
+            "cpu",
+            "cuda",
+            "executor",
+            "fault",
+            "graph",
+            "guide",
+            "journal",
+            "kv",
+            "kv_store",
+            "meminfo",
+            "model",
+            "quant",
+            "sampler",
+            "session_store",
+            "tape",
+            "telemetry",
+            "tools",
+        ],
+    ),
+    (
+        "session_store",
+        &["choice", "files", "journal", "model::Message", "model::Role"],
+    ),
+    (
+        "kv_store",
+        &["files", "journal", "kv", "session_store::Name"],
+    ),
+    (
+        "bench",
+        &[
+            "device", "engine", "executor", "graph", "kv", "meminfo", "model", "quant", "sampler",
+            "tape",
+        ],
+    ),
     ("choice", &[]),
     ("files", &[]),
     ("tools", &["model::Call", "model::language"]),
     ("model", &["confined", "quant", "tape"]),
     ("confined", &[]),
-    ("check", &["cpu", "cuda", "executor", "graph", "kv", "quant", "sampler", "tape"]),
-    ("cpu", &["executor", "fault", "graph", "kv", "quant", "sampler", "tape"]),
-    ("cuda", &["device", "executor", "fault", "graph", "kv", "quant", "sampler", "tape"]),
-    ("executor", &["device", "fault", "graph", "quant", "sampler", "tape"]),
+    (
+        "check",
+        &[
+            "cpu", "cuda", "executor", "graph", "kv", "quant", "sampler", "tape",
+        ],
+    ),
+    (
+        "cpu",
+        &[
+            "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
+        ],
+    ),
+    (
+        "cuda",
+        &[
+            "device", "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
+        ],
+    ),
+    (
+        "executor",
+        &["device", "fault", "graph", "quant", "sampler", "tape"],
+    ),
     ("tape", &["kv", "quant"]),
     ("graph", &["choice", "device", "kv"]),
     ("device", &["fault", "nodes"]),
@@ -30,12 +104,35 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("meminfo", &[]),
     ("quant", &[]),
     ("fault", &[]),
-    ("guide", &["confined", "model::language", "sampler::Mask", "sampler::Promise", "sampler::Promised"]),
+    (
+        "guide",
+        &[
+            "confined",
+            "model::language",
+            "sampler::Mask",
+            "sampler::Promise",
+            "sampler::Promised",
+        ],
+    ),
     ("kv", &["choice", "quant"]),
     ("sampler", &[]),
     ("telemetry", &[]),
     ("journal", &["choice", "telemetry"]),
-    ("config", &["choice", "engine::runner", "graph::Mode", "guide::Limits", "journal::Level", "kv::Reuse", "sampler::Parameters", "sampler::Partial", "session_store::Durability", "tools::FormatError"]),
+    (
+        "config",
+        &[
+            "choice",
+            "engine::runner",
+            "graph::Mode",
+            "guide::Limits",
+            "journal::Level",
+            "kv::Reuse",
+            "sampler::Parameters",
+            "sampler::Partial",
+            "session_store::Durability",
+            "tools::FormatError",
+        ],
+    ),
 ];
 
 /// Libraries that belong to one layer.
