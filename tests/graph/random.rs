@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Budget, GraphOptions, Mode, State};
 use ganglion::kv::{Change, Owner};
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
