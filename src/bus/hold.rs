@@ -61,14 +61,14 @@ impl Shared {
             holds.insert(owner.caller.clone(), end);
         }
         let reason = reason.chars().take(REASON).collect();
-        let hold = self
+        let active = self
             .engine
             .hold(owner.client.clone(), held, reason, longest);
         let holds = self.holds.clone();
         let caller = owner.caller.clone();
         tokio::spawn(async move {
             wait_for_end(ours, ended, longest).await;
-            drop(hold);
+            drop(active);
             holds.leave(&caller);
         });
         Ok(theirs.into())

@@ -56,6 +56,7 @@ impl Front {
     }
 
     /// Returns the error of a refusal by the engine, and reports a reached limit to the journal.
+    #[must_use]
     pub fn refused(&self, client: &Client, refusal: Refusal) -> Error {
         if let Some(limit) = refusal.limit() {
             self.refusals.report(client, limit);

@@ -127,7 +127,7 @@ impl Bench {
             ..RULES
         });
         let (chosen, ..) = self.again(session, &file).await;
-        handle.release_session(session, ":1.1000");
+        handle.release_session(session, &":1.1000".into());
         let deleted = handle.delete_session(USER, name).await;
         deleted.expect("it is free");
 

@@ -281,11 +281,11 @@ impl Worker<'_> {
                     .try_for_each(|(slot, _)| self.fail(*slot, error.clone()));
             }
         };
-        let taken = rows.iter().zip(&tokens).filter(|((slot, _), token)| {
+        let accepted = rows.iter().zip(&tokens).filter(|((slot, _), token)| {
             matches!(token, Ok(Some(_))) && self.slots.get(*slot).is_some()
         });
-        let taken = taken.map(|((_, forced), _)| 1 + forced.len()).sum();
-        self.observer.tokens(&mut self.runner, taken);
+        let count = accepted.map(|((_, forced), _)| 1 + forced.len()).sum();
+        self.observer.tokens(&mut self.runner, count);
         // A generation that its forced tokens complete ends before the token that was chosen after them.
         let mut complete = Vec::new();
         for ((slot, _), token) in rows.iter().zip(&tokens) {
