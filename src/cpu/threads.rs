@@ -6,9 +6,10 @@
 //! would never end. Therefore work given to `each` must not wait.
 
 use std::hint::spin_loop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rayon::Yield;
 
 /// Pieces of an operation for each thread. Other threads take some pieces of a slow thread.
@@ -99,7 +100,7 @@ pub(super) fn each<T: Send>(
     let work = || {
         loop {
             // The lock is released before the work begins.
-            let item = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let item = items.lock().next();
             let Some(item) = item else { break };
             run(item);
         }

@@ -5,8 +5,9 @@
 use std::io;
 use std::ops::Range;
 use std::sync::mpsc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 /// Bytes of a piece, unless a row is longer. A few pieces of this size keep a disk busy.
 pub const PIECE_BYTES: usize = 512 << 10;
@@ -81,11 +82,11 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
             let reader = thread::Builder::new().name(format!("reader-{number}"));
             let started = reader.spawn_scoped(scope, move || {
                 loop {
-                    let Some(mut piece) = locked(waiting).next() else {
+                    let Some(mut piece) = waiting.lock().next() else {
                         return;
                     };
                     // The channel is closed if another piece has failed.
-                    let Ok(mut buffer) = locked(free).recv() else {
+                    let Ok(mut buffer) = free.lock().recv() else {
                         return;
                     };
                     let result = work(&mut piece, &mut buffer).map(|()| (piece, buffer));
@@ -113,13 +114,9 @@ pub fn in_flight<P: Send, B: Send, E: From<FillError> + Send>(
         });
         // Threads that wait for a buffer end, and no thread begins another piece.
         drop(back);
-        locked(&waiting).by_ref().for_each(drop);
+        waiting.lock().by_ref().for_each(drop);
         outcome
     })
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -158,7 +155,7 @@ mod tests {
             (0..1000).collect(),
             vec![(); 4],
             |piece, ()| {
-                *locked(&worked) += 1;
+                *worked.lock() += 1;
                 if *piece == 10 {
                     return Err(failure(10));
                 }
@@ -171,7 +168,7 @@ mod tests {
             |_, ()| Ok(()),
         );
         assert!(matches!(reading, Err(FillError::Memory { bytes: 10, .. })));
-        assert!(*locked(&worked) < 100, "{worked:?} of 1000");
+        assert!(*worked.lock() < 100, "{worked:?} of 1000");
         let copying = in_flight(
             4,
             (0..1000).collect(),

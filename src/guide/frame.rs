@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use parking_lot::Mutex;
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -191,7 +191,7 @@ impl Channel {
 
     /// Takes the two descriptors of a message that starts a process: its socket, and the memory of its masks.
     pub(super) fn descriptors(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrived = self.arrived.lock();
         let mut next = || arrived.descriptors.pop_front();
         let two = next().zip(next());
         two.ok_or_else(|| ErrorKind::InvalidData.into())
@@ -226,7 +226,7 @@ impl Channel {
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let _sending = self.sending.lock();
         let mut rest = frame.as_slice();
         while !rest.is_empty() {
             let sent = retry_on_intr(|| {
@@ -245,7 +245,7 @@ impl Channel {
     /// # Errors
     /// `UnexpectedEof` if the other end is closed; `InvalidData` for anything that is not a message.
     pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrived = self.arrived.lock();
         loop {
             if let Some(received) = arrived.message()? {
                 return Ok(Some(received));

@@ -10,8 +10,10 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
 use super::{TASK, table};
@@ -90,7 +92,7 @@ impl Keeper {
     }
 
     fn with<T>(&self, work: impl FnOnce(&Running) -> io::Result<T>) -> io::Result<T> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         let alive = running.take().and_then(Running::if_running);
         let keeper = match alive {
             Some(keeper) => running.insert(keeper),
@@ -105,7 +107,7 @@ impl Keeper {
 
     /// Kills a process of the running keeper, if that is `keeper`, and returns how it ended; `None` if that is unknown.
     fn end(&self, keeper: u32, process: i32) -> Option<ExitStatus> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         let keeper = running
             .as_ref()
             .filter(|running| running.child.id() == keeper)?;
@@ -182,10 +184,7 @@ impl Process {
             Ok(self.parent)
         })?;
         process.leaves_unchecked(self.unchecked().to_vec());
-        *process
-            .origin
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        *process.origin.lock() = Some(self.clone());
         Ok(process)
     }
 
@@ -281,7 +280,7 @@ impl Process {
     /// Records the process's id, which it reports once.
     fn has_id(&self, id: i32) {
         let _ = self.id.set(id);
-        let origin = self.origin.lock().map(|mut origin| origin.take());
+        let origin = self.origin.lock().take();
         drop(origin);
     }
 

@@ -4,9 +4,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::frame::{FromProcess, Report, ToProcess};
 use super::keeper::{Lost, Process};
@@ -159,8 +161,7 @@ impl Matching {
                 // The lock is still held, because the next report makes another promise.
                 return Ok(Follows::Choice(known.promise.clone()));
             }
-            let waited = self.0.changed.wait_timeout(known, left);
-            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut known, left);
         }
     }
 
@@ -179,8 +180,7 @@ impl Matching {
             if left.is_zero() {
                 break;
             }
-            let waited = self.0.changed.wait_timeout(known, left);
-            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut known, left);
         }
         let all = known.forced.len();
         let may = if known.is_settled() {
@@ -234,7 +234,7 @@ impl Known {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Sends a message after which the process reports the tokens that may follow.

@@ -4,8 +4,10 @@
 //! grammar.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::keeper::Process;
 use super::{Grammar, GrammarError, Limits};
@@ -62,7 +64,7 @@ pub(super) enum Found {
 
 impl Shelf {
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether a grammar is compiled; an error is the reason of its refusal.

@@ -7,10 +7,12 @@ use std::fmt::{self, Debug};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::ahead;
 use super::cost::{Cost, Rate};
@@ -132,29 +134,29 @@ impl Store {
 
     /// Sets the limits.
     pub fn configure(&self, rules: Rules) {
-        *lock(&self.shared.rules) = rules;
+        *self.shared.rules.lock() = rules;
     }
 
     #[must_use]
     pub fn rules(&self) -> Rules {
-        *lock(&self.shared.rules)
+        *self.shared.rules.lock()
     }
 
     #[must_use]
     pub fn counts(&self) -> Counts {
-        *lock(&self.shared.counts)
+        *self.shared.counts.lock()
     }
 
     /// Whether pages of a session can be restored.
     #[must_use]
     pub fn has(&self, place: &Place) -> bool {
-        self.rules().bytes > 0 && lock(&self.shared.shelf).has(place)
+        self.rules().bytes > 0 && self.shared.shelf.lock().has(place)
     }
 
     /// Whether there is a file for a session, readable or not.
     #[must_use]
     pub fn keeps(&self, place: &Place) -> bool {
-        lock(&self.shared.shelf).has(place)
+        self.shared.shelf.lock().has(place)
     }
 
     /// Starts writing a sequence whose pages are sent in order. If the sender is dropped early, nothing is stored.
@@ -167,7 +169,7 @@ impl Store {
             writes,
             ..
         } = self.rules();
-        if bytes > most || !lock(&self.shared.shelf).may_write(bytes, writes) {
+        if bytes > most || !self.shared.shelf.lock().may_write(bytes, writes) {
             return None;
         }
         let (pages, taken) = mpsc::sync_channel(IN_FLIGHT);
@@ -197,7 +199,7 @@ impl Store {
     }
 
     fn hand(&self, job: Job) -> bool {
-        lock(&self.jobs).send(job).is_ok()
+        self.jobs.lock().send(job).is_ok()
     }
 }
 
@@ -233,7 +235,7 @@ impl Shared {
         let mut bytes = 0;
         let whole = self.write(save, pages, layout, &mut bytes);
         // The write counts even if it fails, because it wears the disk.
-        let record = lock(&self.shelf).wrote(bytes);
+        let record = self.shelf.lock().wrote(bytes);
         record.write(&*self.files, &self.root);
         let written = match whole {
             Ok(true) => self.put(place, layout.bytes(), save.used),
@@ -241,7 +243,7 @@ impl Shared {
         };
         match written {
             Ok(true) => {
-                lock(&self.counts).saved += 1;
+                self.counts.lock().saved += 1;
                 let path = place.path(&self.root).display().to_string();
                 journal::pages_saved(&path, place.user, tokens.len(), layout.bytes());
             }
@@ -280,8 +282,8 @@ impl Shared {
 
     /// Deletes files so that a file of a size fits.
     fn make_room(&self, place: &Place, bytes: u64) -> io::Result<()> {
-        let most = lock(&self.rules).bytes;
-        let leaving = lock(&self.shelf).leaving(place, bytes, most);
+        let most = self.rules.lock().bytes;
+        let leaving = self.shelf.lock().leaving(place, bytes, most);
         let leaving = leaving.ok_or(io::ErrorKind::QuotaExceeded)?;
         for one in leaving {
             self.remove(&one);
@@ -291,19 +293,19 @@ impl Shared {
 
     /// Gives a complete file its name, unless its session was deleted meanwhile.
     fn put(&self, place: &Place, bytes: u64, used: Instant) -> io::Result<bool> {
-        let _names = lock(&self.names);
-        if lock(&self.shelf).was_deleted(place, used) {
+        let _names = self.names.lock();
+        if self.shelf.lock().was_deleted(place, used) {
             return Ok(false);
         }
         let unfinished = place.unfinished(&self.root);
         self.files.rename(&unfinished, &place.path(&self.root))?;
         self.files.sync_folder(&place.folder(&self.root))?;
-        lock(&self.shelf).add(place.clone(), bytes);
+        self.shelf.lock().add(place.clone(), bytes);
         Ok(true)
     }
 
     fn load(&self, load: &Load, arrived: &SyncSender<Arrived>, rate: &mut Rate) {
-        if !lock(&self.shelf).has(&load.place) {
+        if !self.shelf.lock().has(&load.place) {
             return;
         }
         let path = load.place.path(&self.root);
@@ -314,15 +316,15 @@ impl Shared {
                 if !refusal.is_passing() {
                     self.remove(&load.place);
                 }
-                lock(&self.counts).refused += 1;
+                self.counts.lock().refused += 1;
                 let (path, refusal) = (path.display().to_string(), refusal.to_string());
                 journal::pages_refused(&path, load.place.user, &refusal);
                 return;
             }
         };
         if positions > 0 {
-            lock(&self.shelf).touch(&load.place);
-            lock(&self.counts).restored += 1;
+            self.shelf.lock().touch(&load.place);
+            self.counts.lock().restored += 1;
             let path = path.display().to_string();
             journal::pages_restored(&path, load.place.user, positions);
         }
@@ -353,7 +355,7 @@ impl Shared {
         let bytes = (pages.len() * load.page_bytes) as u64;
         let missing = reading.tokens[load.held..shared].iter();
         let missing = missing.map(|(_, family)| *family);
-        let measured = lock(&self.rules).measured;
+        let measured = self.rules.lock().measured;
         if measured && !rate.pays(bytes, &load.again, load.held, missing) {
             return Ok(0);
         }
@@ -372,7 +374,7 @@ impl Shared {
         }
         let took = begun.elapsed();
         rate.measure(bytes, took);
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         counts.read += bytes;
         counts.reading += took;
         drop(counts);
@@ -381,13 +383,13 @@ impl Shared {
     }
 
     fn delete(&self, place: &Place) {
-        lock(&self.shelf).delete(place);
+        self.shelf.lock().delete(place);
         self.remove(place);
     }
 
     fn remove(&self, place: &Place) {
-        let _names = lock(&self.names);
-        let removed = lock(&self.shelf).remove(place, &self.root);
+        let _names = self.names.lock();
+        let removed = self.shelf.lock().remove(place, &self.root);
         if let Some(path) = removed {
             let removed = self.files.remove(&path);
             // After a power cut the file may be back. Its session is not, so it is evicted early.
@@ -398,9 +400,4 @@ impl Shared {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic cannot leave the guarded value half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
 //! Reads the weights of a checkpoint by the ids that a tape gives them.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::LoadError;
 use crate::executor::Source;
@@ -26,7 +27,7 @@ impl<'a> StoredWeights<'a> {
     }
 
     fn buffers(&self) -> MutexGuard<'_, Vec<ReadBuffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock()
     }
 }
 

@@ -1,7 +1,9 @@
 //! A mask that another thread computes, for a thread that may need it earlier.
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::Mask;
 
@@ -45,7 +47,7 @@ impl Promise {
     #[must_use]
     pub fn wait_for(&self, most: Duration) -> Option<Option<&Mask>> {
         let until = Instant::now() + most;
-        let mut sleep = self.0.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep = self.0.sleep.lock();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if let Some(made) = self.now() {
@@ -54,15 +56,14 @@ impl Promise {
             if left.is_zero() {
                 return None;
             }
-            let waited = self.0.made.wait_timeout(sleep, left);
-            sleep = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.made.wait_for(&mut sleep, left);
         }
     }
 
     fn set(&self, mask: Option<Mask>) {
         // Only one end sets the mask, and only once.
         let _ = self.0.mask.set(mask);
-        drop(self.0.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.sleep.lock());
         self.0.made.notify_all();
     }
 }

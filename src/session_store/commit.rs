@@ -2,12 +2,13 @@
 //! never wait for the disk.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::entry::Entry;
@@ -48,8 +49,7 @@ const MOST: u64 = 60_000_000;
 pub(super) type SharedLog = Arc<Mutex<Log>>;
 
 pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    // Every change of a log is complete before anything could panic.
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+    log.lock()
 }
 
 type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -115,7 +115,7 @@ impl Committer {
             handed: Instant::now(),
             done,
         };
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = self.jobs.lock();
         if let Err(mpsc::SendError(job)) = jobs.send(job) {
             (job.done)(Err(StoreError::Ended));
         }
@@ -133,13 +133,11 @@ impl Committer {
 
 impl Shared {
     fn durability(&self) -> MutexGuard<'_, Durability> {
-        self.durability
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.durability.lock()
     }
 
     fn took(&self) -> MutexGuard<'_, Histogram<u64>> {
-        self.took.lock().unwrap_or_else(PoisonError::into_inner)
+        self.took.lock()
     }
 
     fn record(&self, handed: Instant) {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::brief::Brief;
 use super::commit::lock;
@@ -104,7 +106,7 @@ impl Facts {
     }
 
     pub(super) fn summary(&self) -> MutexGuard<'_, Summary> {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.summary.lock()
     }
 
     pub(super) fn brief(&self) -> Brief {

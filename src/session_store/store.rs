@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use super::commit::{Commits, Committer, Durability, SharedLog, lock};
 use super::entry::Entry;
@@ -90,11 +92,11 @@ impl Store {
     /// Sets the durability of later writes and the limits of users.
     pub fn configure(&self, durability: Durability, quota: Quota) {
         self.committer.set_durability(durability);
-        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
+        *self.quota.lock() = quota;
     }
 
     fn quota(&self) -> Quota {
-        *self.quota.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.quota.lock()
     }
 
     /// Returns the number of commits and their durations.
@@ -263,7 +265,7 @@ impl Store {
         let (user, most) = (stored.user, self.quota().bytes);
         self.with(user, |folder| within(user, &folder.sessions, bytes, most))?;
         // A log that is locked is being written, so it is writable.
-        let Ok(mut log) = stored.log.try_lock() else {
+        let Some(mut log) = stored.log.try_lock() else {
             return Ok(());
         };
         let writable = log.make_writable();
@@ -300,10 +302,10 @@ impl Store {
         use_it: impl FnOnce(&mut Folder) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let one = {
-            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut users = self.users.lock();
             users.entry(user).or_default().clone()
         };
-        let mut one = one.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut one = one.lock();
         let folder = match &mut one.folder {
             Some(folder) => folder,
             empty => empty.insert(self.place(user).read_folder()?),
@@ -319,14 +321,14 @@ impl Store {
     /// Writes the indexes, which make the next start fast. Sessions with pending entries are left out.
     pub fn finish(&self) {
         let users: Vec<_> = {
-            let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            let users = self.users.lock();
             users
                 .iter()
                 .map(|(user, one)| (*user, one.clone()))
                 .collect()
         };
         for (user, one) in users {
-            let one = one.lock().unwrap_or_else(PoisonError::into_inner);
+            let one = one.lock();
             if let Some(folder) = &one.folder
                 && folder.sessions.len() >= UNINDEXED
                 && folder.unindexed() > 0

@@ -4,11 +4,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::control::{Command, Control};
 use super::fair::{self, Fair, Readiness, Seen};
@@ -187,8 +188,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic elsewhere leaves the queue consistent.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Counts a request that goes to the threads that encode and compile. The queue is not empty until it is back.
@@ -251,7 +251,7 @@ impl Queue {
         if self.arrivals.load(Ordering::Acquire) == self.seen_arrivals.load(Ordering::Relaxed) {
             return false;
         }
-        let Ok(waiting) = self.waiting.try_lock() else {
+        let Some(waiting) = self.waiting.try_lock() else {
             return false;
         };
         self.note_seen(&waiting);
@@ -274,11 +274,11 @@ impl Queue {
             }
             // An arrival changes both counts under the lock, which is only held for a moment.
             match self.waiting.try_lock() {
-                Ok(waiting)
+                Some(mut waiting)
                     if self.arrivals.load(Ordering::Acquire)
                         == self.seen_arrivals.load(Ordering::Relaxed) =>
                 {
-                    drop(self.changed.wait_timeout(waiting, left));
+                    self.changed.wait_for(&mut waiting, left);
                 }
                 _ => std::thread::yield_now(),
             }
@@ -431,11 +431,8 @@ impl Queue {
     /// Removes and returns the next command that can be obeyed now. Returns `None` without waiting if a caller has the lock:
     /// then the command comes before the next step.
     pub(crate) fn poll(&self, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
-        match self.waiting.try_lock() {
-            Ok(mut waiting) => self.take(&mut waiting, may),
-            Err(TryLockError::Poisoned(waiting)) => self.take(&mut waiting.into_inner(), may),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        let mut waiting = self.waiting.try_lock()?;
+        self.take(&mut waiting, may)
     }
 
     fn take(&self, waiting: &mut Waiting, may: impl Fn(&Request) -> Readiness) -> Option<Command> {
@@ -486,9 +483,9 @@ impl Queue {
     pub(crate) fn wait_briefly(&self) {
         const SHORT: Duration = Duration::from_millis(20);
         self.shared.progress.enter(Phase::Between);
-        let waiting = self.lock();
+        let mut waiting = self.lock();
         if !waiting.moved {
-            drop(self.changed.wait_timeout(waiting, SHORT));
+            self.changed.wait_for(&mut waiting, SHORT);
         }
     }
 
@@ -514,17 +511,13 @@ impl Queue {
                 return None;
             }
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-            waiting = match left {
+            match left {
                 Some(Duration::ZERO) => return Some(Command::Control(Control::Pages)),
                 Some(left) => {
-                    let waited = self.changed.wait_timeout(waiting, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut waiting, left);
                 }
-                None => {
-                    let waited = self.changed.wait(waiting);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+                None => self.changed.wait(&mut waiting),
+            }
         }
     }
 }

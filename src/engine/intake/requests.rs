@@ -1,9 +1,10 @@
 //! All requests of this process, from the call to the end of each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
 use crate::engine::caller::ids::Ids;
@@ -108,7 +109,6 @@ impl Requests {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Registered>> {
-        // A panic elsewhere leaves the requests consistent.
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock()
     }
 }

@@ -3,9 +3,10 @@
 //! The requests that wait for the engine thread are in `queue`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::requests::Requests;
 use super::wait_estimate::RequestTimes;
@@ -80,7 +81,7 @@ impl Shared {
 
     /// Sets the formats in which models call tools.
     pub(crate) fn set_formats(&self, formats: Formats) {
-        let mut known = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.formats.lock();
         *known = Arc::new(formats);
         drop(known);
         self.publish_tools();
@@ -119,7 +120,7 @@ impl Shared {
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Option<Arc<Store>>> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        self.store.lock()
     }
 
     pub(crate) fn pages(&self) -> Option<Arc<kv_store::Store>> {
@@ -141,7 +142,7 @@ impl Shared {
     }
 
     pub(crate) fn naming(&self, user: u32) -> Arc<tokio::sync::Mutex<()>> {
-        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut naming = self.naming.lock();
         naming.entry(user).or_default().clone()
     }
 
@@ -156,7 +157,7 @@ impl Shared {
 
     /// Returns the rules for prompts and answers.
     pub(crate) fn rules(&self) -> Rules {
-        let formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        let formats = self.formats.lock();
         Rules {
             grammar: self.limits().grammar,
             formats: formats.clone(),
@@ -164,11 +165,11 @@ impl Shared {
     }
 
     pub(crate) fn encoder(&self) -> MutexGuard<'_, Option<Arc<Encoder>>> {
-        self.encoder.lock().unwrap_or_else(PoisonError::into_inner)
+        self.encoder.lock()
     }
 
     pub(crate) fn recipe(&self) -> MutexGuard<'_, Option<Recipe>> {
-        self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recipe.lock()
     }
 
     /// Returns the key of what the content of pages depends on, besides the executor; `None` if it is unknown.

@@ -5,8 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::{Counters, Counts, LifeCycle};
 use crate::runner::{KindTime, Runner};
@@ -137,11 +138,9 @@ impl Live {
         }
         // The receiver lives as long as the sender.
         let _ = self.news.send(news);
-        match self.published.try_lock() {
-            Ok(mut published) => published.catch_up(),
-            Err(TryLockError::Poisoned(published)) => published.into_inner().catch_up(),
-            // A reader has the lock. The next one adds the news.
-            Err(TryLockError::WouldBlock) => {}
+        // If a reader has the lock, the next reader adds the news.
+        if let Some(mut published) = self.published.try_lock() {
+            published.catch_up();
         }
     }
 
@@ -152,9 +151,7 @@ impl Live {
     }
 
     fn lock(&self) -> MutexGuard<'_, Published> {
-        self.published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.published.lock()
     }
 
     /// Notes that the times of operations are read.

@@ -4,11 +4,12 @@
 //! one job of each user at a time. Prompts and grammars have threads of their own, so that neither waits for the other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::engine::caller::client::{Client, ConnectionName};
@@ -153,13 +154,11 @@ struct Inner {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+    fn wait(&self, state: &mut MutexGuard<'_, State>) {
+        self.changed.wait(state);
     }
 }
 
@@ -282,7 +281,7 @@ fn serve(inner: &Inner) {
             ..
         }) = state.take(inner.kind)
         else {
-            state = inner.wait(state);
+            inner.wait(&mut state);
             continue;
         };
         drop(state);
@@ -380,7 +379,7 @@ mod tests {
             .expect("a thread");
         for (ticket, user) in [(2, 1), (3, 1), (4, 2)] {
             let order = order.clone();
-            let work = move |_: &Interest| order.lock().unwrap().push(ticket);
+            let work = move |_: &Interest| order.lock().push(ticket);
             workers
                 .submit(ticket, client(user), work)
                 .expect("a thread");
@@ -390,9 +389,9 @@ mod tests {
         assert!(!first.is_wanted());
         let last = |_: &Interest| {};
         workers.run(5, client(3), last).await.expect("a thread");
-        while order.lock().unwrap().len() < 3 {
+        while order.lock().len() < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(*order.lock().unwrap(), [4, 2, 3]);
+        assert_eq!(*order.lock(), [4, 2, 3]);
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::sessions::{SessionId, SessionStatus, Sessions};
 
@@ -27,7 +28,7 @@ pub(crate) struct Locked<'a> {
 impl OpenSessions {
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
-            sessions: self.sessions.lock().unwrap_or_else(PoisonError::into_inner),
+            sessions: self.sessions.lock(),
             published: &self.published,
             changed: false,
         }

@@ -8,7 +8,7 @@ mod freeze;
 mod script;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ use crate::engine::session::answer::Answer;
 use crate::engine::session::sessions::SessionId;
 use crate::telemetry::{FinishReason, Usage};
 use answer::Scripted;
+use parking_lot::{Mutex, MutexGuard};
 
 /// How often a delay checks whether its request has been cancelled.
 const NAP: Duration = Duration::from_millis(5);
@@ -82,7 +83,7 @@ type Kept = HashMap<SessionId, Vec<u32>>;
 
 impl Served<'_> {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Answers one request after another.

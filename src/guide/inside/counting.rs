@@ -10,11 +10,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use llguidance::ParserFactory;
 use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
+use parking_lot::{Mutex, MutexGuard};
 use toktrie::{SimpleVob, TokRxInfo, TokTrie, TokenId};
 
 /// The number of characters that are counted, with and without certain room for a long text. Few tokens have more plain
@@ -153,7 +154,7 @@ impl Counting {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Computes a mask by counting; `None` if counting is not sufficient.

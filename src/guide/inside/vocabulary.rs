@@ -2,8 +2,9 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use crate::guide::frame::{self, Channel, FromProcess, ToProcess};
@@ -38,7 +39,7 @@ impl Daemon {
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<ToProcess>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Returns the tokens of a text.
@@ -99,12 +100,12 @@ impl Words {
 
     /// Sets the daemon that encodes texts.
     pub(super) fn ask(&self, daemon: Arc<Daemon>) {
-        *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(daemon);
+        *self.daemon.lock() = Some(daemon);
     }
 
     /// Returns the canonical tokens of a text; none if the daemon is gone, and then this process ends.
     fn encode(&self, text: &str) -> Vec<u32> {
-        let daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
+        let daemon = self.daemon.lock();
         let daemon = daemon.as_ref();
         daemon
             .and_then(|daemon| daemon.encode(text).ok())

@@ -3,7 +3,8 @@
 
 use std::io::{self, ErrorKind};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::frame::{self, Kind};
 use super::serve::{LONGEST_TEXT, MEMORY, SECONDS, TASK};
@@ -26,7 +27,7 @@ impl Renderer {
 
     /// Renders it with `variables`, a JSON object. Conversations are rendered one at a time, which takes milliseconds.
     pub(super) fn render(&self, source: &str, variables: &[u8]) -> Result<String, LanguageError> {
-        let mut place = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.process.lock();
         let mut process = match place.take().and_then(Process::if_running) {
             Some(process) => process,
             None => Process::start(source)?,

@@ -9,10 +9,11 @@ use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::read_buffer::{BLOCK, ReadBuffer};
@@ -217,7 +218,7 @@ impl Source {
     }
 
     fn passing(&self) -> MutexGuard<'_, Passing> {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.passing.lock()
     }
 }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::files::{File, Files};
 
@@ -55,8 +57,8 @@ struct State {
 }
 
 impl Memory {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic")
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     pub(super) fn confirmed(&self, session: &'static str, turns: usize) {
