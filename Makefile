@@ -59,9 +59,13 @@ define stage
 @printf '\n==> %s\n' '$(1)'; $(2); printf '==> %s: %s s\n' '$(1)' "$$SECONDS"
 endef
 
+# The kernels' format is kernels/.clang-format.
+KERNEL_FORMAT := target/venv/bin/clang-format --dry-run --Werror kernels/*.h kernels/*.cu* kernels/*/*.cu*
+
 # It installs nothing: a test whose tools are missing prints SKIPPED.
 check:
 	$(call stage,format,cargo fmt --check)
+	$(call stage,kernel format,[ -x target/venv/bin/clang-format ] || { echo 'SKIPPED: no clang-format in target/venv' && exit; }; $(KERNEL_FORMAT))
 	$(call stage,lint,cargo clippy --all-targets -- -D warnings)
 	$(call stage,tests,cargo test --tests -- $(SLOW:%=--skip %) $(SOAK:%=--skip %))
 	@printf '\n==> all checks passed, except tests that print SKIPPED and: %s\n' '$(SLOW) $(SOAK)'
@@ -70,6 +74,7 @@ check:
 # examples, and only `booted` builds one.
 lint: deps-test
 	$(call stage,format,cargo fmt --check)
+	$(call stage,kernel format,$(KERNEL_FORMAT))
 	$(call stage,clippy,$(CARGO) clippy --all-targets -- -D warnings)
 	$(call stage,clippy without CUDA,$(CARGO) clippy --no-default-features --all-targets -- -D warnings)
 

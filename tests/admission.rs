@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::engine::{
-    ControlGroups, LoadError, MemoryRefusal, ReplaceError, Replaced, ServiceGroup, Site, State,
-    admit, channel, worker,
+use ganglion::engine::{ReplaceError, Replaced, State, channel, worker};
+use ganglion::load::{
+    self, Backend, ControlGroups, KvMemory, LoadError, MemoryRefusal, ServiceGroup, Settings,
+    Target, admit,
 };
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 
 use crate::support::daemon::LIMITS;
 use crate::support::tiny_gguf;
@@ -23,7 +24,7 @@ fn free_memory_decides_the_number_of_pages() {
             kv_memory: KvMemory::Auto,
             ..system.settings(512)
         };
-        Runner::load(&system.checkpoint, &settings, &mut |_, _| {})
+        load::runner(&system.checkpoint, &settings, &mut |_, _| {})
     };
     let full = load(1 << 20).expect("there is plenty").memory();
     let others = full.weights + full.activations + (4 << 20);
@@ -99,7 +100,7 @@ impl System {
     }
 
     fn load_as_it_is(&self, context: usize) -> Result<Runner, LoadError> {
-        Runner::load(&self.checkpoint, &self.settings(context), &mut |_, _| {})
+        load::runner(&self.checkpoint, &self.settings(context), &mut |_, _| {})
     }
 
     /// Returns the refusal for a service in that group, on a machine with a gigabyte.
@@ -118,7 +119,7 @@ impl System {
             groups: Some(groups),
             ..self.settings(512)
         };
-        let admitted = admit(&self.checkpoint, &settings, Site::Cpu);
+        let admitted = admit(&self.checkpoint, &settings, Target::Cpu);
         admitted.expect_err("it is refused").to_string()
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::{KvChoice, KvChoices};
 use ganglion::graph::Mode;
+use ganglion::load::{KvChoice, KvChoices};
 use ganglion::sampler::{Parameters, Partial};
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");

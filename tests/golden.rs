@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
-use ganglion::engine::score::{Comparison, Reference, compare, score};
-use ganglion::model::Checkpoint;
-use ganglion::sampler::Parameters;
+use ganglion::bench::score::{Comparison, Reference, compare, score};
 use ganglion::kv::KvType;
+use ganglion::load::{self, Backend, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
+use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 
 use crate::support::needs;
@@ -51,7 +52,7 @@ fn runner(model: &Path, kv_type: KvType, prefill_chunk: usize) -> Runner {
         prefill_chunk,
         ..Settings::default()
     };
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
 }
 
 fn reference(path: &Path) -> Reference {

@@ -10,9 +10,10 @@ mod reported;
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::model::Checkpoint;
 use ganglion::graph::GraphOptions;
+use ganglion::load::{self, Backend, KvMemory, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::tape::Ending;
 
 const TINY: [&str; 4] = ["tiny-llama", "tiny-llama3-rope", "tiny-qwen2", "tiny-qwen3"];
@@ -41,7 +42,7 @@ fn runner_with(name: &str, pages: usize, graph: GraphOptions, launch_ahead: bool
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(&path).expect("the golden models open");
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("the golden models load")
 }
 
 /// Returns the chunks of a prompt, each with its ending.

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ganglion::engine::runner::{Backend, KvChoice, KvChoices, KvMemory, Runner, Settings};
-use ganglion::engine::{KEY_BOUND, KeyReason};
-use ganglion::model::Checkpoint;
-use ganglion::sampler::Parameters;
 use ganglion::kv::{KvType, KvTypes};
+use ganglion::load::{self, Backend, KvChoice, KvChoices, KvMemory, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::runner::{KEY_BOUND, KeyReason, Runner};
+use ganglion::sampler::Parameters;
 
 use crate::support::tiny_gguf;
 
@@ -37,7 +37,7 @@ fn settings(kv_type: impl Into<KvChoices>) -> Settings {
 
 fn load(model: &Path, settings: &Settings) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("the model opens");
-    Runner::load(&checkpoint, settings, &mut |_, _| {}).expect("it fits")
+    load::runner(&checkpoint, settings, &mut |_, _| {}).expect("it fits")
 }
 
 /// Returns the bits of the logits of a few tokens.

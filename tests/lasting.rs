@@ -8,7 +8,7 @@ mod sequences;
 
 use std::path::Path;
 
-use ganglion::engine::runner::Backend;
+use ganglion::load::Backend;
 
 use crate::support::{limits, tiny_gguf};
 use sequences::Model;

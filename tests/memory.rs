@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ganglion::engine::runner::{self, KvMemory};
 use ganglion::engine::{Client, Event, Options, Outcome, SessionId};
+use ganglion::load::{self, KvMemory};
 use ganglion::sampler::Parameters;
 
 use crate::support::daemon::eventually;
@@ -28,7 +28,7 @@ impl System {
         let model = tiny_gguf::with_vocabulary().file();
         std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
         has(folder.path(), 1 << 20);
-        let settings = runner::Settings {
+        let settings = load::Settings {
             kv_memory: KvMemory::Conversations(8),
             rows: 8,
             meminfo: folder.path().join("meminfo"),

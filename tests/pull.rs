@@ -340,10 +340,7 @@ fn a_file_with_another_checksum_is_not_kept() {
 fn a_full_disk_is_named_and_leaves_no_half_file() {
     let large = vec![7; 200_000];
     for (reply, expected) in [
-        (
-            Reply::file(&large),
-            "MiB are missing and 0 MiB are free",
-        ),
+        (Reply::file(&large), "MiB are missing and 0 MiB are free"),
         // Without a length the error comes when the disk is full.
         (Reply::file(&large).unmeasured(), "No space left on device"),
     ] {

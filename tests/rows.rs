@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::graph::{GraphOptions, Mode};
-use ganglion::kv::{KvType, KvTypes, Owner, Reuse};
+use ganglion::graph::Mode;
+use ganglion::kv::{Owner, Reuse};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 
 use crate::support::{joining, preempted, restored};
@@ -49,7 +50,7 @@ fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
         },
         ..Settings::default()
     };
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it fits")
 }
 
 /// Starts all conversations, every other one sampled, and returns their slots.
@@ -77,7 +78,7 @@ fn read(runner: &mut Runner, user: u32, length: u32, parameters: Parameters) -> 
         .begin(owner, user, &prompt, parameters)
         .expect("it begins");
     runner.prefill_all(&prompt[cached..]).expect("it is read");
-    runner.entry()
+    runner.slot()
 }
 
 fn step(runner: &mut Runner, entries: &[usize]) -> Vec<Step> {
@@ -246,7 +247,7 @@ fn a_restored_or_shared_prefix_changes_no_bits() {
             threads: 2,
             ..Settings::default()
         };
-        let runner = Runner::load(&checkpoint, &settings, &mut |_, _| {});
+        let runner = load::runner(&checkpoint, &settings, &mut |_, _| {});
         let held = restored::hold(&mut runner.expect("it fits"));
         held.unwrap_or_else(|differs| panic!("{} cache: {differs}", types.name()));
     }

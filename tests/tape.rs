@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use ganglion::engine::runner::{Backend, RunError, Runner, Settings};
-use ganglion::graph::{GraphOptions, Mode};
+use ganglion::executor::ExecuteError;
+use ganglion::graph::Mode;
+use ganglion::kv::KvType;
+use ganglion::load::{self, Backend, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
-use ganglion::sampler::Parameters;
-use ganglion::executor::ExecuteError;
-use ganglion::kv::KvType;
 use ganglion::quant::DType;
+use ganglion::runner::{RunError, Runner};
+use ganglion::sampler::Parameters;
 use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
 
 fn tiny() -> std::path::PathBuf {
@@ -204,7 +205,7 @@ fn values_that_are_not_finite_are_an_error() {
         threads: 1,
         ..Settings::default()
     };
-    let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+    let mut runner = load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
     for _ in 0..2 {
         let cached = runner
             .begin(None, 0, &[1, 2, 3], Parameters::default())
@@ -242,7 +243,7 @@ fn prompts_recorded_at_the_start_serve_the_first_request() {
             },
             ..Settings::default()
         };
-        let mut runner = Runner::load(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+        let mut runner = load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
         let recorded = runner.prompt_graphs().recordings;
         let prompt = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
         let begun = runner.begin(None, 0, &prompt, Parameters::default());
@@ -268,7 +269,7 @@ fn heads_that_no_block_divides_have_no_cache_of_quants() {
         threads: 1,
         ..Settings::default()
     };
-    let load = |checkpoint: &Checkpoint| Runner::load(checkpoint, &settings, &mut |_, _| {});
+    let load = |checkpoint: &Checkpoint| load::runner(checkpoint, &settings, &mut |_, _| {});
     assert!(load(&checkpoint).is_ok());
     checkpoint.shape.head_dim = 24;
     let error = load(&checkpoint).expect_err("24 is not a multiple of 16");

@@ -7,15 +7,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Held, Hold, Likelihood, Limits, Message, Options, Outcome,
     Priority, Refusal, Replaced, Role, SessionId, State, Ticket, UserLimits, channel, worker,
 };
-use ganglion::guide::Grammar;
-use ganglion::kv::{KvType, Reuse};
-use ganglion::sampler::Parameters;
 use ganglion::graph::GraphOptions;
+use ganglion::guide::Grammar;
+use ganglion::kv::Reuse;
+use ganglion::load::{self, Backend, KvMemory};
+use ganglion::runner::LogitsObserver;
+use ganglion::sampler::Parameters;
 use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
@@ -66,7 +67,7 @@ impl Engine {
         whole: usize,
         context: usize,
     ) -> Self {
-        let runner = runner::Settings {
+        let runner = load::Settings {
             context,
             kv_memory: KvMemory::Conversations(whole),
             rows,
@@ -75,9 +76,9 @@ impl Engine {
         Self::with(folder, runner).await
     }
 
-    /// The cache's memory changes all the time, and steps are launched ahead and preempted at every possible point.
-    pub(crate) fn settings() -> runner::Settings {
-        runner::Settings {
+    /// Memory of the cache comes and goes all the time, steps are launched ahead, and are left wherever they may be.
+    pub(crate) fn settings() -> load::Settings {
+        load::Settings {
             backend: Backend::Cpu,
             context: 256,
             kv_chunk: 1,
@@ -90,7 +91,7 @@ impl Engine {
                 part_bytes: 1,
                 ..GraphOptions::default()
             },
-            ..runner::Settings::default()
+            ..load::Settings::default()
         }
     }
 
@@ -99,7 +100,7 @@ impl Engine {
         Self::begin(folder, Self::settings(), &Journal::default())
     }
 
-    pub(crate) async fn with(folder: &Path, runner: runner::Settings) -> Self {
+    pub(crate) async fn with(folder: &Path, runner: load::Settings) -> Self {
         let journal = Journal::default();
         let handle = Self::begin(folder, runner, &journal);
         let mut status = handle.status();
@@ -108,7 +109,7 @@ impl Engine {
         Self { handle, journal }
     }
 
-    fn begin(folder: &Path, runner: runner::Settings, journal: &Journal) -> Handle {
+    fn begin(folder: &Path, runner: load::Settings, journal: &Journal) -> Handle {
         let (handle, inbox) = channel(LIMITS);
         let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools");
         handle.set_formats(Formats::read(&formats).expect("they are right"));
@@ -158,7 +159,7 @@ enum Step {
 /// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    Heard,
+    AnswerPart,
     /// Cancelled after that many pieces of text.
     Cancelled(usize),
     Abandoned,
@@ -179,9 +180,9 @@ struct Answer {
 struct Logits(Arc<Mutex<HashSet<u64>>>);
 
 impl Logits {
-    fn witness(&self) -> Witness {
+    fn observer(&self) -> LogitsObserver {
         let all = self.0.clone();
-        Witness::new(move |logits| {
+        LogitsObserver::new(move |logits| {
             let mut hasher = DefaultHasher::new();
             logits
                 .iter()
@@ -238,7 +239,7 @@ fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                 then: match random.u32(0..8) {
                     0 => Then::Cancelled(random.usize(0..6)),
                     1 => Then::Abandoned,
-                    _ => Then::Heard,
+                    _ => Then::AnswerPart,
                 },
             }
         }
@@ -434,9 +435,9 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
-    let watched = |rows, whole, logits: &Logits| runner::Settings {
-        witness: Some(logits.witness()),
-        // A new request preempts the running step; a step that was launched ahead has run already.
+    let watched = |rows, whole, logits: &Logits| load::Settings {
+        observer: Some(logits.observer()),
+        // What runs is left for whoever comes; what was launched ahead has run already.
         launch_ahead: whole > 1,
         ..of_rows(folder.path(), rows, whole).runner
     };
@@ -571,7 +572,7 @@ fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     worker::Settings {
         model: folder.join("tiny.gguf"),
         chat_template: None,
-        runner: runner::Settings {
+        runner: load::Settings {
             kv_memory: KvMemory::Conversations(whole),
             rows,
             ..Engine::settings()
@@ -702,7 +703,7 @@ async fn pages_survive_a_reload_of_the_same_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
-    let changes: [fn(&mut runner::Settings); 3] = [
+    let changes: [fn(&mut load::Settings); 3] = [
         |_| (),
         |to| (to.context, to.rows) = (320, 3),
         |to| (to.context, to.kv_type) = (320, KvType::Q8_0.into()),

@@ -10,7 +10,7 @@ use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language::{Decoder, Part, Words};
 use ganglion::model::{Call, Language};
-use ganglion::tools::{Format, Formats, AnswerPart, Tools, Writing};
+use ganglion::tools::{AnswerPart, Format, Formats, Tools, Writing};
 use serde_json::{Value, json};
 
 use crate::guided::hot;

@@ -8,9 +8,9 @@
 use serde::Serialize;
 
 use super::steps::{Spans, Turn, Workload, median, percentile, timed_steps};
-use crate::engine::runner::{RunError, Runner};
 use crate::executor::Timed;
 use crate::graph::Mode;
+use crate::runner::{RunError, Runner};
 
 /// The device's times in a mode, as medians of its steps; `None` where it has no clock.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::engine::runner::Runner;
+use crate::runner::Runner;
 
 /// The size of the buffer, far above that of any cache.
 const BYTES: usize = 512 << 20;

@@ -7,7 +7,7 @@ use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
-use crate::engine::runner::{RunError, Runner};
+use crate::runner::{RunError, Runner};
 use crate::tape::Input;
 
 /// The speeds of one repetition.

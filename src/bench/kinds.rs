@@ -5,8 +5,8 @@
 use serde::Serialize;
 
 use super::steps::{Spans, Workload, median, timed_steps};
-use crate::engine::runner::{KindTime, OpCost, RunError, Runner};
 use crate::executor::Timed;
+use crate::runner::{KindTime, OpCost, RunError, Runner};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]

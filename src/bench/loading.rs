@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::memory::available;
 #[cfg(feature = "cuda")]
 use crate::device::{self, Arena, Context, Plan, Stream};
-use crate::engine::MemoryUse;
+use crate::runner::MemoryUse;
 
 /// The interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(2);

@@ -10,11 +10,12 @@ mod kinds;
 mod loading;
 mod memory;
 mod report;
+pub mod score;
 mod steps;
 
 use std::path::Path;
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, value_parser};
 
 pub use self::context::{Context, Speed};
@@ -26,10 +27,11 @@ use self::disk::Files;
 use self::loading::{Load, Loading};
 use self::memory::Resident;
 use self::steps::Workload;
-use crate::engine::LoadError;
-use crate::engine::runner::{Backend, KvMemory, RunError, Runner, Settings};
+use crate::choice::Choice as _;
 use crate::graph::Mode;
+use crate::load::{self, Backend, KvMemory, LoadError, Settings};
 use crate::model::{Checkpoint, ModelError};
+use crate::runner::{RunError, Runner};
 use crate::sampler::Parameters;
 
 /// The measurements to make, as command-line arguments.
@@ -45,7 +47,7 @@ pub struct Plan {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = count())]
     reps: usize,
     /// Parts of the work that are recorded and replayed; several modes are measured one after another
-    #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_enum, default_value = Mode::default().name())]
+    #[arg(long = "mode", value_name = "MODE,...", value_delimiter = ',', value_parser = mode(), default_value = Mode::default().name())]
     modes: Vec<Mode>,
     /// Conversations that share a step, each after a prompt of its own; several numbers are measured one after another
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = value_parser!(u8).range(1..=8))]
@@ -59,6 +61,13 @@ pub struct Plan {
     /// Sample among the most probable tokens that together reach this probability
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
+}
+
+/// Parses the name of a mode.
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    let names = Mode::ALL.iter().map(|mode| mode.name());
+    PossibleValuesParser::new(names)
+        .try_map(|name| Mode::named(&name).ok_or("not one of the possible values"))
 }
 
 /// Parses a number of tokens or repetitions. Numbers above any model's positions are typing errors.
@@ -131,7 +140,7 @@ impl Plan {
         let _ = files.as_ref().map(Files::drop_from_cache);
         let checkpoint = Checkpoint::open(path)?;
         let load = |checkpoint: &Checkpoint| {
-            Load::time(|progress| Runner::load(checkpoint, &settings, progress))
+            Load::time(|progress| load::runner(checkpoint, &settings, progress))
         };
         let may_use_gpu = settings.backend != Backend::Cpu;
         let ((runner, loaded), watched) = loading::watch(may_use_gpu, || load(&checkpoint));

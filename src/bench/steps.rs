@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::engine::runner::{RunError, Runner};
 use crate::executor::{Span, Timed};
 use crate::kv::{Owner, Wanted};
+use crate::runner::{RunError, Runner};
 use crate::sampler::Parameters;
 
 /// The most steps with timestamps at their operations.

@@ -27,7 +27,7 @@ pub(super) async fn store(
     let mut truncated = false;
     loop {
         match events.recv().await {
-            Some(Event::Likelihood(one)) => output.likelihoods().push(&likelihood),
+            Some(Event::Likelihood(likelihood)) => output.likelihoods().push(&likelihood),
             // The outcome has these.
             Some(Event::Reasoning(_) | Event::Call(_)) => {}
             Some(Event::Text(text)) => truncated = truncated || !output.push(&text),

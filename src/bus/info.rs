@@ -6,11 +6,11 @@ use zbus::{Array, OwnedVariant, Str};
 
 use super::error;
 use super::proxy::Info;
-use crate::engine::runner::KindTime;
 use crate::engine::{
-    ActiveHold, Commits, ConnectionName, GraphStatus, KvSelection, Listed, MemoryUse, ModelInfo,
-    Outcome, Priority, Receipt, Snapshot, Status, Usage, Work,
+    ActiveHold, Commits, ConnectionName, GraphStatus, Listed, ModelInfo, Outcome, Priority,
+    Receipt, Snapshot, Status, Usage, Work,
 };
+use crate::runner::{KindTime, KvSelection, MemoryUse};
 use crate::sampler::Partial;
 use crate::telemetry::{Percentiles, decimal};
 use crate::tools;

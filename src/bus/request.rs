@@ -19,7 +19,7 @@ use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
 use super::{Error, info, objects};
-use crate::engine::{Outcome, Reading, Waits};
+use crate::engine::{Outcome, Reading, WaitEstimate};
 
 /// A request, shared by its object and its delivery.
 #[derive(Debug)]
@@ -96,9 +96,9 @@ impl Request {
         let _ = server.remove::<Self, _>(Self::path(id)).await;
     }
 
-    fn waits(&self, header: Option<Header<'_>>) -> Result<Waits, Error> {
+    fn waits(&self, header: Option<Header<'_>>) -> Result<WaitEstimate, Error> {
         self.running.owner.admit_reader(header.as_ref())?;
-        Ok(self.shared.engine.waits(self.running.id))
+        Ok(self.shared.engine.wait_estimate(self.running.id))
     }
 
     fn piece(&self, offset: u64) -> Result<Piece, Error> {

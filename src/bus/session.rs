@@ -60,7 +60,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if !self.has_object {
             let holder = self.owner.caller.connection_name();
-            self.shared.engine.let_go(self.lease, &holder);
+            self.shared.engine.release_session(self.lease, &holder);
         }
     }
 }
@@ -113,7 +113,9 @@ impl Session {
         caller: &Caller,
         lease: Lease,
     ) {
-        shared.engine.let_go(lease, &caller.connection_name());
+        shared
+            .engine
+            .release_session(lease, &caller.connection_name());
         Self::remove(connection, lease).await;
     }
 

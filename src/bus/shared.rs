@@ -139,7 +139,8 @@ impl Shared {
         for (caller, belongings) in self.registry.take_all() {
             self.cancel(&belongings);
             for session in belongings.sessions.into_values() {
-                self.engine.let_go(session, &caller.connection_name());
+                self.engine
+                    .release_session(session, &caller.connection_name());
             }
         }
         // Prompts that are being encoded are not in the registry yet.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::engine::runner::Backend;
+use crate::load::Backend;
 
 pub use error::ConfigError;
 use files::Files;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::engine::runner::{Activations, KvChoice, KvChoices, Placement};
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
+use crate::load::{Activations, KvChoice, KvChoices, Placement};
 use crate::sampler::Partial;
 use crate::session_store::Durability;
 

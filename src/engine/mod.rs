@@ -1,106 +1,48 @@
-//! The engine: one thread owns the model; turns wait for it in a bounded queue, and each answers with events.
+//! The engine: one thread that owns the model, and the interface through which many callers use it.
 //!
-//! It knows tokens, turns and sessions. It never names D-Bus, and it never waits for a reader.
+//! It knows tokens, requests and sessions. It never names D-Bus or HTTP, and its thread never waits for a caller.
+//!
+//! A request passes through the folders in this order: `caller` (what callers see), `intake` (checks and the queue),
+//! `prompt` (its tokens), `worker` (the engine thread, which asks `schedule` what to run), `generation` (its answer) and
+//! `session` (the conversation that the answer joins). `reload` replaces the model, `observe` publishes what the
+//! engine does, and `sim` takes the place of a model in tests.
 
-mod accept;
-mod admission;
-mod answer;
-mod beginning;
-mod chunk;
-mod client;
-mod codec;
-mod control;
-mod control_group;
-mod encoder;
-mod engine_error;
-mod entry;
-mod fair;
-mod flat;
-mod handle;
-mod held;
-mod hold;
-mod ids;
-mod inbox;
-mod kept;
-mod kv_choice;
-mod kv_memory;
-mod kv_selection;
-mod lane;
-mod limits;
-mod live;
-mod load;
-mod load_error;
-mod loaded_model;
-mod log_sum_exp;
-mod named;
+mod caller;
+mod generation;
+mod intake;
 mod observe;
-mod open_model;
-mod open_sessions;
-mod overflow;
-mod prepare;
-mod prewarm;
-mod progress;
-mod queue;
-mod recommended;
-mod registration;
-mod replace;
-mod replacement;
-mod report;
-mod request;
-mod requests;
-pub mod runner;
+mod prompt;
+mod reload;
 mod schedule;
-mod service;
 mod session;
-mod settings;
-mod shared;
-mod site;
-mod slices;
-mod speech;
-mod status;
-mod status_watch;
-mod stop;
-mod stored;
-mod transcript;
-mod turn;
-mod waits;
-mod witness;
-
-pub mod score;
 pub mod sim;
 pub mod worker;
 
 pub use crate::model::{Message, Role};
 pub use crate::session_store::{Commits, Name, NameError};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
-pub use admission::{Admitted, Pool, Refusal as MemoryRefusal};
-pub use answer::Answer;
-pub use client::{Client, ConnectionName};
-pub use codec::Codec;
-pub use control::{Command, Control};
-pub use control_group::{ControlGroups, ServiceGroup};
-pub use encoder::{Encoded, Encoder};
-pub use engine_error::EngineError;
-pub use handle::{Handle, channel};
-pub use held::{ActiveHold, Held};
-pub use hold::Hold;
-pub use inbox::Inbox;
-pub use kv_selection::{KEY_BOUND, KeyReason, KvSelection, PROBE};
-pub use limits::{Limits, UserLimits};
-pub use live::{GraphStatus, Snapshot, Work};
-pub use load_error::LoadError;
-pub use named::{Asked, Listed, Opened, Opening};
-pub use open_model::OpenModel;
-pub use progress::{Phase, Progress, Pulse};
-pub use replacement::{ReplaceError, Replaced, Replacement};
-pub use request::{
+pub use caller::client::{Client, ConnectionName};
+pub use caller::error::EngineError;
+pub use caller::handle::{Handle, channel};
+pub use caller::held::{ActiveHold, Held};
+pub use caller::hold::Hold;
+pub use caller::limits::{Limits, UserLimits};
+pub use caller::request::{
     Event, Likelihood, Limit, Options, Outcome, Overflow, Priority, Reading, Refusal, RequestError,
     Ticket,
 };
-pub use session::{Lease, Said, SessionId, SessionStatus};
-pub use site::{Site, admit};
-pub use slices::Share;
-pub use status::{MemoryUse, ModelInfo, State, Status};
-pub use status_watch::StatusReceiver;
-pub use turn::Turn;
-pub use waits::Waits;
+pub use caller::status::{ModelInfo, State, Status};
+pub use caller::status_watch::StatusReceiver;
+pub use intake::control::{Command, Control};
+pub use intake::receiver::Receiver;
+pub use intake::request::Request;
+pub use intake::wait_estimate::WaitEstimate;
+pub use observe::live::{GraphStatus, Snapshot, Work};
+pub use observe::progress::{Phase, Progress, Pulse};
+pub use prompt::codec::Codec;
+pub use prompt::encoder::{Encoded, Encoder};
+pub use reload::replacement::{ReplaceError, Replaced, Replacement};
+pub use schedule::slices::Share;
+pub use session::answer::Answer;
+pub use session::named::{Asked, Listed, Opened, Opening};
+pub use session::sessions::{Lease, Said, SessionId, SessionStatus};

@@ -17,9 +17,12 @@ pub mod tokenizer;
 pub mod weights;
 
 pub use architecture::Architecture;
+pub use chat::Manner;
 pub use checkpoint::{Checkpoint, LanguageSource};
 pub use error::{Defect, ModelError};
 pub use language::Language;
+pub use language_error::LanguageError;
 pub use message::{Call, Message, Role};
 pub use shape::Shape;
+pub use tokenizer::Decoder;
 pub use weights::{Layer, Linear, Tensor, Weights};

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::notify;
-use crate::engine::{KEY_BOUND, State, Status, StatusReceiver};
+use crate::engine::{State, Status, StatusReceiver};
 use crate::journal;
+use crate::runner::KEY_BOUND;
 
 /// Follows the engine's state as long as the engine lives.
 pub(super) async fn announce(mut engine: StatusReceiver) {

@@ -6,8 +6,8 @@ use super::Failure;
 use super::source::{self, Source};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
-use crate::engine::{LoadError, OpenModel};
 use crate::journal;
+use crate::load::{LoadError, OpenModel};
 use crate::tools::Formats;
 
 /// The arguments that select the configuration.

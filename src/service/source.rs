@@ -7,11 +7,12 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use crate::config::{self, Config};
-use crate::engine::runner::{self, KvMemory};
 use crate::engine::sim::{self, Script};
-use crate::engine::{Inbox, worker};
-use crate::graph::{Budget, GraphOptions};
+use crate::engine::{Receiver, worker};
+use crate::graph::Budget;
+use crate::graph::GraphOptions;
 use crate::journal;
+use crate::load::{self, KvMemory};
 
 /// The source of tokens.
 #[derive(Debug)]
@@ -52,8 +53,8 @@ impl Thread {
 }
 
 impl Source {
-    /// Starts a thread that serves `inbox`.
-    pub(super) fn start(self, inbox: Inbox, config: &Config) -> io::Result<Thread> {
+    /// Starts to serve `inbox`.
+    pub(super) fn start(self, inbox: Receiver, config: &Config) -> io::Result<Thread> {
         match self {
             Self::Model(path) => {
                 let settings = settings(&path, config);
@@ -74,7 +75,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
     worker::Settings {
         model: model.to_owned(),
         chat_template: config.model.chat_template.clone(),
-        runner: runner::Settings {
+        runner: load::Settings {
             backend: config.backend,
             kv_type: config.kv.choices(),
             context: config.kv.context,
@@ -86,7 +87,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             threads: config.cpu.threads,
             prefill_chunk: config.engine.prefill_chunk,
             reserve: config.memory.reserve_mib << 20,
-            cuda: runner::CudaSettings {
+            cuda: load::CudaSettings {
                 activations: config.device.activations.into(),
                 weights: config.memory.weights,
                 kv: config.memory.kv,
@@ -94,7 +95,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
                 emulate_tegra: config.device.emulate_tegra,
                 multiprocessors: None,
             },
-            ..runner::Settings::default()
+            ..load::Settings::default()
         },
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::brief::Brief;
+use super::commit::lock;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::log::Log;
@@ -87,6 +88,19 @@ impl Facts {
         let facts = Self::new(summary, Arc::new(AtomicU64::new(bytes)));
         facts.indexed.store(indexed, Ordering::Relaxed);
         facts
+    }
+
+    /// Brings the entries of an open log to the disk, before its file is read. The commit thread may still have the log:
+    /// it finds nothing left to write, and does not replace the file.
+    pub(super) fn settle(&self) -> Result<(), StoreError> {
+        let Some(log) = self.log.upgrade() else {
+            return Ok(());
+        };
+        let mut log = lock(&log);
+        log.retire();
+        // Unconfirmed entries are cut off.
+        let synced = log.cut().and_then(|()| log.sync());
+        synced.map_err(|error| StoreError::io("sync", log.path())(error))
     }
 
     pub(super) fn summary(&self) -> MutexGuard<'_, Summary> {

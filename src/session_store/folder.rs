@@ -132,7 +132,7 @@ impl Place<'_> {
     fn damaged(&self, path: &Path) -> Result<String, StoreError> {
         let aside = self.set_aside(path)?;
         let now = path.with_file_name(&aside).display().to_string();
-        journal::session_damaged(&path.display().to_string(), self.self.user, &now);
+        journal::session_damaged(&path.display().to_string(), self.user, &now);
         Ok(aside)
     }
 
@@ -143,7 +143,7 @@ impl Place<'_> {
         match Log::read(self.files, &path, of, self.longest)? {
             Found::Whole(log, past) => Ok(Ok((log, past))),
             Found::Torn(log, past, cut) => {
-                journal::session_cut(&path.display().to_string(), self.self.user, cut);
+                journal::session_cut(&path.display().to_string(), self.user, cut);
                 Ok(Ok((log, past)))
             }
             Found::Damaged => Ok(Err(self.damaged(&path)?)),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::commit::{Commits, Committer, Durability, SharedLog, lock};
@@ -123,7 +123,7 @@ impl Store {
         self.with(user, |folder| {
             match folder.sessions.get(name) {
                 None => return Ok(None),
-                Some(Session::Readable(facts)) => settle(&facts.log)?,
+                Some(Session::Readable(facts)) => facts.settle()?,
                 Some(Session::Unreadable(_)) => {}
             }
             let (log, past) = match self.place(user).read(name)? {

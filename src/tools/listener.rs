@@ -2,8 +2,8 @@
 //! is as expected.
 
 use super::format::ID_CHARS;
-use crate::model::Call;
-use crate::model::language::{Decoder, Part};
+use crate::model::language::Part;
+use crate::model::{Call, Decoder};
 
 /// A part of an answer that a token completes.
 #[derive(Clone, Debug, PartialEq, Eq)]

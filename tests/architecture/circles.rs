@@ -1,247 +1,170 @@
-//! Who imports whom, file by file: nobody comes back to itself, by whatever way.
+//! No file depends on itself through the files that it uses.
 //!
-//! A name that a parent hands on counts as its file's who defines it. A file and those below it are one thing in parts: what
-//! they have of each other is no circle.
+//! A file depends on the file that defines a name, through however many re-exports. It also depends on a file that
+//! re-exports the name, unless that is a folder around it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Source;
+use super::source::{Names, Source};
 
-/// A module by its path; the program or library comes first.
-type Module = Vec<String>;
+/// Folders whose `mod.rs` and files still use each other: they count as one file each. The list may only shrink.
+const ONE_FILE: &[&str] = &[];
 
-/// Where a name comes from.
-type Imports = BTreeMap<String, Vec<String>>;
+/// What each file imports and mentions, by module.
+type Files<'a> = BTreeMap<&'a Names, &'a Source>;
 
-/// The modules of the project, with what each says in code.
-struct Tree {
-    code: BTreeMap<Module, String>,
-    imports: BTreeMap<Module, Imports>,
-}
+/// The modules that each module depends on.
+type Edges<'a> = BTreeMap<&'a Names, BTreeSet<Names>>;
 
-impl Tree {
-    fn new(code: BTreeMap<Module, String>) -> Self {
-        let imports = code.iter().map(|(module, code)| {
-            let names = imports(code).into_iter();
-            (module.clone(), names.collect())
-        });
-        Self {
-            imports: imports.collect(),
-            code,
-        }
-    }
-
-    /// Of each module those that it names, but its own family.
-    fn edges(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
-        let edges = self.code.iter().map(|(module, code)| {
-            let imported = self.imports[module].values().cloned();
-            let named = imported.chain(paths(code));
-            let others = named.filter_map(|path| self.find(module, &path, 0));
-            let others = others.filter(|other| !other.starts_with(module));
-            let others = others.filter(|other| !module.starts_with(other));
-            (module, others.collect())
-        });
-        edges.collect()
-    }
-
-    /// The module that defines what `path` names within `module`; nothing where it is of a library, or nothing but a local
-    /// name.
-    fn find(&self, module: &Module, path: &[String], depth: usize) -> Option<Module> {
-        const DEEPEST: usize = 16;
-        let (first, rest) = path.split_first().filter(|_| depth < DEEPEST)?;
-        let mut at = module.clone();
-        let mut rest = rest;
-        match first.as_str() {
-            "crate" => at.truncate(1),
-            "ganglion" => at = vec!["ganglion".into()],
-            "self" => {}
-            "super" => {
-                at.pop();
-                while let Some((_, others)) = rest.split_first().filter(|(one, _)| *one == "super")
-                {
-                    at.pop();
-                    rest = others;
-                }
-            }
-            _ => {
-                let below = [&at[..], std::slice::from_ref(first)].concat();
-                let known =
-                    self.code.contains_key(&below) || self.imports[module].contains_key(first);
-                rest = known.then_some(path)?;
+/// Returns the module that defines `path`, seen from `module`; `None` for a local name or a library. Adds the modules on
+/// the way that re-export it to `passed`.
+fn definer(
+    files: &Files<'_>,
+    module: &Names,
+    path: &[String],
+    passed: &mut Vec<Names>,
+) -> Option<Names> {
+    const LONGEST: usize = 16;
+    let mut at = module.clone();
+    let mut rest = path;
+    match rest.first()?.as_str() {
+        "crate" => at.truncate(1),
+        "ganglion" => at = vec!["ganglion".into()],
+        "self" | "super" => {}
+        first => {
+            let is_child = files.contains_key(&child(&at, first));
+            if !is_child && import(files, &at, first).is_none() {
+                return None;
             }
         }
-        while let Some((name, others)) = rest.split_first() {
-            let below = [&at[..], std::slice::from_ref(name)].concat();
-            if self.code.contains_key(&below) {
-                (at, rest) = (below, others);
-                continue;
-            }
-            let Some(from) = self.imports.get(&at).and_then(|names| names.get(name)) else {
-                break;
-            };
-            let whole = [from, others].concat();
-            let found = self.find(&at, &whole, depth + 1);
-            // What a library has, and another module hands on, is that module's.
-            return found.or_else(|| (at != *module).then_some(at));
-        }
-        Some(at)
     }
-}
-
-/// The code without comments and without tests, which come last.
-fn code(source: &Source) -> String {
-    let lines: Vec<_> = source.code().map(|(_, line)| line).collect();
-    let code = lines.join("\n");
-    let tests = code.find("#[cfg(test)]\nmod tests {");
-    code[..tests.unwrap_or(code.len())].to_owned()
-}
-
-fn module(source: &Source) -> Module {
-    let path = source.path.with_extension("");
-    let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
-    let (program, names) = match &names[..] {
-        [main] if main == "main" => ("gangliond", &[][..]),
-        [bin, program, names @ ..] if bin == "bin" => (&**program, names),
-        names => ("ganglion", names),
-    };
-    let is_a_name = |name: &&str| !["mod", "main", "lib"].contains(name);
-    let names = names.iter().map(|name| &**name).filter(is_a_name);
-    std::iter::once(program)
-        .chain(names)
-        .map(str::to_owned)
-        .collect()
-}
-
-/// The names that `use` brings, each with its path.
-fn imports(code: &str) -> Vec<(String, Vec<String>)> {
-    let mut names = Vec::new();
-    for (at, word) in code.match_indices("use ") {
-        let line = code[..at].rsplit('\n').next().unwrap_or_default().trim();
-        if line.is_empty() || line.starts_with("pub") {
-            let tree = code[at + word.len()..]
-                .split(';')
-                .next()
-                .unwrap_or_default();
-            let tree: Vec<_> = tree.split_whitespace().collect();
-            expand(&[], &tree.join(" "), &mut names);
-        }
+    if ["crate", "ganglion", "self"].contains(&rest[0].as_str()) {
+        rest = &rest[1..];
     }
-    names
-}
-
-/// The leaves of `a::{b, c::{d, e as f}}`.
-fn expand(before: &[String], tree: &str, names: &mut Vec<(String, Vec<String>)>) {
-    let (path, branches) = match tree.split_once('{') {
-        Some((path, branches)) => (path, branches.trim_end().strip_suffix('}')),
-        None => (tree, None),
-    };
-    let (path, name) = path.split_once(" as ").unwrap_or((path, ""));
-    let parts = path
-        .split("::")
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let mut path = before.to_vec();
-    path.extend(parts.map(str::to_owned));
-    if let Some(branches) = branches {
-        let mut depth = 0;
-        let apart = |c: char| {
-            depth += i32::from(c == '{') - i32::from(c == '}');
-            c == ',' && depth == 0
+    while rest.first().is_some_and(|name| name == "super") {
+        at.pop();
+        rest = &rest[1..];
+    }
+    while let Some((name, others)) = rest.split_first() {
+        let below = child(&at, name);
+        if files.contains_key(&below) {
+            (at, rest) = (below, others);
+            continue;
+        }
+        let Some(from) = import(files, &at, name) else {
+            break;
         };
-        for branch in branches
-            .split(apart)
-            .map(str::trim)
-            .filter(|one| !one.is_empty())
-        {
-            expand(&path, branch, names);
+        if at != *module {
+            passed.push(at.clone());
         }
-        return;
+        if passed.len() > LONGEST {
+            return None;
+        }
+        let whole = [from, others].concat();
+        let found = definer(files, &at, &whole, passed);
+        // A name of a library counts as that of the module which re-exports it.
+        return found.or_else(|| (at != *module).then_some(at));
     }
-    if path.len() > 1 && ["self", "*"].contains(&path[path.len() - 1].as_str()) {
-        path.pop();
-    }
-    let name = Some(name).filter(|name| !name.is_empty());
-    if let Some(name) = name.or(path.last().map(String::as_str)) {
-        names.push((name.to_owned(), path));
-    }
+    Some(at)
 }
 
-/// The paths that are written out in the code.
-fn paths(code: &str) -> impl Iterator<Item = Vec<String>> {
-    let words = code.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
-    let paths = words.filter(|word| word.contains("::") && !word.starts_with(':'));
-    paths.map(|path| {
-        let parts = path.split("::").filter(|part| !part.is_empty());
-        parts.map(str::to_owned).collect()
-    })
+fn child(module: &Names, name: &str) -> Names {
+    [&module[..], &[name.to_owned()]].concat()
 }
 
-/// Those that come back to themselves: whoever names nobody of the others, or is named by nobody of them, does not.
-fn circles(tree: &Tree) -> Vec<String> {
-    let mut left = tree.edges();
+fn import<'a>(files: &Files<'a>, module: &Names, name: &str) -> Option<&'a [String]> {
+    let imports = files.get(module)?.imports.iter();
+    let mut imports = imports.filter(|one| !one.in_tests && one.name == name);
+    imports.next().map(|one| &one.path[..])
+}
+
+fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
+    let edges = files.iter().map(|(module, source)| {
+        let mentions = source.paths.iter().filter(|one| !one.in_tests);
+        let mentions = mentions.map(|one| &one.path);
+        // A re-export alone is no use of the name.
+        let imports = source.imports.iter();
+        let imports = imports.filter(|one| !one.in_tests && !one.is_public);
+        let mut uses = BTreeSet::new();
+        for path in mentions.chain(imports.map(|one| &one.path)) {
+            let mut passed = Vec::new();
+            uses.extend(definer(files, module, path, &mut passed));
+            passed.retain(|facade| !module.starts_with(facade));
+            uses.extend(passed);
+        }
+        uses.retain(|other| other != *module && !are_one_file(module, other));
+        (*module, uses)
+    });
+    edges.collect()
+}
+
+/// Whether one of two modules contains the other, and is in the list.
+fn are_one_file(module: &Names, other: &Names) -> bool {
+    let outer = if module.starts_with(other) {
+        other
+    } else if other.starts_with(module) {
+        module
+    } else {
+        return false;
+    };
+    ONE_FILE.contains(&&*outer.join("::"))
+}
+
+/// Returns the modules on circles, and on ways between them, with the modules that they depend on.
+fn circles(mut edges: Edges<'_>) -> Vec<String> {
     loop {
-        let before = left.len();
-        let all: BTreeSet<_> = left.keys().map(|module| (*module).clone()).collect();
-        let named: BTreeSet<_> = left.values().flatten().cloned().collect();
-        left.retain(|module, others| {
+        let before = edges.len();
+        let all: BTreeSet<_> = edges.keys().map(|module| (*module).clone()).collect();
+        let used: BTreeSet<_> = edges.values().flatten().cloned().collect();
+        edges.retain(|module, others| {
             others.retain(|other| all.contains(other));
-            !others.is_empty() && named.contains(*module)
+            !others.is_empty() && used.contains(*module)
         });
-        if left.len() == before {
+        if edges.len() == before {
             break;
         }
     }
-    let told = left.iter().map(|(module, others)| {
+    let lines = edges.iter().map(|(module, others)| {
         let others: Vec<_> = others.iter().map(|other| other.join("::")).collect();
-        format!("{} names {}", module.join("::"), others.join(", "))
+        format!("{} uses {}", module.join("::"), others.join(", "))
     });
-    told.collect()
+    lines.collect()
+}
+
+fn of<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Files<'a> {
+    let files = sources.into_iter().map(|one| (&one.module, one));
+    files.collect()
 }
 
 #[test]
-fn nobody_imports_whoever_imports_it() {
-    let sources = Source::all();
-    let tree = Tree::new(sources.iter().map(|one| (module(one), code(one))).collect());
-    let edges: usize = tree.edges().values().map(BTreeSet::len).sum();
-    assert!(edges > 1000, "only {edges} imports were found");
-    let circles = circles(&tree);
+fn no_file_depends_on_itself() {
+    let edges = edges(&of(Source::all()));
+    let count: usize = edges.values().map(BTreeSet::len).sum();
+    assert!(count > 1000, "only {count} uses were found");
+    let circles = circles(edges);
     assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));
 }
 
 #[test]
-fn a_circle_is_found_by_whatever_way_a_name_comes() {
-    let tree = |sources: &[(&str, &str)]| {
-        let module = |path: &str| path.split("::").map(str::to_owned).collect();
-        let sources = sources.iter();
-        Tree::new(
-            sources
-                .map(|(path, code)| (module(path), (*code).to_owned()))
-                .collect(),
-        )
+fn circles_through_parents_children_and_re_exports_are_found() {
+    let circle = |files: &[(&str, &str)]| {
+        let parse = |(path, text): &(&str, &str)| Source::parse(path.as_ref(), (*text).into());
+        let sources: Vec<_> = files.iter().map(parse).collect();
+        circles(edges(&of(&sources))).len()
     };
-    let parent = (
-        "ganglion::a",
-        "mod b;\nmod c;\nmod d;\npub use b::{B, Other as Same};\nuse c::C;",
-    );
-    let c = ("ganglion::a::c", "use std::fmt;\nfn c() { super::d::d() }");
-    for names_b in [
-        "use super::{B, fmt};",
-        "fn d() { crate::a::Same }",
-        "pub(super) use crate::{a::{b}};",
+    let parent = ("a/mod.rs", "mod b; mod c; pub use b::B;");
+    let b = ("a/b.rs", "use super::c::C; pub struct B;");
+    for c in [
+        "use super::B;",
+        "use crate::a::b::B;",
+        "fn c() { vec![super::b::B] }",
     ] {
-        let (b, d) = (
-            ("ganglion::a::b", "use super::c::{self, C};"),
-            ("ganglion::a::d", names_b),
-        );
-        let found = circles(&tree(&[("ganglion", ""), parent, b, c, d]));
-        assert_eq!(found.len(), 3, "{names_b}: {found:?}");
+        assert_eq!(circle(&[parent, b, ("a/c.rs", c)]), 2, "{c}");
     }
-    let (b, d) = (
-        ("ganglion::a::b", "use super::c::C;"),
-        ("ganglion::a::d", "use super::A;"),
-    );
-    assert_eq!(
-        circles(&tree(&[("ganglion", ""), parent, b, c, d])),
-        [""; 0]
-    );
+    assert_eq!(circle(&[parent, b, ("a/c.rs", "struct C;")]), 0);
+    let uses_child = ("a/mod.rs", "mod b; use b::B; struct A(B);");
+    assert_eq!(circle(&[uses_child, ("a/b.rs", "use super::A;")]), 2);
+    let facade = ("a.rs", "pub use b::B; use crate::c::C; fn a(_: C) {}");
+    let c = ("c.rs", "use crate::a::B; struct C;");
+    assert_eq!(circle(&[facade, ("a/b.rs", "struct B;"), c]), 2);
 }

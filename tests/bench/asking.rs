@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// The outcome of a question.
-pub(crate) struct Heard {
+pub(crate) struct AnswerPart {
     pub(crate) text: String,
     pub(crate) outcome: Outcome,
     /// From the question to its first token, or to its end if it had no token.
@@ -72,7 +72,7 @@ pub(crate) async fn hear(
     messages: Vec<Message>,
     options: Options,
     mut token: impl FnMut(Instant),
-) -> Heard {
+) -> AnswerPart {
     let client = Client {
         name: format!(":1.{user}").into(),
         user,
@@ -92,7 +92,7 @@ pub(crate) async fn hear(
             Event::Reasoning(_) | Event::Call(_) => {}
             Event::Done(outcome) => {
                 let first = first.unwrap_or_else(|| begun.elapsed());
-                return Heard {
+                return AnswerPart {
                     text,
                     outcome,
                     first,

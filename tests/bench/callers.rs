@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::Backend;
 use ganglion::engine::{Handle, Message, Priority, Role};
+use ganglion::load::Backend;
 
-use asking::{Answers, Heard, Words, asked, hear, options, prompts, story, waste};
+use asking::{AnswerPart, Answers, Words, asked, hear, options, prompts, story, waste};
 use unentitled::Unentitled;
 
 /// Runs alternate between with and without the abusive clients.
@@ -94,7 +94,7 @@ async fn measure(model: PathBuf, backend: Backend, context: usize, questions: us
 
 impl Bench {
     /// A story without token events.
-    async fn ask(&self, user: u32, tokens: usize) -> Heard {
+    async fn ask(&self, user: u32, tokens: usize) -> AnswerPart {
         let options = options(user, tokens, Priority::Normal, false);
         hear(&self.engine, user, story(user), options, |_| {}).await
     }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ganglion::engine::runner::{self, Backend};
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel, worker};
+use ganglion::load::{self, Backend};
 
 /// Loads a model and returns when it is ready. The cache has room for nine conversations of `context` positions.
 pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> Handle {
@@ -23,12 +23,12 @@ pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> H
     let settings = worker::Settings {
         model,
         chat_template: None,
-        runner: runner::Settings {
+        runner: load::Settings {
             backend,
             context,
-            kv_memory: runner::KvMemory::Conversations(9),
+            kv_memory: load::KvMemory::Conversations(9),
             rows: 8,
-            ..runner::Settings::default()
+            ..load::Settings::default()
         },
     };
     std::thread::spawn(move || {

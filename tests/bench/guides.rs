@@ -13,9 +13,9 @@ mod masks;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::Backend;
 use ganglion::engine::{Client, Event, Handle, Message, Options, Outcome, Role};
 use ganglion::guide::Grammar;
+use ganglion::load::Backend;
 use ganglion::model::language::Words;
 use ganglion::sampler::Parameters;
 

@@ -15,7 +15,7 @@ mod schemas;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ganglion::engine::runner::Backend;
+use ganglion::load::Backend;
 
 /// Answers per schema: more than 2,000 in all.
 const EACH: u64 = 13;

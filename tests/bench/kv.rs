@@ -8,11 +8,10 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::PROBE;
-use ganglion::engine::runner::{Backend, KvChoice, KvChoices, Runner, Settings};
-use ganglion::engine::score::{Reference, compare, score};
-use ganglion::model::{Checkpoint, Language};
+use ganglion::bench::score::{Reference, compare, score};
 use ganglion::kv::{KvType, KvTypes};
+use ganglion::load::{self, Backend, KvChoice, KvChoices, PROBE, Settings};
+use ganglion::model::{Checkpoint, Language};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +48,7 @@ fn run(model: &Path, text: &str, backend: Backend, tokens: usize) -> Result<(), 
             probe,
             ..Settings::default()
         };
-        Runner::load(&checkpoint, &settings, &mut |_, _| {})
+        load::runner(&checkpoint, &settings, &mut |_, _| {})
     };
     let case = serde_json::json!({ "cases": [{ "input_ids": input_ids }] });
     let mut reference: Reference = serde_json::from_value(case)?;

@@ -12,13 +12,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{
     Client, Event, Handle, Limits, Message, Name, Opening, Options, Outcome, Role, SessionId,
     Share, State, UserLimits, channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv_store::{HostRules, Rules, Store as Pages};
+use ganglion::load::{self, Backend, KvMemory};
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 
@@ -127,7 +127,7 @@ impl Bench {
             ..RULES
         });
         let (chosen, ..) = self.again(session, &file).await;
-        handle.let_go(session, ":1.1000");
+        handle.release_session(session, ":1.1000");
         let deleted = handle.delete_session(USER, name).await;
         deleted.expect("it is free");
 
@@ -242,11 +242,11 @@ async fn start(model: PathBuf, root: &Path, backend: Backend) -> (Handle, Arc<Pa
     let settings = worker::Settings {
         chat_template: None,
         model,
-        runner: runner::Settings {
+        runner: load::Settings {
             backend,
             context: 0,
             kv_memory: KvMemory::Conversations(1),
-            ..runner::Settings::default()
+            ..load::Settings::default()
         },
     };
     std::thread::spawn(move || worker::run(&inbox, &settings));

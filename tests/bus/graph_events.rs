@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ganglion::bus::proxy::{DiagnosticsProxy, Info, SessionProxy};
 use ganglion::bus::{Bus, BusConfig, serve};
-use ganglion::engine::runner::{self, Backend, KvMemory};
 use ganglion::engine::{Handle, State, channel, worker};
 use ganglion::front::{self, Front};
 use ganglion::graph::Mode;
 use ganglion::journal::EVENTS;
+use ganglion::load::{self, Backend, KvMemory};
 use zbus::Variant;
 use zbus::proxy::CacheProperties;
 
@@ -152,12 +152,12 @@ fn settings(
     slots: usize,
     refuse_launches: u32,
 ) -> worker::Settings {
-    let mut runner = runner::Settings {
+    let mut runner = load::Settings {
         backend: Backend::Cpu,
         context: 256,
         kv_memory: KvMemory::Conversations(slots),
         threads: 1,
-        ..runner::Settings::default()
+        ..load::Settings::default()
     };
     runner.graph.mode = mode;
     runner.graph.refuse_launches = refuse_launches;

@@ -126,7 +126,9 @@ async fn the_doctor_queries_a_running_daemon() {
         has(&asked, expected);
     }
     assert!(
-        asked.iter().any(|finding| finding.ends_with(" may call it")),
+        asked
+            .iter()
+            .any(|finding| finding.ends_with(" may call it")),
         "{asked:#?}"
     );
 }

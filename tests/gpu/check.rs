@@ -27,8 +27,8 @@ mod tiny_gguf;
 
 use std::process::ExitCode;
 
-use ganglion::engine::runner::Backend;
 use ganglion::kv::{KvType, KvTypes};
+use ganglion::load::Backend;
 use ganglion::quant::DType;
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]

@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
-use ganglion::graph::{GraphOptions, Mode};
+use ganglion::graph::Mode;
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 
 const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
 
@@ -142,5 +143,5 @@ impl Subject {
 
 fn load(model: &Path, settings: &Settings) -> Result<Runner, String> {
     let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
-    Runner::load(&checkpoint, settings, &mut |_, _| {}).map_err(|error| error.to_string())
+    load::runner(&checkpoint, settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }

@@ -7,12 +7,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
-use ganglion::engine::score::{self, Case, Reference};
-use ganglion::kv::{KvType, Owner};
+use ganglion::bench::score::{self, Case, Reference};
+use ganglion::kv::Owner;
+use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
 use ganglion::model::Checkpoint;
-use ganglion::sampler::Parameters;
 use ganglion::quant::DType;
+use ganglion::runner::Runner;
+use ganglion::sampler::Parameters;
 
 /// Positions of a conversation, and the number of them in a mean.
 const LENGTHS: [(usize, usize); 2] = [(9_000, 1_000), (33_000, 3_000)];
@@ -191,7 +192,7 @@ fn generate(
     let user = u32::from(owner.is_some());
     let cached = runner.begin(owner, user, tokens, Parameters::default())?;
     runner.prefill_all(&tokens[cached..])?;
-    let entry = runner.entry();
+    let entry = runner.slot();
     let mut steps = Steps::new();
     for _ in 0..STEPS {
         let token = runner.step_rows(&[entry], false)?[0];
@@ -227,5 +228,5 @@ fn load(
     };
     let mut checkpoint = Checkpoint::open(model)?;
     checkpoint.shape.context = checkpoint.shape.context.max(context);
-    Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::kv::{Owner, Reuse};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 
 use super::reload::{PROMPT, same, say};
 
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn give_back(model: &Path, backend: Backend) -> Result<String, String> {
-    let failed = |error: ganglion::engine::runner::RunError| error.to_string();
+    let failed = |error: ganglion::runner::RunError| error.to_string();
     let context = match backend {
         Backend::Cpu => None,
         _ => Some(Context::open(false).map_err(|error| error.to_string())?),
@@ -93,5 +94,5 @@ fn load(model: &Path, backend: Backend) -> Result<Runner, String> {
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }

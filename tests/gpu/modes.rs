@@ -4,10 +4,11 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, CudaSettings, KvMemory, Runner, Settings};
-use ganglion::graph::{GraphOptions, Mode};
+use ganglion::graph::Mode;
 use ganglion::kv::Owner;
+use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{Ending, STEP_ROWS};
 
@@ -176,7 +177,7 @@ pub(crate) fn load_with(
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(model)?;
-    Ok(Runner::load(&checkpoint, &settings, &mut |_, _| {})?)
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
 }
 
 /// Tokens of a fixed pseudo-random order.

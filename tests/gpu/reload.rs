@@ -7,10 +7,11 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 
 use ganglion::device::Context;
-use ganglion::engine::runner::{Backend, KvMemory, Runner, Settings};
 use ganglion::graph::InvalidationReason;
 use ganglion::kv::{Change, Owner, Wanted};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
+use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
 
 const ROUNDS: usize = 12;
@@ -134,12 +135,12 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
-    Runner::load(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
+    load::runner(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
 }
 
 /// A turn that continues from its slot's part of `prompt`.
 pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
-    let failed = |error: ganglion::engine::runner::RunError| error.to_string();
+    let failed = |error: ganglion::runner::RunError| error.to_string();
     let cached = runner
         .begin(
             Some(owner),

@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::engine::runner::{Backend, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Wanted};
+use ganglion::load::Backend;
+use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters};
 use ganglion::tape::STEP_ROWS;
 

@@ -1,8 +1,9 @@
 //! Refused calls and moved memory: the cases of the life cycle that random runs may miss.
 
-use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{GraphOptions, Mode, State};
+use ganglion::graph::GraphOptions;
+use ganglion::graph::{Mode, State};
+use ganglion::runner::Runner;
 
 use super::{SIZES, TINY, runner, runner_with};
 use crate::support::refusals::{TOKENS, refuse_each_call, refuse_each_launch, turn};

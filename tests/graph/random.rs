@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Budget, GraphOptions, Mode, State};
 use ganglion::kv::{Change, Owner};
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
@@ -241,8 +241,8 @@ fn run(engine: &Engine) -> Runner {
     runner(TINY[engine.model], engine.pages, options)
 }
 
-fn check(run: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
-    let engine = &run.engine;
+fn check(random: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
+    let engine = &random.engine;
     let runner = run(engine);
     let layers = runner.shape().layers;
     let mut world = World {
@@ -255,7 +255,7 @@ fn check(run: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
         reported: Reported::default(),
         met,
     };
-    for (index, act) in run.acts.iter().enumerate() {
+    for (index, act) in random.acts.iter().enumerate() {
         let alive = world.act(act);
         if !alive.map_err(|error| format!("act {index}: {error}"))? {
             break;

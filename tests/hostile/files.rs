@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::engine::runner::{Runner, Settings};
+use ganglion::load::{self, Settings};
 use ganglion::model::{Checkpoint, Defect, Language, ModelError};
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ fn damaged_gguf_files_are_refused_or_answer() {
     for bytes in &flipped {
         write(bytes);
         let checkpoint = Checkpoint::open(&path).unwrap();
-        if let Ok(mut runner) = Runner::load(&checkpoint, &settings, &mut |_, _| {}) {
+        if let Ok(mut runner) = load::runner(&checkpoint, &settings, &mut |_, _| {}) {
             answered += usize::from(runner.logits(&[1, 2, 3], |_| ()).is_ok());
         }
     }
@@ -518,7 +518,7 @@ fn a_file_that_is_truncated_during_the_load_is_named() {
             threads: 1,
             ..Settings::default()
         };
-        let error = Runner::load(&checkpoint, &settings, &mut |_, _| {}).unwrap_err();
+        let error = load::runner(&checkpoint, &settings, &mut |_, _| {}).unwrap_err();
         let said = error.to_string();
         let expected = format!("had {length} bytes when it was opened");
         for part in [&expected, "model.safetensors", "fetch it again"] {

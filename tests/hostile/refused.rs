@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ganglion::engine::OpenModel;
+use ganglion::load::OpenModel;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -9,15 +9,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ganglion::engine::runner::{self, Backend, KvMemory, Witness};
 use ganglion::engine::{
-    Client, Event, Handle, Inbox, Limits, LoadError, Name, Opening, Options, Role, SessionId,
-    State, Ticket, channel, worker,
+    Client, Event, Handle, Limits, Name, Opening, Options, Receiver, Role, SessionId, State,
+    Ticket, channel, worker,
 };
 use ganglion::files::Disk;
 use ganglion::kv::{PAGE, Reuse};
 use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
+use ganglion::load::{self, Backend, KvMemory, LoadError};
 use ganglion::model::Message;
+use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
@@ -64,8 +65,8 @@ pub(crate) struct Daemon {
     pub(crate) handle: Handle,
     pub(crate) pages: Arc<Pages>,
     seen: Seen,
-    /// The engine's inbox and settings, until the model is loaded.
-    engine: Option<(Inbox, worker::Settings)>,
+    /// What loads the model, until it does.
+    engine: Option<(Receiver, worker::Settings)>,
     thread: Option<JoinHandle<Result<(), LoadError>>>,
 }
 
@@ -97,7 +98,7 @@ impl Daemon {
         let settings = worker::Settings {
             model: model.path.clone(),
             chat_template: None,
-            runner: runner::Settings {
+            runner: load::Settings {
                 backend: model.backend,
                 context: CONTEXT,
                 kv_memory: KvMemory::Conversations(1),
@@ -106,8 +107,8 @@ impl Daemon {
                 threads: 1,
                 prefill_chunk: 32,
                 launch_ahead: true,
-                witness: Some(seen.witness()),
-                ..runner::Settings::default()
+                observer: Some(seen.observer()),
+                ..load::Settings::default()
             },
         };
         Self {
@@ -153,7 +154,7 @@ impl Daemon {
 
     /// Deletes the open session.
     pub(crate) async fn delete(&self, session: SessionId) {
-        self.handle.let_go(session, &client(USER).name);
+        self.handle.release_session(session, &client(USER).name);
         let deleted = self.handle.delete_session(USER, kept().name).await;
         deleted.expect("it is free");
     }
@@ -292,9 +293,9 @@ pub(crate) struct Answer {
 struct Seen(Arc<Mutex<Vec<u64>>>);
 
 impl Seen {
-    fn witness(&self) -> Witness {
+    fn observer(&self) -> LogitsObserver {
         let seen = self.clone();
-        Witness::new(move |logits| {
+        LogitsObserver::new(move |logits| {
             let mut hasher = DefaultHasher::new();
             logits
                 .iter()

@@ -186,7 +186,8 @@ fn on_a_gpu_the_largest_context_that_a_refusal_names_is_the_largest_that_is_admi
     if !needs::kernels() {
         return;
     }
-    const ADMITTED: &str = "CUDA call cuStreamCreate failed: CUDA_ERROR_FAKE_777; see journalctl -k";
+    const ADMITTED: &str =
+        "CUDA call cuStreamCreate failed: CUDA_ERROR_FAKE_777; see journalctl -k";
     let load = |free: usize, context, memory| {
         let free = free.to_string();
         let arguments = [

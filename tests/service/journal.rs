@@ -265,7 +265,8 @@ async fn events_of_one_user_are_limited_by_a_rate() {
         "{written} in {seconds} s: {journal}"
     );
     let user = nix::unistd::getuid();
-    let summary = format!("info: user {user} caused more events than the journal takes; left out: ");
+    let summary =
+        format!("info: user {user} caused more events than the journal takes; left out: ");
     let left_out = journal
         .lines()
         .filter_map(|line| line.strip_prefix(&summary));

@@ -5,10 +5,10 @@
 use std::error::Error;
 use std::time::Instant;
 
-use ganglion::engine::runner::{RunError, Runner, Stepped};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
 use ganglion::kv::{Owner, Wanted};
+use ganglion::runner::{RunError, Runner, Stepped};
 use ganglion::sampler::Parameters;
 use ganglion::tape::{Ending, STEP_ROWS};
 

@@ -1,9 +1,9 @@
 //! Prompts that are preempted between two half layers have the bits of an uninterrupted prefill, whatever ran in the
 //! meantime. Runs on any executor whose cache holds four conversations of 160 positions.
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::executor::{PREEMPTED, Pass};
 use ganglion::kv::Wanted;
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 

@@ -3,10 +3,10 @@
 
 use std::fmt::Debug;
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, Mode, State};
 use ganglion::kv::{Owner, Wanted};
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 
 /// Tokens of each turn; the first is the prompt's.

@@ -4,8 +4,8 @@
 
 use std::slice;
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::kv::{Owner, Wanted};
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
 

@@ -1,8 +1,8 @@
 //! `SmolLM2` compared with Hugging Face transformers.
 
 use ganglion::engine::{Codec, Limit, Refusal};
+use ganglion::model::Manner;
 use ganglion::model::Role;
-use ganglion::model::language::Manner;
 use serde_json::Value;
 
 use super::{decode, load, path, says, smollm2};

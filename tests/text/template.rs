@@ -1,7 +1,7 @@
 //! Chat templates compared with Jinja2 in Hugging Face transformers' setup.
 
+use ganglion::model::Manner;
 use ganglion::model::checkpoint::ChatTemplates;
-use ganglion::model::language::Manner;
 use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Call, Language, Message, Role};
 use serde_json::{Value, json};

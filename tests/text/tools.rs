@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::model::language::Manner;
+use ganglion::model::Manner;
 use ganglion::model::language_error::LanguageError;
 use ganglion::model::{Call, Message, Role};
 use ganglion::tools::{Formats, Tools};

@@ -1,6 +1,6 @@
 //! The next turn of a conversation keeps the tokens of its earlier turns.
 
-use ganglion::model::language::Manner;
+use ganglion::model::Manner;
 use ganglion::model::{Language, Message, Role};
 
 use super::{load, qwen3_style, says, smollm2};

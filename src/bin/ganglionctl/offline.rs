@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganglion::engine::LoadError;
-use ganglion::engine::runner::{
-    Activations, Backend, CudaSettings, KvChoice, KvChoices, Placement, Settings,
+use ganglion::load::{
+    Activations, Backend, CudaSettings, KvChoice, KvChoices, LoadError, Placement, Settings,
 };
 use ganglion::model::{Checkpoint, Defect, ModelError};
 

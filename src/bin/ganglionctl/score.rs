@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use ganglion::engine::runner::Runner;
-use ganglion::engine::score::{Case, Comparison, Reference, compare, score};
+use ganglion::bench::score::{Case, Comparison, Reference, compare, score};
 use ganglion::graph::Mode;
 use ganglion::kv::{KvType, KvTypes};
+use ganglion::load;
 
 use crate::choice::choice;
 use crate::failure::{Exit, OrFail as _, Outcome, ensure};
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut settings = setup.settings()?;
     settings.context = most(|case| case.input_ids.len()).saturating_add(greedy);
     settings.graph.mode = arguments.mode;
-    let loaded = Runner::load(&checkpoint, &settings, &mut |_, _| ());
+    let loaded = load::runner(&checkpoint, &settings, &mut |_, _| ());
     let mut runner = loaded.map_err(not_loaded)?;
     let mut scores = score(&mut runner, &reference, greedy).or_fail(Exit::Data, &shown)?;
 

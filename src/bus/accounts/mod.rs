@@ -23,10 +23,10 @@ use descriptor_answers::DescriptorAnswers;
 pub(in crate::bus) use descriptor_answers::ReturnedAnswer;
 use ledger::{Account, Ledger, PendingCall};
 pub(in crate::bus) use limits::Load;
-use pace::Pace;
 use limits::{
     ALWAYS_ALLOWED, CALLS, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNCONFIRMED_SHARES, UNREAD, WORK,
 };
+use pace::Pace;
 pub(in crate::bus) use room::SignalFlow;
 
 /// The bus itself, as a sender.

@@ -1,11 +1,14 @@
-//! What the scripted engine says: the words of the question, again and again.
+//! The answers of the scripted engine: the words of the question, repeated.
 
-use crate::engine::{Answer, FinishReason, Message, Options, Role};
+use crate::engine::caller::request::Options;
+use crate::engine::session::answer::Answer;
 use crate::model::language::Prompt;
+use crate::model::{Message, Role};
+use crate::telemetry::FinishReason;
 
-/// A whole answer, known before its first token.
+/// A complete answer, which is known before its first token.
 pub(super) struct Scripted {
-    /// One a token.
+    /// The text of each token.
     pub(super) pieces: Vec<String>,
     pub(super) reason: FinishReason,
     /// Whether a stop string ended it within a token.
@@ -52,7 +55,7 @@ impl Scripted {
         }
     }
 
-    /// As far as it was said.
+    /// Returns the answer up to a number of pieces.
     pub(super) fn answer(&self, pieces: usize) -> Answer {
         let text = self.pieces[..pieces.min(self.pieces.len())].concat();
         let tokens = Prompt::from_words(text.split_whitespace()).tokens;

@@ -1,6 +1,6 @@
-//! Scripted standstills: what a hung driver or a blocked task looks like from outside.
+//! Scripted standstills, which look like a hung driver or a blocked task.
 
-/// It never returns.
+/// Blocks this thread. Never returns.
 pub(super) fn this_thread() -> ! {
     loop {
         std::thread::park();
@@ -10,7 +10,7 @@ pub(super) fn this_thread() -> ! {
 /// Blocks every worker of the runtime that this thread has entered.
 pub(super) fn reactor() {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        // More than workers, for one may be given several.
+        // One worker may get several of the tasks.
         for _ in 0..4 * runtime.metrics().num_workers() {
             runtime.spawn(async { this_thread() });
         }

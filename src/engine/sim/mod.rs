@@ -1,6 +1,7 @@
-//! A scripted engine behind the same queue: tokens, delays and faults for tests, no model.
+//! An engine without a model, for tests: it takes requests from the same queue, and follows a script.
 //!
-//! It answers with the words of the question, one token a word, so that a test can tell whose answer it reads.
+//! It answers with the words of the question, a word for each token, so that a test recognizes its answer. The script also
+//! has delays and faults.
 
 mod answer;
 mod freeze;
@@ -13,22 +14,29 @@ use std::time::{Duration, Instant};
 
 pub use script::{Script, ScriptError};
 
-use super::encoder::Encoder;
-use super::live::News;
-use super::{
-    Answer, Codec, Command, Control, EngineError, FinishReason, Inbox, ModelInfo, Phase, Refusal,
-    RequestError, SessionId, Turn, Usage,
-};
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::{Refusal, RequestError};
+use crate::engine::caller::status::ModelInfo;
+use crate::engine::intake::control::{Command, Control};
+use crate::engine::intake::receiver::Receiver;
+use crate::engine::intake::request::Request;
+use crate::engine::observe::live::News;
+use crate::engine::observe::progress::Phase;
+use crate::engine::prompt::codec::Codec;
+use crate::engine::prompt::encoder::Encoder;
+use crate::engine::session::answer::Answer;
+use crate::engine::session::sessions::SessionId;
+use crate::telemetry::{FinishReason, Usage};
 use answer::Scripted;
 
-/// How often a delay looks whether its request has been cancelled.
+/// How often a delay checks whether its request has been cancelled.
 const NAP: Duration = Duration::from_millis(5);
-/// What the driver calls a device that is lost.
+/// The driver's name for a lost device.
 const LOST: &str = "CUDA_ERROR_LAUNCH_FAILED";
 
-/// Serves `inbox` by `script` until its queue is closed and empty. Call it on a thread of its own.
-pub fn run(inbox: &Inbox, script: &Script) {
-    inbox.publish(|status| {
+/// Answers the requests of `receiver` until its queue is closed and empty. Call it on a thread of its own.
+pub fn run(receiver: &Receiver, script: &Script) {
+    receiver.shared.publish(|status| {
         "sim".clone_into(&mut status.backend);
         "a script".clone_into(&mut status.device);
         status.model = ModelInfo {
@@ -38,21 +46,21 @@ pub fn run(inbox: &Inbox, script: &Script) {
             ..ModelInfo::default()
         };
     });
-    load(inbox, script);
+    load(receiver, script);
     let loaded = match &script.load_error {
         Some(error) => {
-            inbox.fail(error);
+            receiver.fail(error);
             Err(error)
         }
-        None => Ok(inbox.ready(Codec::Words, script.context)),
+        None => Ok(receiver.ready(Codec::Words, script.context)),
     };
     let served = Served {
-        inbox,
+        receiver,
         script,
         loaded,
         kept: Mutex::default(),
     };
-    // Others end when the queue is closed; a script that loses its device has one row.
+    // All threads end when the queue is closed. A script that loses its device has one row.
     thread::scope(|scope| {
         for _ in 1..script.rows {
             scope.spawn(|| served.serve());
@@ -61,9 +69,9 @@ pub fn run(inbox: &Inbox, script: &Script) {
     });
 }
 
-/// What all rows share.
+/// What the threads of all rows share.
 struct Served<'a> {
-    inbox: &'a Inbox,
+    receiver: &'a Receiver,
     script: &'a Script,
     loaded: Result<Arc<Encoder>, &'a String>,
     /// The tokens of each session, as a KV cache would hold them.
@@ -77,18 +85,18 @@ impl Served<'_> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one turn after another.
+    /// Answers one request after another.
     fn serve(&self) {
-        while let Some(command) = self.inbox.next() {
+        while let Some(command) = self.receiver.next() {
             match (command, &self.loaded) {
                 (Command::Control(control), _) => obey(control, &mut self.kept()),
-                (Command::Turn(turn), Ok(encoder)) => {
-                    if self.answer(*turn, encoder) == Then::End {
+                (Command::Request(request), Ok(encoder)) => {
+                    if self.answer(*request, encoder) == Then::End {
                         return;
                     }
                 }
-                // It was being queued while those who waited were told of the failure.
-                (Command::Turn(turn), Err(error)) => turn.fail(
+                // It was queued while the waiting requests failed.
+                (Command::Request(request), Err(error)) => request.fail(
                     RequestError::Refused(Refusal::NotReady((*error).clone())),
                     Usage::default(),
                 ),
@@ -97,9 +105,9 @@ impl Served<'_> {
     }
 }
 
-/// Takes as long as the script says, and gets on as a load does.
-fn load(inbox: &Inbox, script: &Script) {
-    inbox.progress().enter(Phase::Weights);
+/// Takes as long as the script says, with the progress of a load.
+fn load(receiver: &Receiver, script: &Script) {
+    receiver.shared.progress.enter(Phase::Weights);
     if let Some(text) = &script.library {
         tracing::warn!(target: "library", "{text}");
         tracing::error!(target: "library", "{text}");
@@ -109,12 +117,13 @@ fn load(inbox: &Inbox, script: &Script) {
         if script.freeze_load.is_some_and(|at| begun.elapsed() >= at) {
             freeze::this_thread();
         }
-        inbox.load_step();
+        receiver.shared.progress.advance();
+        receiver.shared.progress.load_step();
         std::thread::sleep(left.min(NAP));
     }
 }
 
-/// Does what is asked besides turns.
+/// Obeys a command that is not a request.
 fn obey(control: Control, kept: &mut Kept) {
     let none = || "the scripted engine records no decode graph".to_owned();
     match control {
@@ -132,28 +141,27 @@ fn obey(control: Control, kept: &mut Kept) {
         Control::SetMode(_, reply) => drop(reply.send(Err(none()))),
         Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
-        // Nobody loads a model beside a script, which has no pages; whoever asked is told by its end.
-        // What it keeps serves its own session alone.
-        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::GoOn(_) => {}
+        // A script has no pages and no model. A reply channel that is dropped is an error for its caller.
+        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::Continue(_) => {}
     }
 }
 
 impl Served<'_> {
-    /// Runs one turn.
-    fn answer(&self, mut turn: Turn, encoder: &Encoder) -> Then {
+    /// Answers one request.
+    fn answer(&self, mut request: Request, encoder: &Encoder) -> Then {
         let script = self.script;
-        if let Some(reason) = turn.ends() {
-            turn.finish(reason, Usage::default(), None);
-            return Then::GoOn;
+        if let Some(reason) = request.ends() {
+            request.finish(reason, Usage::default(), None);
+            return Then::Continue;
         }
-        let prompt = match turn.tokens(encoder) {
+        let prompt = match request.tokens(encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
-                turn.fail(RequestError::Refused(refusal), Usage::default());
-                return Then::GoOn;
+                request.fail(RequestError::Refused(refusal), Usage::default());
+                return Then::Continue;
             }
         };
-        let before = turn
+        let before = request
             .session
             .and_then(|session| self.kept().remove(&session))
             .unwrap_or_default();
@@ -161,61 +169,63 @@ impl Served<'_> {
         let mut usage = Usage {
             prompt_tokens: count(prompt.len()),
             cached_tokens: count(cached.count()),
-            queue_us: micros(turn.accepted.elapsed()),
+            queue_us: micros(request.accepted.elapsed()),
             ..Usage::default()
         };
-        turn.reading.set(usage.cached_tokens as usize, prompt.len());
+        request
+            .reading
+            .set(usage.cached_tokens as usize, prompt.len());
         let room = script.context.saturating_sub(prompt.len());
-        let scripted = Scripted::new(script.tokens, room, &turn.messages, &turn.options);
-        match speak(&turn, script, &scripted, &mut usage) {
+        let scripted = Scripted::new(script.tokens, room, &request.messages, &request.options);
+        match speak(&request, script, &scripted, &mut usage) {
             Err(Interrupted::Ended(reason)) => {
                 let answer = scripted.answer(usage.completion_tokens as usize);
                 let answer = (!answer.message.content.is_empty()).then_some(answer);
-                keep(&mut self.kept(), &turn, &prompt, answer.as_ref());
-                turn.finish(reason, usage, answer);
+                keep(&mut self.kept(), &request, &prompt, answer.as_ref());
+                request.finish(reason, usage, answer);
             }
             Err(Interrupted::Failed(text)) => {
                 let error = EngineError::Scripted {
                     text,
                     driver_error: None,
                 };
-                turn.fail(error.into(), usage);
+                request.fail(error.into(), usage);
             }
             Err(Interrupted::Lost) => {
                 let error = EngineError::Scripted {
                     text: format!("the device is lost: {LOST} (scripted)"),
                     driver_error: Some(LOST),
                 };
-                turn.fail(error.into(), usage);
+                request.fail(error.into(), usage);
                 return Then::End;
             }
             Ok(()) => {
                 let answer = scripted.answer(scripted.pieces.len());
-                keep(&mut self.kept(), &turn, &prompt, Some(&answer));
-                turn.finish(scripted.reason, usage, Some(answer));
+                keep(&mut self.kept(), &request, &prompt, Some(&answer));
+                request.finish(scripted.reason, usage, Some(answer));
             }
         }
-        Then::GoOn
+        Then::Continue
     }
 }
 
-/// What a KV cache would hold of a session after its turn.
-fn keep(kept: &mut Kept, turn: &Turn, prompt: &[u32], answer: Option<&Answer>) {
+/// Keeps the tokens that a cache would hold of the session after this request.
+fn keep(kept: &mut Kept, request: &Request, prompt: &[u32], answer: Option<&Answer>) {
     let said = answer.and_then(|answer| answer.tokens.as_ref());
-    if let (Some(session), Some(said)) = (turn.session, said) {
+    if let (Some(session), Some(said)) = (request.session, said) {
         kept.insert(session, [prompt, said].concat());
     }
 }
 
-/// What the engine does after a turn.
+/// What a thread does after a request.
 #[derive(PartialEq, Eq)]
 enum Then {
-    GoOn,
+    Continue,
     End,
 }
 
 enum Interrupted {
-    /// Its caller, or its deadline, has ended it.
+    /// It was cancelled, or its deadline has passed.
     Ended(FinishReason),
     Failed(String),
     Lost,
@@ -223,19 +233,19 @@ enum Interrupted {
 
 /// Emits the scripted pieces at the script's pace.
 fn speak(
-    turn: &Turn,
+    request: &Request,
     script: &Script,
     scripted: &Scripted,
     usage: &mut Usage,
 ) -> Result<(), Interrupted> {
-    turn.shared.progress.enter(Phase::Answer);
+    request.shared.progress.enter(Phase::Answer);
     let started = Instant::now();
     for piece in &scripted.pieces {
         let delay = match usage.completion_tokens {
             0 => script.first_token,
             _ => script.per_token,
         };
-        pause(turn, delay)?;
+        pause(request, delay)?;
         if script.fail_after == Some(usage.completion_tokens) {
             return Err(Interrupted::Failed(format!(
                 "logits are not finite after {} tokens (scripted)",
@@ -257,14 +267,14 @@ fn speak(
         );
         if usage.completion_tokens == 0 {
             let of = usage.prompt_tokens as usize;
-            turn.reading.set(of, of);
+            request.reading.set(of, of);
             usage.first_token_us = micros(started.elapsed());
         }
         usage.completion_tokens += 1;
-        turn.shared.live.tell(News::Tokens(1));
-        turn.shared.progress.advance();
+        request.shared.live.publish(News::Tokens(1));
+        request.shared.progress.advance();
         if !piece.is_empty() {
-            turn.emit(piece.clone());
+            request.emit(piece.clone());
         }
     }
     let decoding =
@@ -275,10 +285,10 @@ fn speak(
     Ok(())
 }
 
-fn pause(turn: &Turn, delay: Duration) -> Result<(), Interrupted> {
+fn pause(request: &Request, delay: Duration) -> Result<(), Interrupted> {
     let until = Instant::now() + delay;
     loop {
-        if let Some(reason) = turn.ends() {
+        if let Some(reason) = request.ends() {
             return Err(Interrupted::Ended(reason));
         }
         let left = until.saturating_duration_since(Instant::now());

@@ -1,9 +1,9 @@
-//! The script of the scripted engine, as `--sim` takes it: `key=value`, separated by commas.
+//! The script of the scripted engine, in the format of `--sim`: `key=value`, separated by commas.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What the scripted engine does. `Script::default()` is instant and faultless.
+/// What the scripted engine does. `Script::default()` has no delays and no faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// `load`: how long the model takes to load.
@@ -14,25 +14,25 @@ pub struct Script {
     pub first_token: Duration,
     /// `delay`: time to each later token.
     pub per_token: Duration,
-    /// `tokens`: length of each answer; 0 says the question once.
+    /// `tokens`: length of each answer; 0 is the length of the question.
     pub tokens: usize,
-    /// `fail_after`: logits turn into NaN after so many tokens of each answer.
+    /// `fail_after`: each answer fails after this many tokens.
     pub fail_after: Option<u32>,
-    /// `lost_after`: the device is lost after so many tokens of an answer, and with it the engine.
+    /// `lost_after`: the device and the engine are lost after this many tokens of an answer.
     pub lost_after: Option<u32>,
     /// `freeze_load`: the load stops for ever after this time.
     pub freeze_load: Option<Duration>,
-    /// `freeze_after`: the engine thread stops for ever after so many tokens of an answer, deaf to cancelling.
+    /// `freeze_after`: the engine thread stops for ever after this many tokens of an answer, and ignores cancelling.
     pub freeze_after: Option<u32>,
     /// `freeze_reactor_after`: every worker of the tokio runtime that the thread has entered stops for ever.
     pub freeze_reactor_after: Option<u32>,
-    /// `panic_after`: the engine thread panics after so many tokens of an answer.
+    /// `panic_after`: the engine thread panics after this many tokens of an answer.
     pub panic_after: Option<u32>,
     /// `library`: while it loads, a library reports a warning and an error with this text.
     pub library: Option<String>,
-    /// `rows`: turns that are answered at once.
+    /// `rows`: requests that are answered at once.
     pub rows: usize,
-    /// `context`: tokens that prompt and answer may have together.
+    /// `context`: the most tokens of prompt and answer together.
     pub context: usize,
 }
 

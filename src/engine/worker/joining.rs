@@ -1,209 +1,216 @@
-//! How turns join those that are answered, and get pages of the cache.
+//! How requests become active generations, and get a slot and pages of the cache.
 
 use std::cmp::Reverse;
 
-use super::{Worker, fail};
-use crate::engine::entry::{Entry, owner};
-use crate::engine::fair::May;
-use crate::engine::runner::RunError;
-use crate::engine::schedule::{self, Joins, Standing};
-use crate::engine::{EngineError, Phase, Priority, RequestError, Turn, Usage};
-use crate::engine::{observe, prepare};
+use super::state::{Worker, fail};
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::{Priority, RequestError};
+use crate::engine::generation::state::{Generation, owner};
+use crate::engine::intake::fair::Readiness;
+use crate::engine::intake::prepare;
+use crate::engine::intake::request::Request;
+use crate::engine::observe::observer;
+use crate::engine::observe::progress::Phase;
+use crate::engine::schedule::policy::{self, Candidate, Placement};
 use crate::journal;
 use crate::kv::{PAGE, Wanted};
+use crate::runner::RunError;
+use crate::telemetry::Usage;
 
 impl Worker<'_> {
-    /// How a turn could join now.
-    fn joins(&self, all: &[Standing], turn: &Turn) -> Joins {
-        let rests = |id: &u64| self.entries.iter().find(|entry| entry.id() == *id);
-        let room = |leaving: &[u64]| {
-            let leaving: Vec<_> = leaving.iter().filter_map(rests).map(Entry::place).collect();
-            let positions = turn.positions(self.runner.context());
-            self.runner.has_room(turn.wanted(), positions, &leaving)
+    /// Returns how a request could join `all`.
+    fn placement(&self, all: &[Candidate], request: &Request) -> Placement {
+        let has_room = |leaving: &[usize]| {
+            let positions = request.positions(self.runner.context());
+            self.runner.has_room(request.wanted(), positions, leaving)
         };
-        let asks = (turn.client.user, turn.options.priority);
-        schedule::joins(all, self.runner.rows(), asks, room)
+        let asked = (request.client.user, request.options.priority);
+        policy::placement(all, self.runner.rows(), asked, has_room)
     }
 
-    /// Whether a turn's user has no more of the cache with it than one may, beside the others that run. Whoever is urgent is asked
-    /// nothing, nor is who has nothing yet.
-    fn is_within_share(&self, turn: &Turn) -> bool {
-        if turn.options.priority == Priority::Realtime {
+    /// Whether a user would hold no more than its share of the cache with this request. A `realtime` request always may
+    /// join, and so may the only request of a user.
+    fn is_within_share(&self, request: &Request) -> bool {
+        if request.options.priority == Priority::Realtime {
             return true;
         }
-        let positions = turn.positions(self.runner.context());
-        let (theirs, takes) = self.runner.pages_of_user(turn.wanted(), positions);
+        let positions = request.positions(self.runner.context());
+        let (held, more) = self.runner.pages_of_user(request.wanted(), positions);
         let [pages, ..] = self.runner.pages();
-        theirs == 0 || theirs + takes <= self.inbox.limits().user_pages(pages)
+        held == 0 || held + more <= self.shared.limits().user_pages(pages)
     }
 
-    /// Whether another turn of its user's reads pages of a beginning that both have: it waits until they can be shared, for no
-    /// longer than that one is read on.
-    fn awaits_beginning(&self, turn: &Turn) -> bool {
-        let (user, wanted) = turn.wanted();
-        let held = self.inbox.held();
-        let reads = self.entries.iter().filter(|entry| {
-            let priority = entry.priority();
-            let is_read = priority >= turn.options.priority && !held.rests(priority);
-            is_read && entry.turn().client.user == user && !self.is_restoring(entry.id())
+    /// Whether another request of the same user is prefilling a prefix that both have. The request waits until it can share
+    /// those pages.
+    fn awaits_shared_prefix(&self, request: &Request) -> bool {
+        let (user, wanted) = request.wanted();
+        let held = self.queue.held();
+        let prefilling = self.slots.iter().filter(|generation| {
+            let priority = generation.priority();
+            let is_prefilled = priority >= request.options.priority && !held.suspends(priority);
+            let is_same_user = generation.request().client.user == user;
+            is_prefilled && is_same_user && !self.is_restoring(generation.slot())
         });
         let most = wanted.tokens.len().saturating_sub(1);
-        let common = reads.filter_map(|entry| entry.reads_for(wanted.tokens));
+        let common = prefilling.filter_map(|generation| generation.pending_prefix(wanted.tokens));
         let common = common.max().unwrap_or(0).min(most);
         common >= PAGE && common >= self.runner.held_of((user, wanted)) + PAGE
     }
 
-    /// Begins a turn beside the others. Only a device that is lost is an error.
-    pub(super) fn join(&mut self, mut turn: Turn) -> Result<(), RunError> {
-        if let Some(reason) = turn.ends() {
-            turn.finish(reason, Usage::default(), None);
+    /// Makes a request an active generation. Only a lost device is an error.
+    pub(super) fn join(&mut self, mut request: Request) -> Result<(), RunError> {
+        if let Some(reason) = request.ends() {
+            request.finish(reason, Usage::default(), None);
             return Ok(());
         }
-        // The model may have come after it.
-        let lent = turn
+        // The request may be older than the model.
+        let lent = request
             .is_encoded(&self.encoder)
-            .then(|| turn.lend(&self.encoder));
+            .then(|| request.lend(&self.encoder));
         match lent {
             Some(Ok(true)) => {}
             Some(Err(refusal)) => {
-                turn.fail(RequestError::Refused(refusal), Usage::default());
+                request.fail(RequestError::Refused(refusal), Usage::default());
                 return Ok(());
             }
             None | Some(Ok(false)) => {
-                prepare::turn(&self.inbox.queue, turn, &self.encoder);
+                prepare::request(self.queue, request, &self.encoder);
                 return Ok(());
             }
         }
-        let prompt = match turn.tokens(&self.encoder) {
+        let prompt = match request.tokens(&self.encoder) {
             Ok(prompt) => prompt,
             Err(refusal) => {
-                turn.fail(RequestError::Refused(refusal), Usage::default());
+                request.fail(RequestError::Refused(refusal), Usage::default());
                 return Ok(());
             }
         };
-        // The limit may have come after it.
-        if let Err(refusal) = turn.admit_pages() {
-            turn.fail(RequestError::Refused(refusal), Usage::default());
+        // The request may be older than the limit.
+        if let Err(refusal) = request.admit_pages() {
+            request.fail(RequestError::Refused(refusal), Usage::default());
             return Ok(());
         }
         let Some(decoder) = self.encoder.decoder() else {
-            turn.fail(EngineError::NoVocabulary.into(), Usage::default());
+            request.fail(EngineError::NoVocabulary.into(), Usage::default());
             return Ok(());
         };
-        let joins = self.joins(&self.standings(&self.slices), &turn);
-        self.make_way(&joins)?;
-        if let Some(guide) = &turn.guide {
-            guide.wake(self.inbox.wake());
+        let placement = self.placement(&self.candidates(&self.slices), &request);
+        self.preempt(&placement)?;
+        if let Some(guide) = &request.guide {
+            guide.wake(self.queue.wake());
         }
-        let entry = Entry::new(turn, prompt, self.encoder.clone(), decoder);
-        if matches!(joins, Joins::NoRow | Joins::NoPages) {
-            // With another model than it was encoded for it is longer.
-            self.displaced.push(entry);
+        let generation = Generation::new(request, prompt, self.encoder.clone(), decoder);
+        if matches!(placement, Placement::NoRow | Placement::NoPages) {
+            // Its prompt may be longer than it was for another model.
+            self.displaced.push(generation);
             return Ok(());
         }
-        self.place(entry).map(drop)
+        self.start(generation).map(drop)
     }
 
-    /// Has those give up their pages in whose place a turn is to join.
-    fn make_way(&mut self, joins: &Joins) -> Result<(), RunError> {
-        let Joins::InPlaceOf(ids) = joins else {
+    /// Displaces the generations that a placement preempts.
+    fn preempt(&mut self, placement: &Placement) -> Result<(), RunError> {
+        let Placement::Preempting(slots) = placement else {
             return Ok(());
         };
         self.settle()?;
-        for id in ids {
-            if let Some(at) = self.entries.iter().position(|entry| entry.id() == *id) {
-                let entry = self.take_out(at);
-                self.displaced.push(entry);
-            }
+        for slot in slots {
+            let generation = self.take_out(*slot);
+            self.displaced.extend(generation);
         }
         Ok(())
     }
 
-    /// Whether a turn may join now: those that made way come before others of their priority, and only who is urgent begins with
-    /// a model that is about to be replaced.
-    pub(super) fn may_join(&self, all: &[Standing], turn: &Turn) -> May {
-        let mut before = self.displaced.iter().map(Entry::priority);
-        let waits = before.any(|priority| priority >= turn.options.priority);
-        let replaced = self.replacement.is_some() && turn.options.priority != Priority::Realtime;
-        // Where all rows are taken nothing that costs more is asked: this is before each step, of each that waits.
-        let asks = (turn.client.user, turn.options.priority);
-        let no_row = schedule::joins(all, self.runner.rows(), asks, |_| true) == Joins::NoRow;
-        if waits || replaced || no_row || !self.is_within_share(turn) || self.awaits_beginning(turn)
+    /// Whether a request may join `all`. Displaced generations of the same priority come first. Only a `realtime` request
+    /// joins a model that is about to be replaced.
+    pub(super) fn readiness(&self, all: &[Candidate], request: &Request) -> Readiness {
+        let priority = request.options.priority;
+        let mut displaced = self.displaced.iter().map(Generation::priority);
+        let waits = displaced.any(|displaced| displaced >= priority);
+        let replaced = self.replacement.is_some() && priority != Priority::Realtime;
+        // This runs before each step for each request that waits, so the cheap checks come first.
+        let asked = (request.client.user, priority);
+        let no_row =
+            policy::placement(all, self.runner.rows(), asked, |_| true) == Placement::NoRow;
+        if waits
+            || replaced
+            || no_row
+            || !self.is_within_share(request)
+            || self.awaits_shared_prefix(request)
         {
-            return May::Not;
+            return Readiness::Blocked;
         }
-        match self.joins(all, turn) {
-            Joins::Beside | Joins::InPlaceOf(_) => May::Go,
-            Joins::NoPages => May::LacksRoom,
-            Joins::NoRow => May::Not,
+        match self.placement(all, request) {
+            Placement::Fits | Placement::Preempting(_) => Readiness::Ready,
+            Placement::NoPages => Readiness::NoRoom,
+            Placement::NoRow => Readiness::Blocked,
         }
     }
 
-    /// Lets the first of those that gave up their pages, or got none, begin for which there are enough, the most urgent before
-    /// others. Returns whether one has.
-    pub(super) fn let_back(&mut self) -> Result<bool, RunError> {
+    /// Starts the first displaced generation that fits, the most urgent first. Returns whether one has started.
+    pub(super) fn resume_displaced(&mut self) -> Result<bool, RunError> {
         if self.displaced.is_empty() {
             return Ok(false);
         }
-        let (all, held) = (self.standings(&self.slices), self.inbox.held());
-        let may = |at: usize| {
-            let entry = &self.displaced[at];
-            if held.rests(entry.priority()) || !self.is_within_share(entry.turn()) {
+        let (all, held) = (self.candidates(&self.slices), self.queue.held());
+        let placement = |at: usize| {
+            let generation = &self.displaced[at];
+            if held.suspends(generation.priority()) || !self.is_within_share(generation.request()) {
                 return None;
             }
-            let joins = self.joins(&all, entry.turn());
-            let begins = matches!(joins, Joins::Beside | Joins::InPlaceOf(_));
-            begins.then_some((at, joins))
+            let placement = self.placement(&all, generation.request());
+            let starts = matches!(placement, Placement::Fits | Placement::Preempting(_));
+            starts.then_some((at, placement))
         };
         let mut order: Vec<_> = (0..self.displaced.len()).collect();
         order.sort_by_key(|at| Reverse(self.displaced[*at].priority()));
-        let Some((at, joins)) = order.into_iter().find_map(may) else {
+        let Some((at, placement)) = order.into_iter().find_map(placement) else {
             return Ok(false);
         };
-        let entry = self.displaced.remove(at);
-        self.make_way(&joins)?;
-        self.place(entry)
+        let generation = self.displaced.remove(at);
+        self.preempt(&placement)?;
+        self.start(generation)
     }
 
-    /// Has an entry begin, with pages for all that it may say. Nothing waits for a step that is ahead, unless it is of the same
-    /// conversation. Returns whether it has begun, or failed: else it waits, and others are to go on meanwhile.
-    fn place(&mut self, mut entry: Entry) -> Result<bool, RunError> {
-        if let Some(owner) = owner(entry.turn()) {
+    /// Gives a generation a slot, with pages for its prompt and its longest answer. It waits for a step that is ahead only if
+    /// that step is of the same session. Returns false if the generation was displaced instead.
+    fn start(&mut self, mut generation: Generation) -> Result<bool, RunError> {
+        if let Some(owner) = owner(generation.request()) {
             self.settle_for(owner)?;
         }
-        self.observer.interrupted();
-        self.inbox.progress().enter(Phase::Prompt);
-        let turn = entry.turn();
-        let (client, sampling) = (&turn.client, turn.options.sampling);
-        let positions = turn.positions(self.runner.context());
+        self.observer.interrupt();
+        self.shared.progress.enter(Phase::Prompt);
+        let request = generation.request();
+        let (client, sampling) = (&request.client, request.options.sampling);
+        let positions = request.positions(self.runner.context());
         let prompt = Wanted {
-            tokens: entry.prompt(),
-            said: entry.said(),
+            tokens: generation.prompt(),
+            said: generation.said(),
         };
-        let (owner, user) = (owner(turn), client.user);
+        let (owner, user) = (owner(request), client.user);
         let joined = self.runner.join(owner, user, prompt, sampling, positions);
-        let (cache_entry, cached) = match joined {
+        let (slot, cached) = match joined {
             Ok(joined) => joined,
-            // Memory that was given back is not to be had again: it waits for that of others, and comes before whoever waits, for
-            // none of those is as urgent.
-            Err(RunError::NoPages { .. }) if !self.entries.is_empty() => {
-                self.displaced.insert(0, entry);
+            // The system has no memory for more pages. It waits for pages of others, and comes before the other displaced
+            // generations: none of them is as urgent.
+            Err(RunError::NoPages { .. }) if !self.slots.is_empty() => {
+                self.displaced.insert(0, generation);
                 return Ok(false);
             }
-            Err(error) => return fail(entry, error).map(|()| true),
+            Err(error) => return fail(generation, error).map(|()| true),
         };
         journal::turn_began(
-            turn.id,
+            request.id,
             client.user,
-            cache_entry,
-            entry.prompt().len(),
+            slot,
+            generation.prompt().len(),
             cached,
         );
-        observe::graph(self.inbox, &mut self.runner);
-        entry.placed(cache_entry, cached);
-        self.entries.push(entry);
-        self.begin_restore(self.entries.len() - 1);
-        self.bound(self.entries.len() - 1)?;
+        observer::report_graph_events(self.shared, &mut self.runner);
+        generation.start(slot, cached);
+        self.slots.insert(generation);
+        self.begin_restore(slot);
+        self.guide(slot)?;
         Ok(true)
     }
 }

@@ -1,49 +1,59 @@
-//! What answers may say next is computed by the processes of their grammars, for all answers at once, while the next step runs.
+//! The masks of guided answers, which limit the tokens that may be chosen next.
 //!
-//! What must come, or may, without a look at the vocabulary is known within microseconds. For the rest the executor has a promise:
-//! a step that finds the mask uses it, and a step that does not repeats the row. Neither changes an answer. An answer whose mask
-//! takes long has no row until the mask is there.
+//! Grammar processes compute the masks of all answers at once, while the next step runs. The executor gets a promise for
+//! each mask: a step that finds the mask uses it, and a step that does not repeats the row, so the answer is the same. An
+//! answer whose mask takes long has no row until the mask is there.
 
-use super::Worker;
-use crate::engine::RequestError;
-use crate::engine::entry::{Entry, Follows};
-use crate::engine::runner::RunError;
+use super::state::Worker;
+use crate::engine::caller::request::RequestError;
+use crate::engine::generation::state::{Allowed, Generation};
+use crate::runner::RunError;
 
 impl Worker<'_> {
-    /// Says what an entry's next token may be, before it is chosen. Returns whether it goes on; it does not if nothing may.
-    pub(super) fn bound(&mut self, at: usize) -> Result<bool, RunError> {
+    /// Gives the executor the mask of a slot's next token, before that token is chosen. Returns false if no token is allowed,
+    /// which ends the answer.
+    pub(super) fn guide(&mut self, slot: usize) -> Result<bool, RunError> {
         let vocabulary = self.runner.vocabulary();
-        let entry = &mut self.entries[at];
-        if !entry.is_guided() {
+        let Some(generation) = self.slots.get_mut(slot) else {
+            return Ok(false);
+        };
+        if !generation.is_guided() {
             return Ok(true);
         }
-        let cache_entry = entry.place();
-        match entry.follows(vocabulary) {
-            Ok(Follows::Anything) => self.runner.guide(cache_entry, None)?,
-            Ok(Follows::Allowed(mask)) => self.runner.guide(cache_entry, Some(&mask))?,
-            Ok(Follows::Later(promise)) => self.runner.guide_later(cache_entry, promise)?,
+        match generation.allowed_next(vocabulary) {
+            Ok(Allowed::Any) => self.runner.guide(slot, None)?,
+            Ok(Allowed::Mask(mask)) => self.runner.guide(slot, Some(&mask))?,
+            Ok(Allowed::Pending(promise)) => self.runner.guide_later(slot, promise)?,
             Err(error) => {
-                self.take_out(at).fail(RequestError::Guide(error));
+                self.fail_request(slot, RequestError::Guide(error));
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Whether an answer must wait for its guide.
-    pub(super) fn awaits_mask(&self, id: u64) -> bool {
-        self.entry(id).is_some_and(Entry::awaits_mask)
+    /// Whether the generation in a slot must wait for its mask.
+    pub(super) fn awaits_mask(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(Generation::awaits_mask)
     }
 
     /// Ends answers whose guide has failed, or has reported after their last step that they are complete.
     pub(super) fn end_guided(&mut self) {
-        for at in (0..self.entries.len()).rev() {
-            if let Some(error) = self.entries[at].never_goes_on() {
-                self.take_out(at).fail(RequestError::Guide(error));
-            } else if let Some(reason) = self.entries[at].ends_now() {
-                let at_once = self.entries.len();
-                self.take_out(at).finish(reason, at_once);
+        for slot in self.slots.newest_first() {
+            let Some(generation) = self.slots.get(slot) else {
+                continue;
+            };
+            if let Some(error) = generation.guide_error() {
+                self.fail_request(slot, RequestError::Guide(error));
+            } else if let Some(reason) = generation.reported_end() {
+                self.end(slot, reason);
             }
+        }
+    }
+
+    pub(super) fn fail_request(&mut self, slot: usize, error: RequestError) {
+        if let Some(generation) = self.take_out(slot) {
+            generation.fail(error);
         }
     }
 }

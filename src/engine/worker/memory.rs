@@ -1,44 +1,43 @@
-//! Memory of the cache that nobody has needed for a while goes back to the system, between two steps.
+//! Releases memory of the cache that has not been used for a while to the system, between two steps.
 
 use std::time::Instant;
 
-use super::Worker;
-use crate::engine::runner::RunError;
+use super::state::Worker;
+use crate::runner::RunError;
 
 impl Worker<'_> {
-    /// Gives back what has rested long enough; tells what the cache takes once that has changed. Pages change hands when turns
-    /// begin and end, so at most steps there is nothing to look at.
-    pub(super) fn look_after_memory(&mut self) -> Result<(), RunError> {
-        let rested = self.spare_since.filter(|_| {
-            let due = self.spare_due();
+    /// Releases memory that is due, and publishes the memory in use when it has changed. Pages change their owners only when
+    /// requests begin and end, so most calls do nothing.
+    pub(super) fn release_memory_if_due(&mut self) -> Result<(), RunError> {
+        let due = self.spare_since.filter(|_| {
+            let due = self.release_due();
             due.is_some_and(|due| due <= Instant::now())
         });
-        if let Some((_, turns)) = rested {
-            // Tokens of a step that is ahead would be lost.
+        if let Some((_, turns)) = due {
+            // The tokens of a step that is ahead would be lost.
             self.settle()?;
             self.runner.give_back(turns)?;
             self.spare_since = None;
         }
-        if self.runner.pages_moved() || rested.is_some() {
+        if self.runner.pages_moved() || due.is_some() {
             let now = (Instant::now(), self.runner.turns());
             let since = self.spare_since.unwrap_or(now);
-            // What was used meanwhile rests from now on.
             self.spare_since = self.runner.has_spare_memory().then_some(since);
-            self.tell_memory();
+            self.publish_memory();
         }
         Ok(())
     }
 
-    /// When memory is to be given back, if nobody needs it before.
-    pub(super) fn spare_due(&self) -> Option<Instant> {
+    /// Returns when memory is to be released, unless it is used before.
+    pub(super) fn release_due(&self) -> Option<Instant> {
         let (since, _) = self.spare_since?;
-        Some(since + self.runner.rest())
+        Some(since + self.runner.release_after())
     }
 
-    fn tell_memory(&self) {
+    fn publish_memory(&self) {
         let memory = self.runner.memory();
-        if self.inbox.told_memory().kv != memory.kv {
-            self.inbox.publish(|status| status.memory = memory);
+        if self.shared.memory().kv != memory.kv {
+            self.shared.publish(|status| status.memory = memory);
         }
     }
 }

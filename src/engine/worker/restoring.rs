@@ -1,113 +1,70 @@
-//! What is kept of a session in the host's memory, or on the disk, comes back to its pages, one between two steps, when it is asked
-//! again. Its turn has joined meanwhile and runs no step.
+//! Restores the pages of a session's past requests from the host's memory or the disk, a page between two steps.
 
-use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use super::Worker;
-use crate::engine::runner::RunError;
-use crate::kv::{Family, PAGE, Wanted};
-use crate::kv_store::{Arrived, Asked, Key, Load, Page};
+use super::restore::{Restore, Source};
+use super::state::Worker;
+use crate::engine::observe::observer;
+use crate::kv::{PAGE, Wanted};
+use crate::kv_store::{Asked, Key, Load};
+use crate::runner::RunError;
 
-/// A disk that gives nothing for so long is not waited for: its text is read again.
+/// How long a restore waits for the next page. Then the prompt is prefilled instead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A turn whose pages are on their way.
-#[derive(Debug)]
-pub(super) struct Restore {
-    pub(super) id: u64,
-    from: Source,
-    /// What all of its pages will hold.
-    tokens: Vec<(u32, Family)>,
-    /// The next page that comes.
-    next: usize,
-    /// That page, where too many are on their way into the cache.
-    waits: Option<Page>,
-    since: Instant,
-}
-
-/// Where pages come from.
-#[derive(Debug)]
-enum Source {
-    /// All of them, in their order, with the bytes of all and when they were asked for.
-    Host(VecDeque<Page>, u64, Instant),
-    Disk(Receiver<Arrived>),
-}
-
-impl Restore {
-    /// The next page, if there is one yet. The tokens of all come before the first.
-    fn next(&mut self) -> Result<Option<Page>, TryRecvError> {
-        if let Some(page) = self.waits.take() {
-            return Ok(Some(page));
-        }
-        match &mut self.from {
-            Source::Host(pages, ..) => {
-                let next = pages.pop_front().ok_or(TryRecvError::Disconnected);
-                next.map(Some)
-            }
-            Source::Disk(arrived) => Ok(match arrived.try_recv()? {
-                Arrived::Tokens(tokens) => {
-                    self.tokens = tokens;
-                    None
-                }
-                Arrived::Page(bytes) => Some(bytes.into()),
-            }),
-        }
-    }
-}
-
 impl Worker<'_> {
-    /// What pages depend on now.
+    /// Returns the key of all that the content of pages depends on; `None` if it is unknown.
     pub(super) fn pages_key(&self) -> Option<Key> {
         let identity = self.runner.executor().identity();
-        Some(self.inbox.key()?.with("backend", identity))
+        Some(self.shared.pages_key()?.with("backend", identity))
     }
 
-    /// Asks for what the cache lacks of a turn that has joined: the host's memory first, then the disk.
-    pub(super) fn begin_restore(&mut self, at: usize) {
-        if !self.restores_from_host(at) {
-            self.restore_from_disk(at);
+    /// Requests the pages that a slot lacks of its prompt: from the host's memory, or else from the disk.
+    pub(super) fn begin_restore(&mut self, slot: usize) {
+        if !self.restore_from_host(slot) {
+            self.restore_from_disk(slot);
         }
     }
 
-    /// Tells whether something comes back from there.
-    fn restores_from_host(&mut self, at: usize) -> bool {
-        let entry = &self.entries[at];
-        let Some(session) = entry.turn().session.filter(|_| self.host.bytes() > 0) else {
+    /// Returns whether the host's memory has pages of the prompt.
+    fn restore_from_host(&mut self, slot: usize) -> bool {
+        let Some(generation) = self.slots.get(slot) else {
             return false;
         };
-        let sources = self.inbox.sources(session);
-        let (Some(whose), Some(key)) = (
-            sources.into_iter().find(|one| self.host.has(one)),
-            self.pages_key(),
-        ) else {
+        let request = generation.request();
+        let Some(session) = request.session.filter(|_| self.host.bytes() > 0) else {
             return false;
         };
-        let held = self.runner.len_of(entry.place());
-        let wanted = entry.prompt().len().saturating_sub(1);
+        let sources = self.shared.sessions().sources(session);
+        let source = sources.into_iter().find(|one| self.host.has(one));
+        let (Some(whose), Some(key)) = (source, self.pages_key()) else {
+            return false;
+        };
+        let held = self.runner.len_of(slot);
+        // The last token of a prompt always runs.
+        let wanted = generation.prompt().len().saturating_sub(1);
         let asked = Asked {
-            user: entry.turn().client.user,
+            user: request.client.user,
             key: &key,
             prompt: Wanted {
-                tokens: &entry.prompt()[..wanted],
-                said: entry.said(),
+                tokens: &generation.prompt()[..wanted],
+                said: generation.said(),
             },
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
             held,
             again: self.slices.cost(self.runner.rows()),
         };
-        let measured = self.inbox.host().measured;
+        let measured = self.shared.host().measured;
         let Some(found) = self.host.find(&whose, &asked, measured) else {
             return false;
         };
-        let id = entry.id();
-        // Pages that are on their way there would be in the way.
+        // Pages in the other direction would delay these.
         self.interrupt_saving();
         let bytes = (found.pages.len() * self.runner.page_bytes()) as u64;
         self.restores.push(Restore {
-            id,
+            slot,
             from: Source::Host(found.pages.into(), bytes, Instant::now()),
             tokens: found.tokens,
             next: held / PAGE,
@@ -117,38 +74,39 @@ impl Worker<'_> {
         true
     }
 
-    fn restore_from_disk(&mut self, at: usize) {
-        let entry = &self.entries[at];
-        let session = entry.turn().session;
-        let Some(place) = session.and_then(|session| self.inbox.origin(session)) else {
+    fn restore_from_disk(&mut self, slot: usize) {
+        let Some(generation) = self.slots.get(slot) else {
             return;
         };
-        let Some(pages) = self.inbox.pages().filter(|pages| pages.has(&place)) else {
+        let session = generation.request().session;
+        let place = session.and_then(|session| self.shared.sessions().origin(session));
+        let Some(place) = place else {
             return;
         };
-        let held = self.runner.len_of(entry.place());
-        // The last token is run in any case.
-        let wanted = entry.prompt().len().saturating_sub(1);
+        let Some(pages) = self.shared.pages().filter(|pages| pages.has(&place)) else {
+            return;
+        };
+        let held = self.runner.len_of(slot);
+        let wanted = generation.prompt().len().saturating_sub(1);
         let (Some(key), true) = (self.pages_key(), held + PAGE <= wanted) else {
             return;
         };
-        // The disk reads before it writes on.
-        self.interrupt_saving();
-        let entry = &self.entries[at];
-        let arrived = pages.load(Load {
+        let load = Load {
             place,
             key,
-            tokens: entry.prompt()[..wanted].to_vec(),
-            said: entry.said().to_vec(),
+            tokens: generation.prompt()[..wanted].to_vec(),
+            said: generation.said().to_vec(),
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
             held,
             again: self.slices.cost(self.runner.rows()),
-            wake: self.inbox.wake(),
-        });
+            wake: self.queue.wake(),
+        };
+        // The disk reads before it continues to write.
+        self.interrupt_saving();
         self.restores.push(Restore {
-            id: entry.id(),
-            from: Source::Disk(arrived),
+            slot,
+            from: Source::Disk(pages.load(load)),
             tokens: Vec::new(),
             next: held / PAGE,
             waits: None,
@@ -156,36 +114,31 @@ impl Worker<'_> {
         });
     }
 
-    pub(super) fn is_restoring(&self, id: u64) -> bool {
-        self.restores.iter().any(|restore| restore.id == id)
+    pub(super) fn is_restoring(&self, slot: usize) -> bool {
+        self.restores.iter().any(|restore| restore.slot == slot)
     }
 
-    /// Takes what has come, of each turn a page at most. Tells whether there may be more.
+    /// Takes at most one arrived page of each slot. Returns whether more may have arrived.
     pub(super) fn take_arrived(&mut self) -> Result<bool, RunError> {
         let mut more = false;
         for index in (0..self.restores.len()).rev() {
             let restore = &mut self.restores[index];
-            match restore.next() {
+            match restore.next_page() {
                 Ok(None) => more = true,
-                Ok(Some(bytes)) => {
-                    let (id, next) = (restore.id, restore.next);
-                    let entry = self.entries.iter().find(|entry| entry.id() == id);
-                    let written = match entry.map(super::Entry::place) {
-                        Some(at_entry) => self.runner.write_page(at_entry, next, &bytes)?,
-                        None => true,
-                    };
-                    if written {
+                Ok(Some(page)) => {
+                    let (slot, next) = (restore.slot, restore.next);
+                    if self.runner.write_page(slot, next, &page)? {
                         (restore.next, restore.since) = (next + 1, Instant::now());
-                        self.inbox.progress().advance();
+                        self.shared.progress.advance();
                     } else {
-                        restore.waits = Some(bytes);
+                        restore.waits = Some(page);
                     }
                     more = true;
                 }
                 Err(TryRecvError::Empty) if restore.since.elapsed() < PATIENCE => {}
                 Err(_) => {
                     let restore = self.restores.remove(index);
-                    self.restored(&restore)?;
+                    self.finish_restore(&restore)?;
                     more = true;
                 }
             }
@@ -193,27 +146,25 @@ impl Worker<'_> {
         Ok(more)
     }
 
-    /// All has come that will: the turn goes on after it.
-    fn restored(&mut self, restore: &Restore) -> Result<(), RunError> {
-        let of = |entry: &super::Entry| entry.id() == restore.id;
-        let Some(at) = self.entries.iter().position(of) else {
+    /// Lets the generation continue after the pages that have arrived.
+    fn finish_restore(&mut self, restore: &Restore) -> Result<(), RunError> {
+        let slot = restore.slot;
+        let Some(generation) = self.slots.get_mut(slot) else {
             return Ok(());
         };
         if let Source::Host(_, bytes, begun) = restore.from {
             self.host.measure(bytes, begun.elapsed());
         }
-        let whole = restore.tokens.len().min(restore.next * PAGE);
-        let entry = &mut self.entries[at];
-        let at_entry = entry.place();
-        if whole <= self.runner.len_of(at_entry) {
+        let restored = restore.tokens.len().min(restore.next * PAGE);
+        if restored <= self.runner.len_of(slot) {
             return Ok(());
         }
-        let sampling = entry.turn().options.sampling;
-        let tokens = &restore.tokens[..whole];
+        let sampling = generation.request().options.sampling;
+        let tokens = &restore.tokens[..restored];
         self.runner
-            .restore(at_entry, tokens, sampling, entry.prompt())?;
-        entry.restored(whole);
-        crate::engine::observe::graph(self.inbox, &mut self.runner);
-        self.bound(at).map(drop)
+            .restore(slot, tokens, sampling, generation.prompt())?;
+        generation.restored_to(restored);
+        observer::report_graph_events(self.shared, &mut self.runner);
+        self.guide(slot).map(drop)
     }
 }

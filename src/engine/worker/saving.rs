@@ -1,239 +1,130 @@
-//! Sessions that rest go to the disk, and to the host's memory, a page between two steps: the engine thread has it copied, and
-//! waits for nothing.
+//! Saves the pages of idle sessions in the host's memory and on the disk, a page between two steps.
+//!
+//! The device copies each page while other work runs; the engine thread waits neither for it nor for the disk.
 
-use std::sync::mpsc::{SyncSender, TrySendError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::TrySendError;
+use std::time::Instant;
 
-use super::Worker;
-use crate::engine::SessionId;
-use crate::engine::runner::RunError;
-use crate::kv::{Owner, PAGE, Resting as Held};
-use crate::kv_store::{Filling, Place, Rules, Save, Whose};
-
-/// Sessions whose pages are not where they are to be as they are, and the one whose pages are on their way.
-#[derive(Debug, Default)]
-pub(super) struct Saving {
-    resting: Vec<Resting>,
-    current: Option<Current>,
-}
-
-/// Where pages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    Host,
-    Disk,
-}
-
-/// How long sessions rest before their pages go there.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rests {
-    host: Duration,
-    disk: Duration,
-}
-
-impl Rests {
-    const fn before(self, tier: Tier) -> Duration {
-        match tier {
-            Tier::Host => self.host,
-            Tier::Disk => self.disk,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Resting {
-    owner: Owner,
-    user: u32,
-    whose: Whose,
-    tier: Tier,
-    since: Instant,
-    /// Whether the engine forgets it when it is there.
-    leaves: bool,
-}
-
-/// How soon the device is asked again for a page that it copies, where nothing else happens.
-const COPY: Duration = Duration::from_micros(200);
-
-#[derive(Debug)]
-struct Current {
-    resting: Resting,
-    /// As they are numbered, until something changes the sequence.
-    pages: Vec<usize>,
-    used: (u64, usize),
-    /// How many of them the device was asked for.
-    asked: usize,
-    /// How many of these were handed over.
-    sent: usize,
-    /// A page that is to be sent next.
-    ready: Option<Vec<u8>>,
-    to: Destination,
-}
-
-#[derive(Debug)]
-enum Destination {
-    Host(Filling),
-    Disk(SyncSender<Vec<u8>>),
-}
-
-impl Saving {
-    pub(super) fn is_empty(&self) -> bool {
-        self.resting.is_empty() && self.current.is_none()
-    }
-
-    /// When there is something to do next, but for what the disk tells.
-    fn due(&self, rests: Rests) -> Option<Instant> {
-        let due = |one: &Resting| one.since + rests.before(one.tier);
-        match &self.current {
-            Some(current) => current.ready.is_none().then(|| Instant::now() + COPY),
-            None => self.resting.iter().map(due).min(),
-        }
-    }
-
-    /// What has changed meanwhile is written later, unless it rests anew already.
-    fn rest_again(&mut self, resting: Resting) {
-        let alike = |one: &Resting| (&one.whose, one.tier) == (&resting.whose, resting.tier);
-        if !self.resting.iter().any(alike) {
-            self.resting.push(resting);
-        }
-    }
-
-    /// Another model's pages are of no use.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// A session is forgotten once it is where it is to be; tells whether it is on its way there.
-    fn leaves(&mut self, owner: Owner) -> bool {
-        let current = self.current.as_mut().map(|one| &mut one.resting);
-        let all = self.resting.iter_mut().chain(current);
-        let all = all.filter(|one| one.owner == owner);
-        all.map(|one| one.leaves = true).count() > 0
-    }
-
-    fn remove(&mut self, owner: Owner) {
-        self.current.take_if(|one| one.resting.owner == owner);
-        self.resting.retain(|one| one.owner != owner);
-    }
-
-    /// The next that has rested long enough: the last one first, which is the likeliest to be asked again.
-    fn take(&mut self, rests: Rests) -> Option<Resting> {
-        let now = Instant::now();
-        let rested = |one: &Resting| now - one.since >= rests.before(one.tier);
-        let last = self.resting.iter().rposition(rested)?;
-        Some(self.resting.remove(last))
-    }
-}
+use super::state::Worker;
+use super::unsaved::{Current, Delays, Destination, Idle, Tier, Unsaved};
+use crate::engine::session::sessions::SessionId;
+use crate::kv::{Owner, PAGE, Resting};
+use crate::kv_store::{Place, Rules, Save, Whose};
+use crate::runner::RunError;
 
 impl Worker<'_> {
-    /// What is on its way is not written; it comes again.
+    /// Stops saving the current session, to save it again later.
     pub(super) fn interrupt_saving(&mut self) {
-        if let Some(current) = self.saving.current.take() {
-            self.saving.rest_again(current.resting);
+        if let Some(current) = self.unsaved.current.take() {
+            self.unsaved.retry(current.idle);
         }
         self.runner.forget_sent();
     }
 
-    /// A turn of a session has ended.
-    pub(super) fn rests(&mut self, session: SessionId) {
-        let keeps = |rules: Rules| rules.bytes > 0 && rules.writes != Some(0);
-        let on_disk = self.inbox.pages().is_some_and(|pages| keeps(pages.rules()));
+    /// Notes that a session is idle, so that its pages are saved.
+    pub(super) fn session_is_idle(&mut self, session: SessionId) {
+        let saves = |rules: Rules| rules.bytes > 0 && rules.writes != Some(0);
+        let on_disk = self
+            .shared
+            .pages()
+            .is_some_and(|pages| saves(pages.rules()));
         let in_host = self.host_bytes() > 0;
         if !on_disk && !in_host {
             return;
         }
-        let Some((whose, user)) = self.inbox.whose(session) else {
+        let Some((whose, user)) = self.shared.sessions().pages_owner(session) else {
             return;
         };
-        // What was known of it before is over, also by another number.
-        let before = self.saving.resting.extract_if(.., |one| one.whose == whose);
-        for one in before.filter(|one| one.leaves) {
+        // The session may have had another id before it was closed and opened again.
+        let before = self.unsaved.idle.extract_if(.., |one| one.whose == whose);
+        for one in before.filter(|one| one.closed) {
             self.runner.release(one.owner);
         }
         let on_disk = on_disk && matches!(whose, Whose::Named(_));
         let tiers = [(Tier::Disk, on_disk), (Tier::Host, in_host)];
-        for (tier, _) in tiers.into_iter().filter(|(_, is_kept)| *is_kept) {
-            self.saving.resting.push(Resting {
+        for (tier, _) in tiers.into_iter().filter(|(_, saves)| *saves) {
+            self.unsaved.idle.push(Idle {
                 owner: Owner(session.0),
                 user,
                 whose: whose.clone(),
                 tier,
                 since: Instant::now(),
-                leaves: false,
+                closed: false,
             });
         }
     }
 
-    /// Bytes of pages that may be kept in the host's memory, where they are not there in any case.
+    /// Returns the bytes of pages that the host's memory may hold: none where the cache itself is in that memory.
     fn host_bytes(&self) -> u64 {
-        let rules = self.inbox.host();
+        let rules = self.shared.host();
         let is_other = !rules.discrete || !self.runner.uses_system_memory();
         if is_other { rules.bytes } else { 0 }
     }
 
-    /// Keeps no more pages in the host's memory than may be by now.
+    /// Drops pages from the host's memory as far as it holds more than it may.
     pub(super) fn shrink_host(&mut self) {
         let most = self.host_bytes();
         self.host.shrink(most, None);
     }
 
-    fn rests_before(&self) -> Rests {
-        let disk = self.inbox.pages().map(|pages| pages.rules().rest);
-        Rests {
-            host: self.inbox.host().rest,
+    fn delays(&self) -> Delays {
+        let disk = self.shared.pages().map(|pages| pages.rules().rest);
+        Delays {
+            host: self.shared.host().rest,
             disk: disk.unwrap_or_default(),
         }
     }
 
-    /// A session has closed; `kept` says that it can be opened again.
-    pub(super) fn forget(&mut self, owner: Owner, kept: bool) {
-        if kept && self.saving.leaves(owner) {
+    /// Forgets a closed session. One that is `persistent` can be opened again, so its pages are saved before.
+    pub(super) fn forget(&mut self, owner: Owner, persistent: bool) {
+        if persistent && self.unsaved.close(owner) {
             return;
         }
         self.host.delete(&Whose::Open(owner.0));
-        self.saving.remove(owner);
+        self.unsaved.remove(owner);
         self.runner.release(owner);
     }
 
-    /// A session was deleted, and has closed. What is nobody's of its user may be of it, from when it was open before.
+    /// Erases a deleted session, which has closed. Pages of the user that no session owns may be of it, so they go too.
     pub(super) fn erase(&mut self, place: &Place) {
         let whose = Whose::Named(place.clone());
         self.host.delete(&whose);
-        let Saving { resting, current } = &mut self.saving;
-        let gone = resting.extract_if(.., |one| one.whose == whose);
-        let current = current.take_if(|one| one.resting.whose == whose);
-        for one in gone.chain(current.map(|one| one.resting)) {
+        let Unsaved { idle, current } = &mut self.unsaved;
+        let gone = idle.extract_if(.., |one| one.whose == whose);
+        let current = current.take_if(|one| one.idle.whose == whose);
+        for one in gone.chain(current.map(|one| one.idle)) {
             self.runner.release(one.owner);
         }
         self.runner.erase(place.user);
     }
 
-    /// When pages are to be looked after, if nothing happens before.
+    /// Returns when pages are to be saved next, if nothing happens before.
     pub(super) fn saving_due(&self) -> Option<Instant> {
-        self.saving.due(self.rests_before())
+        self.unsaved.due(self.delays())
     }
 
-    /// Moves a page of what has rested long enough, if there is one.
+    /// Moves a page of a session that is due, if there is one.
     pub(super) fn save(&mut self) -> Result<(), RunError> {
-        self.save_after(self.rests_before())
+        self.save_after(self.delays())
     }
 
-    fn save_after(&mut self, rests: Rests) -> Result<(), RunError> {
-        if self.saving.current.is_none()
-            && let Some(resting) = self.saving.take(rests)
+    fn save_after(&mut self, delays: Delays) -> Result<(), RunError> {
+        if self.unsaved.current.is_none()
+            && let Some(idle) = self.unsaved.take_due(delays)
         {
-            self.begin_saving(resting);
+            self.begin_saving(idle);
         }
-        let Some(mut current) = self.saving.current.take() else {
+        let Some(mut current) = self.unsaved.current.take() else {
             return Ok(());
         };
-        let owner = current.resting.owner;
+        let owner = current.idle.owner;
         let now = self.runner.resting(owner).map(|now| now.used);
         if now != Some(current.used) {
             match now {
-                // Some of it was taken back: the rest is still worth its pages.
-                Some(_) => self.saving.rest_again(current.resting),
-                // A turn that has begun rests again when it ends; what has lost its pages has none.
-                None => self.drop_resting(&current.resting),
+                // The session was rewound: its other pages are still worth saving.
+                Some(_) => self.unsaved.retry(current.idle),
+                // A request uses the session, or it has lost its pages. It becomes idle again when a request ends.
+                None => self.finish_saving(&current.idle),
             }
             return Ok(());
         }
@@ -253,59 +144,59 @@ impl Worker<'_> {
             (Some(page), Destination::Disk(to)) => match to.try_send(page) {
                 Ok(()) => current.sent += 1,
                 Err(TrySendError::Full(page)) => current.ready = Some(page),
-                // The disk refused: it has told so.
+                // The disk refused, and has reported it.
                 Err(TrySendError::Disconnected(_)) => current.sent = current.pages.len(),
             },
         }
         if current.sent < current.pages.len() {
-            self.saving.current = Some(current);
+            self.unsaved.current = Some(current);
             return Ok(());
         }
         if let Destination::Host(filling) = current.to {
             let most = self.host_bytes();
             self.host.keep(filling, most);
         }
-        self.drop_resting(&current.resting);
+        self.finish_saving(&current.idle);
         Ok(())
     }
 
-    /// Saves what there is time for before the end.
+    /// Saves as many pages as there is time for before the process ends.
     pub(super) fn save_all(&mut self) -> Result<(), RunError> {
-        let Some(pages) = self.inbox.pages() else {
+        let Some(pages) = self.shared.pages() else {
             return Ok(());
         };
         let until = Instant::now() + pages.rules().stop;
-        // What is in memory ends with it.
-        let is_in_host = |one: &Resting| one.tier == Tier::Host;
-        self.saving.current.take_if(|one| is_in_host(&one.resting));
-        self.saving.resting.retain(|one| !is_in_host(one));
+        // The host's memory does not outlive the process.
+        let is_in_host = |one: &Idle| one.tier == Tier::Host;
+        self.unsaved.current.take_if(|one| is_in_host(&one.idle));
+        self.unsaved.idle.retain(|one| !is_in_host(one));
         while Instant::now() < until {
-            self.save_after(Rests::default())?;
-            match &self.saving.current {
-                Some(current) if current.ready.is_some() => self.inbox.rest(),
-                None if self.saving.resting.is_empty() => break,
+            self.save_after(Delays::default())?;
+            match &self.unsaved.current {
+                Some(current) if current.ready.is_some() => self.queue.wait_briefly(),
+                None if self.unsaved.idle.is_empty() => break,
                 _ => {}
             }
-            self.inbox.progress().advance();
+            self.shared.progress.advance();
         }
-        self.saving.clear();
+        self.unsaved.clear();
         pages.flush(until.saturating_duration_since(Instant::now()));
         Ok(())
     }
 
-    fn begin_saving(&mut self, resting: Resting) {
-        if self.runner.is_launched(resting.owner) {
-            // Its last token is on its way to its pages.
-            self.saving.rest_again(resting);
+    fn begin_saving(&mut self, idle: Idle) {
+        if self.runner.is_launched(idle.owner) {
+            // Its last token is not in its pages yet.
+            self.unsaved.retry(idle);
             return;
         }
-        // This has come from one that was given up.
+        // Drops the pages of a session whose saving was interrupted.
         self.runner.forget_sent();
-        let Some(now) = self.runner.resting(resting.owner) else {
-            return self.drop_resting(&resting);
+        let Some(now) = self.runner.resting(idle.owner) else {
+            return self.finish_saving(&idle);
         };
         let (pages, used, most) = (now.pages.to_vec(), now.used, self.host_bytes());
-        match self.destination(&resting, &now) {
+        match self.destination(&idle, &now) {
             Some(to) => {
                 let there = match &to {
                     Destination::Host(filling) => {
@@ -314,8 +205,8 @@ impl Worker<'_> {
                     }
                     Destination::Disk(_) => 0,
                 };
-                self.saving.current = Some(Current {
-                    resting,
+                self.unsaved.current = Some(Current {
+                    idle,
                     pages,
                     used,
                     asked: there,
@@ -324,33 +215,33 @@ impl Worker<'_> {
                     to,
                 });
             }
-            None => self.drop_resting(&resting),
+            None => self.finish_saving(&idle),
         }
     }
 
-    /// Where pages of what a session holds now are to be sent; `None` if there is nothing to keep, or no room.
-    fn destination(&self, resting: &Resting, now: &Held<'_>) -> Option<Destination> {
+    /// Returns where the pages of a session go; `None` if there is nothing to save, or no room.
+    fn destination(&self, idle: &Idle, now: &Resting<'_>) -> Option<Destination> {
         if now.tokens.len() < PAGE {
             return None;
         }
         let (key, page_bytes) = (self.pages_key()?, self.runner.page_bytes());
-        let whose = resting.whose.clone();
-        match (resting.tier, whose) {
+        let whose = idle.whose.clone();
+        match (idle.tier, whose) {
             (Tier::Host, whose) => {
-                let (most, whose) = (self.host_bytes(), (whose, resting.user));
+                let (most, whose) = (self.host_bytes(), (whose, idle.user));
                 let filling = self.host.fill(whose, key, now.tokens, page_bytes, most)?;
                 let lacks = (now.pages.len() - filling.pages()) * page_bytes;
-                let may = self.runner.has_system_memory(lacks as u64);
-                may.then_some(Destination::Host(filling))
+                let fits = self.runner.has_system_memory(lacks as u64);
+                fits.then_some(Destination::Host(filling))
             }
             (Tier::Disk, Whose::Named(place)) => {
-                let to = self.inbox.pages()?.save(Save {
+                let to = self.shared.pages()?.save(Save {
                     place,
                     key,
                     tokens: now.tokens.to_vec(),
                     page_bytes,
-                    used: resting.since,
-                    wake: self.inbox.wake(),
+                    used: idle.since,
+                    wake: self.queue.wake(),
                 })?;
                 Some(Destination::Disk(to))
             }
@@ -358,11 +249,11 @@ impl Worker<'_> {
         }
     }
 
-    /// A session is where it was to be, or cannot be: if it leaves, and is to go nowhere else, its pages serve others.
-    fn drop_resting(&mut self, resting: &Resting) {
-        let mut others = self.saving.resting.iter();
-        if resting.leaves && !others.any(|one| one.owner == resting.owner) {
-            self.runner.release(resting.owner);
+    /// Releases the pages of a session that is saved, or cannot be, if it has closed and no other tier waits for them.
+    fn finish_saving(&mut self, idle: &Idle) {
+        let mut others = self.unsaved.idle.iter();
+        if idle.closed && !others.any(|one| one.owner == idle.owner) {
+            self.runner.release(idle.owner);
         }
     }
 }

@@ -6,17 +6,15 @@ mod prompt;
 mod templates;
 mod words;
 
-pub use super::tokenizer::Decoder;
 pub use prompt::{Prompt, Rendered};
 pub use words::{Part, Words};
 
 use std::sync::Arc;
 
-use super::chat::Guard;
-pub use super::chat::Manner;
+use super::chat::{Guard, Manner};
 use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
-use super::tokenizer::{Class, Piece, Special, Tokenizer};
+use super::tokenizer::{Class, Decoder, Piece, Special, Tokenizer};
 use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 use templates::Templates;

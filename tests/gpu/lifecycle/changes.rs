@@ -1,9 +1,9 @@
 //! Changes of the cache leave nothing behind.
 
-use ganglion::engine::runner::Runner;
 use ganglion::fault::{Call, Fault};
 use ganglion::graph::{Event, InvalidationReason, Mode, State};
 use ganglion::kv::Owner;
+use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
 
 use super::refusals::{HOW, same, turn};

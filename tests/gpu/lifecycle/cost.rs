@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ganglion::engine::runner::{Backend, Runner, Settings};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
+use ganglion::load::{Backend, Settings};
+use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
 
 use super::changes::short_turn;

@@ -1,8 +1,8 @@
 //! Every mode of recording gives the tokens of eager execution.
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::graph::Mode;
 use ganglion::kv::Owner;
+use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
 
 use super::refusals::same;

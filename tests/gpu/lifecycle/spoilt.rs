@@ -1,8 +1,8 @@
 //! Refused driver calls: the text stays the same, and the stream usable.
 
-use ganglion::engine::runner::{RunError, Runner};
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
+use ganglion::runner::{RunError, Runner};
 
 use super::refusals::{TOKENS, refuse_each_call, refuse_each_launch, same, turn};
 use super::{Outcome, RECORDING};

@@ -40,7 +40,7 @@ pub(super) async fn run(program: &str, call: &Value, quiet: bool) -> Outcome<Str
     said.truncate(said.trim_end_matches('\n').len());
     if !ended.status.success() {
         output::note(&format!("ganglionctl: {program} {name}: {}", ended.status));
-        let parts = [messages, format!("error: {}", ended.status)];
+        let parts = [said, format!("error: {}", ended.status)];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         return Ok(parts.join("\n"));
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use ganglion::bus;
 use ganglion::bus::proxy::ManagerProxy;
-use ganglion::engine::KEY_BOUND;
 use ganglion::kv::KvType;
+use ganglion::runner::KEY_BOUND;
 use serde_json::{Map, Value};
 use zbus::Connection;
 

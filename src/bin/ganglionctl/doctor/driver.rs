@@ -1,7 +1,6 @@
 //! Checks of the driver, with the kernels for its GPU.
 
-use ganglion::engine::Site;
-use ganglion::engine::runner::Backend;
+use ganglion::load::{Backend, Target};
 
 use super::finding::Findings;
 
@@ -10,13 +9,13 @@ const DRIVER: &str = "driver";
 /// Opens the device as the daemon does, and returns the memory for the model; `None` if there is a GPU that cannot be
 /// used. `expected` says that a GPU should work.
 #[cfg(feature = "cuda")]
-pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
+pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Target> {
     use ganglion::cuda::{Device, Error};
 
     if backend == Backend::Cpu {
         let what = "not asked: the configuration says backend = \"cpu\"";
         found.ok(DRIVER, what);
-        return Some(Site::Cpu);
+        return Some(Target::Cpu);
     }
     let needed = expected || backend == Backend::Cuda;
     let device = match Device::open(false) {
@@ -25,7 +24,7 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
         Err(Error::NoDriver | Error::NoDevice) if !needed => {
             let what = "none is needed: there is no NVIDIA GPU, and the CPU backend is used";
             found.ok(DRIVER, what);
-            return Some(Site::Cpu);
+            return Some(Target::Cpu);
         }
         Err(error) => {
             let of_kernels = matches!(error, Error::NoImage { .. } | Error::NoKernels);
@@ -58,15 +57,15 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
         found.ok("kernels", what);
     }
     if of.integrated {
-        return Some(Site::Integrated);
+        return Some(Target::Integrated);
     }
     let free = device.free_memory();
     let free = free.map_err(|error| found.error(DRIVER, error));
-    free.ok().map(Site::Discrete)
+    free.ok().map(Target::Discrete)
 }
 
 #[cfg(not(feature = "cuda"))]
-pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Site> {
+pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Option<Target> {
     let what = "this build has no CUDA backend";
     let remedy = "install a build with it, or set backend = \"cpu\"";
     match backend {
@@ -77,5 +76,5 @@ pub(super) fn open(backend: Backend, expected: bool, found: &mut Findings) -> Op
         Backend::Auto if expected => found.warn(DRIVER, what, remedy),
         _ => found.ok(DRIVER, what),
     }
-    Some(Site::Cpu)
+    Some(Target::Cpu)
 }

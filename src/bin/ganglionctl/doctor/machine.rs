@@ -5,8 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ganglion::engine::runner::Backend;
-use ganglion::engine::{ControlGroups, Site};
+use ganglion::load::{Backend, ControlGroups, Target};
 use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
@@ -94,8 +93,8 @@ impl Machine {
         meminfo::bytes(&self.tree.text("/proc/meminfo"), field)
     }
 
-    /// Returns the memory that a model will use.
-    pub(crate) fn site(&self, backend: Backend) -> Outcome<Site> {
+    /// Where a model will lie.
+    pub(crate) fn site(&self, backend: Backend) -> Outcome<Target> {
         if !self.is_live() {
             return Ok(self.assumed(backend));
         }
@@ -106,11 +105,11 @@ impl Machine {
         })
     }
 
-    /// Returns the memory that a model will use, if the driver does not say.
-    pub(super) fn assumed(&self, backend: Backend) -> Site {
+    /// Where a model lies if the driver does not say.
+    pub(super) fn assumed(&self, backend: Backend) -> Target {
         match backend {
-            Backend::Auto | Backend::Cuda if self.board.is_jetson => Site::Integrated,
-            _ => Site::Cpu,
+            Backend::Auto | Backend::Cuda if self.board.is_jetson => Target::Integrated,
+            _ => Target::Cpu,
         }
     }
 }

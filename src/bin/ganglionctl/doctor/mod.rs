@@ -21,8 +21,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
-use ganglion::engine::Site;
-use ganglion::engine::runner::Backend;
+use ganglion::load::{Backend, Target};
 
 use crate::failure::{Exit, Failure, OrFail as _, Outcome};
 use crate::view;
@@ -168,7 +167,7 @@ impl Machine {
         &self,
         config: &Config,
         file: &Path,
-        memory: (Site, Option<u64>),
+        memory: (Target, Option<u64>),
         found: &mut Findings,
     ) {
         let path = match config.model_path(file) {

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::KvChoices;
-use ganglion::engine::{KeyReason, KvSelection, OpenModel, Site, admit};
 use ganglion::kv::KvType;
+use ganglion::load::{self, KvChoices, OpenModel, Target, admit};
 use ganglion::model::Checkpoint;
 use ganglion::model::checkpoint::files_of;
+use ganglion::runner::KeyReason;
 use ganglion::service;
 
 use super::unit::reveal;
@@ -102,7 +102,7 @@ pub(super) fn check_kv(checkpoint: &Checkpoint, config: &Config, found: &mut Fin
     if choices == KvChoices::default() {
         return;
     }
-    let selection = KvSelection::expected(checkpoint, choices);
+    let selection = load::expected_kv(checkpoint, choices);
     let [k, v] = selection.names();
     let types = format!("the cache will store K as {k} and V as {v}");
     match selection.reason {
@@ -126,7 +126,7 @@ impl Machine {
         &self,
         path: &Path,
         (checkpoint, config): (&Checkpoint, &Config),
-        (site, loaded): (Site, Option<u64>),
+        (site, loaded): (Target, Option<u64>),
         found: &mut Findings,
     ) {
         const CHECK: &str = "memory";

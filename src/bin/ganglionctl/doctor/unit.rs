@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ganglion::engine::ServiceGroup;
+use ganglion::load::ServiceGroup;
 
 use super::finding::Finding;
 use super::{Account, Findings, Tree};

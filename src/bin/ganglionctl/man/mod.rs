@@ -39,6 +39,9 @@ const PAGES: [(&str, &str); 7] = [
 /// The shipped configuration. Its comments describe each key.
 const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
 
+/// Stands for the beginning of a line in a comment of the configuration.
+const BREAK: char = '\u{1}';
+
 /// Prints a page; `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
     let chat = table(chat::COMMANDS, "\t") + &format!(".PP\n{}\n", text(chat::REST));
@@ -75,6 +78,12 @@ fn keys() -> String {
         // Writing to memory does not fail.
         let _ = if let Some(text) = line.strip_prefix("# ") {
             let is_last = text.starts_with("Values: ");
+            let is_entry = text.starts_with('"') && text.contains("\": ");
+            let text = if is_entry {
+                format!("{BREAK} {text}")
+            } else {
+                text.to_owned()
+            };
             write!(if is_last { &mut values } else { &mut comment }, "{text} ")
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
@@ -165,5 +174,6 @@ fn text(words: &str) -> String {
         0 => part.to_owned(),
         _ => format!("\\fB{part}\\fR"),
     });
-    parts.collect()
+    let filled: String = parts.collect();
+    filled.replace(&format!(" {BREAK} "), "\n.br\n")
 }

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use ganglion::engine::{LoadError, OpenModel};
+use ganglion::load::{LoadError, OpenModel};
 use ganglion::model::checkpoint::{all_parts, first_part};
 
 use crate::doctor::Machine;

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::engine::runner::{KvMemory, Settings};
-use ganglion::engine::{LoadError, MemoryRefusal, Site, admit};
+use ganglion::load::{KvMemory, LoadError, MemoryRefusal, Settings, Target, admit};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 
@@ -43,8 +42,8 @@ pub(super) fn choose(
     settings.meminfo = machine.path(Path::new("/proc/meminfo"));
     settings.groups = machine.groups();
     let have = match site {
-        Site::Discrete(free) => free,
-        Site::Cpu | Site::Integrated => machine.meminfo("MemAvailable:").unwrap_or(0),
+        Target::Discrete(free) => free,
+        Target::Cpu | Target::Integrated => machine.meminfo("MemAvailable:").unwrap_or(0),
     };
     settings.reserve = settings.reserve.max(have / LEFT);
     settings.context = checkpoint.shape.context.min(MOST);
@@ -61,8 +60,12 @@ pub(super) fn choose(
         .map_err(|error| failure!(Unavailable: "{error}; a smaller model: ganglionctl pull --list"))
 }
 
-/// Returns the longest context that fits, up to that of `settings`.
-fn largest(checkpoint: &Checkpoint, settings: &Settings, site: Site) -> Result<Choice, LoadError> {
+/// The longest conversations that fit, up to what `settings` ask for.
+fn largest(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    site: Target,
+) -> Result<Choice, LoadError> {
     let with = |context| {
         let mut settings = settings.clone();
         settings.context = context;

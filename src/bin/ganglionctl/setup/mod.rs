@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::config::{self, Config, ConfigError};
-use ganglion::engine::OpenModel;
+use ganglion::load::OpenModel;
 use ganglion::model::checkpoint::{files_of, first_part};
 use nix::unistd::Uid;
 use zbus::fdo::DBusProxy;

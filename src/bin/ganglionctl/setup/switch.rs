@@ -6,7 +6,7 @@
 use clap::Parser;
 use ganglion::bus::proxy::ManagerProxy;
 use ganglion::config::Config;
-use ganglion::engine::OpenModel;
+use ganglion::load::OpenModel;
 use ganglion::service;
 
 use super::configured_with;

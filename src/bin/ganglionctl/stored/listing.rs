@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ganglion::engine::{LoadError, OpenModel};
+use ganglion::load::{LoadError, OpenModel};
 use ganglion::model::checkpoint::{files_of, first_part};
 use ganglion::model::{Defect, ModelError};
 use serde::Serialize;

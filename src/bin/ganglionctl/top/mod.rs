@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use ganglion::bus;
 use ganglion::bus::proxy::DiagnosticsProxy;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,0 +1,9 @@
+//! How a conversation becomes the tokens of a prompt, and an answer's grammar is compiled, on threads of their own.
+//!
+//! It holds no weights, runs no model and knows no queue. Chat templates and tokenizers themselves are in `model`.
+
+pub(super) mod codec;
+pub(super) mod encoder;
+pub(super) mod merged_content;
+pub(super) mod overflow;
+pub(super) mod workers;

@@ -1,0 +1,240 @@
+//! A loaded model: its runner, its language, and its description for the status. Any thread can load one.
+
+use std::path::PathBuf;
+
+use crate::engine::caller::status::{ModelInfo, Status};
+use crate::engine::observe::progress::Phase;
+use crate::engine::prompt::codec::Codec;
+use crate::graph::Mode;
+use crate::journal;
+use crate::kv::KvTypes;
+use crate::kv_store::Key;
+use crate::load::{self, LoadError, OpenModel, PROBE, Part};
+use crate::model::checkpoint::Identity;
+use crate::runner::Runner;
+
+/// What to load and how to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// A `.gguf` file or a safetensors directory.
+    pub model: PathBuf,
+    /// A file with a chat template that replaces the model's own.
+    pub chat_template: Option<PathBuf>,
+    pub runner: load::Settings,
+}
+
+/// The settings and files that a model was loaded from.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    settings: Settings,
+    /// `None` if the files could not be read.
+    files: Option<Identity>,
+    /// The types of the cache, once they are selected.
+    types: Option<KvTypes>,
+}
+
+/// What must be done to apply other settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transition {
+    Nothing,
+    /// The decode graph is recorded in another way.
+    Mode,
+    Load,
+}
+
+fn files(settings: &Settings) -> std::io::Result<Identity> {
+    let files = Identity::of(&settings.model)?;
+    match &settings.chat_template {
+        Some(file) => files.with(file),
+        None => Ok(files),
+    }
+}
+
+impl Recipe {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self {
+            files: files(settings).ok(),
+            settings: settings.clone(),
+            types: None,
+        }
+    }
+
+    /// Returns the key of what the content of pages depends on, besides the executor; `None` if the files are unknown. The
+    /// files include the vocabulary and the chat template.
+    pub(crate) fn key(&self) -> Option<Key> {
+        let runner = &self.settings.runner;
+        let key = Key::default()
+            .with("gangliond", env!("CARGO_PKG_VERSION"))
+            .with("model", self.files.as_ref()?)
+            .with("type of the cache", self.types?.name())
+            .with("reuse", format_args!("{:?}", runner.reuse))
+            .with("activations", format_args!("{:?}", runner.cuda.activations));
+        Some(key)
+    }
+
+    /// Takes over the types of the cache of `before`, whose model stays.
+    pub(crate) fn keep_types_of(&mut self, before: Option<&Self>) {
+        self.types = before.and_then(|before| before.types);
+    }
+
+    /// Returns what must be done to get from these settings to `next`.
+    pub(crate) fn transition_to(&self, next: &Self) -> Transition {
+        let (is, to_be) = (&self.settings.runner, &next.settings.runner);
+        let mut alike = next.settings.clone();
+        // The reserve only matters while a model is loaded.
+        alike.runner.reserve = is.reserve;
+        alike.runner.graph.mode = is.graph.mode;
+        let replaced = self.files.is_none() || self.files != next.files;
+        if replaced || self.settings != alike {
+            Transition::Load
+        } else if is.graph.mode == to_be.graph.mode {
+            Transition::Nothing
+        } else if to_be.graph.mode == Mode::Full && to_be.graph.record_at_start {
+            // All is recorded before the first request, so that no request waits for a recording.
+            Transition::Load
+        } else {
+            Transition::Mode
+        }
+    }
+}
+
+/// The progress of a load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loading {
+    Begins(Phase),
+    /// Some of the weights were read. There is a percentage if it is worth publishing.
+    Read(Option<u64>),
+}
+
+/// A loaded model, active or not yet.
+#[derive(Debug)]
+pub(crate) struct LoadedModel {
+    pub(crate) runner: Runner,
+    pub(crate) codec: Codec,
+    pub(crate) recipe: Recipe,
+    info: ModelInfo,
+}
+
+impl LoadedModel {
+    /// Loads a model, and calls `report` with the progress.
+    pub(crate) fn load(
+        settings: &Settings,
+        mut report: impl FnMut(Loading),
+    ) -> Result<Self, LoadError> {
+        let mut recipe = Recipe::of(settings);
+        let OpenModel {
+            checkpoint,
+            language,
+        } = OpenModel::read_in_parts(&settings.model, settings.chat_template.as_deref(), |part| {
+            report(Loading::Begins(match part {
+                Part::Checkpoint => Phase::Opening,
+                Part::Language => Phase::Vocabulary,
+            }));
+        })?;
+        for note in language.notes() {
+            journal::tokenizer_skips(&settings.model.display().to_string(), note);
+        }
+        report(Loading::Begins(Phase::Weights));
+        let mut shown = 0;
+        let measured = load::Settings {
+            probe: language.encode_plain(PROBE),
+            ..settings.runner.clone()
+        };
+        let runner = load::runner(&checkpoint, &measured, &mut |done, total| {
+            if done >= total {
+                // After the last weight come the memory of the first steps, and recordings.
+                report(Loading::Begins(Phase::Preparing));
+            }
+            let percent = done * 100 / total.max(1);
+            let more = percent >= shown + 5;
+            if more {
+                shown = percent;
+            }
+            report(Loading::Read(more.then_some(percent)));
+        })?;
+        let selection = runner.kv_selection();
+        recipe.types = Some(selection.types);
+        let shape = runner.shape();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (sampling, unused) = load::sampling(&checkpoint.sampling);
+        for setting in unused {
+            journal::sampling_unused(&checkpoint.name, &setting);
+        }
+        let info = ModelInfo {
+            name: checkpoint.name.clone(),
+            architecture: shape.architecture.to_owned(),
+            path: settings.model.display().to_string(),
+            layers: count(shape.layers),
+            hidden: count(shape.hidden),
+            vocabulary: count(shape.vocabulary),
+            context: count(runner.context()),
+            pages: count(runner.pages()[0]),
+            kv: Some(selection),
+            weight_bytes: checkpoint.weight_bytes(),
+            parameters: checkpoint.parameters(),
+            quantization: checkpoint.quantization(),
+            trained_context: count(shape.context),
+            thinking: language.can_think(),
+            // The encoder sets it.
+            tools: String::new(),
+            template: language.template_origin().to_owned(),
+            sampling,
+        };
+        Ok(Self {
+            runner,
+            codec: Codec::Model(language),
+            recipe,
+            info,
+        })
+    }
+
+    /// Writes its description to the status.
+    pub(crate) fn describe(&self, status: &mut Status) {
+        status.model = self.info.clone();
+        status.backend = self.runner.backend().into();
+        status.device = self.runner.description().into();
+        status.memory = self.runner.memory();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_loaded_only_for_what_needs_it() {
+        let model = tempfile::NamedTempFile::new().unwrap();
+        let settings = |change: fn(&mut load::Settings)| {
+            let mut runner = load::Settings::default();
+            change(&mut runner);
+            let model = model.path().to_owned();
+            Settings {
+                model,
+                chat_template: None,
+                runner,
+            }
+        };
+        let step = |from: fn(&mut load::Settings), to: fn(&mut load::Settings)| {
+            Recipe::of(&settings(from)).transition_to(&Recipe::of(&settings(to)))
+        };
+        assert_eq!(step(|_| (), |_| ()), Transition::Nothing);
+        assert_eq!(step(|_| (), |to| to.reserve += 1), Transition::Nothing);
+        let another = step(|_| (), |to| to.kv_memory = load::KvMemory::Auto);
+        assert_eq!(another, Transition::Load);
+        assert_eq!(
+            step(|_| (), |to| to.graph.mode = Mode::Full),
+            Transition::Mode
+        );
+
+        let recorded = |to: &mut load::Settings| {
+            to.graph.mode = Mode::Full;
+            to.graph.record_at_start = true;
+        };
+        let segments = |to: &mut load::Settings| {
+            to.graph.mode = Mode::Piecewise;
+            to.graph.record_at_start = true;
+        };
+        assert_eq!(step(segments, recorded), Transition::Load);
+        assert_eq!(step(recorded, segments), Transition::Mode);
+    }
+}

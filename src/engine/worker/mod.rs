@@ -1,0 +1,23 @@
+//! The engine thread: it runs the steps and prefills of all active generations, and moves pages between them.
+//!
+//! `serve` is its loop, and `state` what it owns. It decides nothing that `schedule` can decide, and encodes no prompt.
+
+mod serve;
+mod slots;
+mod state;
+// A request gets a slot, and its prompt is prefilled.
+mod arrivals;
+mod joining;
+mod prefill;
+// Steps of all generations whose prompt is in the cache.
+mod masks;
+mod steps;
+// Pages and memory, between two steps.
+mod memory;
+mod restore;
+mod restoring;
+mod saving;
+mod unsaved;
+
+pub use super::reload::loaded_model::Settings;
+pub use serve::run;

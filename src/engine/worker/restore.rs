@@ -1,0 +1,53 @@
+//! The pages of one slot that are on their way back from the host's memory or the disk.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
+
+use crate::kv::Family;
+use crate::kv_store::{Arrived, Page};
+
+/// A slot whose pages are being restored. Its generation runs no step until then.
+#[derive(Debug)]
+pub(super) struct Restore {
+    pub(super) slot: usize,
+    pub(super) from: Source,
+    /// The tokens that all of its pages will hold.
+    pub(super) tokens: Vec<(u32, Family)>,
+    /// The index of the next page.
+    pub(super) next: usize,
+    /// A page that the device could not take yet.
+    pub(super) waits: Option<Page>,
+    /// When the last page arrived.
+    pub(super) since: Instant,
+}
+
+/// Where pages come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// All pages in order, the bytes of all, and when they were requested.
+    Host(VecDeque<Page>, u64, Instant),
+    Disk(Receiver<Arrived>),
+}
+
+impl Restore {
+    /// Returns the next page; `None` if the tokens arrived, which come before the first page.
+    pub(super) fn next_page(&mut self) -> Result<Option<Page>, TryRecvError> {
+        if let Some(page) = self.waits.take() {
+            return Ok(Some(page));
+        }
+        match &mut self.from {
+            Source::Host(pages, ..) => {
+                let next = pages.pop_front().ok_or(TryRecvError::Disconnected);
+                next.map(Some)
+            }
+            Source::Disk(arrived) => Ok(match arrived.try_recv()? {
+                Arrived::Tokens(tokens) => {
+                    self.tokens = tokens;
+                    None
+                }
+                Arrived::Page(bytes) => Some(bytes.into()),
+            }),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The loop of the engine thread: between two steps it obeys commands, admits requests and looks after pages.
+
+use std::time::Instant;
+
+use super::state::Worker;
+use crate::engine::caller::error::EngineError;
+use crate::engine::caller::request::RequestError;
+use crate::engine::intake::control::{Command, Control};
+use crate::engine::intake::prepare;
+use crate::engine::intake::receiver::Receiver;
+use crate::engine::observe::{observer, report};
+use crate::engine::reload::loaded_model::{LoadedModel, Loading, Settings};
+use crate::engine::reload::replace;
+use crate::engine::reload::replacement::Replacement;
+use crate::engine::schedule::slices::Slices;
+use crate::engine::session::sessions::SessionId;
+use crate::journal;
+use crate::kv::Owner;
+use crate::load::LoadError;
+use crate::runner::RunError;
+
+/// Loads the model, and answers requests until the queue is closed. If it fails, all requests that wait fail with the reason.
+pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
+    let shared = &receiver.shared;
+    let report = |loading| {
+        let detail = match loading {
+            Loading::Begins(phase) => {
+                shared.progress.enter(phase);
+                Some(phase.name().to_owned())
+            }
+            Loading::Read(percent) => percent.map(|percent| format!("loading {percent}%")),
+        };
+        shared.progress.advance();
+        shared.progress.load_step();
+        if let Some(detail) = detail {
+            shared.publish(|status| status.detail.clone_from(&detail));
+        }
+    };
+    let model = LoadedModel::load(settings, report).inspect_err(|error| refuse(receiver, error))?;
+    let (runner, encoder) = replace::activate(receiver, model);
+    let mut worker = Worker::new(receiver, runner, encoder);
+    let served = worker.serve().and_then(|()| worker.save_all());
+    if let Err(error) = &served {
+        worker.fail_all(error);
+    }
+    served.map_err(LoadError::from)
+}
+
+/// Publishes why there is no model.
+fn refuse(receiver: &Receiver, error: &LoadError) {
+    report::load_error(error);
+    let passes = error.may_pass();
+    receiver.shared.publish(|status| status.passes = passes);
+    receiver.fail(&error.to_string());
+}
+
+impl Worker<'_> {
+    /// Answers requests until the queue is closed and all of them have ended.
+    fn serve(&mut self) -> Result<(), RunError> {
+        loop {
+            self.end_unwanted();
+            self.end_guided();
+            self.replace_if_due()?;
+            let more = self.move_pages()?;
+            self.release_memory_if_due()?;
+            let command = if self.has_nothing_to_do() {
+                self.prefill_times.reset();
+                self.publish_work(&[], 0);
+                let due = self
+                    .saving_due()
+                    .into_iter()
+                    .chain(self.release_due())
+                    .min();
+                match self.queue.next(due) {
+                    Some(command) => Some(command),
+                    None => return Ok(()),
+                }
+            } else {
+                let all = self.candidates(&self.slices);
+                self.queue.poll(|request| self.readiness(&all, request))
+            };
+            match command {
+                Some(Command::Request(request)) => self.join(*request)?,
+                Some(Command::Control(Control::Pages)) => self.shrink_host(),
+                Some(Command::Control(control)) => self.obey(control)?,
+                None if self.resume_displaced()? => {}
+                None if self.is_idle() => self.settle()?,
+                None => self.advance(more)?,
+            }
+        }
+    }
+
+    /// Takes pages that have arrived, and sends pages that are due. Returns whether more may have arrived.
+    fn move_pages(&mut self) -> Result<bool, RunError> {
+        if !self.restores.is_empty() {
+            return self.take_arrived();
+        }
+        if !self.unsaved.is_empty() {
+            self.save()?;
+        }
+        Ok(false)
+    }
+
+    /// Whether the thread can only wait for a command. A replacement is due at once when the last generation has ended.
+    fn has_nothing_to_do(&self) -> bool {
+        self.is_idle() && !self.runner.is_ahead() && self.replacement.is_none()
+    }
+
+    /// Ends generations that were cancelled, or whose deadline has passed.
+    fn end_unwanted(&mut self) {
+        for slot in self.slots.newest_first() {
+            let generation = self.slots.get(slot);
+            if let Some(reason) = generation.and_then(|generation| generation.request().ends()) {
+                self.end(slot, reason);
+            }
+        }
+        for at in (0..self.displaced.len()).rev() {
+            if let Some(reason) = self.displaced[at].request().ends() {
+                self.displaced.remove(at).finish(reason, 1);
+            }
+        }
+    }
+
+    /// Replaces the model if no generation is left, or if the replacement is due: then the generations continue with the
+    /// new model.
+    fn replace_if_due(&mut self) -> Result<(), RunError> {
+        let is_due =
+            |replacement: &Replacement| self.is_idle() || replacement.due <= Instant::now();
+        if self.replacement.as_deref().is_some_and(is_due) {
+            self.settle()?;
+            for slot in self.slots.newest_first().into_iter().rev() {
+                let generation = self.take_out(slot);
+                self.displaced.extend(generation);
+            }
+            self.replace();
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self) {
+        let Some(replacement) = self.replacement.take() else {
+            return;
+        };
+        // Figures that are not published yet belong to the old model.
+        self.publish_work(&[], 0);
+        // The pages of the new cache have other numbers.
+        self.interrupt_saving();
+        if let Some((encoder, keeps_pages)) =
+            replacement.take_place(self.receiver, &mut self.runner)
+        {
+            self.encoder = encoder;
+            self.slices = Slices::default();
+            if !keeps_pages {
+                self.unsaved.clear();
+            }
+            let key = self.pages_key();
+            self.host.retain(key.as_ref());
+            let context = self.runner.context();
+            for generation in std::mem::take(&mut self.displaced) {
+                prepare::generation(self.queue, generation, &self.encoder, context);
+            }
+        }
+    }
+
+    /// Obeys a command that is not a request.
+    fn obey(&mut self, control: Control) -> Result<(), RunError> {
+        match &control {
+            Control::Pages
+            | Control::Forget { .. }
+            | Control::Replace(_)
+            | Control::Continue(_) => {}
+            // The session's last token may not be in its pages yet.
+            Control::Branch { from: session, .. } | Control::Rewind { session, .. } => {
+                self.settle_for(Owner(session.0))?;
+            }
+            _ => self.settle()?,
+        }
+        match control {
+            Control::Forget {
+                session: SessionId(id),
+                persistent,
+            } => self.forget(Owner(id), persistent),
+            Control::Pages => {}
+            Control::Erase(place) => self.erase(&place),
+            Control::Branch {
+                from: SessionId(from),
+                to: SessionId(to),
+            } => self.runner.branch(Owner(from), Owner(to)),
+            Control::Rewind {
+                session: SessionId(id),
+                keep,
+            } => self.runner.rewind(Owner(id), keep),
+            // A reply fails to send if its caller has gone.
+            Control::ResetGraph(reply) => {
+                self.runner.reset_graph();
+                let life = self.runner.graph();
+                journal::graph_reset(life.epoch(), life.state().name());
+                self.publish_graph();
+                drop(reply.send(Ok(())));
+            }
+            Control::DumpGraph(reply) => {
+                drop(reply.send(self.runner.graph_dot().map_err(|error| {
+                    let error = EngineError::from(error);
+                    report::engine_error(&error);
+                    RequestError::EngineFailed(error)
+                })));
+            }
+            Control::SetMode(mode, reply) => {
+                self.runner.set_graph_mode(mode);
+                self.publish_graph();
+                drop(reply.send(Ok(())));
+            }
+            Control::Replace(replacement) => self.replacement = Some(replacement),
+            Control::Continue(generation) => self.displaced.push(*generation),
+        }
+        observer::report_graph_events(self.shared, &mut self.runner);
+        Ok(())
+    }
+
+    /// Publishes the state of the decode graph, and reports its events, before a caller gets its reply.
+    fn publish_graph(&mut self) {
+        observer::publish_graph(self.shared, &self.runner);
+        observer::report_graph_events(self.shared, &mut self.runner);
+    }
+
+    /// Fails all generations because the device is lost. Requests that wait fail when the process ends.
+    fn fail_all(&mut self, error: &RunError) {
+        for generation in self.slots.drain().chain(self.displaced.drain(..)) {
+            generation.fail(EngineError::from(error.clone()).into());
+        }
+    }
+}

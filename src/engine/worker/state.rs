@@ -1,0 +1,114 @@
+//! What the engine thread owns: the runner, the active generations, and the measurements that scheduling needs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::restore::Restore;
+use super::slots::Slots;
+use super::unsaved::Unsaved;
+use crate::engine::caller::error::EngineError;
+use crate::engine::generation::state::Generation;
+use crate::engine::intake::queue::Queue;
+use crate::engine::intake::receiver::Receiver;
+use crate::engine::intake::shared::Shared;
+use crate::engine::observe::observer::Observer;
+use crate::engine::prompt::encoder::Encoder;
+use crate::engine::reload::replacement::Replacement;
+use crate::engine::schedule::policy::Candidate;
+use crate::engine::schedule::prefill_time::PrefillTimes;
+use crate::engine::schedule::slices::Slices;
+use crate::kv_store::Host;
+use crate::runner::{RunError, Runner};
+
+/// The state of the engine thread.
+pub(super) struct Worker<'a> {
+    pub(super) receiver: &'a Receiver,
+    pub(super) shared: &'a Shared,
+    pub(super) queue: &'a Arc<Queue>,
+    pub(super) runner: Runner,
+    pub(super) encoder: Arc<Encoder>,
+    /// The active generations.
+    pub(super) slots: Slots,
+    /// Generations that lost their slots to others, or got none, and wait for one.
+    pub(super) displaced: Vec<Generation>,
+    /// The slots of the step that was launched ahead, if there is one. Some of them may be free by now.
+    pub(super) ahead: Vec<usize>,
+    /// The time that the preempted step has taken so far.
+    pub(super) stepping: Duration,
+    pub(super) slices: Slices,
+    pub(super) prefill_times: PrefillTimes,
+    pub(super) observer: Observer<'a>,
+    /// Slots whose pages are being restored.
+    pub(super) restores: Vec<Restore>,
+    pub(super) unsaved: Unsaved,
+    /// Pages of idle sessions in the host's memory, where a GPU has memory of its own.
+    pub(super) host: Host,
+    /// Since when there has been memory to release, and how many requests had begun by then.
+    pub(super) spare_since: Option<(Instant, u64)>,
+    /// The model that replaces this one once no slot is in use, or when it is due. Until then only `realtime` requests
+    /// join.
+    pub(super) replacement: Option<Box<Replacement>>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(receiver: &'a Receiver, runner: Runner, encoder: Arc<Encoder>) -> Self {
+        Self {
+            receiver,
+            shared: &receiver.shared,
+            queue: &receiver.queue,
+            runner,
+            encoder,
+            slots: Slots::default(),
+            displaced: Vec::new(),
+            ahead: Vec::new(),
+            stepping: Duration::ZERO,
+            slices: Slices::default(),
+            prefill_times: PrefillTimes::default(),
+            observer: Observer::new(&receiver.shared),
+            restores: Vec::new(),
+            unsaved: Unsaved::default(),
+            host: Host::default(),
+            spare_since: None,
+            replacement: None,
+        }
+    }
+
+    /// Whether there is no generation, active or displaced.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.is_empty() && self.displaced.is_empty()
+    }
+
+    /// Frees a slot, and returns the generation that had it.
+    pub(super) fn take_out(&mut self, slot: usize) -> Option<Generation> {
+        let mut generation = self.slots.remove(slot)?;
+        generation.lose_slot(self.runner.len_of(slot));
+        self.runner.leave(slot);
+        self.restores.retain(|restore| restore.slot != slot);
+        if let Some(session) = generation.request().session {
+            self.session_is_idle(session);
+        }
+        Some(generation)
+    }
+
+    /// Ends the generation in a slot, if there is one, because of an error. Only a lost device is an error for the others.
+    pub(super) fn fail(&mut self, slot: usize, error: RunError) -> Result<(), RunError> {
+        match self.take_out(slot) {
+            Some(generation) => fail(generation, error),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the active generations as the scheduler sees them, given `slices`.
+    pub(super) fn candidates(&self, slices: &Slices) -> Vec<Candidate> {
+        let (share, chunk) = (self.shared.limits().prefill, self.runner.prefill_chunk());
+        let passes = |user, remaining| slices.passes(share, chunk, user, remaining);
+        let candidate = |generation: &Generation| generation.candidate(&self.prefill_times, passes);
+        self.slots.iter().map(candidate).collect()
+    }
+}
+
+/// Ends a generation because of an error. Only a lost device is an error for the others.
+pub(super) fn fail(generation: Generation, error: RunError) -> Result<(), RunError> {
+    generation.fail(EngineError::from(error.clone()).into());
+    if error.is_fatal() { Err(error) } else { Ok(()) }
+}

@@ -1,0 +1,120 @@
+//! Checks that a model fits the memory of its executor, before anything is allocated.
+//!
+//! Where the settings leave the size of the cache open, the free memory decides it here.
+
+#[cfg(feature = "cuda")]
+use super::admission::Pool;
+use super::admission::{Admitted, Budget, greatest};
+use super::error::LoadError;
+use super::kv_memory::KvMemory;
+#[cfg(feature = "cuda")]
+use super::settings::Placement;
+use super::settings::Settings;
+use crate::cpu;
+#[cfg(feature = "cuda")]
+use crate::cuda;
+use crate::executor::MemoryEstimate;
+use crate::model::forward::Forward;
+use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape};
+
+/// Admits a model to the system's memory, and returns the memory that it needs.
+pub(crate) fn admit_on_cpu(
+    forward: &mut Forward,
+    settings: &Settings,
+) -> Result<Admitted, LoadError> {
+    let budget = Budget::of_system(settings)?;
+    admit(&budget, forward, settings, |tapes| {
+        Some(cpu::memory_estimate(tapes, settings.threads))
+    })
+}
+
+/// Admits a model to the memory of a GPU. `own` is the free memory of a discrete GPU. An integrated GPU shares the
+/// system's memory, and its driver counts the page cache as used, so the system's own figure is used.
+#[cfg(feature = "cuda")]
+pub(crate) fn admit_on_cuda(
+    own: Option<u64>,
+    forward: &mut Forward,
+    settings: &Settings,
+) -> Result<Admitted, LoadError> {
+    for tape in &tapes(forward, settings) {
+        cuda::suits(tape)?;
+    }
+    let system = || Budget::of_system(settings);
+    let budget = match own {
+        None => system()?,
+        Some(have) => Budget {
+            have,
+            reserve: settings.reserve,
+            pool: Pool::Device,
+        },
+    };
+    let admitted = admit(&budget, forward, settings, |tapes| {
+        cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none()).ok()
+    })?;
+    if own.is_some() && settings.cuda.weights == Placement::Unified {
+        system()?.admit_passage(admitted.estimate.weights)?;
+    }
+    Ok(admitted)
+}
+
+/// Returns the tapes that decide the memory of activations: the largest prompt, and the largest step.
+fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
+    let rows = settings.rows.clamp(1, STEP_ROWS);
+    [
+        forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
+        forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),
+    ]
+}
+
+/// Returns the plan with another cache.
+fn with_kv(forward: &Forward, kv: KvInfo) -> Forward {
+    Forward {
+        kv,
+        ..forward.clone()
+    }
+}
+
+/// Admits a model to `budget`, and sets the number of pages of its cache where the settings leave it open. `estimate`
+/// returns the memory that two tapes need, or `None` where a buffer would be too large.
+fn admit(
+    budget: &Budget,
+    forward: &mut Forward,
+    settings: &Settings,
+    estimate: impl Fn(&[&Tape]) -> Option<MemoryEstimate>,
+) -> Result<Admitted, LoadError> {
+    let takes = |kv: KvInfo| {
+        let [prompt, step] = tapes(&with_kv(forward, kv), settings);
+        estimate(&[&prompt, &step])
+    };
+    let full = forward.kv;
+    let choices = settings.kv_memory.choices(full);
+    let kv = choices.map_or(full, |choices| {
+        let fits = |pages| {
+            let fewer = takes(KvInfo { pages, ..full });
+            fewer.is_some_and(|estimate| budget.holds(estimate.bytes()))
+        };
+        let pages = greatest(choices.end() + 1, fits).max(*choices.start());
+        KvInfo { pages, ..full }
+    });
+    let of_context = |context| {
+        let each = KvInfo { context, ..kv }.pages_each();
+        let pages = match settings.kv_memory {
+            KvMemory::Mebibytes(_) => kv.pages,
+            KvMemory::Auto => each.min(kv.pages),
+            KvMemory::Conversations(count) => count.max(1) * each,
+        };
+        let pages = if context == kv.context {
+            kv.pages
+        } else {
+            pages
+        };
+        takes(KvInfo {
+            context,
+            pages,
+            ..kv
+        })
+    };
+    let admitted = budget.admit(kv.context, of_context)?;
+    forward.kv = kv;
+    Ok(admitted)
+}

@@ -1,0 +1,198 @@
+//! Loads the weights of a checkpoint into an executor, and makes a runner of it.
+
+use super::admission::Budget;
+use super::error::LoadError;
+use super::fit;
+use super::kv_selection::KvPlan;
+use super::plan::plan;
+use super::prefill_chunk;
+#[cfg(feature = "cuda")]
+use super::settings::Placement;
+use super::settings::{Backend, Settings};
+use super::stored_weights::StoredWeights;
+use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
+use crate::model::Checkpoint;
+use crate::model::forward::Forward;
+use crate::runner::{Model, Options, Runner, SystemMemory};
+use crate::tape::{Ending, Input};
+
+/// Loads the weights, and prepares the first steps. `progress` is called with the bytes read so far and in all, and after
+/// the last byte once for each preparation.
+///
+/// # Errors
+/// If the files cannot be read, or the model does not fit its tape or the memory.
+pub fn runner(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Runner, LoadError> {
+    let (forward, tensors) = plan(checkpoint, settings)?;
+    let (mut done, all) = (0, checkpoint.weight_bytes());
+    let mut loader = Loader {
+        source: StoredWeights::new(checkpoint, tensors),
+        kv: KvPlan::of_settings(checkpoint, settings),
+        weight_bytes: all,
+        read: &mut |bytes| {
+            done += bytes as u64;
+            progress(done, all);
+        },
+    };
+    let model = loader.load(forward, settings)?;
+    model.forward.tape(1, Input::Step, Ending::Token).check()?;
+    let budget_of = settings.clone();
+    let options = Options {
+        reuse: settings.reuse,
+        rows: settings.rows,
+        graph: settings.graph.clone(),
+        release_after: settings.kv_rest,
+        system_memory: SystemMemory::new(move |bytes| {
+            Budget::of_system(&budget_of).is_ok_and(|budget| budget.holds(bytes))
+        }),
+        observer: settings.observer.clone(),
+    };
+    Ok(Runner::new(model, options, &mut || progress(all, all))?)
+}
+
+/// Loads weights into an executor.
+struct Loader<'a> {
+    source: StoredWeights<'a>,
+    kv: KvPlan,
+    weight_bytes: u64,
+    /// Is called with the number of bytes that were read.
+    read: &'a mut dyn FnMut(usize),
+}
+
+impl Loader<'_> {
+    fn load(&mut self, forward: Forward, settings: &Settings) -> Result<Model, LoadError> {
+        match settings.backend {
+            Backend::Cpu => self.cpu(forward, settings, "as the configuration says".into()),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda => self.cuda(forward, settings),
+            #[cfg(not(feature = "cuda"))]
+            Backend::Cuda => Err(LoadError::NoCuda),
+            #[cfg(feature = "cuda")]
+            Backend::Auto => match self.cuda(forward.clone(), settings) {
+                Err(error) => {
+                    let reason = unusable(error)?;
+                    self.cpu(forward, settings, format!("not cuda: {reason}"))
+                }
+                loaded => loaded,
+            },
+            #[cfg(not(feature = "cuda"))]
+            Backend::Auto => self.cpu(forward, settings, "not cuda: this build has none".into()),
+        }
+    }
+
+    fn cpu(
+        &mut self,
+        mut forward: Forward,
+        settings: &Settings,
+        description: String,
+    ) -> Result<Model, LoadError> {
+        let settings = &prefill_chunk::settled(settings, prefill_chunk::CPU);
+        fit::admit_on_cpu(&mut forward, settings)?;
+        let weights = cpu::load(&forward.infos, &self.source, self.read)?;
+        let mut cpu = Cpu::new(
+            weights,
+            forward.shape.angles.clone(),
+            self.kv.first_cache(forward.kv, settings),
+            settings.threads,
+            &settings.graph,
+        )?
+        .launching_ahead(settings.launch_ahead);
+        let recache = |cpu: &mut Cpu, kv| {
+            cpu.replace_cache(kv, &settings.graph);
+            Ok(())
+        };
+        let mut alive = || (self.read)(0);
+        let kv_selection =
+            (self.kv).settle(&mut forward, settings, &mut cpu, recache, &mut alive)?;
+        Ok(Model {
+            forward,
+            executor: Box::new(cpu),
+            prefill_chunk: settings.prefill_chunk,
+            description,
+            uses_system_memory: true,
+            kv_selection,
+            weight_bytes: self.weight_bytes,
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Model, LoadError> {
+        forward.activation = settings.cuda.activations;
+        let device =
+            cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
+        let properties = device.properties();
+        let chunk = prefill_chunk::of_gpu(properties.memory, properties.integrated);
+        let settings = &prefill_chunk::settled(settings, chunk);
+        let own = if device.is_integrated() {
+            None
+        } else {
+            Some(device.free_memory()?)
+        };
+        fit::admit_on_cuda(own, &mut forward, settings)?;
+        let place = |placement| match placement {
+            Placement::Auto => None,
+            Placement::Device => Some(cuda::MemoryKind::Device),
+            Placement::Unified => Some(cuda::MemoryKind::Unified),
+        };
+        let options = cuda::Options {
+            places: cuda::Places {
+                weights: place(settings.cuda.weights),
+                kv: place(settings.cuda.kv),
+            },
+            rows: settings.prefill_chunk,
+            activation: forward.activation,
+            graph: settings.graph.clone(),
+            spin: settings.cuda.spin,
+        };
+        let angles = forward.shape.angles.clone();
+        let mut cuda = Cuda::new(
+            device,
+            &forward.infos,
+            &angles,
+            self.kv.first_cache(forward.kv, settings),
+            options,
+            (&self.source, &mut *self.read),
+        )?;
+        let recache = |cuda: &mut Cuda, kv| Ok(cuda.replace_cache(kv, &angles)?);
+        let mut alive = || (self.read)(0);
+        let kv_selection =
+            (self.kv).settle(&mut forward, settings, &mut cuda, recache, &mut alive)?;
+        let description = cuda.describe();
+        Ok(Model {
+            forward,
+            executor: Box::new(cuda),
+            prefill_chunk: settings.prefill_chunk,
+            description,
+            uses_system_memory: own.is_none(),
+            kv_selection,
+            weight_bytes: self.weight_bytes,
+        })
+    }
+}
+
+/// Returns why no GPU of this machine can run the model at all: only then is the CPU used instead. If memory is short, the
+/// load fails, because a CPU would be much slower.
+#[cfg(feature = "cuda")]
+fn unusable(error: LoadError) -> Result<String, LoadError> {
+    use cuda::Error;
+    match error {
+        // A Jetson has a GPU, so its user must learn why it cannot be used.
+        error if error.may_pass() && cuda::is_jetson() => Err(error),
+        LoadError::Unsuited(unsuited) => Ok(unsuited.to_string()),
+        // This is no defect of a machine without a GPU, and is reported at each start.
+        LoadError::Device(Error::NoDriver) => Ok("there is no NVIDIA driver here".into()),
+        LoadError::Device(
+            error @ (Error::OldDriver { .. }
+            | Error::NoDevice
+            | Error::Permission { .. }
+            | Error::NoImage { .. }
+            | Error::NoKernels),
+        ) => Ok(error.to_string()),
+        other => Err(other),
+    }
+}

@@ -1,0 +1,34 @@
+//! From a model's files to a runner: settings, the plan of what is computed, admission to memory, loading.
+//!
+//! It runs no request. A runner knows nothing of this folder, and the engine uses only the names below.
+
+// What to load, and how.
+mod control_group;
+mod kv_choice;
+mod kv_memory;
+mod settings;
+// Before anything is allocated.
+mod admission;
+mod open_model;
+mod plan;
+mod prefill_chunk;
+mod preflight;
+mod recommended_sampling;
+// The load itself.
+mod error;
+mod fit;
+mod kv_selection;
+mod loader;
+mod stored_weights;
+
+pub use admission::{Admitted, MemoryRefusal, Pool};
+pub use control_group::{ControlGroups, ServiceGroup};
+pub use error::LoadError;
+pub use kv_choice::{KvChoice, KvChoices};
+pub use kv_memory::KvMemory;
+pub use kv_selection::{PROBE, expected_kv};
+pub use loader::runner;
+pub use open_model::{OpenModel, Part};
+pub use preflight::{Target, admit};
+pub(crate) use recommended_sampling::sampling;
+pub use settings::{Activations, Backend, CudaSettings, Placement, Settings};

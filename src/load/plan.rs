@@ -1,0 +1,85 @@
+//! The plan of a model: what a step computes, which weights it needs, and the size of the cache.
+
+use super::error::LoadError;
+use super::kv_selection::KvPlan;
+use super::settings::Settings;
+use crate::model::forward::Forward;
+use crate::model::{Checkpoint, Tensor};
+use crate::quant::DType;
+use crate::tape::{KvInfo, STEP_ROWS, WeightId, WeightInfo};
+
+/// Slots of the cache for each row of a step: as many sessions can be idle as are answered.
+const SLOTS_PER_ROW: usize = 2;
+
+/// Returns what a step computes, and the tensors in the order of their weight ids.
+pub(crate) fn plan<'a>(
+    checkpoint: &'a Checkpoint,
+    settings: &Settings,
+) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
+    let shape = checkpoint.shape.clone();
+    let context = match settings.context {
+        0 => shape.context,
+        context if settings.shortens => context.min(shape.context),
+        context => context,
+    };
+    if context > shape.context {
+        return Err(LoadError::Context {
+            asked: context,
+            trained: shape.context,
+        });
+    }
+    settings.kv_type.check()?;
+    let (types, head_dim) = (
+        KvPlan::of_settings(checkpoint, settings).types,
+        shape.head_dim,
+    );
+    if !head_dim.is_multiple_of(types.granule()) {
+        return Err(LoadError::KvType {
+            name: types.name(),
+            granule: types.granule(),
+            head_dim,
+        });
+    }
+    let kv = KvInfo {
+        layers: shape.layers,
+        heads: shape.kv_heads,
+        head_dim,
+        context,
+        slots: SLOTS_PER_ROW * settings.rows.clamp(1, STEP_ROWS),
+        pages: 0,
+        chunk: 1,
+        types,
+    };
+    let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
+    let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
+    let mut tensors = Vec::new();
+    let weights = checkpoint.tensors.try_map(|tensor| {
+        tensors.push(tensor);
+        Ok::<_, LoadError>(WeightId(tensors.len() - 1))
+    })?;
+    let forward = Forward {
+        shape,
+        weights,
+        infos: tensors.iter().map(|tensor| info(tensor)).collect(),
+        activation: DType::F32,
+        kv,
+    };
+    Ok((forward, tensors))
+}
+
+/// Describes a weight to an executor.
+fn info(tensor: &Tensor) -> WeightInfo {
+    let Tensor {
+        name,
+        rows,
+        columns,
+        format,
+        ..
+    } = tensor;
+    WeightInfo {
+        name: name.clone(),
+        rows: *rows,
+        columns: *columns,
+        format: *format,
+    }
+}

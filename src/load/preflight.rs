@@ -1,0 +1,51 @@
+//! Checks whether a model would be admitted, without loading it: for tools that advise before the daemon starts.
+//!
+//! It uses the daemon's own admission, so that advice and refusal cannot differ.
+
+use super::admission::Admitted;
+use super::error::LoadError;
+use super::plan::plan;
+use super::settings::Settings;
+use super::{fit, prefill_chunk};
+use crate::model::Checkpoint;
+
+/// The device that a model would be loaded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Cpu,
+    /// A GPU that shares the CPU's memory.
+    Integrated,
+    /// A GPU with its free bytes.
+    Discrete(u64),
+}
+
+/// Returns the memory that the model would need there. `settings.groups` must be the daemon's, not those of this process.
+///
+/// # Errors
+/// The error with which the daemon would refuse the model. If memory is short, it names the largest context that fits.
+pub fn admit(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    target: Target,
+) -> Result<Admitted, LoadError> {
+    let (mut forward, _) = plan(checkpoint, settings)?;
+    match target {
+        Target::Cpu => fit::admit_on_cpu(
+            &mut forward,
+            &prefill_chunk::settled(settings, prefill_chunk::CPU),
+        ),
+        #[cfg(feature = "cuda")]
+        Target::Integrated | Target::Discrete(_) => {
+            forward.activation = settings.cuda.activations;
+            let own = match target {
+                Target::Discrete(free) => Some(free),
+                Target::Cpu | Target::Integrated => None,
+            };
+            // The memory of a board is only known on it, so this assumes a large one.
+            let chunk = prefill_chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
+            fit::admit_on_cuda(own, &mut forward, &prefill_chunk::settled(settings, chunk))
+        }
+        #[cfg(not(feature = "cuda"))]
+        Target::Integrated | Target::Discrete(_) => Err(LoadError::NoCuda),
+    }
+}

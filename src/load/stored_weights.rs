@@ -1,0 +1,60 @@
+//! Reads the weights of a checkpoint by the ids that a tape gives them.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::LoadError;
+use crate::executor::Source;
+use crate::model::checkpoint::ReadBuffer;
+use crate::model::{Checkpoint, Tensor};
+
+/// The tensors of a checkpoint, in the order of their weight ids.
+pub(crate) struct StoredWeights<'a> {
+    checkpoint: &'a Checkpoint,
+    tensors: Vec<&'a Tensor>,
+    /// Buffers that no thread uses at the moment.
+    buffers: Mutex<Vec<ReadBuffer>>,
+}
+
+impl<'a> StoredWeights<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, tensors: Vec<&'a Tensor>) -> Self {
+        Self {
+            checkpoint,
+            tensors,
+            buffers: Mutex::default(),
+        }
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<ReadBuffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for StoredWeights<'_> {
+    type Error = LoadError;
+
+    fn read(
+        &self,
+        weight: usize,
+        rows: Range<usize>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), LoadError> {
+        let tensor = self.tensors[weight];
+        let mut buffer = self.buffers().pop().unwrap_or_default();
+        if tensor.rows == 1 {
+            let values = self.checkpoint.vector(tensor, &mut buffer)?;
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            take(&bytes);
+        } else {
+            take(self.checkpoint.rows(tensor, rows, &mut buffer)?);
+        }
+        self.buffers().push(buffer);
+        Ok(())
+    }
+
+    fn place(&self, weight: usize, row: usize) -> (usize, u64) {
+        let tensor = self.tensors[weight];
+        let offset = tensor.offset + (row * tensor.row_bytes()) as u64;
+        (tensor.file, offset)
+    }
+}

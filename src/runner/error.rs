@@ -1,0 +1,43 @@
+//! The errors of a runner.
+
+use crate::executor::ExecuteError;
+use crate::tape::TapeError;
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    #[error("the model does not fit its tape: {0}")]
+    Tape(#[from] TapeError),
+    #[error(
+        "no {positions} positions of the cache are free while other turns run: end some of them, or set kv.memory_mib higher"
+    )]
+    NoPages { positions: usize },
+    #[error(
+        "the pages of slot {slot} belong to other requests: begin its request again, and join it so that it keeps them"
+    )]
+    Unseated { slot: usize },
+}
+
+impl RunError {
+    /// Returns the driver's name of the error, if the driver reported it.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<&str> {
+        match self {
+            Self::Execute(error) => error.driver_error(),
+            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => None,
+        }
+    }
+
+    /// Whether the device is lost, so that this process must end.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
+            Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
+            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! One model on one executor: prefill in chunks, steps of several rows, the pages of the cache.
+//!
+//! It knows tokens and positions only: no queue, no sessions, no text. `load` makes runners; the engine drives one, and
+//! the offline tools drive theirs directly.
+
+// A runner is made from these.
+mod kv_selection;
+mod logits_observer;
+mod model;
+mod system_memory;
+// What a runner does, besides prefill and single steps, which are below.
+mod memory;
+mod pages;
+mod rows;
+mod successor;
+mod timed;
+// What it returns.
+mod error;
+mod log_sum_exp;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub use self::error::RunError;
+pub use self::kv_selection::{KEY_BOUND, KeyReason, KvSelection};
+pub(crate) use self::log_sum_exp::log_sum_exp;
+pub use self::logits_observer::LogitsObserver;
+pub(crate) use self::model::{Model, Options};
+pub(crate) use self::rows::OpCost;
+pub use self::rows::Stepped;
+pub use self::system_memory::MemoryUse;
+pub(crate) use self::system_memory::SystemMemory;
+pub use self::timed::KindTime;
+use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
+use crate::fault::{Call, Fault, How};
+use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
+use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
+use crate::model::Shape;
+use crate::model::forward::Forward;
+use crate::sampler::Parameters;
+use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, StepBytes, Tape};
+
+/// Rows of logits that are computed at once. Each is as wide as the vocabulary.
+const SCORED_ROWS: usize = 64;
+/// The most tapes of prompts of different lengths.
+const PROMPTS: usize = 64;
+
+/// A loaded model, its cache, and the state of its slots.
+#[derive(Debug)]
+pub struct Runner {
+    forward: Forward,
+    executor: Box<dyn Executor>,
+    /// The device, or why it is not another.
+    description: String,
+    kv: Kv,
+    step: Tape,
+    step_bytes: StepBytes,
+    /// The tapes of steps, by their rows: 1, 2, 4 or 8.
+    steps: HashMap<usize, Tape>,
+    /// The most rows of a step. Each has a slot of its own, except the rows of forced tokens.
+    rows: usize,
+    vocabulary: usize,
+    /// The tapes of prompts, by their rows. Each is written on its first use.
+    prompts: HashMap<(usize, Ending), Tape>,
+    prefill_chunk: usize,
+    /// The numbers of rows to which short prompts are padded, in order.
+    capture_sizes: Vec<usize>,
+    weight_bytes: u64,
+    /// Whether the cache is in the system's memory, rather than in a GPU's own.
+    uses_system_memory: bool,
+    system_memory: SystemMemory,
+    /// How long memory of the cache stays unused before it is released.
+    release_after: Duration,
+    kv_selection: KvSelection,
+    observer: Option<LogitsObserver>,
+}
+
+impl Runner {
+    /// Makes a runner, and prepares its first steps. `prepared` is called after each preparation.
+    ///
+    /// # Errors
+    /// If the model does not fit its tape, or the executor fails.
+    pub(crate) fn new(
+        model: Model,
+        options: Options,
+        prepared: &mut dyn FnMut(),
+    ) -> Result<Self, RunError> {
+        let Model {
+            forward,
+            executor,
+            prefill_chunk,
+            description,
+            uses_system_memory,
+            kv_selection,
+            weight_bytes,
+        } = model;
+        let Options {
+            reuse,
+            rows,
+            graph,
+            release_after,
+            system_memory,
+            observer,
+        } = options;
+        let step = forward.tape(1, Input::Step, Ending::Token);
+        step.check()?;
+        let KvInfo {
+            slots,
+            pages,
+            chunk,
+            ..
+        } = forward.kv;
+        let mut runner = Self {
+            executor,
+            description,
+            kv: Kv::new(slots, (pages, chunk), reuse),
+            step_bytes: StepBytes::of(&step),
+            step,
+            steps: HashMap::new(),
+            rows: rows.clamp(1, STEP_ROWS),
+            vocabulary: forward.shape.vocabulary,
+            forward,
+            prompts: HashMap::new(),
+            prefill_chunk,
+            capture_sizes: sizes(&graph, prefill_chunk),
+            weight_bytes,
+            uses_system_memory,
+            system_memory,
+            release_after,
+            kv_selection,
+            observer,
+        };
+        prepared();
+        // The largest tape comes first: the others use the memory that it allocates.
+        runner.prompt_tape(runner.prefill_chunk, Ending::Token)?;
+        prepared();
+        runner.executor.prepare(&runner.step)?;
+        if rows > 1 {
+            runner.prepare_steps()?;
+        }
+        prepared();
+        if graph.mode == Mode::Full && graph.record_at_start {
+            runner.record_prompts(prepared)?;
+        }
+        let refused = Fault {
+            call: Call::GraphLaunch,
+            skip: 0,
+            how: How::Before,
+        };
+        let faults = runner.executor.faults();
+        faults.repeat(refused, graph.refuse_launches);
+        Ok(runner)
+    }
+
+    /// Records prompts of every size for the first slot, and calls `recorded` after each. A GPU's recordings serve all slots;
+    /// the CPU records for the others on demand.
+    fn record_prompts(&mut self, recorded: &mut dyn FnMut()) -> Result<(), RunError> {
+        for rows in self.capture_sizes.clone() {
+            for ending in [Ending::Token, Ending::Kv] {
+                self.prompt_tape(rows, ending)?;
+                self.executor.record(&self.prompts[&(rows, ending)], 0)?;
+                recorded();
+            }
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.forward.shape
+    }
+
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.executor.name()
+    }
+
+    /// Returns the device, and why it is not another; for people.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Returns the types of the cache, and the reason.
+    #[must_use]
+    pub fn kv_selection(&self) -> KvSelection {
+        self.kv_selection
+    }
+
+    /// Returns the executor.
+    #[must_use]
+    pub fn executor(&self) -> &dyn Executor {
+        &*self.executor
+    }
+
+    /// Returns the most positions of a slot.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        let KvInfo { context, pages, .. } = self.forward.kv;
+        context.min(pages * PAGE)
+    }
+
+    /// Returns the positions that a slot has pages for.
+    #[must_use]
+    pub fn capacity_of(&self, slot: usize) -> usize {
+        self.context().min(self.kv.pages_of(slot).len() * PAGE)
+    }
+
+    /// Returns the most tokens of one `prefill`.
+    #[must_use]
+    pub fn prefill_chunk(&self) -> usize {
+        self.prefill_chunk
+    }
+
+    /// Returns the current slot, of which `prefill` and `step` run.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.kv.active()
+    }
+
+    /// Returns the tokens in the current slot.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kv.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kv.is_empty()
+    }
+
+    /// Starts a prompt of a user in a slot of full length. Reuses pages that hold a prefix of it, and returns the number of
+    /// tokens of that prefix. The rest, at least one token, is for `prefill`.
+    ///
+    /// # Errors
+    /// If other slots have the pages, or the device has failed.
+    pub fn begin(
+        &mut self,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: &[u32],
+        parameters: Parameters,
+    ) -> Result<usize, RunError> {
+        self.begin_with(
+            owner,
+            user,
+            Wanted::read(prompt),
+            parameters,
+            self.context(),
+        )
+    }
+
+    /// Starts a prompt in a slot of `positions` positions.
+    fn begin_with(
+        &mut self,
+        owner: Option<Owner>,
+        user: u32,
+        prompt: Wanted<'_>,
+        parameters: Parameters,
+        positions: usize,
+    ) -> Result<usize, RunError> {
+        self.allocate(owner, positions.max(prompt.tokens.len()))?;
+        let mut begun = self.kv.begin(owner, user, prompt, positions);
+        if begun.is_none() {
+            // A step that was launched ahead may have the pages. Its tokens are dropped.
+            self.executor.discard_ahead()?;
+            self.lift_quarantine();
+            begun = self.kv.begin(owner, user, prompt, positions);
+        }
+        let kv::Turn {
+            slot,
+            cached,
+            copy,
+            change,
+        } = begun.ok_or(RunError::NoPages { positions })?;
+        self.changed(change);
+        let mut seated = self.executor.set_pages(slot, self.kv.pages_of(slot));
+        if let Some(Copied { from, to }) = copy {
+            seated = seated.and_then(|()| self.executor.copy_page(from, to));
+        }
+        seated.inspect_err(|_| self.kv.lose())?;
+        self.executor
+            .begin((slot, cached), parameters, prompt.tokens)?;
+        Ok(cached)
+    }
+
+    /// Rewinds a session to its first `keep` tokens.
+    pub fn rewind(&mut self, owner: Owner, keep: usize) {
+        if let Some(change) = self.kv.rewind(owner, keep) {
+            self.changed(change);
+        }
+    }
+
+    /// Tells the decode graph about a change of the cache that may make its recordings invalid.
+    fn changed(&mut self, change: kv::Change) {
+        self.executor
+            .graphs_mut()
+            .life_mut()
+            .change(change, self.kv.epoch());
+    }
+
+    /// Releases the pages of a session that has ended.
+    pub fn release(&mut self, owner: Owner) {
+        self.kv.release(owner);
+    }
+
+    /// Gives a session all pages of another, which both share then.
+    pub fn branch(&mut self, from: Owner, to: Owner) {
+        self.kv.branch(from, to);
+    }
+
+    /// Drops a user's pages that no session owns.
+    pub fn erase(&mut self, user: u32) {
+        self.kv.erase(user);
+    }
+
+    /// Runs at most `prefill_chunk` tokens of a prompt in the current slot. With `Ending::Token` it chooses the next token.
+    ///
+    /// # Errors
+    /// As `Executor::run`. The cache stays as it was then.
+    pub fn prefill(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
+        self.prefill_until(tokens, ending, None).map(drop)
+    }
+
+    /// Runs the rest of a prompt in chunks, and chooses the next token.
+    ///
+    /// # Errors
+    /// As `prefill`. The earlier chunks stay in the cache.
+    pub fn prefill_all(&mut self, tokens: &[u32]) -> Result<(), RunError> {
+        let mut chunks = tokens.chunks(self.prefill_chunk()).peekable();
+        while let Some(chunk) = chunks.next() {
+            let is_last = chunks.peek().is_none();
+            self.prefill(chunk, if is_last { Ending::Token } else { Ending::Kv })?;
+        }
+        Ok(())
+    }
+
+    /// Runs tokens as `prefill` does, unless `preempts` returns true between two half layers. Then none of the tokens is in the
+    /// cache, and the next call continues.
+    pub fn prefill_until(
+        &mut self,
+        tokens: &[u32],
+        ending: Ending,
+        preempts: PreemptPrompt<'_>,
+    ) -> Result<Pass, RunError> {
+        if tokens.is_empty() {
+            return Ok(Pass::Ended);
+        }
+        self.check_slots(&[self.kv.active()])?;
+        let rows = self.padded(tokens.len(), ending);
+        self.prompt_tape(rows, ending)?;
+        let tape = &self.prompts[&(rows, ending)];
+        let ran = self.executor.run_until(tape, tokens, preempts);
+        // Tokens of steps ahead are dropped, unless the step is preempted.
+        if !self.executor.is_step_preempted() {
+            self.stepped(&[]);
+        }
+        let pass = ran?;
+        if pass == Pass::Ended {
+            self.kv.extend(tokens);
+            if ending == Ending::Token {
+                let tape = &self.prompts[&(rows, ending)];
+                let observer = self.observer.as_ref();
+                logits_observer::show(observer, &mut *self.executor, tape, [0])?;
+            }
+        }
+        Ok(pass)
+    }
+
+    /// Launches a prompt that `prefill` continues, if a step is ahead, whose tokens can be taken meanwhile.
+    pub fn start(&mut self, tokens: &[u32], ending: Ending) -> Result<(), RunError> {
+        if tokens.is_empty() || !self.executor.is_ahead() {
+            return Ok(());
+        }
+        self.check_slots(&[self.kv.active()])?;
+        let rows = self.padded(tokens.len(), ending);
+        self.prompt_tape(rows, ending)?;
+        let tape = &self.prompts[&(rows, ending)];
+        let started = self.executor.start_prompt(tape, tokens);
+        self.checked(started)
+    }
+
+    /// Waits for the last launch.
+    pub fn finish(&mut self) -> Result<(), RunError> {
+        Ok(self.executor.finish()?)
+    }
+
+    /// Returns an error unless the slots have their pages, which the next run writes to.
+    fn check_slots(&self, slots: &[usize]) -> Result<(), RunError> {
+        match slots.iter().find(|slot| !self.kv.is_seated(**slot)) {
+            Some(slot) => Err(RunError::Unseated { slot: *slot }),
+            None => Ok(()),
+        }
+    }
+
+    /// Quarantines the pages of slots that a step ahead writes to, if there is one.
+    fn stepped(&mut self, slots: &[usize]) {
+        let ahead = self.executor.is_ahead();
+        self.kv.launched(if ahead { slots } else { &[] });
+    }
+
+    /// Ends the quarantine of pages if no step is ahead.
+    fn lift_quarantine(&mut self) {
+        if !self.executor.is_ahead() {
+            self.kv.launched(&[]);
+        }
+    }
+
+    /// Ends the quarantine if a launch was refused.
+    fn checked<T, E: Into<RunError>>(&mut self, ran: Result<T, E>) -> Result<T, RunError> {
+        if ran.is_err() {
+            self.lift_quarantine();
+        }
+        ran.map_err(Into::into)
+    }
+
+    /// Returns the token that was chosen last, which the next `step` runs.
+    #[must_use]
+    pub fn token(&self) -> u32 {
+        self.executor.state().token
+    }
+
+    /// Returns the rows of the tape that runs `rows`: the next recorded size, or exactly as many.
+    fn padded(&self, rows: usize, ending: Ending) -> usize {
+        let recorded = self.graph().mode() == Mode::Full && ending != Ending::Logits;
+        let mut sizes = self.capture_sizes.iter().copied();
+        sizes.find(|size| recorded && *size >= rows).unwrap_or(rows)
+    }
+
+    /// Runs the chosen token in the current slot, and chooses the next one. `more` says that another step follows, so that a
+    /// device can launch it ahead.
+    ///
+    /// # Errors
+    /// As `Executor::run`. The cache stays as it was then.
+    pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
+        let (token, slot) = (self.executor.state().token, self.kv.active());
+        self.check_slots(&[slot])?;
+        // A step ahead may overwrite the logits.
+        let more = more && (self.observer.is_none() || self.executor.keeps_logits());
+        let ran = self.executor.step(&self.step, more);
+        self.checked(ran)?;
+        self.kv.push(token);
+        let observer = self.observer.as_ref();
+        logits_observer::show(observer, &mut *self.executor, &self.step, [0])?;
+        self.stepped(&[slot]);
+        Ok(self.executor.state().token)
+    }
+
+    /// Returns how the last step spent its time.
+    #[must_use]
+    pub(crate) fn step_times(&self) -> StepTimes {
+        self.executor.step_times()
+    }
+
+    /// Returns the life cycle of the decode graph.
+    #[must_use]
+    pub fn graph(&self) -> &LifeCycle {
+        self.executor.graphs().life()
+    }
+
+    /// Returns counts of recorded prompts.
+    #[must_use]
+    pub fn prompt_graphs(&self) -> Counts {
+        self.executor.graphs().prompt_counts()
+    }
+
+    /// Returns the events of the decode graph since the last call.
+    pub fn take_graph_events(&mut self) -> Vec<Event> {
+        self.executor.graphs_mut().life_mut().take_events()
+    }
+
+    /// Drops all recordings. Recording that failures had disabled is tried again.
+    pub fn reset_graph(&mut self) {
+        self.executor.graphs_mut().reset();
+    }
+
+    /// Changes how steps are recorded.
+    pub fn set_graph_mode(&mut self, mode: Mode) {
+        self.executor.graphs_mut().set_mode(mode);
+    }
+
+    /// Returns the number of kernels of a step, or of operations on the CPU.
+    #[must_use]
+    pub(crate) fn step_launches(&mut self) -> usize {
+        self.executor.launches(&self.step).len()
+    }
+
+    /// Returns the kernels of a step or a prompt with `rows` rows, by operation. It must have run before.
+    #[must_use]
+    pub(crate) fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
+        let tape = match input {
+            Input::Step => self
+                .steps
+                .get(&rows.next_power_of_two())
+                .unwrap_or(&self.step),
+            Input::Prompt => {
+                let key = (rows.min(self.prefill_chunk), Ending::Token);
+                let Some(tape) = self.prompts.get(&key) else {
+                    return Vec::new();
+                };
+                tape
+            }
+        };
+        self.executor.launches(tape)
+    }
+
+    /// Returns the decode graph in DOT.
+    pub(crate) fn graph_dot(&self) -> Result<String, RunError> {
+        Ok(self.executor.graph_dot()?)
+    }
+
+    /// Returns the bytes that the next `step` moves.
+    #[must_use]
+    pub(crate) fn step_bytes(&self) -> u64 {
+        self.step_bytes.at(self.kv.len())
+    }
+
+    /// Runs `tokens` in the current slot, and calls `each` with the logits of every row in order.
+    pub fn logits(&mut self, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), RunError> {
+        for chunk in tokens.chunks(self.prefill_chunk.min(SCORED_ROWS)) {
+            self.prefill(chunk, Ending::Logits)?;
+            let tape = &self.prompts[&(chunk.len(), Ending::Logits)];
+            (0..chunk.len()).for_each(|row| each(self.executor.logits(tape, row)));
+        }
+        Ok(())
+    }
+
+    fn prompt_tape(&mut self, rows: usize, ending: Ending) -> Result<(), RunError> {
+        if !self.prompts.contains_key(&(rows, ending)) {
+            let tape = self.forward.tape(rows, Input::Prompt, ending);
+            tape.check()?;
+            self.executor.prepare(&tape)?;
+            if self.prompts.len() >= PROMPTS {
+                let (chunk, recorded) = (self.prefill_chunk, &self.capture_sizes);
+                let stays = |rows| rows == chunk || recorded.contains(&rows);
+                self.prompts.retain(|(rows, _), _| stays(*rows));
+            }
+            self.prompts.insert((rows, ending), tape);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the sizes that a chunk can be padded to, in order.
+fn sizes(graph: &GraphOptions, prefill_chunk: usize) -> Vec<usize> {
+    let mut sizes = graph.capture_sizes.clone();
+    sizes.retain(|size| *size <= prefill_chunk);
+    sizes.sort_unstable();
+    sizes
+}
