@@ -17,14 +17,11 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// The milliseconds after which jemalloc returns freed pages, in arenas to come and in the main thread's. The default is ten
-/// seconds: repeated reloads would need room for three models instead of two.
-const DECAY: [(&str, isize); 4] = [
-    ("arenas.dirty_decay_ms\0", 1000),
-    ("arenas.muzzy_decay_ms\0", 0),
-    ("arena.0.dirty_decay_ms\0", 1000),
-    ("arena.0.muzzy_decay_ms\0", 0),
-];
+/// The milliseconds after which jemalloc returns freed pages. With its default of ten seconds, repeated reloads would need
+/// room for three models instead of two.
+const DECAY_MS: isize = 1000;
+/// The settings of new arenas, and of the arena that exists when main starts.
+const DECAY: [&str; 2] = ["arenas.dirty_decay_ms\0", "arena.0.dirty_decay_ms\0"];
 
 /// EX_USAGE of sysexits(3).
 const WRONG_ARGUMENTS: u8 = 64;
@@ -32,8 +29,8 @@ const WRONG_ARGUMENTS: u8 = 64;
 const WRONG_RESULTS: u8 = 70;
 
 fn main() -> ExitCode {
-    for (name, milliseconds) in DECAY {
-        let set = name.name().write(milliseconds);
+    for setting in DECAY {
+        let set = setting.name().write(DECAY_MS);
         set.expect("jemalloc has this setting");
     }
     if let Some(code) = confined::run_if_asked(&[chat::TASK, guide::TASK]) {
