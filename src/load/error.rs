@@ -58,7 +58,7 @@ pub enum LoadError {
     #[error(transparent)]
     KvMemory(#[from] LessThanAPage),
     #[error(transparent)]
-    Memory(#[from] Refusal),
+    Memory(#[from] MemoryRefusal),
 }
 
 impl LoadError {

@@ -417,7 +417,7 @@ impl Generation {
     /// pending is not.
     pub(crate) fn reported_end(&self) -> Option<FinishReason> {
         let guide = self.guide.as_ref()?;
-        if self.is_whole() {
+        if self.is_complete() {
             Some(FinishReason::Stop)
         } else {
             self.ending.filter(|_| !guide.may_be_over())

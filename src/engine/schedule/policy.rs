@@ -263,7 +263,7 @@ mod tests {
         let full = candidates(&[(Normal, Decode), (Background, Decode)]);
         let (yes, in_place) = (
             |_: &[usize]| true,
-            |least| move |ids: &[usize]| ids.len() >= least,
+            |least| move |slots: &[usize]| slots.len() >= least,
         );
         assert_eq!(placement(&full, 2, (9, Normal), yes), Placement::NoRow);
         assert_eq!(placement(&full, 2, (9, Background), yes), Placement::NoRow);
@@ -598,7 +598,7 @@ mod tests {
             one in anyone(),
             least in 0..4_usize,
         ) {
-            let placement = placement(&all, rows, (one.user, one.priority), |ids| ids.len() >= least);
+            let placed = placement(&all, rows, (one.user, one.priority), |slots| slots.len() >= least);
             let before = active(&all, rows);
             let of = |user: u32| before.iter().filter(|other| other.user == user).count();
             if let Placement::Preempting(slots) = &placed {

@@ -168,7 +168,7 @@ mod tests {
                 prefill_time[next] += *cost;
                 let (least, most) = (prefill_time.iter().min(), prefill_time.iter().max());
                 let (Some(least), Some(most)) = (least, most) else { continue };
-                prop_assert!(*most <= *least + ms(100), "{had:?}");
+                prop_assert!(*most <= *least + ms(100), "{prefill_time:?}");
                 prop_assert!(prefill_times.users.tags.len() <= all.len() + 10);
                 prop_assert!(prefill_times.connections.len() <= all.len() + 10);
             }

@@ -103,7 +103,7 @@ fn answer(receiver: &Receiver) {
         tokens,
         said: 0,
     };
-    request(receiver).finish(FinishReason::Stop, Usage::default(), Some(answer));
+    next_request(receiver).finish(FinishReason::Stop, Usage::default(), Some(answer));
 }
 
 /// Returns the waiting commands that are not requests, in order.
@@ -192,7 +192,7 @@ async fn a_request_during_a_failing_load_gets_the_reason() {
         deadline: None,
         events: tokio::sync::mpsc::unbounded_channel().0,
         reading: crate::engine::Reading::default(),
-        registration: crate::engine::registration::Registration::new(&engine.shared),
+        registration: crate::engine::intake::registration::Registration::new(&engine.shared),
         shared: engine.shared.clone(),
     };
     assert_eq!(engine.queue.push(request, place).err(), Some(why()));
