@@ -206,14 +206,14 @@ impl Encoder {
 
     /// Returns the prompt of tokens of an unknown model, if this model encodes the messages the same way.
     fn recognized(&self, encoded: &Encoded, messages: &[Message]) -> Option<Prompt> {
-        let kept = encoded.rendered.as_ref()?;
-        let tools = kept.tools.as_deref();
+        let rendering = encoded.rendered.as_ref()?;
+        let tools = rendering.tools.as_deref();
         let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
         let manner = Manner {
-            thinking: kept.thinking,
+            thinking: rendering.thinking,
             tools: tools.as_ref(),
         };
-        let asked = messages.get(..kept.messages)?;
+        let asked = messages.get(..rendering.messages)?;
         self.codec.recognize(&encoded.prompt.tokens, asked, manner)
     }
 
