@@ -10,7 +10,7 @@ use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
 
 use crate::support::needs;
-use crate::support::served::Served;
+use crate::support::restartable::Restartable;
 
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
@@ -269,7 +269,7 @@ async fn the_examples_of_the_interfaces_work() {
     );
 
     // A script records no graph; a model does.
-    let mut served = Served::new();
+    let mut served = Restartable::new();
     served
         .start("kv.context = 512\nsampling.max_tokens = 16\n")
         .await;

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use ganglion::graph::Mode;
-use ganglion::kv::{Owner, Reuse};
+use ganglion::graph::{GraphOptions, Mode};
+use ganglion::kv::{KvType, KvTypes, Owner, Reuse};
 use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;

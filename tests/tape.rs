@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use ganglion::executor::ExecuteError;
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::kv::KvType;
 use ganglion::load::{self, Backend, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
 use ganglion::quant::DType;
-use ganglion::runner::{RunError, Runner};
+use ganglion::runner::RunError;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
 

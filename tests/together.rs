@@ -13,7 +13,7 @@ use ganglion::engine::{
 };
 use ganglion::graph::GraphOptions;
 use ganglion::guide::Grammar;
-use ganglion::kv::Reuse;
+use ganglion::kv::{KvType, Reuse};
 use ganglion::load::{self, Backend, KvMemory};
 use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;

@@ -8,8 +8,8 @@ use ganglion::engine::{
 };
 use ganglion::guide::{Grammar, Grammars, Limits, Next, Thoughts};
 use ganglion::model::checkpoint::LanguageSource;
-use ganglion::model::language::{Decoder, Part, Words};
-use ganglion::model::{Call, Language};
+use ganglion::model::language::{Part, Words};
+use ganglion::model::{Call, Decoder, Language};
 use ganglion::tools::{AnswerPart, Format, Formats, Tools, Writing};
 use serde_json::{Value, json};
 

@@ -119,7 +119,7 @@ impl Reader {
         let (name, path) = match tree {
             UseTree::Path(tree) => return self.import(&tree.tree, &path(&tree.ident), is_public),
             UseTree::Group(group) => {
-                let mut items = group.items.iter();
+                let items = group.items.iter();
                 return items.for_each(|tree| self.import(tree, before, is_public));
             }
             UseTree::Name(name) if name.ident == "self" => {

@@ -73,6 +73,24 @@ fn word<'a>(info: &'a Info, key: &str) -> &'a str {
     }
 }
 
+/// Checks the times after two answers.
+fn check_timing(timing: &Info, [first, last]: [&Answer; 2]) {
+    let made = first.usage.completion_tokens + last.usage.completion_tokens;
+    assert_eq!(number(timing, "tokens"), u64::from(made));
+    assert_eq!(number(timing, "steps"), u64::from(made) - 2, "{timing:?}");
+    for of in ["step", "host"] {
+        let [p50, max] = ["p50", "max"].map(|at| timing[&format!("{of}_{at}_us")].clone());
+        assert!(
+            matches!((&*p50, &*max), (Variant::F64(p50), Variant::F64(max)) if 0.0 < *p50 && p50 <= max),
+            "{timing:?}"
+        );
+    }
+    assert_eq!(
+        *timing["completion_tokens"],
+        Variant::U32(last.usage.completion_tokens)
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_keep_their_pages_and_the_graph_reports_changes() {
     if !needs::smollm2() {
@@ -114,20 +132,7 @@ async fn conversations_keep_their_pages_and_the_graph_reports_changes() {
         assert!(number(&graph, key) >= least, "{key}: {graph:?}");
     }
     let timing = diagnostics.timing().await.unwrap();
-    let made = sea.usage.completion_tokens + salt.usage.completion_tokens;
-    assert_eq!(number(&timing, "tokens"), u64::from(made));
-    assert_eq!(number(&timing, "steps"), u64::from(made) - 2, "{timing:?}");
-    for of in ["step", "host"] {
-        let [p50, max] = ["p50", "max"].map(|at| timing[&format!("{of}_{at}_us")].clone());
-        assert!(
-            matches!((&*p50, &*max), (Variant::F64(p50), Variant::F64(max)) if 0.0 < *p50 && p50 <= max),
-            "{timing:?}"
-        );
-    }
-    assert_eq!(
-        *timing["completion_tokens"],
-        Variant::U32(salt.usage.completion_tokens)
-    );
+    check_timing(&timing, [&sea, &salt]);
 
     // A rewound turn leaves nothing in the prompt.
     session.rewind(1).await.unwrap();
