@@ -97,7 +97,7 @@ async fn models_are_listed_used_and_removed() {
 
     for (name, code, why) in [
         ("tiny.gguf", 1, "is served: sudo ganglionctl use ANOTHER"),
-        ("none.gguf", 65, "is not there"),
+        ("none.gguf", 65, "does not exist"),
         ("../notes.txt", 2, "is not a name in the folder"),
         ("..", 2, "is not a name in the folder"),
     ] {
