@@ -1,6 +1,5 @@
-//! Teacher-forced scores, and their comparison with a reference: the gate of every backend.
-//!
-//! Statistics of log probabilities, not exact text: one near-tie would decide between texts.
+//! Teacher-forced scores of a model, and their comparison with a reference: the test of every backend. They are
+//! statistics of log probabilities, because one near-tie would decide between texts.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,14 +31,14 @@ pub struct Case {
     /// Greedy tokens after the last position.
     #[serde(default)]
     pub greedy: Vec<u32>,
-    /// Log probabilities by position and token that a comparison asks for; not part of the format.
+    /// Log probabilities by position and token for a comparison; not part of the format.
     #[serde(skip)]
     regrets: Vec<f64>,
     #[serde(skip)]
     top_of_reference: Vec<f64>,
 }
 
-/// Why a file could not be scored.
+/// The reason why a file could not be scored.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     #[error("cases is empty; give at least one with input_ids")]
@@ -69,10 +68,10 @@ pub enum ScoreError {
 }
 
 impl Reference {
-    /// Checks whatever would be compared wrongly with scores of a model that has so many tokens.
+    /// Checks that the figures can be compared with the scores of a model with a vocabulary of this size.
     ///
     /// # Errors
-    /// No cases, an empty one, figures that are not of its ids, or ids that the model has not.
+    /// No cases, an empty case, figures that do not match its ids, or ids beyond the vocabulary.
     pub fn check(&self, vocabulary: usize) -> Result<(), ScoreError> {
         if self.cases.is_empty() {
             return Err(ScoreError::NoCases);
@@ -116,7 +115,7 @@ impl Case {
 /// Scores every case of `reference`, with `greedy` tokens after each.
 ///
 /// # Errors
-/// What `Reference::check` refuses, more tokens than the context holds, logits that are not finite.
+/// Errors of `Reference::check`, more tokens than the context holds, and logits that are not finite.
 pub fn score(
     runner: &mut Runner,
     reference: &Reference,
@@ -150,7 +149,7 @@ fn score_case(
         ..Case::default()
     };
     let mut finite = true;
-    // Nothing of the case before may be reused: every row's logits are wanted.
+    // The cache is not reused, because every row's logits are needed.
     runner
         .begin(None, 0, &[], Parameters::default())
         .map_err(run)?;
@@ -200,17 +199,17 @@ fn score_case(
     Ok(ours)
 }
 
-/// How far scores are from a reference's. Log probabilities are natural.
+/// The distance of scores from a reference's. Log probabilities are natural.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Log probabilities compared.
+    /// The number of compared log probabilities.
     pub positions: usize,
     /// The mean of |delta logprob|.
     pub mean: f64,
     /// The 99th percentile of |delta logprob|.
     pub p99: f64,
     pub mean_regret: f64,
-    /// Our logprob of our argmax minus our logprob of the reference's argmax, at worst.
+    /// The largest difference between the logprob of our argmax and that of the reference's argmax.
     pub max_regret: f64,
     /// Greedy tokens before the first difference, over all cases.
     pub greedy_equal: usize,
@@ -237,7 +236,7 @@ impl std::fmt::Display for Comparison {
     }
 }
 
-/// Compares scores with the reference whose `input_ids` they were made from.
+/// Compares scores with the reference that has the same `input_ids`.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // counts of positions
 pub fn compare(ours: &Reference, reference: &Reference) -> Comparison {
@@ -275,7 +274,7 @@ fn top10(logits: &[f32]) -> Vec<u32> {
     top(logits, 10)
 }
 
-/// The `n` most probable tokens, the first of equals first.
+/// Returns the `n` most probable tokens, of equals the first one first.
 fn top(logits: &[f32], n: usize) -> Vec<u32> {
     let mut best: Vec<(u32, f32)> = Vec::with_capacity(n + 1);
     for (token, &logit) in (0..).zip(logits) {

@@ -97,7 +97,7 @@ async fn models_are_listed_used_and_removed() {
 
     for (name, code, why) in [
         ("tiny.gguf", 1, "is served: sudo ganglionctl use ANOTHER"),
-        ("none.gguf", 65, "is not there"),
+        ("none.gguf", 65, "does not exist"),
         ("../notes.txt", 2, "is not a name in the folder"),
         ("..", 2, "is not a name in the folder"),
     ] {
@@ -112,7 +112,7 @@ async fn models_are_listed_used_and_removed() {
 
     let used = kept.run(&["use", "other"], &[]).await;
     assert_eq!(used.code, Some(0), "{used:?}");
-    assert!(used.stderr.contains("other.gguf is in force"), "{used:?}");
+    assert!(used.stderr.contains("other.gguf is active"), "{used:?}");
     assert!(drop_in.join("50-setup.toml").exists());
     let states = kept.states().await;
     let served: Vec<_> = states.iter().filter(|(_, state)| state.is_some()).collect();

@@ -200,7 +200,7 @@ impl<'a> Part<'a> {
         let (folder, whole) = (self.folder, &self.whole);
         let sum = with_suffix(whole, checksum::RECORDED);
         let line = format!("{found}  {}\n", whole.to_string_lossy());
-        // The service reads it, whoever owns it.
+        // The service must be able to read it, even if another user owns it.
         let finished = self
             .file
             .set_permissions(Permissions::from_mode(0o644))
