@@ -59,7 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "load",
         &[
-            "cpu", "cuda", "executor", "kv", "meminfo", "model", "runner", "sampler", "tape",
+            "choice", "cpu", "cuda", "executor", "graph", "kv", "meminfo", "model", "quant", "runner", "sampler", "tape",
         ],
     ),
     (
@@ -85,7 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bench",
         &[
-            "device", "graph", "kv", "load", "meminfo", "model", "runner", "sampler", "tape",
+            "choice", "device", "executor", "graph", "kv", "load", "meminfo", "model", "runner", "sampler", "tape",
         ],
     ),
     ("choice", &[]),
@@ -142,6 +142,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "config",
         &[
+            "choice",
             "load",
             "graph::Mode",
             "guide::Limits",
