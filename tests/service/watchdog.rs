@@ -120,7 +120,7 @@ async fn a_bus_that_does_not_answer_is_reported_until_it_does() {
     daemon.await_line("the bus has stood still").await;
     is_not_fed(&daemon).await;
     bus.signal(Signal::SIGCONT);
-    daemon.await_line("the bus goes on").await;
+    daemon.await_line("the bus resumed after").await;
     daemon.await_notification(FED).await;
 }
 
