@@ -101,9 +101,9 @@ const fn kind(allowed: front::Allowed) -> &'static str {
 #[rustfmt::skip] // a table
 pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "max_tokens",
-        "The most tokens of the answer."),
+        "The most tokens of thoughts and answer together."),
     option(Of::Requests, "temperature",
-        "How often less probable tokens are chosen; 0 always chooses the most probable one."),
+        "0 always chooses the most probable token; a higher value chooses less probable ones more often."),
     option(Of::Requests, "top_k",
         "Keep this many of the most probable tokens; 0 keeps all."),
     option(Of::Requests, "top_p",
@@ -140,11 +140,12 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Requests, "max_calls",
         "The most calls of one answer. parallel_tool_calls=false and the name of a tool as tool_choice mean one call."),
     option(Of::Requests, "thinking",
-        "Whether the model thinks before it answers, if it can; Manager.Model says whether it can."),
+        "Whether the model thinks before it answers, if it can; Manager.Model says whether it can. Thoughts count as tokens \
+         of max_tokens."),
     option(Of::Requests, "thinking_tokens",
         "The most tokens that the model thinks before it answers; longer thoughts are ended there."),
     option(Of::Requests, "priority",
-        "The order of requests. \"realtime\", which limits.realtime_group may use, suspends \"background\"."),
+        "The order of requests. \"realtime\", for root and the group of limits.realtime_group, suspends \"background\"."),
     option(Of::Requests, "deadline_ms",
         "The milliseconds, time in the queue included, after which the answer ends with its text so far. finish_reason is then \
          \"deadline\"."),
@@ -185,8 +186,9 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Of::Sessions, "take",
         "Of OpenSession, with name: whether it is taken from the connection that holds it, which ends that connection's turn."),
     option(Of::Sessions, "context_overflow",
-        "Of OpenSession: what happens to a turn that exceeds the context. It is refused with Error.ContextFull, or the oldest \
-         turns are dropped until a quarter of the context is free."),
+        "Of OpenSession: what happens to a turn that exceeds the context. It is refused with Error.ContextFull (error), or the \
+         oldest turns are dropped until a quarter of the context is free (truncate_oldest). ganglionctl creates sessions with \
+         truncate_oldest."),
     option(Of::Sessions, "messages",
         "Of OpenSession: the messages before the first turn."),
     option(Of::Sessions, "max_tokens",

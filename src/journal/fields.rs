@@ -35,7 +35,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("ERROR", "what is wrong, as in the message"),
     ("EVENTS", "events that were left out"),
     ("FAILURES", "consecutive refused calls, including this one"),
-    ("FINISH_REASON", "stop, length, cancelled or error"),
+    (
+        "FINISH_REASON",
+        "stop, tool_calls, length, context, deadline, cancelled or error",
+    ),
     (
         "GB_PER_SEC",
         "bytes that decoding had to move per second, in 10^9",
