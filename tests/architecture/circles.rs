@@ -106,6 +106,9 @@ fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
     let edges = files.iter().map(|(module, source)| {
         let mentions = source.paths.iter().filter(|one| !one.in_tests);
         let mentions = mentions.map(|one| &one.path);
+        // A variable may have the name of a module. A module alone is no value.
+        let is_variable = |path: &&Names| path.len() == 1 && files.contains_key(&child(module, &path[0]));
+        let mentions = mentions.filter(|path| !is_variable(path));
         // A re-export alone is no use of the name.
         let imports = source.imports.iter();
         let imports = imports.filter(|one| !one.in_tests && !one.is_public);

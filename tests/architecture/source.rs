@@ -174,6 +174,9 @@ impl<'ast> Visit<'ast> for Reader {
         self.import(&item.tree, &[], is_public);
     }
 
+    /// A visibility's path says who may use an item. It uses nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names = path.segments.iter().map(|one| one.ident.to_string());
         self.mention(names.collect());
