@@ -3,8 +3,8 @@
 
 use std::num::NonZeroUsize;
 
+use super::family::{Architecture, Defaults, Keys};
 use super::llama::LLAMA;
-use super::{Architecture, Defaults, Keys};
 use crate::model::{Defect, Shape};
 use crate::tape::QueryScale;
 
