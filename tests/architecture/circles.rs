@@ -7,35 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{Names, Source};
 
-/// Folders whose `mod.rs` and files still use each other: they count as one file each. The list may only shrink.
-const ONE_FILE: &[&str] = &[
-    "ganglion::bench",
-    "ganglion::bus::accounts",
-    "ganglion::bus::transport",
-    "ganglion::check::cover",
-    "ganglion::config",
-    "ganglion::cpu",
-    "ganglion::cpu::groups",
-    "ganglion::cuda",
-    "ganglion::guide",
-    "ganglion::guide::inside",
-    "ganglion::guide::schema",
-    "ganglion::model::architecture",
-    "ganglion::model::chat",
-    "ganglion::model::chat::jinja",
-    "ganglion::model::chat::jinja::filters",
-    "ganglion::model::checkpoint",
-    "ganglion::model::tokenizer",
-    "ganglion::model::tokenizer::huggingface",
-    "ganglion::quant",
-    "ganglion::sampler",
-    "ganglion::service",
-    "ganglion::tape",
-    "ganglionctl::man",
-    "ganglionctl::pull",
-    "ganglionctl::stored",
-];
-
 /// What each file imports and mentions, by module.
 type Files<'a> = BTreeMap<&'a Names, &'a Source>;
 
@@ -107,7 +78,8 @@ fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
         let mentions = source.paths.iter().filter(|one| !one.in_tests);
         let mentions = mentions.map(|one| &one.path);
         // A variable may have the name of a module. A module alone is no value.
-        let is_variable = |path: &&Names| path.len() == 1 && files.contains_key(&child(module, &path[0]));
+        let is_variable =
+            |path: &&Names| path.len() == 1 && files.contains_key(&child(module, &path[0]));
         let mentions = mentions.filter(|path| !is_variable(path));
         // A re-export alone is no use of the name.
         let imports = source.imports.iter();
@@ -119,22 +91,10 @@ fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
             passed.retain(|facade| !module.starts_with(facade));
             uses.extend(passed);
         }
-        uses.retain(|other| other != *module && !are_one_file(module, other));
+        uses.remove(*module);
         (*module, uses)
     });
     edges.collect()
-}
-
-/// Whether one of two modules contains the other, and is in the list.
-fn are_one_file(module: &Names, other: &Names) -> bool {
-    let outer = if module.starts_with(other) {
-        other
-    } else if other.starts_with(module) {
-        module
-    } else {
-        return false;
-    };
-    ONE_FILE.contains(&&*outer.join("::"))
 }
 
 /// Returns the modules on circles, and on ways between them, with the modules that they depend on.

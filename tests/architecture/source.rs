@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, Macro, UseTree, Visibility};
+use syn::{Attribute, ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
 
 /// The names between `::`.
 pub(crate) type Names = Vec<String>;
@@ -106,12 +106,26 @@ struct Reader {
     imports: Vec<Import>,
     paths: Vec<Mention>,
     in_tests: bool,
+    /// The modules of the file around the item.
+    depth: usize,
 }
 
 impl Reader {
     fn mention(&mut self, path: Names) {
+        // Alone, it is the visibility of an item that a macro defines.
+        if path == ["super"] {
+            return;
+        }
+        let path = self.seen_from_file(path);
         let in_tests = self.in_tests;
         self.paths.push(Mention { path, in_tests });
+    }
+
+    /// Returns a path in a module of the file as the file itself would write it.
+    fn seen_from_file(&self, mut path: Names) -> Names {
+        let supers = path.iter().take_while(|name| *name == "super").count();
+        path.drain(..supers.min(self.depth));
+        path
     }
 
     fn import(&mut self, tree: &UseTree, before: &[String], is_public: bool) {
@@ -129,6 +143,9 @@ impl Reader {
             UseTree::Rename(name) => (Some(name.rename.to_string()), path(&name.ident)),
             UseTree::Glob(_) => (before.last().cloned(), before.to_vec()),
         };
+        let path = self.seen_from_file(path);
+        // A module of the file that imports an item of the file adds nothing to it.
+        let name = name.filter(|name| path != [&**name]);
         self.imports.extend(name.map(|name| Import {
             name,
             path,
@@ -165,7 +182,9 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         let before = self.in_tests;
         self.in_tests |= item.attrs.iter().any(is_test);
+        self.depth += 1;
         visit::visit_item_mod(self, item);
+        self.depth -= 1;
         self.in_tests = before;
     }
 
@@ -186,6 +205,11 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_macro(&mut self, item: &'ast Macro) {
         visit::visit_macro(self, item);
         self.tokens(item.tokens.clone());
+    }
+
+    fn visit_meta_list(&mut self, list: &'ast MetaList) {
+        visit::visit_meta_list(self, list);
+        self.tokens(list.tokens.clone());
     }
 }
 
