@@ -1,6 +1,7 @@
 //! A family of models as data.
 
-use crate::model::{Defect, Shape};
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
 
 /// A family of models.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ mod smollm3;
 pub(super) use family::Defaults;
 pub use family::{Architecture, Keys};
 
-use super::Defect;
+use super::error::Defect;
 
 /// All supported architectures.
 pub const ALL: [&Architecture; 6] = [

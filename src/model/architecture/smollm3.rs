@@ -2,7 +2,8 @@
 
 use super::family::{Architecture, Defaults, Keys};
 use super::llama::LLAMA;
-use crate::model::{Defect, Shape};
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
 
 pub(super) const SMOLLM3: Architecture = Architecture {
     name: "smollm3",

@@ -32,7 +32,7 @@ pub use unread::Checkpoint;
 
 use std::path::Path;
 
-use super::ModelError;
+use super::error::ModelError;
 
 impl Checkpoint {
     /// Opens a `.gguf` file (the first part of a split one), or a directory with `config.json` and `model.safetensors` (or

@@ -8,7 +8,9 @@ use super::language_source::LanguageSource;
 use super::read_buffer::ReadBuffer;
 use super::sampling::Recommended;
 use super::{quantization, templates};
-use crate::model::{Defect, ModelError, Shape, Tensor, Weights};
+use crate::model::error::{Defect, ModelError};
+use crate::model::shape::Shape;
+use crate::model::weights::{Tensor, Weights};
 
 /// A model with checked files, whose weights are not read yet.
 #[derive(Debug)]
