@@ -14,9 +14,9 @@ use std::array;
 use pulp::NullaryFnOnce;
 
 use self::machine::{COLUMNS, HALF, Machine, Portable};
-use super::Matrix;
 use super::dots::{eight_in_pairs, sixteen_in_pairs};
 use super::prefetch::prefetch;
+use super::weight::Matrix;
 
 /// Columns whose sum a block's minimum multiplies.
 const GROUP: usize = 32;
