@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
+use syn::{Attribute, Block, ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
 
 /// The names between `::`.
 pub(crate) type Names = Vec<String>;
@@ -108,6 +108,8 @@ struct Reader {
     in_tests: bool,
     /// The modules of the file around the item.
     depth: usize,
+    /// The blocks of code around the item.
+    blocks: usize,
 }
 
 impl Reader {
@@ -190,7 +192,20 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         let is_public = !matches!(item.vis, Visibility::Inherited);
+        let before = self.imports.len();
         self.import(&item.tree, &[], is_public);
+        if self.blocks > 0 {
+            // The rest of the file does not know the name.
+            for Import { path, .. } in self.imports.split_off(before) {
+                self.mention(path);
+            }
+        }
+    }
+
+    fn visit_block(&mut self, block: &'ast Block) {
+        self.blocks += 1;
+        visit::visit_block(self, block);
+        self.blocks -= 1;
     }
 
     /// A visibility's path says who may use an item. It uses nothing.
