@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::Plan;
 use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
 use super::kinds::{self, Kind};
+use super::plan::Plan;
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
 use crate::runner::{RunError, Runner};
 use crate::tape::Input;

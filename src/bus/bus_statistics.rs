@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use zbus::Connection;
 
-use super::Error;
 use super::accounts::{BUS, Load};
+use super::error::Error;
 use super::owner::Caller;
 use super::proxy::Info;
 

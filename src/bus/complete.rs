@@ -7,11 +7,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::accounts::Load;
 use super::delivery::Call;
+use super::error::Error;
 use super::likelihoods::Likelihoods;
 use super::owner::Owner;
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{Error, error, info};
+use super::{error, info};
 use crate::engine::{Event, FinishReason, Message, Options, Outcome, State, Ticket};
 
 /// Answers `messages` before the deadline.

@@ -8,12 +8,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use zbus::names::WellKnownName;
 
+use super::NAME;
 use super::address::Address;
+use super::config::BusConfig;
 use super::link::{BusError, Link};
 use super::own_name::OwnName;
 use super::reload::ReloadCall;
 use super::shared::Shared;
-use super::{BusConfig, NAME};
 use crate::front::Front;
 use crate::journal;
 

@@ -10,13 +10,14 @@ use zbus::object_server::{ResponseDispatchListener, ResponseDispatchNotifier, Si
 use zbus::{Connection, OwnedObjectPath};
 
 use super::accounts::Load;
+use super::error::Error;
 use super::options::Stream;
 use super::output::Output;
 use super::owner::Owner;
 use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
-use super::{Error, deltas, objects, returned_answers};
+use super::{deltas, objects, returned_answers};
 use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
 use crate::front::Permit;
 use crate::journal;

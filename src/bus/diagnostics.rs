@@ -7,9 +7,10 @@ use std::sync::Arc;
 use zbus::message::Header;
 use zbus::{Connection, interface};
 
+use super::error::Error;
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{Error, info, sealed};
+use super::{info, sealed};
 
 #[derive(Debug)]
 pub(super) struct Diagnostics {

@@ -9,9 +9,10 @@ use tokio::time::timeout;
 use zbus::message::Header;
 
 use super::accounts::Load;
+use super::error::Error;
 use super::owner::Owner;
+use super::returned_answers;
 use super::shared::Shared;
-use super::{Error, returned_answers};
 use crate::engine::Held;
 use crate::front::Forbidden;
 

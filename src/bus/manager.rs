@@ -13,15 +13,14 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::accounts::Load;
 use super::argument::Text;
-use super::bus_statistics;
-use super::complete;
 use super::delivery::{Call, Replied};
+use super::error::Error;
 use super::messages_argument::{self, Messages};
 use super::options_argument::OptionsArgument;
 use super::proxy::Info;
 use super::session::LONG;
 use super::shared::Shared;
-use super::{Error, info, open_session, options};
+use super::{bus_statistics, complete, info, open_session, options};
 use crate::engine::{Held, Name, NameError, Status};
 use crate::front::{self, Completion};
 

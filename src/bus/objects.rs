@@ -3,8 +3,9 @@
 use zbus::object_server::Interface;
 use zbus::{Connection, OwnedObjectPath};
 
+use super::PATH;
+use super::error::Error;
 use super::registry::Kind;
-use super::{Error, PATH};
 
 /// Returns the path of an object.
 pub(super) fn path(kind: Kind, number: u64) -> OwnedObjectPath {

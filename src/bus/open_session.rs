@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zbus::{Connection, OwnedObjectPath};
 
-use super::Error;
+use super::error::Error;
 use super::owner::Owner;
 use super::session::{Claim, Session};
 use super::shared::Shared;

@@ -1,7 +1,6 @@
 //! Options of calls: the options of all front ends, and two of D-Bus alone, which say how text reaches the caller.
 
-use super::Error;
-use super::error::option_error;
+use super::error::{Error, option_error};
 use super::options_argument::OptionsArgument;
 use super::options_table::Allowed;
 use crate::engine::Options;

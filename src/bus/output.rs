@@ -2,7 +2,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Error;
+use super::error::Error;
 use super::likelihoods::Likelihoods;
 
 /// The most bytes of text of one request.

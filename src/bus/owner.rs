@@ -4,8 +4,7 @@
 use zbus::message::Header;
 use zbus::names::{BusName, OwnedUniqueName};
 
-use super::Error;
-use super::error::{no_object, unknown_object};
+use super::error::{Error, no_object, unknown_object};
 use crate::engine::{Client, ConnectionName};
 
 /// A connection to the bus, by its unique name.

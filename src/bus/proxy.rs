@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use zbus::{OwnedFd, OwnedObjectPath, OwnedVariant, Variant, proxy};
 
-use super::Error;
+use super::error::Error;
 
 /// A dictionary that a client sends: options, or the fields of a message.
 pub type Fields<'a> = HashMap<&'a str, Variant<'a>>;

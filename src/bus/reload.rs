@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Error;
+use super::error::Error;
 
 /// Calls that may wait behind the active one.
 const WAITING: usize = 8;

@@ -13,12 +13,13 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedObjectPath, Str, interface};
 
 use super::accounts::Load;
+use super::error::Error;
 use super::output::{Output, Piece};
 use super::owner::Owner;
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
-use super::{Error, info, objects};
+use super::{info, objects};
 use crate::engine::{Outcome, Reading, WaitEstimate};
 
 /// A request, shared by its object and its delivery.

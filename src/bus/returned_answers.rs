@@ -12,8 +12,8 @@ use zbus::message::{Message, Type};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, MatchRule, MessageStream};
 
-use super::Error;
 use super::accounts::{BUS, ReturnedAnswer};
+use super::error::Error;
 use super::owner::Caller;
 use super::shared::Shared;
 

@@ -12,15 +12,15 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, interface};
 
 use super::accounts::Load;
 use super::argument::Text;
-use super::bus_statistics;
 use super::delivery::{Call, Replied};
+use super::error::Error;
 use super::messages_argument::{self, Messages};
 use super::options_argument::OptionsArgument;
 use super::owner::{Caller, Owner};
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
-use super::{Error, objects, options};
+use super::{bus_statistics, objects, options};
 use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
 use crate::front::{Config, SessionDefaults};
 

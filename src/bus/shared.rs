@@ -8,12 +8,13 @@ use zbus::Connection;
 use zbus::message::Header;
 
 use super::accounts::Accounts;
+use super::config::BusConfig;
+use super::error::Error;
 use super::holds::Holds;
 use super::owner::{Caller, Owner};
 use super::registry::{Belongings, Registry};
 use super::reload::Reloads;
 use super::users::Users;
-use super::{BusConfig, Error};
 use crate::engine::{Client, Handle, Priority, Refusal};
 use crate::front::{Config, Front, Permit, Setting};
 

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use zbus::Connection;
 
-use super::Error;
+use super::error::Error;
 use super::owner::Caller;
 use crate::front::is_operator;
 

@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
-use crate::check::{Report, World, worlds};
+use super::cover::worlds;
+use super::report::Report;
+use super::world::World;
 #[cfg(feature = "cuda")]
 use crate::cuda::{Device, Error};
 use crate::executor::Probe;

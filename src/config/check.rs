@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::Config;
+use super::checked::Config;
 use super::document::{Document, Typed};
 use super::error::Fault;
 use crate::choice::Choice;

@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use super::check;
+use super::checked::Config;
 use super::document::{Document, Merge};
 use super::error::{ConfigError, Fault};
-use super::{Config, check};
 
 /// The files of a configuration in the order of reading.
 #[derive(Debug)]

@@ -3,51 +3,9 @@
 //! A CPU is not faster that way. The tests of this order of events need no GPU.
 
 use super::Cpu;
-use super::core::{Conversation, Guide};
+use super::core::Guide;
+use super::launched::{Ahead, Snapshot};
 use crate::executor::{Behind, ExecuteError};
-
-/// The state of several slots.
-pub(super) type Snapshot = Vec<(usize, Conversation)>;
-
-/// The result of a step whose tokens have not been taken.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    after: Snapshot,
-    ran: Result<(), ExecuteError>,
-}
-
-impl Ahead {
-    /// Whether the step has a row for each of these slots. It may have others.
-    pub(super) fn serves(&self, slots: &[usize]) -> bool {
-        slots.iter().all(|slot| self.has(*slot))
-    }
-
-    fn has(&self, slot: usize) -> bool {
-        self.after.iter().any(|(of, _)| *of == slot)
-    }
-
-    /// Takes the tokens of these slots. Other slots of the step stay unchanged.
-    pub(super) fn take(
-        self,
-        conversations: &mut [Conversation],
-        slots: &[usize],
-    ) -> Result<(), ExecuteError> {
-        for (slot, after) in self.after {
-            if !slots.contains(&slot) {
-                continue;
-            }
-            let conversation = &mut conversations[slot];
-            // A mask that arrived since then is for the token that the step could not choose.
-            let guide = std::mem::take(&mut conversation.guide);
-            let awaits_mask = after.awaits_mask;
-            *conversation = after;
-            if awaits_mask {
-                conversation.guide = guide;
-            }
-        }
-        self.ran
-    }
-}
 
 impl Cpu {
     /// Sets whether steps are launched ahead.

@@ -6,7 +6,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::Matrix;
+use super::weight::Matrix;
 
 /// Partial sums of a product.
 const SUMS: usize = 16;

@@ -11,11 +11,11 @@ use std::cell::RefCell;
 
 use pulp::{Simd, WithSimd};
 
-use super::Matrix;
 use super::dots::{Dots, StoredDots};
 use super::exp::exp;
 use super::groups;
 use super::threads::{each, piece};
+use super::weight::Matrix;
 
 /// Outputs that a thread computes at a time.
 const BLOCK: usize = 16;

@@ -12,6 +12,7 @@ mod executor;
 mod exp;
 mod groups;
 mod inspect;
+mod launched;
 mod load;
 mod matmul;
 mod memory_estimate;
@@ -29,8 +30,8 @@ mod weight;
 use std::ops::Range;
 use std::time::Instant;
 
-use self::ahead::Ahead;
 use self::core::Core;
+use self::launched::Ahead;
 pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};

@@ -1,7 +1,7 @@
 //! Launches attention and the rotation before it: two kernels for a prompt, one for a step.
 
 use super::memory::stride;
-use super::narrow;
+use super::narrow::narrow;
 use super::prompt_attend;
 use super::queue::LaunchQueue;
 use super::splits::splits;

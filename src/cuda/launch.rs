@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::attend::{Raw, raw};
 use super::memory::{Part, stride};
-use super::narrow;
+use super::narrow::narrow;
 use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::memory::{Part, Regions, Weight, plan, storage};
-use super::narrow;
+use super::narrow::narrow;
 use crate::device::{Arena, Context, Error, Idle, MemoryKind, Region, Staging, Stream, Tiles};
 use crate::executor::{FLIGHT_BYTES, PIECE_BYTES, Source, in_flight, pieces_at_once};
 use crate::quant::{DType, TILE_ROWS, padded};

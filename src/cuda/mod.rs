@@ -14,6 +14,7 @@ mod limits;
 mod load;
 mod memory;
 mod memory_estimate;
+mod narrow;
 mod opened;
 mod pace;
 mod page_access;
@@ -27,6 +28,7 @@ mod queue;
 mod recache;
 mod run;
 mod scratch;
+mod send_late;
 mod shapes;
 mod splits;
 mod state;
@@ -48,6 +50,7 @@ pub use self::limits::{Unsuited, suits};
 pub use self::memory::Places;
 use self::memory::{Buffers, Weight};
 pub use self::memory_estimate::memory_estimate;
+use self::narrow::narrow;
 pub use self::opened::Device;
 use self::pace::Pace;
 use self::pages::Pages;
@@ -299,9 +302,4 @@ impl Cuda {
         };
         (step, &mut self.base.graph, &mut self.base.prompts)
     }
-}
-
-/// Positions and rows are bounded by the context, which is far below 2^32.
-fn narrow(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }

@@ -5,7 +5,9 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::{Cuda, Error, Launched, narrow};
+use super::narrow::narrow;
+use super::{Cuda, Launched};
+use crate::device::Error;
 use crate::executor::{Pass, PreemptStep, STEP_PLACE};
 use crate::graph::Stepper as _;
 use crate::tape::Tape;

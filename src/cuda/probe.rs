@@ -1,7 +1,8 @@
 //! Reads and writes buffers and cache as bytes, for comparisons between executors.
 
+use super::Cuda;
 use super::memory::{self, Buffers};
-use super::{Cuda, Error};
+use crate::device::Error;
 use crate::executor::{ExecuteError, Executor, Layout, Probe, Steps as _};
 use crate::graph::Stepper as _;
 use crate::quant::DType;

@@ -3,7 +3,7 @@
 //! Other forms, which some files mix within a layer, have their own launch. Each output is summed separately, so that
 //! does not change the bits.
 
-use super::narrow;
+use super::narrow::narrow;
 use super::queue::LaunchQueue;
 use super::step_shared::{self, Fit};
 use super::work::Work;

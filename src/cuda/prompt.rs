@@ -4,7 +4,7 @@
 //! output is summed separately, so that does not change the bits.
 
 use super::memory::stride;
-use super::narrow;
+use super::narrow::narrow;
 use super::product::{of_run, runs};
 use super::queue::LaunchQueue;
 use super::shapes::{self, SHAPES};

@@ -1,13 +1,13 @@
 //! Replaces the cache of an executor: a model is measured before the types of its cache are selected.
 
+use super::Cuda;
 use super::kernels::CacheKernels;
 use super::late::Late;
 use super::memory::Buffers;
 use super::pages::Pages;
 use super::scratch::Scratch;
 use super::state::{Conversation, Listed};
-use super::{Cuda, Error};
-use crate::device::Modules;
+use crate::device::{Error, Modules};
 use crate::tape::{Angles, KvInfo};
 
 impl Cuda {

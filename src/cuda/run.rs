@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use super::narrow::narrow;
 use super::timestamps::{TimestampAddresses, Timestamps};
-use super::{AHEAD, Cuda, Error, HALVES_AHEAD, HALVES_BEHIND, Launched, narrow, state};
+use super::{AHEAD, Cuda, HALVES_AHEAD, HALVES_BEHIND, Launched, state};
+use crate::device::Error;
 use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, Rows, Timed};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;

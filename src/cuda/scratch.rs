@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use super::narrow::narrow;
+use super::splits;
 use super::work::{Addresses, SAMPLE_BLOCKS};
-use super::{narrow, splits};
 use crate::device::{
     Arena, Context, Error, Masks, MemoryKind, PageTables, Plan, PromptMailbox, Region, Row,
     STEP_ROWS, SamplerState, Scores, StepMailbox, Stream, TokenMailbox,

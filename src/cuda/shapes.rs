@@ -161,7 +161,7 @@ impl Shape {
     pub(super) fn shared(&self, storage: Storage) -> u32 {
         let layout = storage.layout();
         let (tokens, tiles, warps) = (self.tokens, self.tiles, self.threads / 32);
-        let scales = super::narrow(layout.scales);
+        let scales = super::narrow::narrow(layout.scales);
         // The units of several products are stored after the stages.
         let ring = if self.stages > 6 { 16 } else { 8 };
         let (sums, in_ring) = match (layout.has_minimum, layout.head > 0) {
@@ -172,7 +172,7 @@ impl Shape {
         // Scales other than plain halves become numbers, and their minima pairs of bf16, once for all lanes of a warp.
         let made = match layout.block_columns {
             Some(columns) if layout.has_minimum || layout.head > 0 => {
-                let scales = self.units * self.rows * 4 * 64 / super::narrow(columns);
+                let scales = self.units * self.rows * 4 * 64 / super::narrow::narrow(columns);
                 let minima = if layout.has_minimum {
                     8 * (2 * self.rows + 8)
                 } else {
@@ -182,7 +182,7 @@ impl Shape {
             }
             _ => 0,
         };
-        let unit = super::narrow(layout.unit() + layout.head) - in_ring;
+        let unit = super::narrow::narrow(layout.unit() + layout.head) - in_ring;
         self.stages * (tokens * 128 + tiles * unit).next_multiple_of(128) + sums + made
     }
 

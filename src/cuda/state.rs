@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::narrow;
+use super::narrow::narrow;
 use crate::device::{self, Command, PADDING, Row, STEP_ROWS, SamplerState};
 use crate::executor::StepState;
 use crate::sampler::{History, Parameters, Scored, WINDOW};

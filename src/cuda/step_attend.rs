@@ -2,7 +2,7 @@
 //! on lanes. `attend` launches it.
 
 use super::cache_types::multiplies;
-use super::narrow;
+use super::narrow::narrow;
 use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
 use crate::kv::{KvType, KvTypes};

@@ -2,7 +2,7 @@
 
 use super::kernels::Kernels;
 use super::memory::{Buffers, Part, Weight};
-use super::narrow;
+use super::narrow::narrow;
 use super::pages::Pages;
 use crate::device::{Places, Tiles};
 use crate::graph::Trace;

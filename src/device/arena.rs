@@ -9,8 +9,13 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUmemAttach_flags, CUresult, CUstream};
 
+use super::Result;
+use super::context::Context;
 use super::driver::{check, ignore};
-use super::{Context, Error, Idle, MemoryKind, Pinned, Plan, Region, Result, Stream};
+use super::error::Error;
+use super::pinned::Pinned;
+use super::plan::{MemoryKind, Plan, Region};
+use super::stream::{Idle, Stream};
 
 /// The allocated memory of a plan.
 #[derive(Debug)]

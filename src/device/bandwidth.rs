@@ -4,8 +4,13 @@ use std::rc::Rc;
 
 use cudarc::driver::sys;
 
+use super::Result;
+use super::arena::Arena;
+use super::context::Context;
 use super::driver::check;
-use super::{Arena, Context, Event, MemoryKind, Plan, Result, Stream};
+use super::event::Event;
+use super::plan::{MemoryKind, Plan};
+use super::stream::Stream;
 
 /// Far more than any cache holds.
 const BYTES: usize = 256 << 20;

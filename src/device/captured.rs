@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphEdgeData, CUgraphNode};
 
+use super::Result;
+use super::context::Context;
 use super::driver::{check, ignore};
-use super::{Context, Result};
 
 /// A graph of the driver.
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{check, ignore};
+use super::error::Error;
 use super::partition::Partition;
-use super::{Error, Result, open};
+use super::{Result, open};
 use crate::fault::Faults;
 
 /// The properties of a device.

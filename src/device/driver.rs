@@ -7,7 +7,8 @@ use std::ffi::CStr;
 
 use cudarc::driver::sys::{self, CUresult, CUstream};
 
-use super::{Error, Result};
+use super::Result;
+use super::error::Error;
 use crate::fault::{Call, Faults, How};
 
 /// Converts the result of a call.

@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult};
 
+use super::Result;
+use super::context::Context;
 use super::driver::{check, ignore};
-use super::{Context, Result, Stream};
+use super::stream::Stream;
 
 /// A point that can be waited for. The time between two of them can be measured.
 #[derive(Debug)]

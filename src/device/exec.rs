@@ -4,8 +4,12 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUgraphExec, CUresult};
 
+use super::Result;
+use super::context::Context;
 use super::driver::{attempt, check, ignore};
-use super::{Context, Error, Result, Stream, Template};
+use super::error::Error;
+use super::stream::Stream;
+use super::template::Template;
 use crate::fault::Call;
 
 /// An executable graph.

@@ -7,9 +7,11 @@ use std::rc::Rc;
 
 use flate2::read::ZlibDecoder;
 
+use super::context::Context;
+use super::error::Error;
 use super::kernel::{Family, Kernel};
 use super::module::Module;
-use super::{Context, Error, Parameters, Result};
+use super::{Parameters, Result};
 
 /// One compiled source of kernels. The images are deflated (zlib). A binary may have no images for sm_90.
 struct Image {

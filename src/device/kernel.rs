@@ -9,8 +9,10 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{attempt, check};
+use super::error::Error;
 use super::module::Module;
-use super::{Error, Parameters, Result, Stream};
+use super::stream::Stream;
+use super::{Parameters, Result};
 use crate::fault::Call;
 
 /// Shared memory of a block on sm_87, static and dynamic together.

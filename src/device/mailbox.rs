@@ -7,7 +7,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Arena, Context, Error, Event, Pinned, Region, Result, Stream};
+use super::Result;
+use super::arena::Arena;
+use super::context::Context;
+use super::error::Error;
+use super::event::Event;
+use super::pinned::Pinned;
+use super::plan::Region;
+use super::stream::Stream;
 
 /// The most rows of a step, as in `kernels/state.cuh`.
 pub const STEP_ROWS: usize = 8;

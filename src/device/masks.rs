@@ -7,8 +7,14 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use super::Result;
+use super::arena::Arena;
+use super::context::Context;
+use super::event::Event;
 use super::mailbox::words;
-use super::{Arena, Context, Event, Pinned, Region, Result, Stream};
+use super::pinned::Pinned;
+use super::plan::Region;
+use super::stream::Stream;
 
 /// Words before the bits: the number of the token, and padding to 16 bytes.
 const HEAD: usize = 4;

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUfunction, CUmodule};
 
+use super::Result;
+use super::context::Context;
 use super::driver::{check, ignore};
-use super::{Context, Result};
 
 /// A loaded module. Its code stays on the device while one of its kernels is held.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use super::Error;
+use super::error::Error;
 use crate::nodes::{self, DISCRETE, JETSON, Node, needed};
 
 /// The first existing node that this process may not open.

@@ -8,8 +8,9 @@ use cudarc::driver::sys::{
     CUgreenCtxCreate_flags, CUresult, CUstream, CUstream_flags,
 };
 
+use super::Result;
 use super::driver::{check, ignore};
-use super::{Error, Result};
+use super::error::Error;
 
 /// The driver calls for partitions, which exist since CUDA 12.4. On some systems the library is older than its version
 /// number says.

@@ -5,8 +5,10 @@ use std::rc::Rc;
 
 use cudarc::driver::sys;
 
+use super::Result;
+use super::context::Context;
 use super::driver::{check, ignore};
-use super::{Context, Error, Result};
+use super::error::Error;
 
 /// Page-locked host memory, mapped into the GPU's address space. It is initialized with zeros.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The layout of memory, computed before anything is allocated. It needs no driver.
 
-use super::{Error, Result};
+use super::Result;
+use super::error::Error;
 
 /// The largest allocation: `NvMap` refuses larger ones on a small Jetson.
 pub const CHUNK_BYTES: usize = 512 << 20;

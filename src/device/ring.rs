@@ -6,7 +6,14 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::{Arena, Context, Error, Event, Pinned, Region, Result, Stream};
+use super::Result;
+use super::arena::Arena;
+use super::context::Context;
+use super::error::Error;
+use super::event::Event;
+use super::pinned::Pinned;
+use super::plan::Region;
+use super::stream::Stream;
 
 /// Pinned memory in parts of equal length, each for one copy.
 #[derive(Debug)]

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use super::Result;
+use super::context::Context;
 use super::mailbox::{PADDING, STEP_ROWS, TOKENS, wide_words};
-use super::{Context, Pinned, Result};
+use super::pinned::Pinned;
 
 /// The most tokens that are reported, as `BEST` of `kernels/state.cuh`.
 const MOST: usize = 20;

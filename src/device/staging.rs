@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{Context, Pinned, Result};
+use super::Result;
+use super::context::Context;
+use super::pinned::Pinned;
 
 /// Pinned memory in parts of equal length. Unified memory is filled in place and needs none.
 #[derive(Debug)]

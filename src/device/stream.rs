@@ -5,8 +5,11 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{self, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode};
 
+use super::Result;
+use super::captured::Captured;
+use super::context::Context;
 use super::driver::{attempt, check, ignore};
-use super::{Captured, Context, Error, Result};
+use super::error::Error;
 use crate::fault::Call;
 
 /// An ordered queue of work that does not wait for the default stream.

@@ -10,8 +10,12 @@ use std::rc::Rc;
 use cudarc::driver::sys::{self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphNode, CUgraphNodeType};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use super::captured::Captured;
+use super::context::Context;
 use super::driver::{attempt, check};
-use super::{Captured, Context, Error, Geometry, Kernel, Parameters, Result};
+use super::error::Error;
+use super::kernel::{Geometry, Kernel};
+use super::{Parameters, Result};
 use crate::fault::Call;
 
 /// A captured graph that is one chain of kernels.

@@ -1,6 +1,7 @@
 //! State that both executors keep in the same way: recorded steps and prompts, preempted prompts, and counters.
 
-use super::{Preempted, StepTimes};
+use super::preempted::Preempted;
+use super::step::StepTimes;
 use crate::graph::{Buckets, Counts, DecodeGraph, GraphOptions, LifeCycle, Mode};
 
 /// Recordings and counters of an executor. `E` replays one recording.

@@ -1,6 +1,6 @@
 //! Views of an executor that do not change what it computes: logits, times, memory, launches.
 
-use super::{ExecuteError, Span, Timed};
+use super::step::{ExecuteError, Span, Timed};
 use crate::tape::Tape;
 
 /// What an executor shows about its runs.

@@ -1,6 +1,6 @@
 //! The memory of the key-value cache: the pages of each slot, their chunks, and copies to and from the host.
 
-use super::ExecuteError;
+use super::step::ExecuteError;
 
 /// Pages of the cache. All of them have the same size, and belong to chunks that are allocated and released as a whole.
 pub trait Pages {

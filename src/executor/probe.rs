@@ -1,6 +1,7 @@
 //! Access to an executor's memory for comparisons between executors. Generation does not use it.
 
-use super::{ExecuteError, Executor};
+use super::Executor;
+use super::step::ExecuteError;
 use crate::quant::DType;
 use crate::tape::{Buffer, Tape};
 

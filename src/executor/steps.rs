@@ -1,6 +1,7 @@
 //! Prefill and decode: what starts a turn, runs its prompt and its steps, and what preempts or discards them.
 
-use super::{ExecuteError, Pass, PreemptPrompt, PreemptStep, StepState, StepTimes};
+use super::preempted::{Pass, PreemptPrompt, PreemptStep};
+use super::step::{ExecuteError, StepState, StepTimes};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::Tape;
 

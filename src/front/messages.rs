@@ -1,6 +1,6 @@
 //! Builds messages of a conversation from a role and plain fields, and checks that the fields suit the role.
 
-use super::Error;
+use super::error::Error;
 use super::text::{TEXT_BYTES, shortened};
 use crate::engine::{Message, Role};
 use crate::tools;

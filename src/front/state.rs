@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::config::Config;
+use super::error::{Error, OptionError};
 use super::permits::{Permit, Permits};
 use super::refusal_log::RefusalLog;
-use super::rights;
-use super::{Config, Error, Forbidden, OptionError, Setting};
+use super::rights::{self, Forbidden};
+use super::setting::Setting;
 use crate::engine::{Client, Handle, Priority, Refusal};
 
 /// The shared state; its clones are the same state.

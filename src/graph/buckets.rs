@@ -3,8 +3,10 @@
 //! A recording contains addresses but no state of a turn, so it stays valid until an address or a geometry changes. The least
 //! recently used recording is evicted when the budget is exceeded.
 
+use super::event::State;
 use super::life::LifeCycle;
-use super::{Mode, State, Stepper};
+use super::mode::Mode;
+use super::stepper::Stepper;
 
 /// The limits of recorded prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,11 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::event::{InvalidationReason, Renewal, State};
 use super::life::LifeCycle;
-use super::{InvalidationReason, Mode, Renewal, State, Stepper, Trace};
+use super::mode::Mode;
+use super::stepper::Stepper;
+use super::trace::Trace;
 
 /// How a step came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::event::{Counters, Event, InvalidationReason, Refused, State};
-use super::{Mode, Renewal};
+use super::event::{Counters, Event, InvalidationReason, Refused, Renewal, State};
+use super::mode::Mode;
 use crate::kv::Change;
 
 /// Consecutive failures that disable recording.

@@ -1,6 +1,7 @@
 //! How an executor records steps and prompts: plain values with their defaults.
 
-use super::{Budget, Mode};
+use super::buckets::Budget;
+use super::mode::Mode;
 
 /// What an executor records, and how much memory the recordings may take.
 #[derive(Clone, Debug, PartialEq, Eq)]

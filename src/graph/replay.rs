@@ -1,6 +1,7 @@
 //! A recorded graph that can be launched.
 
-use super::{Renewal, Trace};
+use super::event::Renewal;
+use super::trace::Trace;
 use crate::device::{Captured, Exec, Result, Stream, Template};
 
 /// An executable graph of kernels, and the recording that it was made from.

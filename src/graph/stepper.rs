@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::ops::Range;
 
-use super::Trace;
 use super::event::{Refused, Renewal};
+use super::trace::Trace;
 
 /// One step of an executor, as a list of operations. Only `settle` waits for launched work.
 pub trait Stepper {

@@ -22,7 +22,9 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Grammar, GrammarError, GuideError, Limits};
+use super::grammar::{Grammar, GrammarError};
+use super::guide_error::GuideError;
+use super::limits::Limits;
 use crate::sampler::Mask;
 
 /// The most bytes of one message: the longest grammar that a configuration allows fits.

@@ -67,7 +67,7 @@ pub enum GrammarError {
     NoVocabulary,
     #[error(
         "option {option:?} needs {mib} MiB of memory once it is compiled; {most} are allowed; make it simpler",
-        most = super::COMPILED >> 20
+        most = super::limits::COMPILED >> 20
     )]
     TooLarge { option: &'static str, mib: usize },
     /// A limit of its process has passed.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::frame::{FromProcess, ToProcess, Why};
+use super::grammar::{Grammar, GrammarError};
 use super::keeper::{self, Keeper, Lost, Process};
+use super::limits::{COMPILING, Limits};
 use super::matching::Matching;
 use super::shelf::{Found, Key, Shelf};
-use super::{COMPILING, Grammar, GrammarError, Guide, Limits, Stage, Thinking, Thoughts};
+use super::{Guide, Stage, Thinking, Thoughts};
 use crate::confined::Bound;
 use crate::model::language::Words;
 use crate::sampler::Mask;

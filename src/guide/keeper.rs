@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
-use super::{TASK, table};
+use super::table;
+use super::task::TASK;
 use crate::confined::{self, Bound};
 use crate::model::language::Words;
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::frame::{FromProcess, Report, ToProcess};
+use super::guide_error::GuideError;
 use super::keeper::{Lost, Process};
-use super::{ANSWERING, GuideError, Limits};
+use super::limits::{ANSWERING, Limits};
 use crate::confined::Bound;
 use crate::sampler::Mask;
 use crate::sampler::Promise;

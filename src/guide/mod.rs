@@ -5,62 +5,30 @@
 mod frame;
 mod grammar;
 mod grammars;
+mod guide_error;
 mod inside;
 mod keeper;
+mod limits;
 mod matching;
 mod schema;
 mod shelf;
 mod table;
+mod task;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use grammar::{Grammar, GrammarError};
 pub use grammars::Grammars;
+pub use guide_error::GuideError;
+pub use limits::Limits;
 pub use matching::Wake;
+pub use task::TASK;
 
-use crate::confined::Task;
 use crate::sampler::Mask;
 use crate::sampler::Promise;
 use matching::{Follows, Matching};
-
-/// Holds a vocabulary, compiles grammars and computes masks.
-pub const TASK: Task = Task {
-    argument: "--run-guides",
-    run: inside::run,
-};
-
-/// Bytes that the process of a grammar may add to those of the keeper: while it compiles, and for all its answers.
-const COMPILING: usize = 128 << 20;
-const ANSWERING: usize = 192 << 20;
-/// The most bytes that a compiled grammar may have, because its answers need memory too.
-const COMPILED: usize = 64 << 20;
-
-/// The limits of a grammar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Bytes of the caller's text.
-    pub bytes: usize,
-    /// Nodes of regular expressions that compiling may make, and symbols of the grammar.
-    pub work: usize,
-    /// Processor time of compiling.
-    pub compile: Duration,
-    /// Processor time of one mask.
-    pub mask: Duration,
-}
-
-impl Limits {
-    /// The defaults: the largest schemas in use take a fifth of them.
-    pub const USUAL: Self = Self {
-        bytes: 256 << 10,
-        work: 500_000,
-        compile: Duration::from_secs(2),
-        mask: Duration::from_secs(1),
-    };
-}
 
 /// The tokens that may follow an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,19 +60,6 @@ enum Stage {
     /// The model thinks.
     Thinks,
     Answers,
-}
-
-/// The reason why an answer cannot continue under its guide.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum GuideError {
-    #[error(
-        "the grammar became too complex in the middle of the answer ({0}); make it smaller, or bound what repeats in it"
-    )]
-    TooComplex(String),
-    #[error("no token of this model can continue the answer under this grammar; simplify it")]
-    NothingFollows,
-    #[error("the process of the answer's grammar was ended: {0}; make the grammar simpler")]
-    Stopped(String),
 }
 
 /// The limits of an answer's thoughts.

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::grammar::{Grammar, GrammarError};
 use super::keeper::Process;
-use super::{Grammar, GrammarError, Limits};
+use super::limits::Limits;
 
 /// The most bytes of idle processes, and their number.
 const MOST_BYTES: usize = 64 << 20;

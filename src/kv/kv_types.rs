@@ -1,6 +1,6 @@
 //! The types of K and of V in a key-value cache, which may differ.
 
-use super::KvType;
+use super::kv_type::KvType;
 
 /// The types of K and of V.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

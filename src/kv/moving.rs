@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::{Change, Copied, Kv};
+use super::Kv;
+use super::change::{Change, Copied};
 
 impl Kv {
     /// Resizes the cache and keeps sequences, most recently used first, as far as there is room.

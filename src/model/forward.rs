@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Shape, Weights};
+use super::shape::Shape;
+use super::weights::Weights;
 use crate::quant::DType;
 use crate::tape::{
     Buffer, BufferInfo, Ending, Input, KvInfo, Op, Projection, Tape, WeightId, WeightInfo,

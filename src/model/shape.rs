@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::Defect;
+use super::error::Defect;
 use super::rope::Rope;
 use crate::tape::{Angles, Attention, QueryScale, Rotation};
 

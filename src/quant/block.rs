@@ -7,10 +7,11 @@
 
 use std::hint::black_box;
 
+use super::about::About;
 use super::halves::{VECTOR, vector};
 use super::layout::Layout;
+use super::recipe;
 use super::rows::{Destination, Rows};
-use super::{About, random};
 
 /// Blocks whose halves are converted at a time, because a single conversion takes as long as ten values.
 const AT_ONCE: usize = VECTOR / 2;
@@ -21,7 +22,7 @@ const MOST_GROUPS: usize = 16;
 pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
     /// The layout in device memory.
     const LAYOUT: Layout;
-    const RANDOM: random::Scales;
+    const RANDOM: recipe::Scales;
 
     /// A block's integers, in the order of its values.
     fn integers(block: &[u8; B]) -> [i8; N];
@@ -66,7 +67,7 @@ pub(super) const fn about<F: Block<B, N, H>, const B: usize, const N: usize, con
         values: N,
         bytes: B,
         layout: F::LAYOUT,
-        random: random::Block::Scales(F::RANDOM),
+        random: recipe::Block::Scales(F::RANDOM),
         take_apart: take_apart::<F, B, N, H>,
     }
 }

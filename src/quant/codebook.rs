@@ -3,7 +3,7 @@
 
 use super::block::{Block, Scales, nibbles, split};
 use super::layout::Layout;
-use super::random;
+use super::recipe;
 use super::rows::Destination;
 
 /// The values of the codes.
@@ -51,7 +51,7 @@ fn for_kernels(codes: [u8; 32]) -> [u8; 32] {
 pub(super) struct IQ4_NL;
 impl Block<18, 32, 1> for IQ4_NL {
     const LAYOUT: Layout = OF_HALVES;
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 67.0,
         minimum: 0.0,
@@ -93,7 +93,7 @@ impl Block<136, 256, 1> for IQ4_XS {
         head: 32,
         ..OF_HALVES
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 1250.0,
         minimum: 0.0,

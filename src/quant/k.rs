@@ -4,7 +4,7 @@
 use super::block::{Block, Scales, less, nibbles, split};
 use super::layout::Layout;
 use super::plain::{F16, Number as _};
-use super::random;
+use super::recipe;
 use super::rows::Destination;
 
 /// Nibbles; 32 of them share a 6-bit scale and a 6-bit minimum.
@@ -52,7 +52,7 @@ fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Destination<'_,
 pub(super) struct Q4_K;
 impl Block<144, 256, 2> for Q4_K {
     const LAYOUT: Layout = OF_SIX_BITS;
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 170.0,
         minimum: 7.5,
@@ -91,7 +91,7 @@ impl Block<176, 256, 2> for Q5_K {
         high: 128,
         ..OF_SIX_BITS
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 340.0,
         minimum: 15.5,
@@ -153,7 +153,7 @@ impl Block<210, 256, 0> for Q6_K {
         block_columns: Some(16),
         ..Layout::NIBBLES
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 208,
         spread: 1370.0,
         minimum: 0.0,

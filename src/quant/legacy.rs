@@ -3,7 +3,7 @@
 
 use super::block::{Block, Scales, less, nibbles, split};
 use super::layout::Layout;
-use super::random;
+use super::recipe;
 use super::rows::Destination;
 
 /// Nibbles with a scale for each block.
@@ -26,7 +26,7 @@ impl Block<34, 32, 1> for Q8_0 {
         quants: 1024,
         ..OF_HALVES
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 74.0,
         minimum: 0.0,
@@ -64,7 +64,7 @@ fn five_bits(low: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
 pub(super) struct Q4_0;
 impl Block<18, 32, 1> for Q4_0 {
     const LAYOUT: Layout = OF_HALVES;
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 4.6,
         minimum: 0.0,
@@ -90,7 +90,7 @@ impl Block<18, 32, 1> for Q4_0 {
 pub(super) struct Q4_1;
 impl Block<20, 32, 2> for Q4_1 {
     const LAYOUT: Layout = OF_PAIRS;
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 4.6,
         minimum: -7.5,
@@ -119,7 +119,7 @@ impl Block<22, 32, 1> for Q5_0 {
         high: 128,
         ..OF_HALVES
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 9.2,
         minimum: 0.0,
@@ -151,7 +151,7 @@ impl Block<24, 32, 2> for Q5_1 {
         high: 128,
         ..OF_PAIRS
     };
-    const RANDOM: random::Scales = random::Scales {
+    const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 9.2,
         minimum: -15.5,

@@ -4,6 +4,7 @@
 //! no files, allocates no device memory, and does not know the purpose of a weight.
 #![allow(non_camel_case_types)] // the field writes formats so
 
+mod about;
 mod block;
 mod codebook;
 mod dtype;
@@ -13,6 +14,7 @@ mod layout;
 mod legacy;
 mod plain;
 pub mod random;
+mod recipe;
 mod rows;
 mod storage;
 mod tile;
@@ -22,15 +24,7 @@ pub(crate) use halves::half;
 pub use layout::{Layout, TILE_ROWS, UNIT, padded};
 pub use storage::Storage;
 
-/// The properties of a format, apart from its values.
-struct About {
-    values: usize,
-    bytes: usize,
-    layout: Layout,
-    random: random::Block,
-    /// Splits rows of a number of columns. It does nothing for formats without blocks.
-    take_apart: fn(&[u8], usize, &mut rows::Rows),
-}
+use about::About;
 
 macro_rules! formats {
     ($($name:ident = $number:literal: $family:ident, $decoded:ident;)+) => {

@@ -3,10 +3,10 @@
 
 use half::{bf16, f16};
 
-use super::About;
+use super::about::About;
 use super::halves::{VECTOR, half, vector};
 use super::layout::Layout;
-use super::random::Block;
+use super::recipe::Block;
 
 /// Values that are passed on at a time.
 const PIECE: usize = 32;

@@ -2,6 +2,7 @@
 //! are not arguments of the tape, so one recorded step serves every request.
 //! Not here: grammars, which make the masks (`guide`).
 
+mod candidate;
 mod history;
 mod mask;
 mod parameters;
@@ -18,6 +19,8 @@ pub use partial::Partial;
 pub use promise::{Promise, Promised};
 pub use scored::{MOST_SCORED, Scored};
 
+use candidate::Candidate;
+
 /// The parameters and state of a choice.
 #[derive(Clone, Debug, Default)]
 pub struct Sampler {
@@ -26,7 +29,7 @@ pub struct Sampler {
     counter: u64,
     history: History,
     /// Tokens in descending probability. The buffer is reused, so only the first choice allocates.
-    candidates: Vec<sample::Candidate>,
+    candidates: Vec<Candidate>,
 }
 
 impl Sampler {

@@ -1,6 +1,6 @@
 //! Parameters that are only partly set, so that several sources can complete them in order of precedence.
 
-use super::Parameters;
+use super::parameters::Parameters;
 
 /// The parameters that shape a choice; `None` is unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Mask;
+use super::mask::Mask;
 
 /// A mask that may still be computed; `None` in its place means that it never will be.
 #[derive(Clone, Debug, Default)]

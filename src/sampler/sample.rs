@@ -1,15 +1,10 @@
 //! The choice of a token: mask, repetition penalty, and then the greatest logit, or temperature, top-k, top-p, min-p
 //! and one draw. The logits stay unchanged.
 
+use super::Sampler;
+use super::candidate::Candidate;
+use super::mask::Mask;
 use super::philox::uniform;
-use super::{Mask, Sampler};
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    token: u32,
-    /// The logit, then the scaled logit, then a probability.
-    weight: f32,
-}
 
 impl Sampler {
     /// Chooses a token that `mask` allows, and remembers it. Returns `None` and keeps the state if a logit is NaN or

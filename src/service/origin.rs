@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Failure;
+use super::failure::Failure;
 use super::source::{self, Source};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;

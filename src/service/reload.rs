@@ -7,9 +7,11 @@ use std::time::Instant;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
+use super::derived::{bus_config, front_config, limits};
+use super::origin::Origin;
 use super::source::{self, Source};
 use super::watchdog::Watchdog;
-use super::{Origin, bus_config, extension, front_config, limits, sessions};
+use super::{extension, sessions};
 use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::WeightId;
+use super::operands::WeightId;
 
 /// How scores become weights.
 #[derive(Clone, Copy, Debug, PartialEq)]

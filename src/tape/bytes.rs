@@ -1,6 +1,8 @@
 //! The bytes that each operation has to move, which limit the speed of decoding.
 
-use super::{Attention, Input, Op, Tape};
+use super::attention::Attention;
+use super::op::Op;
+use super::{Input, Tape};
 
 impl Op {
     /// Bytes that this operation has to read and write once, in a run that starts at `position`.

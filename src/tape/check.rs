@@ -1,6 +1,10 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
-use super::{Buffer, Ending, Input, Op, Projection, Rotation, Tape, WeightId};
+use super::attention::Rotation;
+use super::kv_info::KvInfo;
+use super::op::{Op, Projection};
+use super::operands::{Buffer, WeightId};
+use super::{Ending, Input, STEP_ROWS, Tape};
 use crate::kv::KvType;
 use crate::quant::DType;
 
@@ -36,7 +40,7 @@ impl Tape {
             op: "end",
             reason: reason.into(),
         };
-        if self.input == Input::Step && self.rows > super::STEP_ROWS {
+        if self.input == Input::Step && self.rows > STEP_ROWS {
             return Err(fail("a step has at most 8 rows"));
         }
         let samples = matches!(self.ops.last(), Some(Op::Sample { .. }));
@@ -83,7 +87,7 @@ impl Tape {
     }
 
     fn check_heads(&self) -> Result<(), String> {
-        let super::KvInfo {
+        let KvInfo {
             head_dim, types, ..
         } = self.kv;
         if !types.is_supported() {

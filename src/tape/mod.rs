@@ -9,40 +9,16 @@ mod bytes;
 mod check;
 mod kv_info;
 mod op;
+mod operands;
 
 pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
 pub use kv_info::KvInfo;
 pub use op::{Op, Projection};
+pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 
-use crate::quant::{DType, Format};
-
-/// A buffer of activations: `rows * columns` elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Buffer(pub usize);
-
-/// The shape and type of a buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BufferInfo {
-    pub name: &'static str,
-    pub rows: usize,
-    pub columns: usize,
-    pub dtype: DType,
-}
-
-/// A weight, by its index in the executor's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WeightId(pub usize);
-
-/// The shape and format of a weight.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WeightInfo {
-    pub name: String,
-    pub rows: usize,
-    pub columns: usize,
-    pub format: Format,
-}
+use crate::quant::DType;
 
 /// The most rows of a step.
 pub const STEP_ROWS: usize = 8;

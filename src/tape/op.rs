@@ -1,6 +1,7 @@
 //! The operations. Each is a fused kernel, and both executors match on them exhaustively.
 
-use super::{Attention, Buffer, Rotation, WeightId};
+use super::attention::{Attention, Rotation};
+use super::operands::{Buffer, WeightId};
 
 /// `y = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::format::ID_CHARS;
-use super::offer::Tool;
-use super::{Choice, Format, Listener, Tools};
+use super::format::{Format, ID_CHARS};
+use super::listener::Listener;
+use super::offer::{Choice, Tool, Tools};
 use crate::model::language::{Part, Words};
 
 /// The syntax of calls in the tokens of one model.

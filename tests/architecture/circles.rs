@@ -1,40 +1,12 @@
 //! No file depends on itself through the files that it uses.
 //!
 //! A file depends on the file that defines a name, through however many re-exports. It also depends on a file that
-//! re-exports the name, unless that is a folder around it.
+//! re-exports the name, unless that is a folder around it. Within a folder, names are imported from the file that defines
+//! them: re-exports are for users outside of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{Names, Source};
-
-/// Folders whose `mod.rs` and files still use each other: they count as one file each. The list may only shrink.
-const ONE_FILE: &[&str] = &[
-    "ganglion::bench",
-    "ganglion::bus::accounts",
-    "ganglion::bus::transport",
-    "ganglion::check::cover",
-    "ganglion::config",
-    "ganglion::cpu",
-    "ganglion::cpu::groups",
-    "ganglion::cuda",
-    "ganglion::guide",
-    "ganglion::guide::inside",
-    "ganglion::guide::schema",
-    "ganglion::model::architecture",
-    "ganglion::model::chat",
-    "ganglion::model::chat::jinja",
-    "ganglion::model::chat::jinja::filters",
-    "ganglion::model::checkpoint",
-    "ganglion::model::tokenizer",
-    "ganglion::model::tokenizer::huggingface",
-    "ganglion::quant",
-    "ganglion::sampler",
-    "ganglion::service",
-    "ganglion::tape",
-    "ganglionctl::man",
-    "ganglionctl::pull",
-    "ganglionctl::stored",
-];
 
 /// What each file imports and mentions, by module.
 type Files<'a> = BTreeMap<&'a Names, &'a Source>;
@@ -106,6 +78,10 @@ fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
     let edges = files.iter().map(|(module, source)| {
         let mentions = source.paths.iter().filter(|one| !one.in_tests);
         let mentions = mentions.map(|one| &one.path);
+        // A variable may have the name of a module. A module alone is no value.
+        let is_variable =
+            |path: &&Names| path.len() == 1 && files.contains_key(&child(module, &path[0]));
+        let mentions = mentions.filter(|path| !is_variable(path));
         // A re-export alone is no use of the name.
         let imports = source.imports.iter();
         let imports = imports.filter(|one| !one.in_tests && !one.is_public);
@@ -116,22 +92,10 @@ fn edges<'a>(files: &Files<'a>) -> Edges<'a> {
             passed.retain(|facade| !module.starts_with(facade));
             uses.extend(passed);
         }
-        uses.retain(|other| other != *module && !are_one_file(module, other));
+        uses.remove(*module);
         (*module, uses)
     });
     edges.collect()
-}
-
-/// Whether one of two modules contains the other, and is in the list.
-fn are_one_file(module: &Names, other: &Names) -> bool {
-    let outer = if module.starts_with(other) {
-        other
-    } else if other.starts_with(module) {
-        module
-    } else {
-        return false;
-    };
-    ONE_FILE.contains(&&*outer.join("::"))
 }
 
 /// Returns the modules on circles, and on ways between them, with the modules that they depend on.
@@ -155,6 +119,36 @@ fn circles(mut edges: Edges<'_>) -> Vec<String> {
     lines.collect()
 }
 
+/// Returns the imports of re-exports by a file in the re-exporting folder, or of a name that belongs to another folder.
+fn detours(files: &Files<'_>) -> Vec<String> {
+    let mut detours = Vec::new();
+    for (module, source) in files {
+        let imports = source.imports.iter().filter(|one| !one.in_tests);
+        let mentions = source.paths.iter().filter(|one| !one.in_tests);
+        let paths = mentions.map(|one| &one.path);
+        let from_elsewhere = |path: &&Names| {
+            let first = path.first().map(String::as_str);
+            first.is_some_and(|first| ["crate", "super"].contains(&first))
+        };
+        let paths = paths.filter(from_elsewhere);
+        for path in imports.map(|one| &one.path).chain(paths) {
+            let mut passed = Vec::new();
+            let definer = definer(files, module, path, &mut passed);
+            let is_detour = |facade: &Names| {
+                let is_around = module.starts_with(facade);
+                let is_owner = definer.as_ref().is_some_and(|one| one.starts_with(facade));
+                let is_same_folder = facade.get(..2) == module.get(..2);
+                facade != *module && (is_around || is_same_folder && !is_owner)
+            };
+            if passed.iter().any(is_detour) {
+                let (module, path) = (module.join("::"), path.join("::"));
+                detours.push(format!("{module} imports {path}"));
+            }
+        }
+    }
+    detours
+}
+
 fn of<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Files<'a> {
     let files = sources.into_iter().map(|one| (&one.module, one));
     files.collect()
@@ -167,6 +161,36 @@ fn no_file_depends_on_itself() {
     assert!(count > 1000, "only {count} uses were found");
     let circles = circles(edges);
     assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn names_are_imported_from_the_files_that_define_them() {
+    let detours = detours(&of(Source::all()));
+    assert!(detours.is_empty(), "{}", detours.join("\n"));
+}
+
+#[test]
+fn imports_of_a_siblings_re_export_are_found() {
+    let count = |path: &str, text: &str| {
+        let files = [
+            ("a/mod.rs", "mod b; mod c; mod d; pub use b::B;"),
+            ("a/b.rs", "pub use super::d::D; pub struct B;"),
+            ("a/d.rs", "pub struct D;"),
+            (path, text),
+        ];
+        let parse = |(path, text): (&str, &str)| Source::parse(path.as_ref(), text.into());
+        detours(&of(&files.map(parse))).len()
+    };
+    for detour in [
+        "use super::B;",
+        "use crate::a::B;",
+        "use super::b::D;",
+        "fn c(_: super::B) {}",
+    ] {
+        assert_eq!(count("a/c.rs", detour), 1, "{detour}");
+    }
+    assert_eq!(count("a/c.rs", "use super::b::B;"), 0);
+    assert_eq!(count("e.rs", "use crate::a::B;"), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, Macro, UseTree, Visibility};
+use syn::{Attribute, Block, ItemMod, ItemUse, Macro, MetaList, UseTree, Visibility};
 
 /// The names between `::`.
 pub(crate) type Names = Vec<String>;
@@ -106,12 +106,28 @@ struct Reader {
     imports: Vec<Import>,
     paths: Vec<Mention>,
     in_tests: bool,
+    /// The modules of the file around the item.
+    depth: usize,
+    /// The blocks of code around the item.
+    blocks: usize,
 }
 
 impl Reader {
     fn mention(&mut self, path: Names) {
+        // Alone, it is the visibility of an item that a macro defines.
+        if path == ["super"] {
+            return;
+        }
+        let path = self.seen_from_file(path);
         let in_tests = self.in_tests;
         self.paths.push(Mention { path, in_tests });
+    }
+
+    /// Returns a path in a module of the file as the file itself would write it.
+    fn seen_from_file(&self, mut path: Names) -> Names {
+        let supers = path.iter().take_while(|name| *name == "super").count();
+        path.drain(..supers.min(self.depth));
+        path
     }
 
     fn import(&mut self, tree: &UseTree, before: &[String], is_public: bool) {
@@ -129,6 +145,9 @@ impl Reader {
             UseTree::Rename(name) => (Some(name.rename.to_string()), path(&name.ident)),
             UseTree::Glob(_) => (before.last().cloned(), before.to_vec()),
         };
+        let path = self.seen_from_file(path);
+        // A module of the file that imports an item of the file adds nothing to it.
+        let name = name.filter(|name| path != [&**name]);
         self.imports.extend(name.map(|name| Import {
             name,
             path,
@@ -165,14 +184,32 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         let before = self.in_tests;
         self.in_tests |= item.attrs.iter().any(is_test);
+        self.depth += 1;
         visit::visit_item_mod(self, item);
+        self.depth -= 1;
         self.in_tests = before;
     }
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         let is_public = !matches!(item.vis, Visibility::Inherited);
+        let before = self.imports.len();
         self.import(&item.tree, &[], is_public);
+        if self.blocks > 0 {
+            // The rest of the file does not know the name.
+            for Import { path, .. } in self.imports.split_off(before) {
+                self.mention(path);
+            }
+        }
     }
+
+    fn visit_block(&mut self, block: &'ast Block) {
+        self.blocks += 1;
+        visit::visit_block(self, block);
+        self.blocks -= 1;
+    }
+
+    /// A visibility's path says who may use an item. It uses nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names = path.segments.iter().map(|one| one.ident.to_string());
@@ -183,6 +220,11 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_macro(&mut self, item: &'ast Macro) {
         visit::visit_macro(self, item);
         self.tokens(item.tokens.clone());
+    }
+
+    fn visit_meta_list(&mut self, list: &'ast MetaList) {
+        visit::visit_meta_list(self, list);
+        self.tokens(list.tokens.clone());
     }
 }
 

@@ -9,6 +9,7 @@ mod descriptor_answers;
 mod ledger;
 mod limits;
 mod pace;
+mod returned;
 mod room;
 
 use std::sync::{Arc, OnceLock};

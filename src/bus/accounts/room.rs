@@ -9,7 +9,7 @@ use zbus::message::Header;
 use super::Accounts;
 use super::ledger::Account;
 use super::limits::{FIRST_DESCRIPTORS, Load, UNCERTAIN, UNREAD};
-use crate::bus::Error;
+use crate::bus::error::Error;
 use crate::bus::owner::{Caller, Owner};
 
 /// How long a call waits until earlier answers are read.

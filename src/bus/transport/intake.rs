@@ -13,10 +13,10 @@ use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
+use super::call_filter::{CallFilter, Refused};
 use super::header::{FIXED, Fixed, Header, LONGEST_FIELDS};
 use super::inbox::{Inbox, Incoming, IncomingCall};
 use super::source::Source;
-use super::{CallFilter, Refused};
 use crate::bus::accounts::{Accounts, Admission, BUS, Call};
 
 #[derive(Debug)]

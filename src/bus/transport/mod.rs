@@ -7,6 +7,7 @@
 //!
 //! A call passes `source`, `intake`, `inbox`, `reader` and zbus; its answer passes `writer` and `outbox`.
 
+mod call_filter;
 mod fair_queue;
 mod header;
 mod inbox;
@@ -16,20 +17,20 @@ mod reader;
 mod source;
 mod writer;
 
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::sync::Arc;
-use std::{fmt, io};
 
 use nix::sys::socket::{setsockopt, sockopt::SndBuf};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use zbus::Message;
 use zbus::address::transport::{Transport, UnixSocket};
 use zbus::connection::socket::{Socket, Split};
 
 use super::accounts::Accounts;
+pub(super) use call_filter::{CallFilter, Refused};
 use inbox::Inbox;
 use intake::Intake;
 pub(super) use outbox::Outbox;
@@ -43,23 +44,6 @@ const REFUSALS: usize = 64;
 /// The kernel's buffer of bytes that the bus has not read, as the kernel counts them: a few dozen answers. Answers in it
 /// cannot be reordered, and dbus-daemon reads 2 KiB of a connection at a time.
 const KERNEL_BUFFER: usize = 8 << 10;
-
-/// A call that was refused before its body was kept.
-#[derive(Debug)]
-pub(super) struct Refused {
-    /// The call without its body.
-    pub(super) call: Message,
-    pub(super) why: String,
-}
-
-/// Decides which calls zbus receives.
-pub(super) trait CallFilter: fmt::Debug + Send + Sync {
-    /// Whether zbus receives a call. The filter answers every other call.
-    fn passes(&self, call: &Message) -> bool;
-
-    /// Returns the interface of a call that names none, if exactly one interface of its object has the method.
-    fn interface(&self, path: &str, member: &str) -> Option<&'static str>;
-}
 
 /// A connected socket of a bus.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use zbus::Message;
 use zbus::connection::socket::ReadHalf;
 use zbus::export::async_trait::async_trait;
 
-use super::CallFilter;
+use super::call_filter::CallFilter;
 use super::inbox::{Inbox, Incoming};
 use super::intake::{Intake, parse};
 use crate::bus::accounts::Accounts;

@@ -1,10 +1,10 @@
 //! Cases of token choice: greedy, sampled, and invalid logits.
 
-use super::{Run, VOCABULARY, World, unused_cache};
+use super::common::{VOCABULARY, unused_cache};
 use crate::check::case::{Case, Logits};
 use crate::check::deck::Deck;
 use crate::check::inputs;
-use crate::check::world::Builder;
+use crate::check::world::{Builder, Run, World};
 use crate::quant::random::Random;
 use crate::quant::{DType, Format};
 use crate::sampler::{Mask, Parameters};

@@ -2,22 +2,18 @@
 //! every run.
 
 mod choices;
+mod common;
 mod positions;
 mod products;
 
 pub use self::products::large;
 
-use super::world::{ROWS, Run, SLOTS, World};
+use self::common::CHUNK;
+use super::world::{SLOTS, World};
 use crate::kv::{KvType, KvTypes, PAGE};
-use crate::quant::DType;
 use crate::tape::{KvInfo, STEP_ROWS};
 
-const ACTIVATIONS: [DType; 2] = [DType::F16, DType::BF16];
 const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
-/// Pages of a chunk of memory. Most conversations use several chunks.
-const CHUNK: usize = 20;
-/// Qwen's vocabulary.
-const VOCABULARY: usize = 151_936;
 
 /// All worlds except the large ones, in an order that runs one executor after another.
 pub fn worlds() -> impl Iterator<Item = World> {
@@ -92,18 +88,4 @@ pub fn worlds() -> impl Iterator<Item = World> {
                 .map(move |kv| positions::world(kv, &mut deal_mixed)),
         )
         .flat_map(World::split)
-}
-
-/// A cache that no case of a world reads.
-fn unused_cache() -> KvInfo {
-    KvInfo {
-        layers: 1,
-        heads: 1,
-        head_dim: 16,
-        context: 512,
-        slots: STEP_ROWS,
-        pages: STEP_ROWS * 512 / PAGE,
-        chunk: CHUNK,
-        types: KvType::F16.into(),
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use super::{ACTIVATIONS, ROWS, Run, World};
+use super::common::ACTIVATIONS;
 use crate::check::deck::Deck;
-use crate::check::world::{Builder, rotations};
+use crate::check::world::{Builder, ROWS, Run, World, rotations};
 use crate::kv::KvTypes;
 use crate::quant::Format;
 use crate::tape::{Attention, Buffer, Input, KvInfo, Op, QueryScale, Rotation};

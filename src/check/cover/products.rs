@@ -1,9 +1,9 @@
 //! Cases of matrix products and of embeddings: each format, activation type and kernel.
 
-use super::{ACTIVATIONS, ROWS, Run, VOCABULARY, World, unused_cache};
+use super::common::{ACTIVATIONS, VOCABULARY, unused_cache};
 use crate::check::case::Case;
 use crate::check::deck::Deck;
-use crate::check::world::Builder;
+use crate::check::world::{Builder, ROWS, Run, World};
 use crate::quant::random::Random;
 use crate::quant::{DType, Format};
 use crate::tape::{Buffer, Input, Op, Projection, WeightId};

@@ -1,6 +1,11 @@
 //! Integer multiplication on each kind of machine. All of them compute the same bits.
 
-use super::{COLUMNS, HALF, SUMS};
+/// Columns that are multiplied at a time. A group has one or two such pieces.
+pub(super) const COLUMNS: usize = 16;
+/// Partial sums of a product.
+pub(super) const SUMS: usize = 8;
+/// The factor between the halves of an integer.
+pub(super) const HALF: i32 = 1 << 15;
 
 /// Sixteen columns of a row's integers, or thirty-two: their upper halves and their lower ones.
 type Inputs<'a, I> = (&'a I, &'a I);

@@ -13,19 +13,13 @@ use std::array;
 
 use pulp::NullaryFnOnce;
 
-use self::machine::{Machine, Portable};
-use super::Matrix;
+use self::machine::{COLUMNS, HALF, Machine, Portable};
 use super::dots::{eight_in_pairs, sixteen_in_pairs};
 use super::prefetch::prefetch;
+use super::weight::Matrix;
 
-/// Columns that are multiplied at a time. A group has one or two such pieces.
-const COLUMNS: usize = 16;
-/// Partial sums of a product.
-const SUMS: usize = 8;
 /// Columns whose sum a block's minimum multiplies.
 const GROUP: usize = 32;
-/// The factor between the halves of an integer.
-const HALF: i32 = 1 << 15;
 /// The greatest integer whose halves are signed 16-bit numbers.
 #[allow(clippy::cast_precision_loss)] // fifteen bits and zeros
 const MOST: f32 = (32_767 * HALF) as f32;

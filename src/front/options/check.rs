@@ -3,8 +3,8 @@
 use super::allowed::{Allowed, STOP_BYTES, STOPS};
 use super::given::{GivenOption, Value};
 use crate::engine::{Message, Name, Overflow, Priority};
+use crate::front::error::{Error, OptionError};
 use crate::front::messages::too_long;
-use crate::front::{Error, OptionError};
 
 /// An option, and its allowed values.
 pub(super) struct Check<'a> {

@@ -1,7 +1,7 @@
 //! The options that constrain the text of an answer: one at most, and none together with stop strings or tools.
 
 use crate::engine::Options;
-use crate::front::OptionError;
+use crate::front::error::OptionError;
 use crate::guide::Grammar;
 
 /// Returns the only constraint of an answer. Stop strings could cut such an answer, so they are an error.

@@ -2,7 +2,7 @@
 
 use super::allowed::{Allowed, STOPS};
 use crate::engine::Message;
-use crate::front::OptionError;
+use crate::front::error::OptionError;
 use crate::front::text::shortened;
 
 /// The options of a call.

@@ -9,7 +9,8 @@ use super::given::GivenOptions;
 use super::table::{Scope, known, names};
 use super::tools::ToolOptions;
 use crate::engine::{Message, Name, Options};
-use crate::front::{Config, Error, OptionError};
+use crate::front::config::Config;
+use crate::front::error::{Error, OptionError};
 use crate::guide::Grammar;
 use crate::sampler::{Parameters, Partial};
 

@@ -4,7 +4,8 @@ use super::given::GivenOptions;
 use super::read::{Read, read};
 use super::table::Scope;
 use crate::engine::{Message, Options};
-use crate::front::{Config, Error};
+use crate::front::config::Config;
+use crate::front::error::Error;
 
 /// Reads the options of a request.
 pub fn request(given: &GivenOptions, config: &Config) -> Result<Options, Error> {

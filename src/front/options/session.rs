@@ -9,7 +9,8 @@ use super::read::{Read, read};
 use super::table::Scope;
 use super::tools;
 use crate::engine::{Message, Name, Priority, Role};
-use crate::front::{Config, Error, OptionError};
+use crate::front::config::Config;
+use crate::front::error::{Error, OptionError};
 use crate::tools::Tools;
 
 /// The options that are about the session itself. All others are defaults of its turns.

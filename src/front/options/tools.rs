@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::front::OptionError;
+use crate::front::error::OptionError;
 use crate::front::text::shortened;
 use crate::tools::Tools;
 

@@ -12,7 +12,9 @@ use super::lexer_cache::{AnswerLexer, LexerCache};
 use super::numbers::Numbers;
 use super::vocabulary::Daemon;
 use crate::guide::frame::{FromProcess, Masks, Report, Why};
-use crate::guide::{ANSWERING, COMPILED, COMPILING, Grammar, GrammarError, GuideError, Limits};
+use crate::guide::grammar::{Grammar, GrammarError};
+use crate::guide::guide_error::GuideError;
+use crate::guide::limits::{ANSWERING, COMPILED, COMPILING, Limits};
 
 /// The cost of all masks of one answer, some tens of MiB: a long answer to a large schema costs a tenth of it.
 const MOST_NODES: u64 = 500_000;

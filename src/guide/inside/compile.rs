@@ -21,8 +21,9 @@ use super::lexer_cache::Compiled;
 use super::numbers::{Numbers, Tokens};
 use super::vocabulary::{self, Words};
 use super::{bounds, error_place};
-use crate::guide::grammar::{self, Part, REMEDY, Source, shortened};
-use crate::guide::{Grammar, GrammarError, Limits, schema};
+use crate::guide::grammar::{self, Grammar, GrammarError, Part, REMEDY, Source, shortened};
+use crate::guide::limits::Limits;
+use crate::guide::schema;
 
 /// The most cost of one mask: nodes of regular expressions (14 in a microsecond), and items of the parser (20 in a
 /// microsecond). Masks of the largest schemas in use cost a tenth of it.

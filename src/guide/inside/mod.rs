@@ -25,7 +25,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, close, getpid};
 
 use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
-use super::{ANSWERING, COMPILING};
+use super::limits::{ANSWERING, COMPILING};
 use answer::{Process, Ready};
 use bounds::{Clock, Memory};
 use compile::Shared;

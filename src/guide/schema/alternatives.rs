@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{allows_nothing, names};
-use super::{Node, resolved, target};
+use super::node::Node;
+use super::pointer::{resolved, target};
 
 /// The most alternatives that are compared with each other.
 const COMPARED: usize = 64;

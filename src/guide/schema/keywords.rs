@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Node, target};
+use super::node::Node;
+use super::pointer::target;
 
 /// Keywords that restrict nothing, but that llguidance refuses.
 const ANNOTATIONS: [&str; 8] = [

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Unchecked, part};
+use super::node::Unchecked;
+use super::pointer::part;
 
 /// Keywords that are removed together: without the others, the last would narrow what is allowed. The most likely come first.
 const REMOVED: [&[&str]; 18] = [

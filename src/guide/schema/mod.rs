@@ -7,7 +7,9 @@ mod alternatives;
 mod keywords;
 mod loosen;
 mod names;
+mod node;
 mod numbers;
+mod pointer;
 mod texts;
 mod wrapper;
 
@@ -16,16 +18,13 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 pub(super) use loosen::loosen;
+pub(super) use node::Unchecked;
 pub(super) use numbers::inexact;
+pub(super) use pointer::part;
 pub(super) use wrapper::unwrapped;
 
-/// A keyword that is not enforced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unchecked {
-    /// A JSON pointer to the keyword.
-    pub(super) pointer: String,
-    pub(super) why: String,
-}
+use node::Node;
+use pointer::target;
 
 /// A schema for llguidance, and the keywords that were removed.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,15 +80,6 @@ struct Walk {
     unchecked: Vec<Unchecked>,
     /// Pointers to objects, and a name that each of them must require.
     required: Vec<(String, String)>,
-}
-
-/// One schema.
-struct Node<'a> {
-    pointer: &'a str,
-    members: Map<String, Value>,
-    source: &'a Value,
-    unchecked: &'a mut Vec<Unchecked>,
-    required: &'a mut Vec<(String, String)>,
 }
 
 impl Walk {
@@ -154,23 +144,6 @@ impl Walk {
     }
 }
 
-impl Node<'_> {
-    /// Removes a keyword that cannot be enforced, and lists it.
-    fn give_up(&mut self, keyword: &str, why: impl Into<String>) {
-        if self.members.shift_remove(keyword).is_some() {
-            self.list(keyword, why);
-        }
-    }
-
-    /// Lists a keyword that is not enforced exactly.
-    fn list(&mut self, keyword: &str, why: impl Into<String>) {
-        self.unchecked.push(Unchecked {
-            pointer: format!("{}{}", self.pointer, part(keyword)),
-            why: why.into(),
-        });
-    }
-}
-
 /// Keywords whose value has schemas by their names.
 const NAMED: [&str; 2] = ["properties", "patternProperties"];
 /// Keywords whose value is a schema, or an array of them.
@@ -212,44 +185,6 @@ fn children(members: &Map<String, Value>, pointer: &str) -> Vec<String> {
         }
     }
     children
-}
-
-/// Returns the pointer of a reference within the same schema.
-fn target(reference: &str) -> Option<String> {
-    let fragment = reference.strip_prefix('#')?;
-    let is_pointer = fragment.is_empty() || fragment.starts_with('/');
-    is_pointer.then(|| decoded(fragment)).flatten()
-}
-
-/// Decodes a fragment of a URI, in which some characters are a percent sign and two digits.
-fn decoded(fragment: &str) -> Option<String> {
-    let mut parts = fragment.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Follows references from the schema at `pointer`; returns the last schema and the pointer to it.
-fn resolved<'a>(source: &'a Value, pointer: &str) -> Option<(String, &'a Value)> {
-    const MOST: usize = 8;
-    let mut pointer = pointer.to_owned();
-    for _ in 0..MOST {
-        let schema = source.pointer(&pointer)?;
-        match schema.get("$ref").and_then(Value::as_str) {
-            None => return Some((pointer, schema)),
-            Some(reference) => pointer = target(reference)?,
-        }
-    }
-    None
-}
-
-/// Returns a name as a part of a pointer.
-pub(super) fn part(name: &str) -> String {
-    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 #[cfg(test)]

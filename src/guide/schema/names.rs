@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::keywords::{allows_everything, allows_nothing, names};
-use super::{Node, resolved, target};
+use super::node::Node;
+use super::pointer::{resolved, target};
 
 /// The most bytes of member schemas that are written out for their names.
 const WRITTEN: usize = 64 << 10;

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::Node;
+use super::node::Node;
 
 /// The largest bound that llguidance takes: the largest double below 2 to the power of 63.
 const LIMIT: i64 = 9_223_372_036_854_774_784;

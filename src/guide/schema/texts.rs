@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Node;
+use super::node::Node;
 
 /// Formats that llguidance enforces. Any other format is an annotation.
 const FORMATS: [&str; 10] = [

@@ -3,9 +3,10 @@
 
 use std::num::NonZeroUsize;
 
+use super::family::{Architecture, Defaults, Keys};
 use super::llama::LLAMA;
-use super::{Architecture, Defaults, Keys};
-use crate::model::{Defect, Shape};
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
 use crate::tape::QueryScale;
 
 pub(super) const MINISTRAL3: Architecture = Architecture {

@@ -1,9 +1,9 @@
 //! Mistral 7B and models of its shape, such as Mistral Nemo and Mistral Small 3: Llama, where the early versions see
 //! only a window of positions.
 
+use super::family::{Architecture, Defaults};
 use super::llama::LLAMA;
 use super::ministral3::slide;
-use super::{Architecture, Defaults};
 
 /// Positions that a layer sees if a config.json has no such key.
 const WINDOW: usize = 4096;

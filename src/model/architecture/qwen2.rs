@@ -1,6 +1,6 @@
 //! Qwen2 and Qwen2.5: a bias on Q, K and V.
 
-use super::{Architecture, Defaults, PLAIN};
+use super::family::{Architecture, Defaults, PLAIN};
 
 pub(super) const QWEN2: Architecture = Architecture {
     name: "qwen2",

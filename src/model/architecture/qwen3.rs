@@ -1,6 +1,6 @@
 //! Qwen3: an RMS norm over each head of Q and K.
 
-use super::{Architecture, Defaults, PLAIN};
+use super::family::{Architecture, Defaults, PLAIN};
 
 pub(super) const QWEN3: Architecture = Architecture {
     name: "qwen3",

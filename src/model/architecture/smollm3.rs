@@ -1,8 +1,9 @@
 //! SmolLM3: Llama with some layers without rotation (`NoPE`, Kazemnejad et al. 2023).
 
+use super::family::{Architecture, Defaults, Keys};
 use super::llama::LLAMA;
-use super::{Architecture, Defaults, Keys};
-use crate::model::{Defect, Shape};
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
 
 pub(super) const SMOLLM3: Architecture = Architecture {
     name: "smollm3",

@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::language_error::LanguageError;
+use super::message::{Call, Message, Role};
 use super::tokenizer::{Names, Specials};
-use super::{Call, Message, Role};
 use renderer::Renderer;
 
 /// The most bytes of a template; real ones are below 50 KB.

@@ -18,8 +18,8 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::read_buffer::{BLOCK, ReadBuffer};
 use super::{foreign, parts};
-use crate::model::weights::RowOrder;
-use crate::model::{Defect, Tensor};
+use crate::model::error::Defect;
+use crate::model::weights::{RowOrder, Tensor};
 
 /// Bytes between two requests to evict read pages. A request after every read would also evict read-ahead pages, which
 /// triples the time.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
-use crate::model::Defect;
+use crate::model::error::Defect;
 use crate::model::shown::shown;
 
 /// Bytes of a file that are examined.

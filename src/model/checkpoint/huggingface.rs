@@ -4,13 +4,14 @@ use std::path::Path;
 
 use super::config::Described;
 use super::files::Source;
+use super::language_source::{HuggingFaceFiles, LanguageSource};
 use super::plan::Plan;
-use super::{
-    Checkpoint, HuggingFaceFiles, LanguageSource, ReadBuffer, Recommended, config, files, foreign,
-    names, safetensors, sampling, templates,
-};
+use super::read_buffer::ReadBuffer;
+use super::sampling::Recommended;
+use super::unread::Checkpoint;
+use super::{config, files, foreign, names, safetensors, sampling, templates};
+use crate::model::error::{Defect, ModelError};
 use crate::model::shown::shown;
-use crate::model::{Defect, ModelError};
 
 /// Configs are a few kilobytes, `tokenizer_config.json` with many added tokens some hundred.
 const LONGEST_CONFIG: u64 = 4 << 20;

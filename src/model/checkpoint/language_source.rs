@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::ChatTemplates;
+use super::templates::ChatTemplates;
 
 /// The language part of a checkpoint, checked only against the size of its vocabulary.
 #[derive(Clone, Debug)]

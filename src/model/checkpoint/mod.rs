@@ -18,6 +18,7 @@ mod safetensors;
 mod sampling;
 mod stored;
 mod templates;
+mod unread;
 
 pub use files::files_of;
 pub(in crate::model) use files::read_text;
@@ -27,29 +28,11 @@ pub use parts::{all_parts, first_part};
 pub use read_buffer::ReadBuffer;
 pub use sampling::{Recommended, Setting};
 pub use templates::ChatTemplates;
+pub use unread::Checkpoint;
 
-use std::ops::Range;
 use std::path::Path;
 
-use files::Source;
-
-use super::{Defect, ModelError, Shape, Tensor, Weights};
-
-/// A model with checked files, whose weights are not read yet.
-#[derive(Debug)]
-pub struct Checkpoint {
-    /// The author's name for the model, or the file's name.
-    pub name: String,
-    pub shape: Shape,
-    pub tensors: Weights<Tensor>,
-    /// The sampling that its files recommend.
-    pub sampling: Recommended,
-    /// `general.file_type` of a GGUF file.
-    file_type: Option<usize>,
-    files: Vec<Source>,
-    /// The source, or what it lacks.
-    language: Result<LanguageSource, String>,
-}
+use super::error::ModelError;
 
 impl Checkpoint {
     /// Opens a `.gguf` file (the first part of a split one), or a directory with `config.json` and `model.safetensors` (or
@@ -63,87 +46,5 @@ impl Checkpoint {
         } else {
             gguf::open(path)
         }
-    }
-
-    /// Reads `rows` of a tensor, in the model's order and the file's format (`rows.len() * tensor.row_bytes()`).
-    /// Several threads may read at once, each with a buffer of its own.
-    ///
-    /// # Panics
-    /// If `rows` are not of the tensor.
-    pub fn rows<'l>(
-        &self,
-        tensor: &Tensor,
-        rows: Range<usize>,
-        buffer: &'l mut ReadBuffer,
-    ) -> Result<&'l [u8], ModelError> {
-        assert!(rows.start <= rows.end && rows.end <= tensor.rows);
-        let source = &self.files[tensor.file];
-        source
-            .rows(tensor, rows, buffer)
-            .map_err(|defect| defect.at(&source.path))
-    }
-
-    /// Reads a vector (a norm's weight or a bias) as f32.
-    pub fn vector(&self, tensor: &Tensor, buffer: &mut ReadBuffer) -> Result<Vec<f32>, ModelError> {
-        let source = &self.files[tensor.file];
-        source
-            .vector(tensor, buffer)
-            .map_err(|defect| defect.at(&source.path))
-    }
-
-    /// Returns the bytes of the weights in use; a tied head counts once.
-    #[must_use]
-    pub fn weight_bytes(&self) -> u64 {
-        let mut bytes = 0;
-        let _ = self.tensors.try_map(|tensor| {
-            bytes += tensor.bytes() as u64;
-            Ok::<_, std::convert::Infallible>(())
-        });
-        bytes
-    }
-
-    /// Replaces the model's chat template by that of a file.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn use_chat_template(&mut self, file: &Path) -> Result<(), ModelError> {
-        let template = Some(templates::of_file(file)?);
-        match &mut self.language {
-            Ok(LanguageSource::Gguf(vocabulary)) => vocabulary.chat_template = template,
-            Ok(LanguageSource::HuggingFace(files)) => files.chat_template = template,
-            Err(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Returns the number of parameters in use; a tied head counts once.
-    #[must_use]
-    pub fn parameters(&self) -> u64 {
-        let mut numbers = 0;
-        let _ = self.tensors.try_map(|tensor| {
-            numbers += (tensor.rows * tensor.columns) as u64;
-            Ok::<_, std::convert::Infallible>(())
-        });
-        numbers
-    }
-
-    /// Returns the format of the weights: the GGUF file's name for it, or else the one of most bytes.
-    #[must_use]
-    pub fn quantization(&self) -> String {
-        quantization::name(&self.tensors, self.file_type)
-    }
-
-    /// Returns the source of tokenizer and chat template.
-    ///
-    /// # Errors
-    /// If a GGUF file has no vocabulary: it can still be driven by token ids.
-    pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
-        self.language.as_ref().map_err(|missing| {
-            let path = self
-                .files
-                .first()
-                .map_or(Path::new(""), |source| &source.path);
-            Defect::NoLanguage(missing.clone()).at(path)
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! The names of weights in GGUF files and in Hugging Face's files.
 
-use crate::model::{Layer, Linear};
+use crate::model::weights::{Layer, Linear};
 
 /// A naming scheme: the layer's names follow `layer_prefix` and its number.
 pub(super) struct Names {

@@ -2,8 +2,10 @@
 
 use super::names::Names;
 use super::stored::Directory;
-use crate::model::weights::RowOrder;
-use crate::model::{Architecture, Defect, Layer, Linear, Shape, Tensor, Weights};
+use crate::model::architecture::Architecture;
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
+use crate::model::weights::{Layer, Linear, RowOrder, Tensor, Weights};
 use crate::quant::USUAL_FILES;
 
 /// The inputs of a plan.

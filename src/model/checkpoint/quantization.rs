@@ -1,6 +1,6 @@
 //! The common name of the format of a model's weights.
 
-use crate::model::{Tensor, Weights};
+use crate::model::weights::{Tensor, Weights};
 
 /// `general.file_type` of GGUF files by llama.cpp's numbers, and the names in published files.
 const FILE_TYPES: [(usize, &str); 19] = [

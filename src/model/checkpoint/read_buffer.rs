@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::Tensor;
-use crate::model::weights::RowOrder;
+use crate::model::weights::{RowOrder, Tensor};
 
 /// The unit of offset, length and memory of a read around the page cache. No disk has larger blocks.
 pub(super) const BLOCK: usize = 4096;

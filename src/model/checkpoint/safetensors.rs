@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::files::{self, Source};
 use super::foreign;
 use super::stored::{Directory, Stored};
-use crate::model::{Defect, ModelError};
+use crate::model::error::{Defect, ModelError};
 use crate::quant::Format;
 
 const SINGLE: &str = "model.safetensors";

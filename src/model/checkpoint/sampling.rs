@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::Defect;
+use crate::model::error::Defect;
 
 /// A file's recommendation.
 #[derive(Clone, Debug, Default, PartialEq)]

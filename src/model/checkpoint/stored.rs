@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::Defect;
+use crate::model::error::Defect;
 use crate::quant::Format;
 
 /// A tensor as its file declares it, within the file's length.

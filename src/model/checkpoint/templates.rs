@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::files::read_text;
-use crate::model::{Defect, ModelError};
+use crate::model::error::{Defect, ModelError};
 
 /// `tokenizer_config.json` with many added tokens has some hundred kilobytes.
 const LONGEST: u64 = 4 << 20;

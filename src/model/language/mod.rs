@@ -14,8 +14,8 @@ use std::sync::Arc;
 use super::chat::{Guard, Manner};
 use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
+use super::message::{Call, Message, Role};
 use super::tokenizer::{Class, Decoder, Piece, Special, Tokenizer};
-use super::{Call, Message, Role};
 use prompt::{Segment, Segments};
 use templates::Templates;
 

@@ -2,8 +2,6 @@
 
 use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 
-use super::Names;
-
 /// A byte-level BPE tokenizer.
 #[derive(Debug)]
 pub(super) struct Definition {
@@ -23,6 +21,14 @@ pub(super) struct Definition {
     pub(super) ends: Vec<NamedEnd>,
     /// Skipped entries of the files, one sentence each.
     pub(super) notes: Vec<String>,
+}
+
+/// The spellings of tokens with a role, for chat templates.
+#[derive(Clone, Debug, Default)]
+pub(in crate::model) struct Names {
+    pub(in crate::model) bos: Option<String>,
+    pub(in crate::model) eos: Option<String>,
+    pub(in crate::model) pad: Option<String>,
 }
 
 #[derive(Clone, Debug)]

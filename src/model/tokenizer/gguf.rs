@@ -1,7 +1,6 @@
 //! Reads the tokenizer in a GGUF file's metadata.
 
-use super::Names;
-use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Token};
+use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Names, Token};
 use super::ends;
 use super::pretokenizer;
 use crate::model::checkpoint::GgufVocabulary;

@@ -5,16 +5,17 @@
 mod added;
 mod components;
 mod file;
+mod ids;
 
 use serde_json::Value;
 
-use super::Names;
-use super::definition::{Definition, Kind, NamedEnd, Token};
+use super::definition::{Definition, Kind, NamedEnd, Names, Token};
 use super::ends;
 use crate::model::checkpoint::HuggingFaceFiles;
 use crate::model::language_error::LanguageError;
 use added::AddedTokens;
 use file::File;
+use ids::{slot, twice};
 
 pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageError> {
     let mut file = File::read(&files.tokenizer)?;
@@ -110,22 +111,6 @@ fn tokens(
         });
     }
     Ok(tokens)
-}
-
-/// Returns the id of a token, for which the model must have a row.
-fn slot(spelling: &str, id: &Value, rows: usize) -> Result<u32, LanguageError> {
-    let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
-    number.filter(|id| (*id as usize) < rows).ok_or_else(|| {
-        LanguageError::Vocabulary(format!(
-            "token {spelling:?} has the id {id}; the model has {rows} rows for tokens"
-        ))
-    })
-}
-
-fn twice(one: &str, other: &str, id: u32) -> LanguageError {
-    LanguageError::Vocabulary(format!(
-        "tokens {one:?} and {other:?} have the same id {id}"
-    ))
 }
 
 fn merges(

@@ -14,6 +14,7 @@ mod special;
 mod vocabulary;
 
 pub use decode::Decoder;
+pub(super) use definition::Names;
 pub(super) use special::{Class, Piece, Special, Specials};
 
 use std::borrow::Cow;
@@ -55,14 +56,6 @@ pub(super) struct Tokenizer {
     /// The most bytes of one token, in a prompt or in an answer.
     longest: usize,
     notes: Vec<String>,
-}
-
-/// The spellings of tokens with a role, for chat templates.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    pub(super) bos: Option<String>,
-    pub(super) eos: Option<String>,
-    pub(super) pad: Option<String>,
 }
 
 impl Tokenizer {

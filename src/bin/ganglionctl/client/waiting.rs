@@ -15,7 +15,8 @@ use tokio::time::sleep;
 use zbus::Connection;
 
 use super::info::text;
-use super::{MANAGER, Options, is_there, membership, properties};
+use super::options::Options;
+use super::{MANAGER, is_there, membership, properties};
 use crate::output;
 
 /// Shorter waits show nothing, because a line would only flicker.

@@ -2,7 +2,8 @@
 
 use ganglion::nodes;
 
-use super::{Findings, Tree};
+use super::finding::Findings;
+use super::tree::Tree;
 
 const COOL: &str = "improve the cooling (is the fan turning? sudo systemctl status nvfancontrol), or take a lower power mode";
 

@@ -9,7 +9,9 @@ use ganglion::runner::KEY_BOUND;
 use serde_json::{Map, Value};
 use zbus::Connection;
 
-use super::{Account, Findings, Tree};
+use super::account::Account;
+use super::finding::Findings;
+use super::tree::Tree;
 use crate::client::{self, MANAGER, text};
 use crate::failure::{Exit, Failure, Outcome};
 

@@ -10,8 +10,10 @@ use ganglion::meminfo;
 use nix::unistd::{Uid, User};
 
 use super::board::Board;
+use super::driver;
+use super::finding::Findings;
+use super::tree::Tree;
 use super::unit::Unit;
-use super::{Findings, Tree, driver};
 use crate::failure::{Outcome, failure};
 
 #[derive(Debug)]

@@ -12,8 +12,10 @@ use ganglion::model::checkpoint::files_of;
 use ganglion::runner::KeyReason;
 use ganglion::service;
 
+use super::finding::Findings;
+use super::machine::Machine;
+use super::tree::Tree;
 use super::unit::reveal;
-use super::{Findings, Machine, Tree};
 use crate::checksum;
 
 /// Opens the model, and reports its errors.

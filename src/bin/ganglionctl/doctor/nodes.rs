@@ -5,7 +5,9 @@ use std::fs::OpenOptions;
 use ganglion::nodes::{DISCRETE, JETSON, Node, needed};
 use nix::errno::Errno;
 
-use super::{Account, Findings, Machine};
+use super::account::Account;
+use super::finding::Findings;
+use super::machine::Machine;
 
 const NODES: &str = "device nodes";
 

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use ganglion::load::ServiceGroup;
 
-use super::finding::Finding;
-use super::{Account, Findings, Tree};
+use super::account::Account;
+use super::finding::{Finding, Findings};
+use super::tree::Tree;
 
 pub(crate) const NAME: &str = "gangliond.service";
 const CHECK: &str = "unit";

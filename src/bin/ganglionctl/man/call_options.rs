@@ -2,7 +2,7 @@
 
 use ganglion::bus::{ERRORS, OPTIONS, Of, OptionKey};
 
-use super::list;
+use super::roff::list;
 
 /// The options of calls that ask for an answer.
 pub(super) fn of_requests() -> String {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::text;
+use super::roff::text;
 
 const INTERFACES: [(&str, &str); 4] = [
     (

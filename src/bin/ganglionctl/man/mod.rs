@@ -5,6 +5,7 @@
 
 mod call_options;
 mod interfaces;
+mod roff;
 
 use std::fmt::Write as _;
 
@@ -14,6 +15,7 @@ use ganglion::{journal, service};
 
 use crate::failure::{self, Outcome};
 use crate::{chat, output};
+use roff::{BREAK, list, text};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -38,9 +40,6 @@ const PAGES: [(&str, &str); 7] = [
 
 /// The shipped configuration. Its comments describe each key.
 const CONFIGURATION: &str = include_str!("../../../../config/gangliond.toml");
-
-/// Stands for the beginning of a line in a comment of the configuration.
-const BREAK: char = '\u{1}';
 
 /// Prints a page; `command` is the whole command line.
 pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
@@ -153,27 +152,4 @@ fn table(lines: &str, between: &str) -> String {
     let lines = lines.lines();
     let entries = lines.filter_map(|line| line.trim().split_once(between));
     list(&entries.collect::<Vec<_>>())
-}
-
-fn list(entries: &[(&str, &str)]) -> String {
-    let entries = entries
-        .iter()
-        .map(|(tag, what)| format!(".TP\n\\fB{}\\fR\n{}\n", text(tag), text(what)));
-    entries.collect()
-}
-
-/// Escapes text for roff and joins its lines. Text in backquotes becomes bold.
-fn text(words: &str) -> String {
-    let words: Vec<_> = words.split_whitespace().collect();
-    let escapes = [("\\", "\\\\"), ("-", "\\-"), ("'", "\\*(Aq"), (".", "\\&.")];
-    let safe = escapes
-        .iter()
-        .fold(words.join(" "), |text, (of, to)| text.replace(of, to));
-    let parts = safe.split('`').enumerate();
-    let parts = parts.map(|(at, part)| match at % 2 {
-        0 => part.to_owned(),
-        _ => format!("\\fB{part}\\fR"),
-    });
-    let filled: String = parts.collect();
-    filled.replace(&format!(" {BREAK} "), "\n.br\n")
 }

@@ -17,7 +17,7 @@ use nix::sys::stat::{Mode, fstat, mkdirat, umask};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
 
-use super::failed;
+use super::disk_error::failed;
 use super::walk::walk;
 use crate::checksum;
 use crate::failure::{Failure, Outcome};

@@ -14,8 +14,8 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use super::Part;
 use super::address::{Url, follow, is_https, is_hugging_face};
+use super::part::Part;
 use crate::checksum;
 use crate::failure::{Exit, Failure, Outcome, bail, ensure, failure};
 

@@ -3,13 +3,13 @@
 //! Not here: the list of known models (`models`).
 
 mod address;
+mod disk_error;
 pub(crate) mod folder;
 mod http;
 mod part;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -20,6 +20,7 @@ use crate::doctor::Machine;
 use crate::failure::{Failure, Outcome, bail, ensure, failure};
 use crate::{checksum, models, output};
 use address::Address;
+use disk_error::failed;
 use folder::Folder;
 use part::Part;
 
@@ -219,18 +220,4 @@ fn check_existing(folder: &Folder, name: &OsStr, expected: Option<String>) -> Ou
     }
     output::note(&format!("{shown} is there already{whole}"));
     Ok(())
-}
-
-/// Converts an error of the disk, with a remedy.
-fn failed(file: &Path, error: &std::io::Error) -> Failure {
-    let failure = failure!(Failed: "{}: {error}", file.display());
-    match error.kind() {
-        ErrorKind::PermissionDenied => {
-            failure.and("run it with sudo, or name a folder of your own with --dir")
-        }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.and(
-            "make room, or name another disk with --dir: a second run resumes where this one stopped",
-        ),
-        _ => failure,
-    }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest as _, Sha256};
 
-use super::{Folder, failed};
+use super::disk_error::failed;
+use super::folder::Folder;
 use crate::checksum::{self, with_suffix};
 use crate::failure::{Failure, Outcome, bail, ensure};
 use crate::output;

@@ -15,7 +15,7 @@ use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Uid, geteuid};
 
-use super::failed;
+use super::disk_error::failed;
 use crate::failure::{Outcome, bail, ensure};
 
 /// The kernel's limit of links in a path.

@@ -2,18 +2,17 @@
 //! the served model.
 
 mod listing;
+mod paths;
 mod remove;
 mod served;
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
-use ganglion::config;
 
 use crate::failure::{Failure, Outcome};
-use crate::{models, output, view};
+use crate::{output, view};
 pub(crate) use listing::find;
 use listing::list;
+pub(crate) use paths::Paths;
 use served::Active;
 
 #[derive(Debug, Parser)]
@@ -38,17 +37,6 @@ enum Verb {
         #[command(flatten)]
         paths: Paths,
     },
-}
-
-/// The folder and the configuration file.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Paths {
-    /// The folder of the models
-    #[arg(long, value_name = "DIR", default_value = models::FOLDER)]
-    pub(crate) dir: PathBuf,
-    /// The daemon's configuration file
-    #[arg(long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
-    pub(crate) config: PathBuf,
 }
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {

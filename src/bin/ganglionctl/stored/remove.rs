@@ -9,8 +9,8 @@ use std::path::{Component, Path};
 
 use ganglion::model::checkpoint::files_of;
 
-use super::Paths;
 use super::listing::PART;
+use super::paths::Paths;
 use super::served::Active;
 use crate::checksum::{RECORDED, with_suffix};
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, ensure};

@@ -74,7 +74,7 @@ impl Writer {
                 )));
             }
         }
-        if self.written.len() > super::LARGEST {
+        if self.written.len() > super::limits::LARGEST {
             return Err(wrong("it would need too much memory"));
         }
         Ok(())

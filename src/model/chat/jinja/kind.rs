@@ -231,7 +231,7 @@ pub(super) fn text_of(value: &Value) -> Result<&str, Error> {
 pub(super) fn count(value: i128, bytes: usize) -> Result<usize, Error> {
     let count = usize::try_from(value.max(0)).unwrap_or(usize::MAX);
     match count.checked_mul(bytes) {
-        Some(all) if all <= super::LARGEST => Ok(count),
+        Some(all) if all <= super::limits::LARGEST => Ok(count),
         _ => Err(wrong("it would need too much memory")),
     }
 }

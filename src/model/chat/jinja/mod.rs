@@ -26,6 +26,7 @@ mod format;
 mod functions;
 mod json;
 mod kind;
+mod limits;
 mod lookup;
 mod macros;
 mod methods;
@@ -48,12 +49,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, State, UndefinedBehavior, Value};
 
-/// Instructions of one rendering: hundreds for each of ten thousand messages.
-const FUEL: u64 = 10_000_000;
-/// Levels of scopes; a macro counts four.
-const RECURSION: usize = 400;
-/// Bytes that one value may have.
-const LARGEST: usize = 64 << 20;
+use limits::{FUEL, RECURSION};
 
 const NAME: &str = "chat template";
 

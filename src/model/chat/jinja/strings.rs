@@ -316,7 +316,7 @@ pub(super) fn replaced(of: &str, old: &str, new: &str, times: i128) -> Result<St
         old => of.matches(old).count(),
     };
     let times = usize::try_from(times).map_or(most, |times| times.min(most));
-    if times.saturating_mul(new.len()) > super::LARGEST {
+    if times.saturating_mul(new.len()) > super::limits::LARGEST {
         return Err(wrong("it would need too much memory"));
     }
     Ok(of.replacen(old, new, times))

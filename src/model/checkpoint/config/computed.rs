@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::Defect;
 use crate::model::architecture::Keys as _;
+use crate::model::error::Defect;
 
 /// Objects in a config that do not change the model's results, or that are read elsewhere.
 const KNOWN_OBJECTS: [&str; 12] = [

@@ -8,7 +8,8 @@ mod rope;
 use serde_json::Value;
 
 use crate::model::architecture::{Architecture, Defaults, Keys};
-use crate::model::{Defect, Shape};
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
 
 /// The content of a `config.json`.
 pub(super) struct Described {

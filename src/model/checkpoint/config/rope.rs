@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::computed::{refuse_members, stated};
-use crate::model::Defect;
 use crate::model::architecture::{Architecture, Keys as _};
+use crate::model::error::Defect;
 use crate::model::rope::{Llama3, Rope, Scaling, Yarn};
 
 /// The members that are read, and those without an effect.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::reader::{LONGEST_KEY, LONGEST_TOKEN, LONGEST_VALUE, MOST_ITEMS, Reader};
-use crate::model::Defect;
+use crate::model::error::Defect;
 
 /// The most layers of a model: arrays up to this length may have a value for each layer.
 const MOST_LAYERS: usize = 1 << 10;

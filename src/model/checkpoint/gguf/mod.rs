@@ -14,14 +14,15 @@ use metadata::{Metadata, required};
 use reader::Reader;
 
 use super::files::Source;
+use super::language_source::{GgufVocabulary, LanguageSource};
+use super::plan::Plan;
+use super::read_buffer::ReadBuffer;
 use super::stored::Directory;
-use super::{
-    Checkpoint, GgufVocabulary, LanguageSource, ReadBuffer, files, foreign, names, parts,
-    plan::Plan, sampling, templates,
-};
+use super::unread::Checkpoint;
+use super::{files, foreign, names, parts, sampling, templates};
 use crate::model::architecture::Architecture;
+use crate::model::error::{Defect, ModelError};
 use crate::model::shown::shown;
-use crate::model::{Defect, ModelError};
 
 /// Real models have fewer than 2,000.
 const MOST_TENSORS: u64 = 16 << 10;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 
-use crate::model::Defect;
+use crate::model::error::Defect;
 
 /// The longest key that the format allows.
 pub(super) const LONGEST_KEY: u64 = u16::MAX as u64;

@@ -2,9 +2,9 @@
 
 use super::metadata::{Metadata, required};
 use crate::model::architecture::{Architecture, Keys};
+use crate::model::error::Defect;
 use crate::model::rope::{Rope, Scaling, Yarn};
-use crate::model::shape::{Multipliers, Softcaps};
-use crate::model::{Defect, Shape};
+use crate::model::shape::{Multipliers, Shape, Softcaps};
 
 /// Keys that are accepted only with the value that has no effect.
 const NEUTRAL: [(&str, f64); 5] = [

@@ -1,8 +1,8 @@
 //! The tensor infos of a GGUF file.
 
 use super::reader::{LONGEST_NAME, Reader};
-use crate::model::Defect;
 use crate::model::checkpoint::stored::{Directory, Stored};
+use crate::model::error::Defect;
 use crate::quant::Format;
 
 /// Reads `count` tensor infos and checks each against the file. The data starts at the first multiple of `alignment`

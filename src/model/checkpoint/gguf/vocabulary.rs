@@ -1,8 +1,9 @@
 //! Reads the tokenizer's part of GGUF metadata.
 
 use super::metadata::{Metadata, required};
-use crate::model::Defect;
-use crate::model::checkpoint::{ChatTemplates, GgufVocabulary};
+use crate::model::checkpoint::language_source::GgufVocabulary;
+use crate::model::checkpoint::templates::ChatTemplates;
+use crate::model::error::Defect;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";

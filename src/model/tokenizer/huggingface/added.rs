@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::file::File;
+use super::ids::{slot, twice};
 use crate::model::language_error::LanguageError;
 use crate::model::tokenizer::definition::{Added, Flags, Kind, Token};
 
@@ -90,14 +91,14 @@ impl<'t> AddedTokens<'t> {
 
     /// Adds the token of an entry of `tokenizer.json` at its id.
     fn place(&mut self, content: &str, id: &Value) -> Result<u32, LanguageError> {
-        let id = super::slot(content, id, self.rows)?;
+        let id = slot(content, id, self.rows)?;
         let at = id as usize;
         if self.tokens.len() <= at {
             self.tokens.resize(at + 1, None);
         }
         match &mut self.tokens[at] {
             Some(Token { spelling, .. }) if spelling != content => {
-                Err(super::twice(spelling, content, id))
+                Err(twice(spelling, content, id))
             }
             Some(_) => Ok(id),
             empty => {

@@ -1,13 +1,13 @@
 //! Jinja's filters, except `urlize`, which is for web pages. Not here: `tojson` (`json`).
 
+mod arguments;
 mod numbers;
 mod sequences;
 mod texts;
 
 use minijinja::{Error, State, Value};
 
-use super::kind::{Kind, bind, needed, split, wrong};
-use super::lookup::lookup;
+use super::kind::{bind, needed};
 
 /// A filter: its value is the first argument.
 pub(super) type Filter = fn(&mut State, &[Value]) -> Result<Value, Error>;
@@ -76,46 +76,4 @@ fn default(_: &mut State, values: &[Value]) -> Result<Value, Error> {
         return Ok(default.unwrap_or_else(|| Value::from("")));
     }
     Ok(value)
-}
-
-/// Looks an attribute up as filters do: dots between names, numbers as indices.
-fn path(value: &Value, attribute: &Value, default: Option<&Value>) -> Result<Value, Error> {
-    let Kind::Text(attribute) = Kind::of(attribute) else {
-        return if attribute.is_none() {
-            Ok(value.clone())
-        } else {
-            lookup(value, attribute).map(|found| or(found, default))
-        };
-    };
-    let mut value = value.clone();
-    for part in attribute.split('.') {
-        let index = part.parse::<i64>().ok();
-        let index = index.filter(|_| part.chars().all(|c| c.is_ascii_digit()));
-        let key = index.map_or_else(|| Value::from(part), Value::from);
-        value = or(lookup(&value, &key)?, default);
-    }
-    Ok(value)
-}
-
-fn or(found: Value, default: Option<&Value>) -> Value {
-    match default {
-        Some(default) if found.is_undefined() && !default.is_none() => default.clone(),
-        _ => found,
-    }
-}
-
-/// Returns the value of a filter, and its other arguments.
-fn value_first(values: &[Value]) -> Result<(&Value, &[Value]), Error> {
-    values
-        .split_first()
-        .ok_or_else(|| wrong("a filter has a value"))
-}
-
-/// The name of a filter or test, its arguments, and named arguments of `map` itself.
-type Named = Vec<(String, Value)>;
-
-fn parts(values: &[Value]) -> Result<(&Value, &[Value], Named), Error> {
-    let (positional, named) = split(values)?;
-    let (value, rest) = value_first(positional)?;
-    Ok((value, rest, named))
 }

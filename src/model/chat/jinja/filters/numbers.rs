@@ -2,7 +2,7 @@
 
 use minijinja::{Error, State, Value};
 
-use super::path;
+use super::arguments::path;
 use crate::model::chat::jinja::format::{rounded, whole};
 use crate::model::chat::jinja::kind::{Kind, bind, int as int_value, int_of, items, needed, wrong};
 use crate::model::chat::jinja::{operators, strings};

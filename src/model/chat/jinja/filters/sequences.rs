@@ -5,14 +5,14 @@ use std::cmp::Ordering;
 use minijinja::value::Kwargs;
 use minijinja::{Error, State, Value};
 
-use super::{parts, path, value_first};
+use super::arguments::{parts, path, value_first};
 use crate::model::chat::jinja::compare::{equals, order};
 use crate::model::chat::jinja::kind::{
     self, Kind, bind, int_of, length, needed, split, text_of, wrong,
 };
 use crate::model::chat::jinja::lookup::{attr_alone, tuples};
 use crate::model::chat::jinja::objects::{Generator, Group};
-use crate::model::chat::jinja::text;
+use crate::model::chat::jinja::{limits, text};
 
 pub(super) fn attr(_: &mut State, values: &[Value]) -> Result<Value, Error> {
     let [value, name] = bind("attr", values, ["obj", "name"])?;
@@ -153,7 +153,7 @@ pub(super) fn join(_: &mut State, values: &[Value]) -> Result<Value, Error> {
             Some(attribute) => text::str(&path(item, attribute, None)?),
             None => text::str(item),
         });
-        if joined.len() > crate::model::chat::jinja::LARGEST {
+        if joined.len() > limits::LARGEST {
             return Err(wrong("it would need too much memory"));
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use minijinja::{Error, State, Value};
 
-use super::{parts, value_first};
+use super::arguments::{parts, value_first};
 use crate::model::chat::jinja::kind::{
     self, Kind, bind, count, int_of, needed, pairs, text_of, wrong,
 };

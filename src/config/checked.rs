@@ -1,0 +1,32 @@
+//! A checked configuration.
+
+use serde::Serialize;
+
+use super::sections::{
+    Cpu, Device, Engine, Graph, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload, Sampling,
+    Sessions, Stop, Stream, Watchdog,
+};
+use crate::load::Backend;
+
+/// A checked configuration. Serialized, it has the shape of the file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Config {
+    pub backend: Backend,
+    pub model: Model,
+    pub kv: Kv,
+    pub graph: Graph,
+    pub memory: Memory,
+    pub device: Device,
+    pub cpu: Cpu,
+    pub engine: Engine,
+    pub queue: Queue,
+    pub hold: Hold,
+    pub reload: Reload,
+    pub limits: Limits,
+    pub sessions: Sessions,
+    pub sampling: Sampling,
+    pub stream: Stream,
+    pub stop: Stop,
+    pub watchdog: Watchdog,
+    pub log: Log,
+}

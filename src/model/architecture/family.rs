@@ -1,0 +1,75 @@
+//! A family of models as data.
+
+use crate::model::error::Defect;
+use crate::model::shape::Shape;
+
+/// A family of models.
+#[derive(Debug)]
+pub struct Architecture {
+    /// The name in `model_type` of config.json.
+    pub name: &'static str,
+    /// The name in `general.architecture` of GGUF.
+    pub gguf: &'static str,
+    /// Whether GGUF files hold the rows of Q and K as `RowOrder::Interleaved` describes.
+    pub(in crate::model) interleaved: bool,
+    /// Whether Q, K and V must have a bias. In other families they may.
+    pub(in crate::model) biased: bool,
+    /// Whether each head of Q and K is normalized before its rotation.
+    pub(in crate::model) head_norms: bool,
+    /// The values of keys that a config.json leaves out.
+    pub(in crate::model) defaults: Defaults,
+    /// Applies the family's own keys of a config.json to a shape.
+    pub(in crate::model) from_config: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
+    /// Applies the family's own keys of a GGUF file, or their defaults, to a shape.
+    pub(in crate::model) from_gguf: fn(&dyn Keys, &mut Shape) -> Result<(), Defect>,
+}
+
+/// The values of keys that a config.json may leave out, as in the family's class in transformers.
+#[derive(Debug)]
+pub(in crate::model) struct Defaults {
+    pub(in crate::model) theta: f64,
+    pub(in crate::model) epsilon: f64,
+    /// The number of KV heads; `None` means that of attention heads.
+    pub(in crate::model) kv_heads: Option<usize>,
+    /// The size of a head; `None` means the hidden size divided by the attention heads.
+    pub(in crate::model) head_dim: Option<usize>,
+    /// Whether the head is the embedding.
+    pub(in crate::model) tied: bool,
+    /// Whether rope scaling is the default, so that a file must state its own.
+    pub(in crate::model) scaled: bool,
+}
+
+impl Defaults {
+    pub(super) const PLAIN: Self = Self {
+        theta: 10_000.0,
+        epsilon: 1e-6,
+        kv_heads: None,
+        head_dim: None,
+        tied: false,
+        scaled: false,
+    };
+}
+
+/// The common properties of most families.
+pub(super) const PLAIN: Architecture = Architecture {
+    name: "",
+    gguf: "",
+    interleaved: false,
+    biased: false,
+    head_norms: false,
+    defaults: Defaults::PLAIN,
+    from_config: |_, _| Ok(()),
+    from_gguf: |_, _| Ok(()),
+};
+
+/// Keys of a model's file, and their values. A missing key is `None`; a value of another type is an error.
+///
+/// A key within an object of config.json is "object.key". A key of GGUF has no architecture in front.
+pub trait Keys {
+    /// Whether the key exists, even without a value.
+    fn has(&self, key: &str) -> bool;
+    fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
+    fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
+    /// Returns a flag for each layer; numbers other than 0 are true.
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
+}
