@@ -39,8 +39,8 @@ template <int F, typename T, class S> struct Copies {
     const Thread<S> &thread;
     // The block's first token, real tokens of the prompt, and units of a weight tile.
     u32 first, rows, units;
-    // Where this warp's tiles lie in memory.
-    const u8 *begins[EACH];
+    // Where this warp's tiles lie in memory. An array that is a member costs registers; this one is a local variable.
+    const u8 *const (&begins)[EACH];
     // This thread's row of inputs, and its places in memory and in shared memory.
     u32 row, to_input;
     const T *from_input;
@@ -49,18 +49,10 @@ template <int F, typename T, class S> struct Copies {
     u32 piece_of_sums, to_sums, to_scales;
     bool has_sums;
 
-    __device__ __forceinline__ Copies(const PromptArgs &a_, const Thread<S> &thread_, u32 first_, u32 first_tile,
-                                      u32 rows_, u32 base, u32 units_, u32 all_tiles)
-        : a(a_), thread(thread_), first(first_), rows(rows_), units(units_) {
+    __device__ __forceinline__ Copies(const PromptArgs &a_, const Thread<S> &thread_, u32 first_, u32 rows_, u32 base,
+                                      u32 units_, const u8 *const (&begins_)[EACH])
+        : a(a_), thread(thread_), first(first_), rows(rows_), units(units_), begins(begins_) {
         const u32 lane = thread.lane, warp = thread.warp;
-        // Places beyond the last tile repeat that tile; their outputs are dropped.
-#pragma unroll
-        for (u32 i = 0; i < EACH; ++i) {
-            u32 matrix, tile;
-            tile_of(a, min(first_tile + warp * EACH + i, all_tiles - 1), matrix, tile);
-            const u64 skip = tile * tile_bytes<F>(a.weight0.columns);
-            begins[i] = at<const u8>(matrix_of(a, matrix).data + skip) + lane * 16;
-        }
         // The pieces of a row are permuted by its number, so that eight neighbouring rows use different banks.
         row = threadIdx.x / 8;
         to_input = Keep::template keep<Keep::inputs>(base + row * 128 + (threadIdx.x % 8 ^ row % 8) * 16);
@@ -70,10 +62,22 @@ template <int F, typename T, class S> struct Copies {
         to_sums = Keep::template keep<Keep::inputs>(base + P::sums_ring + piece_of_sums * 16);
         to_scales = 0;
         if (R::of_scales) {
-            const u32 of_warp = warp * EACH * Layout<F>::scales + (lane - HIGH_PIECES) * 16;
-            to_scales = Keep::template keep<Keep::all>(base + P::scales_ring + of_warp);
+            const u32 of_warp = base + P::scales_ring + warp * EACH * Layout<F>::scales;
+            to_scales = Keep::template keep<Keep::all>(of_warp + (lane - HIGH_PIECES) * 16);
         }
         has_sums = piece_of_sums < S::tokens / 2 && first / 16 + piece_of_sums / 8 < (a.rows + 15) / 16;
+    }
+
+    // Finds the `begins` of a warp. Places beyond the last tile repeat that tile; their outputs are dropped.
+    static __device__ __forceinline__ void find_tiles(const PromptArgs &a, const Thread<S> &thread, u32 first_tile,
+                                                      u32 all_tiles, const u8 *(&begins)[EACH]) {
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            u32 matrix, tile;
+            tile_of(a, min(first_tile + thread.warp * EACH + i, all_tiles - 1), matrix, tile);
+            begins[i] =
+                at<const u8>(matrix_of(a, matrix).data + tile * tile_bytes<F>(a.weight0.columns)) + thread.lane * 16;
+        }
     }
 
     // Step k of the pipeline, as far as its units exist, into the stage at `to`.
@@ -114,7 +118,7 @@ template <int F, typename T, class S> struct Copies {
             for (u32 i = 0; i < EACH; ++i) {
                 const u32 to = to_weights + to_stage + i * G::unit;
                 const bool mine = there && (S::tiles % ALL == 0 || thread.warp * EACH + i < S::tiles);
-                load_unit(i, to, begins[i] + unit_skip, (unit + u) % R::units, mine);
+                load_unit(i, to, unit_skip, (unit + u) % R::units, mine);
                 if constexpr (HEAD_PIECES > 0)
                     copy_16_if(to + (G::unit - Layout<F>::head), begins[i] + skip, mine && thread.lane < HEAD_PIECES);
             }
@@ -122,13 +126,13 @@ template <int F, typename T, class S> struct Copies {
     }
 
     // A unit of the warp's tile i. The quants are 32 pieces; bits above them and scales follow.
-    __device__ __forceinline__ void load_unit(u32 i, u32 to, const u8 *from, u32 in_ring, bool mine) const {
+    __device__ __forceinline__ void load_unit(u32 i, u32 to, u32 skip, u32 in_ring, bool mine) const {
 #pragma unroll
         for (u32 piece = 0; piece < UNIT_PIECES; piece += 32) {
             u32 place = to + piece * 16;
             if (R::of_scales && piece == 32 && thread.lane >= HIGH_PIECES)
                 place = to_scales + in_ring * R::scales + i * Layout<F>::scales;
-            copy_16_if(place, from + piece * 16,
+            copy_16_if(place, begins[i] + skip + piece * 16,
                        mine && (piece + 32 <= UNIT_PIECES || thread.lane < UNIT_PIECES - piece));
         }
     }

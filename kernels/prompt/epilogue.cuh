@@ -81,51 +81,71 @@ __device__ __forceinline__ void leave_sums_of_warp(const float (&sums)[S::M][S::
                 }
 }
 
-// One thread's outputs: four adjacent rows of one matrix, of every `at_once`-th pair of tokens.
-template <int F, typename T, class S> struct Outputs {
-    static constexpr u32 PITCH = SharedSums<S>::PITCH;
-    const PromptArgs &a;
-    // The block's first token.
-    u32 first;
-    // Whether gate and up alternate; there are half as many outputs then.
-    bool gated;
-    u32 at_once, row, rows, stride;
-    float *out;
-    float scales[4], up_scales[4], biases[4];
-    // This thread's sums, its first pair of tokens, and the end of the tokens.
-    float *from;
-    u32 begin, end;
-
-    __device__ __forceinline__ Outputs(const PromptArgs &a_, u32 first_) : a(a_), first(first_) {}
-
-    // False for threads without an output.
-    __device__ __forceinline__ bool find(float *sums, u32 first_tile, u32 all_rows, u32 all_tiles) {
-        gated = S::tiles % 2 == 0 && a.epilogue == Epilogue::Gated;
-        const u32 along = S::tiles * (gated ? 2 : 4), four = threadIdx.x % along;
-        at_once = S::threads / along;
-        const u32 index = four / 4 * (gated ? 2 : 1), within = four % 4 * 4;
-        if (threadIdx.x / along >= at_once || first_tile + index >= all_tiles) return false;
-        u32 matrix, tile;
-        tile_of(a, first_tile + index, matrix, tile);
-        const Tiles &of = matrix_of(a, matrix);
-        row = tile * 16 + within, rows = of.rows, stride = a.out_stride ? a.out_stride : of.rows;
-        out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
-        const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
+// What multiplies the sums of four adjacent rows, and what is added to them.
+template <int F>
+__device__ __forceinline__ void read_factors(const PromptArgs &a, const Tiles &of, const float *bias, u32 row,
+                                             bool gated, float (&scales)[4], float (&up_scales)[4],
+                                             float (&biases)[4]) {
 #pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            const bool there = row + i < of.rows;
-            scales[i] = there ? row_scale<F>(of, row + i) : 1.0f;
-            up_scales[i] = gated && there ? row_scale<F>(a.weight1, row + i) : 1.0f;
-            biases[i] = !gated && bias && there ? bias[row + i] : 0.0f;
-        }
-        from = sums + (index * 16 + within) * 2;
-        begin = threadIdx.x / along, end = min(S::tokens, all_rows - first);
-        return true;
+    for (u32 i = 0; i < 4; ++i) {
+        const bool there = row + i < of.rows;
+        scales[i] = there ? row_scale<F>(of, row + i) : 1.0f;
+        up_scales[i] = gated && there ? row_scale<F>(a.weight1, row + i) : 1.0f;
+        biases[i] = !gated && bias && there ? bias[row + i] : 0.0f;
     }
+}
 
-    // Adds to the sums, or multiplies them by, values that are in memory. These are read for several tokens at once,
-    // and before anything is stored: a load behind a store waits for it.
-    __device__ __forceinline__ void combine() {
+// Computes the outputs of two tokens and adds other values to them, or multiplies them by these.
+__device__ __forceinline__ void combine(const PromptArgs &a, const float (&scales)[4], const float (&biases)[4],
+                                        const float (&others)[2][4], float (&values)[2][4]) {
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        float &value = values[i / 4][i % 4];
+        value = value * scales[i % 4] + biases[i % 4];
+        value = a.epilogue == Epilogue::Added ? value + others[i / 4][i % 4] : value * others[i / 4][i % 4];
+    }
+}
+
+// Computes the outputs of one token that are not combined with other values.
+__device__ __forceinline__ void activate(const PromptArgs &a, bool gated, const float (&scales)[4],
+                                         const float (&biases)[4], const float (&ups)[4], const float (&up_scales)[4],
+                                         float (&values)[4]) {
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        float &value = values[i];
+        value = value * scales[i] + biases[i];
+        if (gated || a.epilogue == Epilogue::Silu) value /= 1.0f + expf(-value);
+        if (gated) value *= ups[i] * up_scales[i];
+    }
+}
+
+// Stores the outputs of a block, whose sums lie at the start of shared memory. A thread has four adjacent rows of one
+// matrix, of every `at_once`-th pair of tokens.
+template <int F, typename T, class S>
+__device__ __forceinline__ void finish(const PromptArgs &a, float *sums, u32 first, u32 first_tile, u32 rows,
+                                       u32 all_tiles) {
+    constexpr u32 PITCH = SharedSums<S>::PITCH;
+    // Gate and up alternate; there are half as many outputs then.
+    const bool gated = S::tiles % 2 == 0 && a.epilogue == Epilogue::Gated;
+    const u32 along = S::tiles * (gated ? 2 : 4), at_once = S::threads / along, four = threadIdx.x % along;
+    const u32 index = four / 4 * (gated ? 2 : 1), within = four % 4 * 4;
+    // Threads without an output.
+    if (threadIdx.x / along >= at_once || first_tile + index >= all_tiles) return;
+    u32 matrix, tile;
+    tile_of(a, first_tile + index, matrix, tile);
+    const Tiles &of = matrix_of(a, matrix);
+    const u32 row = tile * 16 + within, stride = a.out_stride ? a.out_stride : of.rows;
+    float *out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
+    const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
+    float scales[4], up_scales[4], biases[4];
+    read_factors<F>(a, of, bias, row, gated, scales, up_scales, biases);
+    float *from = sums + (index * 16 + within) * 2;
+    const u32 begin = threadIdx.x / along, end = min(S::tokens, rows - first);
+    const bool combined = a.epilogue == Epilogue::Added || a.epilogue == Epilogue::Multiplied;
+    const bool rounded = gated || a.epilogue == Epilogue::Multiplied;
+    // Values in memory that the outputs are combined with are read for several tokens at once, and before anything is
+    // stored: a load behind a store waits for it.
+    if (combined) {
         constexpr u32 AT_ONCE = 4;
         const float *others = a.epilogue == Epilogue::Added ? out : at<const float>(a.out1);
 #pragma unroll 1
@@ -135,7 +155,7 @@ template <int F, typename T, class S> struct Outputs {
             for (u32 k = 0; k < 2 * AT_ONCE; ++k) {
                 const u32 token = 2 * (pair + k / 2 * at_once) + k % 2;
                 if (token < end)
-                    read_four(others + (u64)(first + token) * stride, stride, row, rows, other[k / 2][k % 2]);
+                    read_four(others + (u64)(first + token) * stride, stride, row, of.rows, other[k / 2][k % 2]);
             }
 #pragma unroll
             for (u32 k = 0; k < AT_ONCE; ++k) {
@@ -143,51 +163,23 @@ template <int F, typename T, class S> struct Outputs {
                 if (2 * here >= end) break;
                 float each[2][4];
                 read_two_tokens<F>(from + here * PITCH, each);
-#pragma unroll
-                for (u32 i = 0; i < 8; ++i) {
-                    float &value = each[i / 4][i % 4];
-                    value = value * scales[i % 4] + biases[i % 4];
-                    value =
-                        a.epilogue == Epilogue::Added ? value + other[k][i / 4][i % 4] : value * other[k][i / 4][i % 4];
-                }
+                combine(a, scales, biases, other[k], each);
                 put_two_tokens<F>(from + here * PITCH, each);
             }
         }
     }
-
-    // Stores the outputs; computes them first, if they were not combined with other values.
-    __device__ __forceinline__ void store(bool combined) {
-        const bool rounded = gated || a.epilogue == Epilogue::Multiplied;
 #pragma unroll 1
-        for (u32 pair = begin; 2 * pair < end; pair += at_once) {
-            float values[2][4], ups[2][4];
-            read_two_tokens<F>(from + pair * PITCH, values);
-            if (gated) read_two_tokens<F>(from + pair * PITCH + 32, ups);
+    for (u32 pair = begin; 2 * pair < end; pair += at_once) {
+        float values[2][4], ups[2][4];
+        read_two_tokens<F>(from + pair * PITCH, values);
+        if (gated) read_two_tokens<F>(from + pair * PITCH + 32, ups);
 #pragma unroll
-            for (u32 k = 0; k < 2; ++k) {
-                if (2 * pair + k >= end) break;
-                if (!combined)
-#pragma unroll
-                    for (u32 i = 0; i < 4; ++i) {
-                        float &value = values[k][i];
-                        value = value * scales[i] + biases[i];
-                        if (gated || a.epilogue == Epilogue::Silu) value /= 1.0f + expf(-value);
-                        if (gated) value *= ups[k][i] * up_scales[i];
-                    }
-                const u64 to = (u64)(first + 2 * pair + k) * stride;
-                if (rounded) put_four<T>(at<T>(a.out0) + to, stride, row, rows, values[k]);
-                else put_four<float>(out + to, stride, row, rows, values[k]);
-            }
+        for (u32 k = 0; k < 2; ++k) {
+            if (2 * pair + k >= end) break;
+            if (!combined) activate(a, gated, scales, biases, ups[k], up_scales, values[k]);
+            const u64 to = (u64)(first + 2 * pair + k) * stride;
+            if (rounded) put_four<T>(at<T>(a.out0) + to, stride, row, of.rows, values[k]);
+            else put_four<float>(out + to, stride, row, of.rows, values[k]);
         }
     }
-};
-
-// Stores the outputs of a block, whose sums lie at the start of shared memory.
-template <int F, typename T, class S>
-__device__ __forceinline__ void finish(const PromptArgs &a, u32 first, u32 first_tile, u32 rows, u32 all_tiles) {
-    Outputs<F, T, S> outputs(a, first);
-    if (!outputs.find(reinterpret_cast<float *>(staged), first_tile, rows, all_tiles)) return;
-    const bool combined = a.epilogue == Epilogue::Added || a.epilogue == Epilogue::Multiplied;
-    if (combined) outputs.combine();
-    outputs.store(combined);
 }

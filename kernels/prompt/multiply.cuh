@@ -67,8 +67,8 @@ template <int F, typename T, class S> struct Products {
     // The sums of 64 inputs of token g of each eight, as an mma operand: as bf16, and their rounding errors.
     __device__ __forceinline__ uint2 sums_at(u32 index, u32 m, u32 h) const {
         const u32 token = Layout<F>::kind == PAIRS ? thread.g ^ SWAP<F> : thread.g;
-        const u32 place = (thread.along_tokens * M + m) * 128 + h * 64 + token * 8;
-        return *reinterpret_cast<const uint2 *>(staged + P::sums_ring + index % R::units * R::sums + place);
+        const u8 *of_unit = staged + P::sums_ring + index % R::units * R::sums;
+        return *reinterpret_cast<const uint2 *>(of_unit + (thread.along_tokens * M + m) * 128 + h * 64 + token * 8);
     }
 
     // ---- minima ----
@@ -282,9 +282,10 @@ template <int F, typename T, class S> struct Products {
         u32 x[2][M][4], w[2][N][4];
     };
 
-    __device__ __forceinline__ void read_step(Operands &o, u32 to, u32 stage, u32 inputs, const u8 *first_unit, u32 s) {
+    __device__ __forceinline__ void read_step(Operands &o, u32 to, u32 stage, const u32 (&of_step)[4],
+                                              const u8 *first_unit, u32 s) {
 #pragma unroll
-        for (u32 m = 0; m < M; ++m) matrices(o.x[to][m], inputs + stage + m * 2048);
+        for (u32 m = 0; m < M; ++m) matrices(o.x[to][m], of_step[s] + stage + m * 2048);
 #pragma unroll
         for (u32 n = 0; n < N; ++n) {
             uint4 four = *reinterpret_cast<const uint4 *>(first_unit + stage + n * G::unit + s * 512);
@@ -311,7 +312,7 @@ template <int F, typename T, class S> struct Products {
         for (u32 s = 0; s < 4; ++s) of_step[s] = at_inputs ^ s * 32;
         copies_wait<STAGES - 2>();
         __syncthreads();
-        read_step(o, 0, ring.stage, of_step[0], first_unit, 0);
+        read_step(o, 0, ring.stage, of_step, first_unit, 0);
         for (u32 k = 0; k < units; ++k) {
 #pragma unroll
             for (u32 s = 0; s < 4; ++s) {
@@ -320,7 +321,7 @@ template <int F, typename T, class S> struct Products {
                     __syncthreads();
                     ring.advance();
                 }
-                read_step(o, (s + 1) % 2, ring.stage, of_step[(s + 1) % 4], first_unit, (s + 1) % 4);
+                read_step(o, (s + 1) % 2, ring.stage, of_step, first_unit, (s + 1) % 4);
                 // Into the stage that every thread has finished reading.
                 if (s == 0) copies.load(k + STAGES - 1, ring.next);
                 multiply_step(o, s % 2);

@@ -39,12 +39,14 @@ __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 
     const u32 base = in_shared(staged), units = a.weight0.columns / 64, all_tiles = tiles_of(a);
     u8 *const prepared = staged + P::prepared + thread.warp * Prepared<F, T, S>::bytes;
 
-    const Copies<F, T, S> copies(a, thread, first, first_tile, rows, base, units, all_tiles);
+    const u8 *begins[Copies<F, T, S>::EACH];
+    Copies<F, T, S>::find_tiles(a, thread, first_tile, all_tiles, begins);
+    const Copies<F, T, S> copies(a, thread, first, rows, base, units, begins);
     float sums[S::M][S::N][2][4] = {};
     fill_stages<P>(copies, stopwatch);
 
-    StageRing<P> ring;
     Products<F, T, S> products(thread, sums, base, units, prepared);
+    StageRing<P> ring;
     products.multiply_all(copies, ring);
 
     Stopwatch::let_next_begin();
@@ -53,7 +55,7 @@ __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 
     __syncthreads();
     leave_sums_of_warp<F, S>(sums, thread, base);
     __syncthreads();
-    finish<F, T, S>(a, first, first_tile, rows, all_tiles);
+    finish<F, T, S>(a, reinterpret_cast<float *>(staged), first, first_tile, rows, all_tiles);
 }
 
 // Outputs in tiles of S; those that would be a last turn of few blocks, or all of them, in smaller tiles.
