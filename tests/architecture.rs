@@ -59,7 +59,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "load",
         &[
-            "choice", "cpu", "cuda", "executor", "graph", "kv", "meminfo", "model", "quant", "runner", "sampler", "tape",
+            "choice", "cpu", "cuda", "executor", "graph", "kv", "meminfo", "model", "quant",
+            "runner", "sampler", "tape",
         ],
     ),
     (
@@ -85,7 +86,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bench",
         &[
-            "choice", "device", "executor", "graph", "kv", "load", "meminfo", "model", "runner", "sampler", "tape",
+            "choice", "device", "executor", "graph", "kv", "load", "meminfo", "model", "runner",
+            "sampler", "tape",
         ],
     ),
     ("choice", &[]),

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::accounts::Load;
 use super::delivery::Call;
 use super::likelihoods::Likelihoods;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{Error, error, info};
@@ -20,9 +20,9 @@ pub(super) async fn complete(
     messages: Vec<Message>,
     options: Options,
 ) -> Result<(String, Info), Error> {
-    let (shared, Owner { caller, client }) = (call.shared, &call.owner);
+    let (shared, ObjectOwner { caller, client }) = (call.shared, &call.owner);
     let _permit = shared.admit(client)?;
-    let limit = shared.config().await.complete_timeout;
+    let limit = shared.bus_config().await.complete_timeout;
     let deadline = Instant::now() + limit;
     let queue = shared.engine.generate(client.clone(), messages, options);
     let Ok(queued) = timeout_at(deadline, queue).await else {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use zbus::message::Header;
 
 use super::accounts::Load;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::shared::Shared;
 use super::{Error, returned_answers};
 use crate::engine::Held;
@@ -22,7 +22,7 @@ impl Shared {
     /// Begins a hold for a caller; returns the descriptor whose closing ends it.
     pub(super) async fn hold(
         &self,
-        owner: &Owner,
+        owner: &ObjectOwner,
         header: &Header<'_>,
         held: Held,
         reason: &str,
@@ -44,7 +44,7 @@ impl Shared {
             let admitted = self.front.admit_realtime(owner.client.user).await;
             admitted.map_err(refused)?;
         }
-        let longest = self.defaults().await.hold_longest;
+        let longest = self.front_config().await.hold_longest;
         let refused = |error| {
             let why = format!("no pipe could be made ({error}); try again");
             Error::Busy(why)

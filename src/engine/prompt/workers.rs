@@ -1,4 +1,4 @@
-//! Worker threads that encode prompts and compile grammars, which can take long.
+//! Worker threads for slow jobs: they encode prompts, and wait for the process that compiles grammars.
 //!
 //! A prompt can have megabytes, and encoding needs many times its memory. So the threads work for few users at once, and on
 //! one job of each user at a time. Prompts and grammars have threads of their own, so that neither waits for the other.
