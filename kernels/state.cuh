@@ -71,8 +71,8 @@ struct Conversation {
     Sampler sampler;
 };
 
-// A token and the logarithm of its probability. Those of a step are in pinned memory, (MAILBOX_STEPS, STEP_ROWS, 1 +
-// BEST): the chosen token, the most probable ones in any order, then NO_TOKEN.
+// A token and the logarithm of its probability. Those of a step are in pinned memory, as
+// (MAILBOX_STEPS, STEP_ROWS, 1 + BEST): the chosen token, the most probable ones in any order, then NO_TOKEN.
 struct Scored {
     u32 token;
     f32 logprob;

@@ -3,9 +3,8 @@
 //
 // Plain weights are bound by memory; scaled weights on 16 multiprocessors are bound by instructions. So each warp has
 // several units of weights in flight to a ring in shared memory, from before its input exists until its last tile, and
-// never lets the ring run dry between tiles. It takes units in
-// pairs, so that one is dequantized while the other is multiplied. Where it can, a pair is two tiles at the same
-// columns.
+// never lets the ring run dry between tiles. It takes units in pairs, so that one is dequantized while the other is
+// multiplied. Where it can, a pair is two tiles at the same columns.
 //
 // Eight warps sum a tile, each over its own columns in order, and then their sums are added in the order of the warps.
 // Each row of input is a column of its own in every mma. So neither the number of blocks nor the number of rows changes

@@ -338,9 +338,7 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                     let asks = (user, Wanted::without_answers(&prompt));
                     let room = kv.has_room(asks, positions, &[]);
                     held.allocate(&mut kv, owner, positions, random.u8(0..8) == 0);
-                    let Some(turn) =
-                        kv.begin(owner, user, Wanted::without_answers(&prompt), positions)
-                    else {
+                    let Some(turn) = kv.begin(owner, user, asks.1, positions) else {
                         assert!(!kv.has_room(asks, positions, &[]));
                         refused += 1;
                         continue;

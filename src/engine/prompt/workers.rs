@@ -370,7 +370,8 @@ mod tests {
             user,
         };
         let until_given_up = |wanted: &Interest| {
-            while wanted.is_wanted() {
+            let begun = Instant::now();
+            while wanted.is_wanted() || begun.elapsed() < 2 * ALIKE {
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -384,7 +385,9 @@ mod tests {
                 .submit(ticket, client(user), work)
                 .expect("a thread");
         }
-        thread::sleep(2 * ALIKE);
+        while workers.0.lock().running.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         workers.remove(1);
         assert!(!first.is_wanted());
         let last = |_: &Interest| {};
