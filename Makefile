@@ -4,7 +4,7 @@
 # make lint test booted packages   everything that a change must pass, as .ci/run does
 # make soak                  slow checks of what seldom changes
 #
-# All targets but `check` install what they need: Debian's packages (with sudo unless you are root), and Python's in
+# All targets but `check` and `install` install what they need: Debian's packages (with sudo unless you are root), and Python's in
 # target/venv. CONTRIBUTING.md lists the other targets.
 
 SHELL       := /bin/bash
@@ -104,7 +104,7 @@ soak: deps-test
 	$(call stage,clients,$(MAKE) clients KERNELS=)
 	$(call stage,files,$(MAKE) files KERNELS=)
 
-# Clients in a dozen languages with their tools, and a robot's programs with a real model.
+# Ten clients in six languages, each with its own D-Bus library, and a robot's programs with a real model.
 clients: deps-test build
 	@tests/clients/run.sh
 

@@ -38,7 +38,7 @@ struct Tiles {
 // Where conversations lie: `Conversation` and `Row` of state.cuh, and the pages of the cache.
 struct Places {
     u64 conversations;
-    // (conversations, pages): addresses of pages.
+    // (slots, pages): addresses of pages.
     u64 tables;
     // (STEP_ROWS) rows of a step, or one row for a prompt.
     u64 rows;
@@ -56,7 +56,7 @@ struct EmbedArgs {
     u64 commands;
     // The host's copy of the tables, in pinned memory.
     u64 host_tables;
-    // Number of the last token that was chosen.
+    // The number of the last run that chose a token.
     u64 sequence;
     // Tokens of a prompt.
     u64 tokens;
@@ -229,11 +229,11 @@ struct SampleArgs {
     u64 partials;
     u64 arrivals;
     u64 sequence;
-    // (TOKENS, STEP_ROWS), in pinned memory.
+    // (MAILBOX_STEPS, STEP_ROWS), in pinned memory.
     u64 tokens;
-    // (TOKENS, STEP_ROWS, 1 + BEST), in pinned memory.
+    // (MAILBOX_STEPS, STEP_ROWS, 1 + BEST), in pinned memory.
     u64 best;
-    // (conversations, mask_words): a head, then a bit for each token that the conversation allows next.
+    // (slots, mask_words): a head, then a bit for each token that the conversation allows next.
     u64 masks;
     u64 stamp;
     u32 vocabulary;

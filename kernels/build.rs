@@ -1,7 +1,8 @@
-//! Compiles the CUDA kernels (`kernels/**/*.cu`) ahead of time: cubins for `sm_87` and `sm_90`, and PTX for later GPUs.
+//! Compiles the CUDA kernels (`kernels/**/*.cu`) ahead of time: cubins for `sm_87` and `sm_90`. The PTX of `sm_87` serves
+//! other GPUs of compute capability 8.7 and higher.
 //!
-//! The default is the architecture of this machine's GPU, or `sm_87` without one. `$GANGLION_ARCHITECTURES` lists others.
-//! A kernel that spills more than a few registers fails the build.
+//! The default is one architecture: that of this machine's first GPU, or `sm_87` if there is none or no cubin for it.
+//! `$GANGLION_ARCHITECTURES` lists one or both. A kernel that spills more than 32 bytes of registers fails the build.
 //!
 //! Without NVRTC the build prints a warning, and the binary reports missing kernels when it is to use a GPU. With
 //! `$GANGLION_NVRTC` set, a missing NVRTC is an error.
@@ -23,10 +24,10 @@ use nvrtc::Nvrtc;
 
 /// The outputs for each source and architecture. Images are deflated.
 const KINDS: [&str; 3] = ["cubin", "ptx", "log"];
-/// Later GPUs compile the PTX of the first; that of the others is left empty.
+/// The PTX of the first serves other GPUs; that of `sm_90` is left empty.
 const ARCHITECTURES: [&str; 2] = ["sm_87", "sm_90"];
 const OPTIONS: &str = "--std=c++17 -default-device -Ikernels --ptxas-options=-v";
-/// A single spill outside a loop is cheap; a loop that spills needs more bytes than this.
+/// The most bytes that a kernel may spill. A single spill outside a loop is cheap; a loop that spills needs more bytes.
 const SPILLED_BYTES: usize = 32;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -161,12 +162,15 @@ fn architectures() -> Result<Vec<&'static str>> {
     Ok(known.filter(|name| named.contains(name)).collect())
 }
 
-/// Returns the architecture of this machine's GPU; the first, whose PTX suits others, if the driver reports none.
+/// Returns the architecture of this machine's first GPU; `sm_87`, whose PTX suits others, if it has none of these.
 fn own_architecture() -> &'static str {
     let query = ["--query-gpu=compute_cap", "--format=csv,noheader"];
     let reported = Command::new("nvidia-smi").args(query).output();
     let reported = reported.map(|output| output.stdout).unwrap_or_default();
-    let capability = String::from_utf8_lossy(&reported).trim().replace('.', "");
+    let reported = String::from_utf8_lossy(&reported);
+    // A line for each GPU.
+    let capability = reported.lines().next().unwrap_or_default();
+    let capability = capability.trim().replace('.', "");
     let is_own = |name: &&str| name.strip_prefix("sm_") == Some(&capability);
     let own = ARCHITECTURES.into_iter().find(is_own);
     own.unwrap_or(ARCHITECTURES[0])

@@ -34,8 +34,8 @@ __device__ __forceinline__ half *scales_in_page(u64 page, u64 side, const Cache 
     return at<half>(page + side + (u64)c.kv_heads * PAGE * c.head_dim) +
            (u64)positions * (c.head_dim / block_of(c.head_dim));
 }
-__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 entry) {
-    return at<const u64>(c.places.tables) + (u64)entry * c.places.pages;
+__device__ __forceinline__ const u64 *table_of(const Cache &c, u32 slot) {
+    return at<const u64>(c.places.tables) + (u64)slot * c.places.pages;
 }
 
 // Quantizes a head's values, by a warp. The scale is a block's greatest magnitude over 127, rounded to f16; values are

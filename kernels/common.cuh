@@ -19,14 +19,16 @@ typedef signed char i8;
 // counts: a launch is over only when its records are written, and blocks that end together would contend for a single
 // end.
 #define ENDS 2047
-// From sm_90 on, the kernels of a step begin while the one before them ends. Before its turn a kernel may read weights,
-// and results of kernels before the previous one; it writes nothing. NOW: waits for its turn at once, and lets the next
-// kernel begin. LATER: the kernel calls `our_turn` itself. HELD: waits at once, and lets the next kernel begin only
-// when it calls `let_next_begin`, because the next kernel's blocks would take the places of its own remaining blocks.
+// From sm_90 on, a kernel can begin while the previous one ends (`LaunchOrder` of src/device/kernel.rs). Before its
+// turn it may read weights, and results of kernels before the previous one. It may write no device memory.
+//
+// NOW: waits for its turn at once, then lets the next kernel begin. LATER: the kernel calls `our_turn` itself. HELD:
+// waits at once, and lets the next kernel begin only by `let_next_begin`, because the next kernel's blocks would take
+// the places of its own remaining blocks.
 enum Turn { NOW, LATER, HELD };
-struct Stopwatch {
+struct LaunchTurn {
     u64 *span;
-    __device__ __forceinline__ explicit Stopwatch(u64 address, Turn turn = NOW)
+    __device__ __forceinline__ explicit LaunchTurn(u64 address, Turn turn = NOW)
         : span(reinterpret_cast<u64 *>(address)) {
         if (turn == NOW) our_turn();
         if (turn == HELD) wait();
@@ -51,7 +53,7 @@ struct Stopwatch {
             if (span) atomicMin(span, begin);
         }
     }
-    __device__ __forceinline__ ~Stopwatch() {
+    __device__ __forceinline__ ~LaunchTurn() {
         if (span && threadIdx.x % 32 == 0) atomicMax(span + 1 + block() % ENDS, now());
     }
     __device__ __forceinline__ static u32 block() {

@@ -4,8 +4,8 @@
 #include "tile.cuh"
 
 // Applies a command to its conversation, by a whole block.
-__device__ __forceinline__ void apply(const EmbedArgs &a, const volatile Command *command, u32 flags, u32 entry) {
-    Conversation *conversation = at<Conversation>(a.places.conversations) + entry;
+__device__ __forceinline__ void apply(const EmbedArgs &a, const volatile Command *command, u32 flags, u32 slot) {
+    Conversation *conversation = at<Conversation>(a.places.conversations) + slot;
     if (threadIdx.x == 0) {
         if (flags & SET_TOKEN) conversation->token = command->row.token;
         if (flags & SET_POSITION) conversation->position = command->row.position;
@@ -17,7 +17,7 @@ __device__ __forceinline__ void apply(const EmbedArgs &a, const volatile Command
         for (u32 i = threadIdx.x; i < sizeof(Sampler) / 4; i += THREADS) to[i] = from[i];
     }
     if (flags & SET_PAGES) {
-        u64 skip = (u64)entry * a.places.pages;
+        u64 skip = (u64)slot * a.places.pages;
         u32 first = command->first_page, end = first + command->pages;
         for (u32 i = first + threadIdx.x; i < end; i += THREADS)
             at<u64>(a.places.tables)[skip + i] = at<const volatile u64>(a.host_tables)[skip + i];
@@ -32,7 +32,7 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
         at<const volatile Command>(a.commands) + (a.places.step ? sequence % COMMANDS * STEP_ROWS + index : 0);
     if (!a.places.step) {
         // The command is in device memory, and its row is the prompt's. Other blocks need only their token.
-        if (blockIdx.x == 0) apply(a, command, command->flags, command->row.entry);
+        if (blockIdx.x == 0) apply(a, command, command->flags, command->row.slot);
         return at<const u32>(a.tokens)[blockIdx.x];
     }
     // One thread reads the mailbox, because each read crosses the bus.
@@ -43,22 +43,22 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
         // The host writes the sequence last.
         if (command->row.sequence == sequence) {
             __threadfence_system();
-            mine.entry = command->row.entry, mine.first = command->row.first, mine.advances = command->row.advances;
+            mine.slot = command->row.slot, mine.first = command->row.first, mine.advances = command->row.advances;
             mine.token = command->row.token, mine.position = command->row.position;
             flags = command->flags;
         }
     }
     __syncthreads();
-    if (mine.entry != NO_ENTRY && flags) apply(a, command, flags, mine.entry);
+    if (mine.slot != NO_SLOT && flags) apply(a, command, flags, mine.slot);
     // A conversation's first row reads where the conversation stands; for its other rows, the host sends that with
     // every step.
     u32 token = mine.token;
-    if (mine.entry == NO_ENTRY) token = NO_TOKEN;
-    else if (index == mine.first) token = at<const Conversation>(a.places.conversations)[mine.entry].token;
+    if (mine.slot == NO_SLOT) token = NO_TOKEN;
+    else if (index == mine.first) token = at<const Conversation>(a.places.conversations)[mine.slot].token;
     if (threadIdx.x == 0) {
         Row left = mine;
-        if (mine.entry != NO_ENTRY && index == mine.first)
-            left.position = at<const Conversation>(a.places.conversations)[mine.entry].position;
+        if (mine.slot != NO_SLOT && index == mine.first)
+            left.position = at<const Conversation>(a.places.conversations)[mine.slot].position;
         left.token = token, left.sequence = sequence;
         *row = left;
     }
@@ -66,13 +66,13 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ EmbedArgs a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     const Row *rows = at<const Row>(a.places.rows);
     if (!a.places.step && blockIdx.x >= rows->count) return;
     u32 token;
     if (a.first == 0) token = take(a);
     else
-        token = a.places.step ? rows[blockIdx.x].entry == NO_ENTRY ? NO_TOKEN : rows[blockIdx.x].token
+        token = a.places.step ? rows[blockIdx.x].slot == NO_SLOT ? NO_TOKEN : rows[blockIdx.x].token
                               : at<const u32>(a.tokens)[blockIdx.x];
     float *x = at<float>(a.x) + (u64)blockIdx.x * a.hidden;
     const u8 *table = at<const u8>(a.table.data);

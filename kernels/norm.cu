@@ -64,7 +64,7 @@ template <typename T> __device__ __forceinline__ void norm_row(const NormArgs &a
 }
 
 template <typename T> __device__ __forceinline__ void norm(const NormArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     if (!is_padding(a.count, blockIdx.x)) norm_row<T>(a, blockIdx.x);
 }
 

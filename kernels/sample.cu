@@ -438,29 +438,29 @@ __device__ void report_best(const Plain &plain, u32 wanted, u32 token, Scored *t
 }
 
 extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_constant__ SampleArgs a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     __shared__ Scratch scratch;
     __shared__ bool last;
     __shared__ u32 history[HISTORY];
     __shared__ Remembered remembered;
     u32 index = blockIdx.y;
     const Row *row = at<const Row>(a.places.rows) + index;
-    if (row->entry == NO_ENTRY) return;
+    if (row->slot == NO_SLOT) return;
     u32 sequence = row->sequence;
-    // A token of step n goes to place n % TOKENS, so that a step ahead overwrites no unread token. Everything before
-    // the write must be visible when the host sees the number.
+    // A token of step n goes to place n % MAILBOX_STEPS, so that a step ahead overwrites no unread token. Everything
+    // before the write must be visible when the host sees the number.
     auto report = [&](u32 token) {
         // The other rows have the number already.
         if (index == 0) *at<u32>(a.sequence) = sequence;
         __threadfence_system();
-        at<volatile u64>(a.tokens)[sequence % TOKENS * STEP_ROWS + index] = ((u64)sequence << 32) | token;
+        at<volatile u64>(a.tokens)[sequence % MAILBOX_STEPS * STEP_ROWS + index] = ((u64)sequence << 32) | token;
     };
     // A later row continues the conversation; its token is known.
     if (!row->advances) {
         if (blockIdx.x == 0 && threadIdx.x == 0) report(0);
         return;
     }
-    Conversation *conversation = at<Conversation>(a.places.conversations) + row->entry;
+    Conversation *conversation = at<Conversation>(a.places.conversations) + row->slot;
     Sampler *state = &conversation->sampler;
     const float *logits = at<const float>(a.logits) + (u64)index * a.vocabulary;
     // Tokens that the host gave instead of the sampler: those of this conversation's rows after the first.
@@ -479,7 +479,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
     const u32 *mask = nullptr;
     bool ready = true;
     if (conversation->guide) {
-        const u32 *own = at<const u32>(a.masks) + (u64)row->entry * a.mask_words;
+        const u32 *own = at<const u32>(a.masks) + (u64)row->slot * a.mask_words;
         ready = __ldcg(own) == conversation->guide;
         __threadfence();
         mask = own + MASK_HEAD;
@@ -532,7 +532,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
     if (state->best && samples) {
         Plain plain = {logits, a.vocabulary};
         report_best(plain, min(state->best - 1, (u32)BEST), token,
-                    at<Scored>(a.best) + (sequence % TOKENS * STEP_ROWS + index) * (1 + BEST), scratch);
+                    at<Scored>(a.best) + (sequence % MAILBOX_STEPS * STEP_ROWS + index) * (1 + BEST), scratch);
         __threadfence_system();
     }
     __syncthreads();

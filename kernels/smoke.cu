@@ -23,7 +23,8 @@ extern "C" __global__ void smoke_step(const __grid_constant__ SmokeArgs a) {
     state[1] += 1;
     state[2] = sequence;
     __threadfence_system();
-    reinterpret_cast<volatile u64 *>(a.token_mailbox)[sequence % TOKENS * STEP_ROWS] = (u64)sequence << 32 | state[0];
+    reinterpret_cast<volatile u64 *>(a.token_mailbox)[sequence % MAILBOX_STEPS * STEP_ROWS] =
+        (u64)sequence << 32 | state[0];
 }
 
 // Keeps the stream busy for `count` microseconds.

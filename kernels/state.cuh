@@ -1,9 +1,9 @@
 // The state that steps and prompts read and advance: conversations in device memory, the rows of the running step, and
 // the mailboxes to the host in pinned memory.
 //
-// A row names its conversation by a number, the entry. A recorded step therefore serves any conversation. Rows join and
-// leave, and a conversation gets another token, sampler or page, by a command for one row of one step. The first kernel
-// of a step applies the commands; no other kernel reads the mailbox.
+// A row names the slot of its conversation. A recorded step therefore serves any conversation. Rows join and leave, and
+// a conversation gets another token, sampler or page, by a command for one row of one step. The first kernel of a step
+// applies the commands; no other kernel reads the mailbox.
 #pragma once
 #include "abi.h"
 
@@ -16,19 +16,19 @@
 // Steps whose commands fit in the mailbox; more than the host launches ahead.
 #define COMMANDS 4
 // Steps whose tokens fit in the mailbox.
-#define TOKENS 8
+#define MAILBOX_STEPS 8
 // The most probable tokens that are reported with the chosen one, at most.
 #define BEST 20
 // Words in front of a mask's bits: the number of the token that it is for, then padding to 16 bytes.
 #define MASK_HEAD 4
-// The entry of a row that only pads a step to a recorded size.
-#define NO_ENTRY 0xffffffffu
+// The slot of a row that only pads a step to a recorded size.
+#define NO_SLOT 0xffffffffu
 // The token of such a row, and the end of a list of tokens.
 #define NO_TOKEN 0xffffffffu
 
 // One row of a step, or all rows of a prompt.
 struct Row {
-    u32 entry;
+    u32 slot;
     // Of the row, or of a prompt's first token.
     u32 position;
     u32 token;
@@ -36,8 +36,8 @@ struct Row {
     u32 first;
     // Whether this is the conversation's last row in this step: the conversation continues from it.
     u32 advances;
-    // Number of the token that the row ends with, counted from 1. In a command: of the step that applies it; the host
-    // writes this field last.
+    // The number of the run, counted from 1 over all steps and prompts that choose a token. The host writes this field
+    // of a command last.
     u32 sequence;
     // Real rows of a prompt.
     u32 count;
@@ -71,8 +71,8 @@ struct Conversation {
     Sampler sampler;
 };
 
-// A token and the logarithm of its probability. Those of a step are in pinned memory, (TOKENS, STEP_ROWS, 1 + BEST):
-// the chosen token, the most probable ones in any order, then NO_TOKEN.
+// A token and the logarithm of its probability. Those of a step are in pinned memory, as
+// (MAILBOX_STEPS, STEP_ROWS, 1 + BEST): the chosen token, the most probable ones in any order, then NO_TOKEN.
 struct Scored {
     u32 token;
     f32 logprob;

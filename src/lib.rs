@@ -1,9 +1,11 @@
 //! Ganglion keeps one language model warm on the robot and lets every program use it over D-Bus.
 //!
-//! Dependencies point one way: `bus -> front -> engine -> runner -> model -> tape -> device`. The bus never names a device, and the engine
-//! never names D-Bus. The way of a token: `bus` accepts a request and queues it, the engine's worker prefills its
-//! prompt, a `tape` computes each step, `model::tokenizer` turns the id into text, and `bus` writes it to the caller's
-//! stream.
+//! Dependencies point one way: `bus -> front -> engine -> runner -> executor`. The model and the executors depend on
+//! `tape`, and `cuda` on `device`. The bus names no device, and the engine does not name D-Bus.
+//!
+//! The way of a token: `bus` accepts a request, and the engine's intake encodes and queues it. The engine's worker
+//! prefills the prompt, and an executor runs the tape of each step. `model::tokenizer` turns the token into text, and
+//! `bus` writes the text to the caller's stream.
 
 pub mod bench;
 pub mod bus;

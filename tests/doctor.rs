@@ -235,6 +235,13 @@ fn memory_heat_and_power_are_compared_with_the_daemons_needs() {
             "fail  board: NVIDIA Jetson AGX Orin Developer Kit, Jetson Linux R35 revision 6.0",
             "install JetPack 6.2",
         ),
+        (
+            "etc/nv_tegra_release",
+            "R36 (release), REVISION: 4.3",
+            "R36 (release), REVISION: 3.0",
+            "fail  board: NVIDIA Jetson AGX Orin Developer Kit, Jetson Linux R36 revision 3.0",
+            "install JetPack 6.2",
+        ),
     ];
     for (file, from, to, expected, remedy) in cases {
         let board = Board::healthy();

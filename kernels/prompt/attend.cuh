@@ -55,7 +55,7 @@ struct No {
 // the current ones are multiplied, which doubles their shared memory.
 template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD>
 __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
     constexpr bool PACKED_K = sizeof(K) == 1, PACKED_V = sizeof(V) == 1;
     constexpr u32 BLOCK = D % 32 ? 16 : 32, SCALES = D / BLOCK;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
     u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE,
         at_packed = at_v + PLACES_V * SIDE;
-    const u64 *table = table_of(c, prompt->entry);
+    const u64 *table = table_of(c, prompt->slot);
     constexpr bool SPLITS = D <= 128;
     // In shared memory, because no registers are left.
     __shared__ u32 last_of_all, first_split, splits;

@@ -8,13 +8,15 @@
 #include "sums.cuh"
 #include "tile.cuh"
 
-// TOKENS x ROWS warps share a tile; each has M tiles of 16 tokens by N tiles of 16 weight rows. The ring has STAGES
-// stages of 64 columns. Scaled weights are multiplied UNITS stages at a time: a warp that is alone on its scheduler
-// waits for each result, and independent units fill that wait.
-template <int TOKENS_, int ROWS_, int M_, int N_, int STAGES_, int UNITS_> struct Shape {
-    static constexpr int TOKENS = TOKENS_, ROWS = ROWS_, M = M_, N = N_, STAGES = STAGES_, UNITS = UNITS_;
+// WARPS_ALONG_TOKENS x WARPS_ALONG_ROWS warps share a tile. Each has M tiles of 16 tokens by N tiles of 16 weight rows.
+// The ring has STAGES stages of 64 columns. Scaled weights are multiplied UNITS stages at a time: a warp that is alone
+// on its scheduler waits for each result, and independent units fill that wait.
+template <int WARPS_ALONG_TOKENS_, int WARPS_ALONG_ROWS_, int M_, int N_, int STAGES_, int UNITS_> struct Shape {
+    static constexpr int WARPS_ALONG_TOKENS = WARPS_ALONG_TOKENS_, WARPS_ALONG_ROWS = WARPS_ALONG_ROWS_, M = M_, N = N_,
+                         STAGES = STAGES_, UNITS = UNITS_;
     static_assert(STAGES % UNITS == 0);
-    static constexpr int threads = 32 * TOKENS * ROWS, tokens = 16 * M * TOKENS, tiles = N * ROWS;
+    static constexpr int threads = 32 * WARPS_ALONG_TOKENS * WARPS_ALONG_ROWS, tokens = 16 * M * WARPS_ALONG_TOKENS,
+                         tiles = N * WARPS_ALONG_ROWS;
 };
 
 // Sums of inputs, and scales, that outlive their stage: minima are multiplied once for several units. Scales are here
@@ -61,7 +63,7 @@ template <class S> struct Thread {
     u32 lane, warp, g, t, along_tokens, along_rows;
     __device__ __forceinline__ Thread() {
         lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-        along_tokens = warp % S::TOKENS, along_rows = warp / S::TOKENS;
+        along_tokens = warp % S::WARPS_ALONG_TOKENS, along_rows = warp / S::WARPS_ALONG_TOKENS;
     }
 };
 

@@ -1,4 +1,5 @@
-// How a block of a prompt's product copies inputs, weights and sums into its stages, with cp.async.
+// How a block of a prompt's product copies inputs and weights into its stages, and sums and scales into its rings, with
+// cp.async.
 #pragma once
 #include "prompt/block.cuh"
 
@@ -27,7 +28,7 @@ template <int F, typename T, class S> struct Copies {
     typedef Registers<F, T> Keep;
     static constexpr u32 UNITS = P::UNITS;
     // Warps, and the weight tiles of each.
-    static constexpr u32 ALL = S::TOKENS * S::ROWS, EACH = (S::tiles + ALL - 1) / ALL;
+    static constexpr u32 ALL = S::WARPS_ALONG_TOKENS * S::WARPS_ALONG_ROWS, EACH = (S::tiles + ALL - 1) / ALL;
     // Pieces of 16 bytes.
     static constexpr u32 UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
     static constexpr u32 HIGH_PIECES = Layout<F>::high / 16;

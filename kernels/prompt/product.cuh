@@ -10,13 +10,13 @@
 
 // Requests the first stages: all but one of the ring.
 template <class P, class Copies>
-__device__ __forceinline__ void fill_stages(const Copies &copies, Stopwatch &stopwatch) {
+__device__ __forceinline__ void fill_stages(const Copies &copies, LaunchTurn &launch_turn) {
     constexpr u32 STAGES = P::STAGES;
     if constexpr (P::early) {
         // Weights do not depend on the kernel before this one, inputs do.
 #pragma unroll
         for (u32 k = 0; k < STAGES - 1; ++k) copies.load_weights(k, k * P::BYTES);
-        stopwatch.wait();
+        launch_turn.wait();
 #pragma unroll
         for (u32 k = 0; k < STAGES - 1; ++k) {
             copies.load_inputs(k, k * P::BYTES);
@@ -32,7 +32,7 @@ __device__ __forceinline__ void fill_stages(const Copies &copies, Stopwatch &sto
 template <int F, typename T, class S>
 __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 first_tile) {
     typedef Pipeline<F, T, S> P;
-    Stopwatch stopwatch(a.stamp, P::early ? LATER : HELD);
+    LaunchTurn launch_turn(a.stamp, P::early ? LATER : HELD);
     const u32 rows = real_rows(a.count, a.rows);
     if (first >= rows) return;
     const Thread<S> thread;
@@ -43,13 +43,13 @@ __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 
     Copies<F, T, S>::find_tiles(a, thread, first_tile, all_tiles, begins);
     const Copies<F, T, S> copies(a, thread, first, rows, base, units, begins);
     float sums[S::M][S::N][2][4] = {};
-    fill_stages<P>(copies, stopwatch);
+    fill_stages<P>(copies, launch_turn);
 
     Products<F, T, S> products(thread, sums, base, units, prepared);
     StageRing<P> ring;
     products.multiply_all(copies, ring);
 
-    Stopwatch::let_next_begin();
+    LaunchTurn::let_next_begin();
     static_assert(S::tokens / 2 * SharedSums<S>::PITCH * sizeof(float) <= S::STAGES * Stage<F, S>::bytes);
     copies_wait<0>();
     __syncthreads();

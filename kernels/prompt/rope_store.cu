@@ -3,7 +3,7 @@
 #include "rope.cuh"
 
 template <typename T, typename K, typename V> __device__ __forceinline__ void rope_store(const RopeStoreArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     const Cache &c = a.cache;
     u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y;
     if (head >= c.heads + 2 * c.kv_heads) return;
@@ -13,7 +13,7 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
     Head values(c, at<const float>(is_q ? a.q : is_k ? a.k : a.v) + ((u64)row * heads + index) * c.head_dim, lane);
     NormWeights norm(c, at<const float>(is_q ? a.q_norm : is_k ? a.k_norm : 0), lane);
     const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
-    if (c.places.step ? mine->entry == NO_ENTRY : row >= mine->count) return;
+    if (c.places.step ? mine->slot == NO_SLOT : row >= mine->count) return;
     u32 position = mine->position + (c.places.step ? 0 : row);
     if (norm.all) values.normalize(c, norm, a.epsilon, lane);
     if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
@@ -22,7 +22,7 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
         values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);
         return;
     }
-    u64 page = table_of(c, mine->entry)[position / PAGE], side = is_k ? c.k : c.v;
+    u64 page = table_of(c, mine->slot)[position / PAGE], side = is_k ? c.k : c.v;
     auto keep = [&](auto side_of) {
         typedef typename decltype(side_of)::Type C;
         C *to = in_page<C>(page, side, c, index, position);

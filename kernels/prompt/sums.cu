@@ -2,7 +2,7 @@
 #include "sums.cuh"
 
 template <typename T> __device__ __forceinline__ void column_sums(const SumsArgs &a) {
-    Stopwatch stopwatch(a.stamp);
+    LaunchTurn launch_turn(a.stamp);
     u32 row = blockIdx.x;
     if (is_padding(a.count, row)) return;
     const T *from = at<const T>(a.input) + (u64)row * a.stride;

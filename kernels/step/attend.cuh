@@ -82,7 +82,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Shape<K, LANES, PIECES> S;
     static_assert(Piece<K>::N == Piece<V>::N);
     constexpr u32 N = S::N, LOADS = S::LOADS;
-    Stopwatch stopwatch(a.stamp, LATER);
+    LaunchTurn launch_turn(a.stamp, LATER);
     extern __shared__ __align__(16) float memory[];
     __shared__ float2 best[WARPS][GROUP];
     const Cache &c = a.cache;
@@ -93,10 +93,10 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
     const Row *rows = at<const Row>(c.places.rows);
     bool raw = a.k != 0, takes_q = warp < heads, takes_kv = warp == GROUP || warp == GROUP + 1;
     // The cache is complete since the previous step if this kernel stores this step's k and v.
-    if (!raw) stopwatch.our_turn();
+    if (!raw) launch_turn.our_turn();
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
     Row mine = row_now(rows + (c.places.step ? row : 0));
-    if (c.places.step ? mine.entry == NO_ENTRY : row >= mine.count) return;
+    if (c.places.step ? mine.slot == NO_SLOT : row >= mine.count) return;
     u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
     while (split * a.splits < length) split *= 2;
     u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
         end = min(length, (first_split + blockIdx.x + 1) * split);
     // Positions from here on belong to this step; their k and v are in `fresh`.
     u32 fresh_from = raw ? position - (row - mine.first) : length;
-    const u64 *table = table_of(c, mine.entry);
+    const u64 *table = table_of(c, mine.slot);
     u32 shift = block_of(head_dim) == 32 ? 5 : 4;
     Piece<K> k[LOADS][PIECES];
     Piece<V> v[LOADS][PIECES];
@@ -132,7 +132,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
     };
     load(SideOf<K>(), k, c.k, begin);
     load(SideOf<V>(), v, c.v, begin);
-    if (raw) stopwatch.our_turn();
+    if (raw) launch_turn.our_turn();
     // What the warp rotates: a query, or the row's own k or v.
     const float *own = at<const float>(takes_q ? a.q : warp == GROUP ? a.k : a.v);
     own += takes_q ? ((u64)row * c.heads + head) * head_dim : (u64)row * kv_columns + kv_head * head_dim;

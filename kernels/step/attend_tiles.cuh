@@ -58,7 +58,7 @@ extern __shared__ __align__(16) u8 memory[];
 
 template <typename T, typename K, typename V, int D> __device__ __forceinline__ void attend(const AttendArgs &a) {
     typedef Memory<K, V, D> At;
-    Stopwatch stopwatch(a.stamp, LATER);
+    LaunchTurn launch_turn(a.stamp, LATER);
     __shared__ float2 best[TILE_WARPS][8];
     Cache c = a.cache;
     c.head_dim = D;
@@ -70,9 +70,9 @@ template <typename T, typename K, typename V, int D> __device__ __forceinline__ 
     const Row *rows = at<const Row>(c.places.rows);
     bool raw = a.k != 0;
     // The cache is complete since the previous step if this kernel stores this step's k and v.
-    if (!raw) stopwatch.our_turn();
+    if (!raw) launch_turn.our_turn();
     Row mine = row_now(rows + row);
-    if (mine.entry == NO_ENTRY) return;
+    if (mine.slot == NO_SLOT) return;
     u32 position = mine.position, length = position + 1, shift = CHUNK_SHIFT;
     while (a.splits << shift < length) ++shift;
     u32 split = 1u << shift, seen_from = a.window && length > a.window ? length - a.window : 0,
@@ -81,7 +81,7 @@ template <typename T, typename K, typename V, int D> __device__ __forceinline__ 
     if (first_split + blockIdx.x >= end_split) return;
     // Positions from here on belong to this step; their keys and values are in `fresh`.
     u32 fresh_from = raw ? position - (row - mine.first) : length;
-    const u64 *table = table_of(c, mine.entry);
+    const u64 *table = table_of(c, mine.slot);
     u32 base = in_shared(memory), units = base + At::UNITS + warp * At::COMING;
 
     // A warp fetches keys, then values, of one unit after the other. In its first split, a window skips the chunks
@@ -146,7 +146,7 @@ template <typename T, typename K, typename V, int D> __device__ __forceinline__ 
     Angles angles = angles_of(first_task), next_angles = angles_of(second_task);
     fetch(SideOf<K>(), 0);
     fetch(SideOf<V>(), 1);
-    if (raw) stopwatch.our_turn();
+    if (raw) launch_turn.our_turn();
 
     T *queries = reinterpret_cast<T *>(memory), *fresh = reinterpret_cast<T *>(memory + At::FRESH);
     for (u32 i = heads * At::PITCH / 4 + threadIdx.x; i < 8 * At::PITCH / 4; i += TILE_THREADS)

@@ -1,10 +1,10 @@
 // The matrix products of a step: a block takes tiles of 16 weight rows, and its warps share the columns, for one row of
 // input or up to eight.
 //
-// All time goes into reading the weights. So each warp has several units of them in flight to a ring in shared memory,
-// from before its input exists until its last tile, and never lets the ring run dry between tiles. It takes units in
-// pairs, so that one is dequantized while the other is multiplied. Where it can, a pair is two tiles at the same
-// columns.
+// Plain weights are bound by memory; scaled weights on 16 multiprocessors are bound by instructions. So each warp has
+// several units of weights in flight to a ring in shared memory, from before its input exists until its last tile, and
+// never lets the ring run dry between tiles. It takes units in pairs, so that one is dequantized while the other is
+// multiplied. Where it can, a pair is two tiles at the same columns.
 //
 // Eight warps sum a tile, each over its own columns in order, and then their sums are added in the order of the warps.
 // Each row of input is a column of its own in every mma. So neither the number of blocks nor the number of rows changes
@@ -24,7 +24,7 @@ extern __shared__ __align__(16) u8 shared[];
 
 template <int F, typename T, u32 R, bool PHASED>
 __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 blocks) {
-    Stopwatch stopwatch(a.stamp, LATER);
+    LaunchTurn launch_turn(a.stamp, LATER);
     const Phases<PHASED> phases(a.phases, a.weight0.columns);
     u8 *const table = shared;
     Rows<F, T, R> rows(shared + Codes<F, T, R>::BYTES, PHASED ? phases.units * 64 : a.stride, a.rows);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 b
         const u32 columns = PHASED ? phases.of(phase) * 64 : a.stride;
         u32 column = (warp >> log) * SLICE + 8 * lane;
         const T *input = at<const T>(a.input) + row * a.stride + phase * phases.units * 64 + column;
-        if (phase == 0) stopwatch.our_turn();
+        if (phase == 0) launch_turn.our_turn();
         // Every warp has multiplied the previous phase.
         else __syncthreads();
 #pragma unroll 1
@@ -98,7 +98,7 @@ __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 b
         auto place = [&](u32 slice) { return slice * SLICE + 8 * lane; };
 #pragma unroll
         for (u32 c = 0; c < KEPT; ++c) read(weight, place(warp + c * warps), weights[c]);
-        stopwatch.our_turn();
+        launch_turn.our_turn();
         // The last real row of a prompt.
         const float *x = at<const float>(a.x) + (a.count ? (u64)a.hidden * (*at<const u32>(a.count) - 1) : 0);
 #pragma unroll
@@ -143,7 +143,7 @@ __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 b
                 read(x + r * a.hidden, row + r < rows.rows ? column_of(item) : a.hidden, kept[r]);
         };
         read(weight, column_of(last), by);
-        stopwatch.our_turn();
+        launch_turn.our_turn();
 #pragma unroll 1
         for (u32 item = warp; item < all; item += warps) {
             read_rows(item);

@@ -117,7 +117,7 @@ pub(super) fn begin(
         let (entry, _) = runner.join(
             Some(Owner(number as u64)),
             new_user(),
-            Wanted::read(&prompt),
+            Wanted::without_answers(&prompt),
             work.parameters,
             prompt.len() + work.generate,
         )?;

@@ -9,7 +9,7 @@ use super::accounts::Load;
 use super::delivery::Call;
 use super::error::Error;
 use super::likelihoods::Likelihoods;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{error, info};
@@ -21,9 +21,9 @@ pub(super) async fn complete(
     messages: Vec<Message>,
     options: Options,
 ) -> Result<(String, Info), Error> {
-    let (shared, Owner { caller, client }) = (call.shared, &call.owner);
+    let (shared, ObjectOwner { caller, client }) = (call.shared, &call.owner);
     let _permit = shared.admit(client)?;
-    let limit = shared.config().await.complete_timeout;
+    let limit = shared.bus_config().await.complete_timeout;
     let deadline = Instant::now() + limit;
     let queue = shared.engine.generate(client.clone(), messages, options);
     let Ok(queued) = timeout_at(deadline, queue).await else {

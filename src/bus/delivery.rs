@@ -13,7 +13,7 @@ use super::accounts::Load;
 use super::error::Error;
 use super::options::Stream;
 use super::output::Output;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
@@ -30,7 +30,7 @@ pub(super) struct Call<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) connection: &'a Connection,
     pub(super) header: &'a Header<'a>,
-    pub(super) owner: Owner,
+    pub(super) owner: ObjectOwner,
 }
 
 /// How text reaches the caller.
@@ -160,7 +160,7 @@ impl Delivery {
             });
         };
         if let Channel::Pipe(pipe) = channel {
-            let stall = self.shared.config().await.stream_stall;
+            let stall = self.shared.bus_config().await.stream_stall;
             let written = stream::write(&mut self.events, &pipe, stall, end).await;
             if let Err(abandoned) = written {
                 abandon(&self.shared, &self.running, self.events, abandoned).await;
@@ -171,7 +171,7 @@ impl Delivery {
         } else if let Some(output) = output {
             self.replied.await;
             let truncated = if let Channel::Signals = channel {
-                let stall = self.shared.config().await.stream_stall;
+                let stall = self.shared.bus_config().await.stream_stall;
                 let flow = self.shared.accounts.signal_flow(&owner.caller, stall);
                 deltas::emit(&mut self.events, output, &emitter, &flow, end).await
             } else {
@@ -189,7 +189,7 @@ impl Delivery {
             let reason = ending.outcome.reason.name();
             let _ = emitter.finished(reason, ending.receipt()).await;
         }
-        let linger = self.shared.config().await.finished_linger;
+        let linger = self.shared.bus_config().await.finished_linger;
         let until = std::time::Instant::now() + linger;
         if let Some(oldest) = self.shared.registry.finish_request(owner, *id, until) {
             Request::remove(&self.connection, oldest).await;
@@ -206,7 +206,7 @@ async fn abandon(
 ) {
     if abandoned == Abandoned::Stalled {
         let client = &running.owner.client;
-        let stall = shared.config().await.stream_stall.as_secs_f32();
+        let stall = shared.bus_config().await.stream_stall.as_secs_f32();
         journal::slow_reader(running.id, client.name.as_str(), client.user, stall);
     }
     shared.engine.cancel(running.id);

@@ -80,7 +80,7 @@ pub(super) async fn end_all(shared: &Shared, connection: &Connection, caller: &C
 
 /// Removes finished requests that have expired, until the task is stopped.
 pub(super) async fn sweep(connection: Connection, shared: Arc<Shared>) {
-    let linger = shared.config().await.finished_linger;
+    let linger = shared.bus_config().await.finished_linger;
     let mut ticks = tokio::time::interval((linger / 4).max(SWEEP));
     loop {
         let now = ticks.tick().await;

@@ -10,7 +10,7 @@ use zbus::message::Header;
 
 use super::accounts::Load;
 use super::error::Error;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::returned_answers;
 use super::shared::Shared;
 use crate::engine::Held;
@@ -23,7 +23,7 @@ impl Shared {
     /// Begins a hold for a caller; returns the descriptor whose closing ends it.
     pub(super) async fn hold(
         &self,
-        owner: &Owner,
+        owner: &ObjectOwner,
         header: &Header<'_>,
         held: Held,
         reason: &str,
@@ -45,7 +45,7 @@ impl Shared {
             let admitted = self.front.admit_realtime(owner.client.user).await;
             admitted.map_err(refused)?;
         }
-        let longest = self.defaults().await.hold_longest;
+        let longest = self.front_config().await.hold_longest;
         let refused = |error| {
             let why = format!("no pipe could be made ({error}); try again");
             Error::Busy(why)

@@ -90,7 +90,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(Replied, OwnedFd), Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let (options, kind) = options::streamed(options, &*self.shared.defaults().await)?;
+        let (options, kind) = options::streamed(options, &*self.shared.front_config().await)?;
         self.shared
             .admit_priority(&owner.client, options.priority)
             .await?;
@@ -116,7 +116,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Replied, Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let (options, signals) = options::submitted(options, &*self.shared.defaults().await)?;
+        let (options, signals) = options::submitted(options, &*self.shared.front_config().await)?;
         self.shared
             .admit_priority(&owner.client, options.priority)
             .await?;
@@ -142,7 +142,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(String, Info), Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let config = self.shared.defaults().await;
+        let config = self.shared.front_config().await;
         let Completion {
             options,
             system,
@@ -170,7 +170,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<OwnedObjectPath, Error> {
         let owner = self.shared.caller(connection, &header).await?;
-        let config = self.shared.defaults().await;
+        let config = self.shared.front_config().await;
         let session = front::new_session(&options.0, &config)?;
         open_session::open(&self.shared, connection, owner, &config, session).await
     }
@@ -268,7 +268,7 @@ impl Manager {
     /// Reads the configuration again and applies all of it, or nothing.
     async fn reload(&self) -> Result<(), Error> {
         // A reload comes after the first configuration.
-        self.shared.defaults().await;
+        self.shared.front_config().await;
         let engine = &self.shared.engine;
         engine.accepting()?;
         self.shared.reloads.call(|| engine.closed().into()).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zbus::{Connection, OwnedObjectPath};
 
 use super::error::Error;
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::session::{Claim, Session};
 use super::shared::Shared;
 use crate::engine::{Opening, Refusal};
@@ -15,7 +15,7 @@ use crate::front::{Config, NewSession, SessionDefaults};
 pub(super) async fn open(
     shared: &Arc<Shared>,
     connection: &Connection,
-    owner: Owner,
+    owner: ObjectOwner,
     config: &Config,
     session: NewSession,
 ) -> Result<OwnedObjectPath, Error> {
@@ -74,7 +74,11 @@ pub(super) async fn open(
 }
 
 /// Refuses defaults that the caller's user may not use.
-async fn admit(shared: &Shared, owner: &Owner, defaults: &SessionDefaults) -> Result<(), Error> {
+async fn admit(
+    shared: &Shared,
+    owner: &ObjectOwner,
+    defaults: &SessionDefaults,
+) -> Result<(), Error> {
     shared
         .admit_priority(&owner.client, defaults.priority)
         .await

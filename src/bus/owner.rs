@@ -40,12 +40,12 @@ impl Caller {
 
 /// The owner of an object: the connection that made it, and the user of that connection.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
+pub(super) struct ObjectOwner {
     pub(super) caller: Caller,
     pub(super) client: Client,
 }
 
-impl Owner {
+impl ObjectOwner {
     pub(super) fn new(caller: Caller, user: u32) -> Self {
         let name = caller.connection_name();
         let client = Client { name, user };

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use zbus::message::Header;
 
-use super::owner::{Caller, Owner};
+use super::owner::{Caller, ObjectOwner};
 use crate::engine::Lease;
 
 /// Finished requests of one connection, and of one user, that still have an object. Introspection lists all of them.
@@ -107,23 +107,23 @@ impl Registry {
     }
 
     /// Adds a session. Returns `false`, and adds nothing, if the bus is lost.
-    pub(super) fn add_session(&self, owner: &Owner, lease: Lease) -> bool {
+    pub(super) fn add_session(&self, owner: &ObjectOwner, lease: Lease) -> bool {
         self.add(owner, |belongings| {
             belongings.sessions.insert(lease.number(), lease);
         })
     }
 
     /// Adds a request with an object, which `call` has made.
-    pub(super) fn add_request(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
+    pub(super) fn add_request(&self, owner: &ObjectOwner, id: u64, call: &Header<'_>) -> bool {
         self.add_made(owner, id, call, true)
     }
 
     /// Adds a request without an object; its call waits for the answer.
-    pub(super) fn add_awaited(&self, owner: &Owner, id: u64, call: &Header<'_>) -> bool {
+    pub(super) fn add_awaited(&self, owner: &ObjectOwner, id: u64, call: &Header<'_>) -> bool {
         self.add_made(owner, id, call, false)
     }
 
-    fn add_made(&self, owner: &Owner, id: u64, call: &Header<'_>, object: bool) -> bool {
+    fn add_made(&self, owner: &ObjectOwner, id: u64, call: &Header<'_>, object: bool) -> bool {
         let call = call.primary().serial_num().get();
         self.add(owner, |belongings| {
             belongings.running.insert(id, Made { call, object });
@@ -163,7 +163,12 @@ impl Registry {
     }
 
     /// Marks a request as finished; returns the oldest finished request if there are too many.
-    pub(super) fn finish_request(&self, owner: &Owner, id: u64, until: Instant) -> Option<u64> {
+    pub(super) fn finish_request(
+        &self,
+        owner: &ObjectOwner,
+        id: u64,
+        until: Instant,
+    ) -> Option<u64> {
         let Callers { by_name, .. } = &mut *self.callers.lock();
         let belongings = by_name.get_mut(&owner.caller)?;
         belongings.running.remove(&id)?;
@@ -220,9 +225,9 @@ impl Registry {
         });
     }
 
-    fn add(&self, owner: &Owner, change: impl FnOnce(&mut Belongings)) -> bool {
+    fn add(&self, owner: &ObjectOwner, change: impl FnOnce(&mut Belongings)) -> bool {
         let Callers { by_name, lost } = &mut *self.callers.lock();
-        let Owner { caller, client } = owner;
+        let ObjectOwner { caller, client } = owner;
         // The channel is closed when the connection to the bus has ended.
         if *lost || (!by_name.contains_key(caller) && self.newcomers.send(caller.clone()).is_err())
         {
@@ -254,9 +259,9 @@ mod tests {
     use super::*;
     use crate::engine::SessionId;
 
-    fn owner(connection: u32, user: u32) -> Owner {
+    fn owner(connection: u32, user: u32) -> ObjectOwner {
         let name = format!(":1.{connection}");
-        Owner::new(Caller::new(name.try_into().unwrap()), user)
+        ObjectOwner::new(Caller::new(name.try_into().unwrap()), user)
     }
 
     #[test]

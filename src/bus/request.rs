@@ -15,7 +15,7 @@ use zbus::{Connection, OwnedObjectPath, Str, interface};
 use super::accounts::Load;
 use super::error::Error;
 use super::output::{Output, Piece};
-use super::owner::Owner;
+use super::owner::ObjectOwner;
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
@@ -26,7 +26,7 @@ use crate::engine::{Outcome, Reading, WaitEstimate};
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
-    pub(super) owner: Owner,
+    pub(super) owner: ObjectOwner,
     reading: Reading,
     /// The text, if calls read it.
     pub(super) output: Option<Output>,
@@ -61,7 +61,12 @@ impl Ended {
 }
 
 impl Running {
-    pub(super) fn new(id: u64, owner: Owner, reading: Reading, output: Option<Output>) -> Self {
+    pub(super) fn new(
+        id: u64,
+        owner: ObjectOwner,
+        reading: Reading,
+        output: Option<Output>,
+    ) -> Self {
         Self {
             id,
             owner,

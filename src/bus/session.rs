@@ -16,7 +16,7 @@ use super::delivery::{Call, Replied};
 use super::error::Error;
 use super::messages_argument::{self, Messages};
 use super::options_argument::OptionsArgument;
-use super::owner::{Caller, Owner};
+use super::owner::{Caller, ObjectOwner};
 use super::proxy::Info;
 use super::registry::Kind;
 use super::shared::Shared;
@@ -31,7 +31,7 @@ pub(super) const LONG: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Session {
     shared: Arc<Shared>,
-    owner: Owner,
+    owner: ObjectOwner,
     lease: Lease,
     defaults: SessionDefaults,
 }
@@ -40,13 +40,13 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Claim {
     shared: Arc<Shared>,
-    owner: Owner,
+    owner: ObjectOwner,
     lease: Lease,
     has_object: bool,
 }
 
 impl Claim {
-    pub(super) fn new(shared: &Arc<Shared>, owner: Owner, lease: Lease) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, owner: ObjectOwner, lease: Lease) -> Self {
         Self {
             shared: shared.clone(),
             owner,
@@ -121,7 +121,7 @@ impl Session {
 
     /// Returns the configuration with the defaults of the session.
     async fn config(&self) -> Result<Config, Error> {
-        let config = self.shared.defaults().await;
+        let config = self.shared.front_config().await;
         Ok(self.defaults.over(&config)?)
     }
 

@@ -11,7 +11,7 @@ use super::accounts::Accounts;
 use super::config::BusConfig;
 use super::error::Error;
 use super::holds::Holds;
-use super::owner::{Caller, Owner};
+use super::owner::{Caller, ObjectOwner};
 use super::registry::{Belongings, Registry};
 use super::reload::Reloads;
 use super::users::Users;
@@ -60,12 +60,12 @@ impl Shared {
     }
 
     /// Returns the settings of the bus; waits until there are some.
-    pub(super) async fn config(&self) -> Arc<BusConfig> {
+    pub(super) async fn bus_config(&self) -> Arc<BusConfig> {
         self.config.get().await
     }
 
     /// Returns the limits and defaults of requests; waits until there are some.
-    pub(super) async fn defaults(&self) -> Arc<Config> {
+    pub(super) async fn front_config(&self) -> Arc<Config> {
         self.front.config().await
     }
 
@@ -78,12 +78,12 @@ impl Shared {
         &self,
         connection: &Connection,
         header: &Header<'_>,
-    ) -> Result<Owner, Error> {
+    ) -> Result<ObjectOwner, Error> {
         let caller = Caller::of(header)?;
         let user = self.users.of(connection, &caller).await?;
         // A connection that calls for the first time had no user yet when its call was handed in.
         self.accounts.keep_pace(user).await;
-        Ok(Owner::new(caller, user))
+        Ok(ObjectOwner::new(caller, user))
     }
 
     /// Forgets a connection that has left. `departures` ends its objects.

@@ -61,7 +61,7 @@ struct Watch {
 
 impl Watch {
     async fn run(self) {
-        let stall = self.shared.config().await.stream_stall;
+        let stall = self.shared.bus_config().await.stream_stall;
         if let Ok(user) = self.shared.user(&self.connection, &self.caller).await {
             self.accounts.set_user(self.caller.name(), user);
         }

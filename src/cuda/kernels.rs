@@ -8,8 +8,8 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, EmbedArgs, Error, Family, Kernel, MixedStepArgs, Modules, NormArgs, PromptArgs,
-    RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
+    ALL_SHARED, EmbedArgs, Error, Kernel, LaunchOrder, MixedStepArgs, Modules, NormArgs,
+    PromptArgs, RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
 use crate::tape::KvInfo;
@@ -61,7 +61,7 @@ impl CacheKernels {
             PromptAttend::load(modules, kv, name)
         });
         Ok(Self {
-            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, Family::Between)?,
+            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, LaunchOrder::Between)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,
             prompt_attend: attends.transpose()?.flatten(),
         })
@@ -119,14 +119,14 @@ impl Kernels {
                 }
                 let name = format!("prompt_{name}_{}_{}", of.name(), shape.kernel(of));
                 let shared = shape.most_shared(of) as usize;
-                modules.kernel(&name, shared, Family::Prompt).map(Some)
+                modules.kernel(&name, shared, LaunchOrder::Prompt).map(Some)
             });
             Ok((of, kernels.collect::<Result<_, _>>()?))
         };
         let step = |of: Storage| {
             let kernel = |rows: &str, shared: usize| {
                 let name = format!("step_{name}_{}_{rows}", of.name());
-                modules.kernel(&name, shared, Family::Step)
+                modules.kernel(&name, shared, LaunchOrder::Step)
             };
             let one = step_shared::bytes(of, 1, widest_row(of.format()), 1);
             let kernels = StepKernels {
@@ -139,7 +139,7 @@ impl Kernels {
         let mixed = |(first, second): (Storage, Storage)| {
             let kernel = |rows: &str, shared: usize| {
                 let name = format!("step_{name}_{}_{}_{rows}", first.name(), second.name());
-                modules.kernel(&name, shared, Family::Step)
+                modules.kernel(&name, shared, LaunchOrder::Step)
             };
             let one = [first, second]
                 .map(|of| step_shared::bytes(of, 1, widest_row(of.format()), 1))
@@ -155,10 +155,10 @@ impl Kernels {
         let both =
             |pair: &(Storage, Storage)| storages.contains(&pair.0) && storages.contains(&pair.1);
         Ok(Self {
-            embed: modules.kernel("embed", 0, Family::Step)?,
-            sample: modules.kernel("sample", 0, Family::Step)?,
-            norm: modules.kernel(&format!("norm_{name}"), 0, Family::Between)?,
-            sums: modules.kernel(&format!("column_sums_{name}"), 0, Family::Between)?,
+            embed: modules.kernel("embed", 0, LaunchOrder::Step)?,
+            sample: modules.kernel("sample", 0, LaunchOrder::Step)?,
+            norm: modules.kernel(&format!("norm_{name}"), 0, LaunchOrder::Between)?,
+            sums: modules.kernel(&format!("column_sums_{name}"), 0, LaunchOrder::Between)?,
             cache: CacheKernels::load(modules, activation, kv)?,
             step: storages
                 .iter()

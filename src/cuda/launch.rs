@@ -167,7 +167,8 @@ impl Work<'_> {
             } => {
                 let scored = tape.buffer(logits).rows;
                 let (logits, out_stride) = (self.buffer(logits), columns(logits));
-                // A row of a prompt has the bits of the prompt's kernels, even if it is the only one.
+                // Logits of all rows come from the prompt's kernels, even if there is one row. The last row alone, from which
+                // a token is chosen, uses the step's kernel below.
                 if !step && (scored > 1 || tape.ending == Ending::Logits) {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;

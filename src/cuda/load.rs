@@ -23,13 +23,13 @@ struct Piece {
     at: Range<usize>,
 }
 
-/// Allocates and reads all weights. `read` is called with the bytes of each piece.
+/// Allocates and reads all weights. `progress` is called with the bytes of each piece.
 pub(super) fn load<S: Source>(
     context: &Rc<Context>,
     memory: MemoryKind,
     (infos, activation): (&[WeightInfo], DType),
     stream: &mut Stream,
-    (source, read): (&S, &mut dyn FnMut(usize)),
+    (source, progress): (&S, &mut dyn FnMut(usize)),
 ) -> Result<(Arena, Vec<Weight>), S::Error>
 where
     S::Error: From<Error>,
@@ -62,9 +62,9 @@ where
             }
         })
     };
-    let mut read = |piece: &Piece| {
+    let mut progress = |piece: &Piece| {
         let info = &infos[piece.weight];
-        read(piece.rows.len() * info.format.row_bytes(info.columns));
+        progress(piece.rows.len() * info.format.row_bytes(info.columns));
     };
     match memory {
         MemoryKind::Unified => {
@@ -77,7 +77,7 @@ where
                 vec![(); 4 * threads],
                 |(piece, out), ()| lay_out(piece, out),
                 |(piece, _), ()| {
-                    read(&piece);
+                    progress(&piece);
                     Ok::<_, S::Error>(())
                 },
             )?;
@@ -94,7 +94,7 @@ where
                 |piece, out| {
                     let bytes = &out[..piece.at.len()];
                     arena.write_at(piece.region, piece.at.start, bytes, stream)?;
-                    read(&piece);
+                    progress(&piece);
                     Ok::<_, S::Error>(())
                 },
             )?;

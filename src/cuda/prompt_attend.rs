@@ -2,7 +2,7 @@
 //! launches it.
 
 use super::step_attend::HEAD_DIMS;
-use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
+use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
 use crate::kv::KvType;
 use crate::tape::KvInfo;
 
@@ -41,7 +41,7 @@ impl PromptAttend {
         let tiles = |prefix: &str, rows: usize, shared: usize| {
             let name = format!("prompt_attend_{prefix}{types}_{head_dim}");
             Ok::<_, Error>(Tiles {
-                kernel: modules.kernel(&name, shared, Family::Between)?,
+                kernel: modules.kernel(&name, shared, LaunchOrder::Between)?,
                 rows,
                 shared,
             })

@@ -334,8 +334,8 @@ impl Cuda {
                     conversation.advance(token, position);
                     conversation.masked();
                     if conversation.is_scored() {
-                        let scores = self.scratch.scores.of(next, row);
-                        let scored = scores.map(|(token, logprob)| Scored { token, logprob });
+                        let pairs = self.scratch.scores.of(next, row);
+                        let scored = pairs.map(|(token, logprob)| Scored { token, logprob });
                         conversation.scored.clear();
                         conversation.scored.extend(scored);
                         if let Some((_, best)) = conversation.scored.split_first_mut() {

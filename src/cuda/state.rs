@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::narrow::narrow;
-use crate::device::{self, Command, PADDING, Row, STEP_ROWS, SamplerState};
+use crate::device::{self, Command, NO_SLOT, Row, STEP_ROWS, SamplerState};
 use crate::executor::StepState;
 use crate::sampler::{History, Parameters, Scored, WINDOW};
 
@@ -197,7 +197,7 @@ impl Listed {
         let mut forced = forced.iter();
         for row in 0..rows.min(STEP_ROWS) {
             let at = slots.get(row).copied();
-            let slot = at.map_or(PADDING, narrow);
+            let slot = at.map_or(NO_SLOT, narrow);
             let first = slots.iter().position(|other| Some(*other) == at);
             let first = first.unwrap_or(row);
             let again = slots.iter().skip(row + 1).any(|other| Some(*other) == at);

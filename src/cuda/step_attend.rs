@@ -4,7 +4,7 @@
 use super::cache_types::multiplies;
 use super::narrow::narrow;
 use super::step_shared::resident;
-use crate::device::{AttendArgs, Error, Family, Kernel, Modules};
+use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
 use crate::kv::{KvType, KvTypes};
 use crate::quant::DType;
 use crate::tape::{KvInfo, STEP_ROWS};
@@ -57,13 +57,17 @@ impl StepAttend {
         let multiplies = multiplies(activation, of);
         let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {
             let name = format!("attend_{types}_{head_dim}");
-            modules.kernel(&name, tiles_shared(kv, tiles_group(head_dim)), Family::Step)
+            modules.kernel(
+                &name,
+                tiles_shared(kv, tiles_group(head_dim)),
+                LaunchOrder::Step,
+            )
         });
         let width = width(of, head_dim);
         let name = format!("attend_{types}_{}", width.name);
         Ok(Self {
             tiles: tiles.transpose()?,
-            lanes: modules.kernel(&name, width.shared(head_dim), Family::Step)?,
+            lanes: modules.kernel(&name, width.shared(head_dim), LaunchOrder::Step)?,
             kv,
         })
     }
@@ -86,7 +90,7 @@ impl StepAttend {
         }
         Selected {
             kernel: &self.lanes,
-            group: LANES,
+            group: LANE_HEADS,
             shared: width(types, head_dim).shared(head_dim),
             threads: 32 * narrow(LANES_WARPS),
             // Two types need more registers: `attend_mixed.cu`.
@@ -96,13 +100,13 @@ impl StepAttend {
 }
 
 /// `GROUP` of `attend.cuh`.
-const LANES: usize = 4;
+const LANE_HEADS: usize = 4;
 /// The query heads of `attend_tiles.cuh`.
-const TILES: usize = 8;
+const TILE_HEADS: usize = 8;
 
 /// Query heads of a block of `attend_tiles.cuh`; wide heads have fewer.
 const fn tiles_group(head_dim: usize) -> usize {
-    if head_dim > 128 { 4 } else { TILES }
+    if head_dim > 128 { 4 } else { TILE_HEADS }
 }
 
 /// Bytes of `Memory` in `attend_tiles.cuh`: queries, keys and values of a step's rows; for each warp sixteen keys and
@@ -125,7 +129,7 @@ fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
     }
     let fresh = STEP_ROWS * 2 * 2 * head_dim;
     let parts = heads * (head_dim + 4) * 4;
-    TILES * pitch + fresh + TILES_WARPS * (coming + unpacked + parts)
+    TILE_HEADS * pitch + fresh + TILES_WARPS * (coming + unpacked + parts)
 }
 
 /// The distribution of a head over the lanes of a warp.
@@ -143,8 +147,8 @@ impl Width {
 
     /// Bytes of shared memory: four queries, the results of eight warps, and K and V of a step's rows.
     const fn shared(&self, head_dim: usize) -> usize {
-        LANES * self.head_dim * 2
-            + LANES_WARPS * LANES * head_dim * 4
+        LANE_HEADS * self.head_dim * 2
+            + LANES_WARPS * LANE_HEADS * head_dim * 4
             + 2 * STEP_ROWS * head_dim * 4
     }
 }

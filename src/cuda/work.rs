@@ -8,7 +8,7 @@ use crate::device::{Places, Tiles};
 use crate::graph::Trace;
 use crate::tape::{Buffer, KvInfo, Tape, WeightId};
 
-/// Threads of a block of every kernel but `sample`.
+/// Threads of a block of a kernel that has no other number of its own: `THREADS` of `kernels/common.cuh`.
 pub(super) const THREADS: u32 = 256;
 /// Blocks of `sample.cu` for a row.
 pub(super) const SAMPLE_BLOCKS: u32 = 32;

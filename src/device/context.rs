@@ -13,6 +13,9 @@ use super::partition::Partition;
 use super::{Result, open};
 use crate::fault::Faults;
 
+/// The CUDA version of the oldest driver, 12.6. Older drivers refuse the PTX of a package's compiler.
+const OLDEST_DRIVER: i32 = 12060;
+
 /// The properties of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -73,7 +76,7 @@ impl Context {
             sys::cuDriverGetVersion(&raw mut driver)
         })
         .map_err(explain)?;
-        if driver < 12040 {
+        if driver < OLDEST_DRIVER {
             return Err(Error::OldDriver { version: driver });
         }
         // SAFETY: the flags must be 0.

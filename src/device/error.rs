@@ -9,7 +9,7 @@ pub enum Error {
         "libcuda.so.1 cannot be loaded: install NVIDIA's driver (on a Jetson: the package nvidia-l4t-cuda)"
     )]
     NoDriver,
-    #[error("the driver knows CUDA {}.{} and 12.4 is needed: update it (on a Jetson: JetPack 6.2 or later)", .version / 1000, .version % 1000 / 10)]
+    #[error("the driver knows CUDA {}.{} and 12.6 is needed: update it (on a Jetson: JetPack 6.2 or later)", .version / 1000, .version % 1000 / 10)]
     OldDriver { version: i32 },
     #[error(
         "the driver finds no CUDA device: there is none, CUDA_VISIBLE_DEVICES hides it, or its kernel module \
@@ -26,10 +26,13 @@ pub enum Error {
         user: String,
     },
     #[error(
-        "no kernels for compute capability {major}.{minor}: this build holds 8.7 (Orin), 9.0, and PTX for 8.7 and \
-         later; use backend = \"cpu\" here"
+        "no kernels for compute capability {major}.{minor}: this program has {built}; use backend = \"cpu\" here"
     )]
-    NoImage { major: i32, minor: i32 },
+    NoImage {
+        major: i32,
+        minor: i32,
+        built: String,
+    },
     #[error(
         "this program was built without kernels, because NVRTC was missing: build it with `make`, or use backend = \"cpu\""
     )]

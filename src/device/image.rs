@@ -9,7 +9,7 @@ use flate2::read::ZlibDecoder;
 
 use super::context::Context;
 use super::error::Error;
-use super::kernel::{Family, Kernel};
+use super::kernel::{Kernel, LaunchOrder};
 use super::module::Module;
 use super::{Parameters, Result};
 
@@ -60,7 +60,15 @@ impl Kind {
             (capability, None | Some("ptx")) if capability >= (8, 7) && has(Self::Ptx87) => {
                 Ok(Self::Ptx87)
             }
-            _ => Err(Error::NoImage { major, minor }),
+            _ => {
+                let names: Vec<_> = built.iter().map(|kind| kind.name()).collect();
+                let built = names.join(", ");
+                Err(Error::NoImage {
+                    major,
+                    minor,
+                    built,
+                })
+            }
         }
     }
 
@@ -144,7 +152,7 @@ impl Modules {
         &self,
         name: &str,
         shared: usize,
-        family: Family,
+        order: LaunchOrder,
     ) -> Result<Kernel<A>> {
         let missing = || Error::NoKernel {
             kernel: name.into(),
@@ -156,7 +164,7 @@ impl Modules {
         let at = IMAGES.iter().position(has).ok_or_else(missing)?;
         let module = self.module(at)?;
         let function = module.function(&symbol)?;
-        Kernel::new(function, name, (shared, family), module)
+        Kernel::new(function, name, (shared, order), module)
     }
 }
 

@@ -22,8 +22,8 @@ const SHARED_BYTES: usize = 163 << 10;
 pub const ALL_SHARED: usize = usize::MAX;
 /// The kind of kernels that a kernel runs next to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// A kernel of a step, which streams weights. It waits for the last kernel itself (`Stopwatch` of
+pub enum LaunchOrder {
+    /// A kernel of a step, which streams weights. It waits for the last kernel itself (`LaunchTurn` of
     /// `kernels/common.cuh`), so it may start while that one ends.
     Step,
     /// A prompt's product, or any other kernel with tiles in shared memory. It starts after the last kernel has ended:
@@ -34,7 +34,7 @@ pub enum Family {
     Between,
 }
 
-impl Family {
+impl LaunchOrder {
     /// The percentage of a multiprocessor's memory that is shared memory instead of cache, if a block can have `bytes`.
     ///
     /// A multiprocessor has to be empty before the percentage changes, so consecutive kernels have the same. With as
@@ -92,7 +92,7 @@ impl<A: Parameters> Kernel<A> {
     pub(super) fn new(
         function: CUfunction,
         name: &str,
-        (shared, family): (usize, Family),
+        (shared, order): (usize, LaunchOrder),
         module: &Rc<Module>,
     ) -> Result<Self> {
         let takes = parameter(function)?;
@@ -130,7 +130,7 @@ impl<A: Parameters> Kernel<A> {
             sys::cuFuncSetAttribute(
                 function,
                 Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                family.carveout(module.shared_bytes()),
+                order.carveout(module.shared_bytes()),
             )
         };
         check("cuFuncSetAttribute", result)?;
@@ -144,7 +144,7 @@ impl<A: Parameters> Kernel<A> {
             shared,
             // Code for an earlier architecture does not wait, whatever device runs it.
             waits: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= WAITS,
-            overlaps: family != Family::Prompt,
+            overlaps: order != LaunchOrder::Prompt,
             _module: Rc::clone(module),
             _parameters: PhantomData,
         })

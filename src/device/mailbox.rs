@@ -1,7 +1,7 @@
 //! The mailboxes between the CPU and a running graph, in pinned memory. Only one side writes each of them.
 //!
-//! One kernel reads commands and one writes tokens: an integrated GPU does not cache pinned memory, and polling by many
-//! warps would cost more than the work. `kernels/state.cuh` defines commands and rows.
+//! An integrated GPU does not cache pinned memory. So only the first kernel of a step reads commands, one thread for each
+//! row, and only the last kernel writes tokens. `kernels/state.cuh` defines commands and rows.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,13 +18,15 @@ use super::stream::Stream;
 
 /// The most rows of a step, as in `kernels/state.cuh`.
 pub const STEP_ROWS: usize = 8;
-/// The slot of a padding row, which fills a step up to a recorded size.
-pub const PADDING: u32 = u32::MAX;
+/// The slot of a padding row, which fills a step up to a recorded size; as in `kernels/state.cuh`.
+pub const NO_SLOT: u32 = u32::MAX;
+/// The end of a list of tokens, as in `kernels/state.cuh`.
+pub(super) const NO_TOKEN: u32 = u32::MAX;
 
 /// Steps whose commands the mailbox can hold, more than can be in flight.
 const COMMANDS: u32 = 4;
 /// Steps whose tokens the mailbox can hold.
-pub(super) const TOKENS: u32 = 8;
+pub(super) const MAILBOX_STEPS: u32 = 8;
 
 /// One row of a step, or all rows of a prompt.
 #[repr(C)]
@@ -38,7 +40,7 @@ pub struct Row {
     pub first: u32,
     /// 1 for the last row of a slot, from which the conversation continues.
     pub advances: u32,
-    /// The number of the step or prompt.
+    /// The number of the run, counted from 1 over all steps and prompts that choose a token.
     pub sequence: u32,
     /// Rows of a prompt that are not padding.
     pub count: u32,
@@ -289,7 +291,7 @@ impl PageTables {
 
 /// GPU to CPU: chosen tokens, each with its step's number in one 8-byte store.
 ///
-/// Those of step n are at index n % `TOKENS`, so that a later step does not overwrite a token that has not been read.
+/// Those of step n are at index n % `MAILBOX_STEPS`, so that a later step does not overwrite a token that has not been read.
 #[derive(Debug)]
 pub struct TokenMailbox {
     memory: Pinned,
@@ -297,7 +299,7 @@ pub struct TokenMailbox {
 
 impl TokenMailbox {
     pub fn new(context: &Rc<Context>) -> Result<Self> {
-        Pinned::new(context, TOKENS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
+        Pinned::new(context, MAILBOX_STEPS as usize * STEP_ROWS * 8).map(|memory| Self { memory })
     }
 
     /// The address for the GPU.
@@ -309,7 +311,7 @@ impl TokenMailbox {
     /// The token of a row of step `sequence`, counted from 1, if it has arrived.
     #[must_use]
     pub fn peek(&self, sequence: u32, row: usize) -> Option<u32> {
-        let place = (sequence % TOKENS) as usize * STEP_ROWS + row % STEP_ROWS;
+        let place = (sequence % MAILBOX_STEPS) as usize * STEP_ROWS + row % STEP_ROWS;
         let word = wide_words(&self.memory)[place].load(Ordering::Acquire);
         #[allow(clippy::cast_possible_truncation)] // the low half
         let token = word as u32;

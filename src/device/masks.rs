@@ -38,12 +38,12 @@ impl Masks {
     }
 
     /// Allocates the masks of a number of slots.
-    pub fn new(context: &Rc<Context>, conversations: usize, vocabulary: usize) -> Result<Self> {
+    pub fn new(context: &Rc<Context>, slots: usize, vocabulary: usize) -> Result<Self> {
         let words = Self::words(vocabulary);
         Ok(Self {
-            memory: Pinned::new(context, 4 * words * conversations)?,
+            memory: Pinned::new(context, 4 * words * slots)?,
             stream: Stream::new(context)?,
-            copied: (0..conversations)
+            copied: (0..slots)
                 .map(|_| Event::new(context))
                 .collect::<Result<_>>()?,
             words,
@@ -54,13 +54,13 @@ impl Masks {
     /// bits are not allowed tokens.
     pub fn send(
         &mut self,
-        conversation: usize,
+        slot: usize,
         (number, bits): (u32, &[u32]),
         (arena, to): (&mut Arena, Region),
     ) -> Result<()> {
         // An unfinished copy of an earlier mask uses the same bytes.
-        self.copied[conversation].synchronize()?;
-        let first = conversation * self.words;
+        self.copied[slot].synchronize()?;
+        let first = slot * self.words;
         let mine = &words(&self.memory)[first..][..self.words];
         let bits = bits.iter().copied().chain(std::iter::repeat(0));
         for (word, bits) in mine[HEAD..].iter().zip(bits) {
@@ -71,11 +71,11 @@ impl Masks {
         let stream = &mut self.stream;
         arena.copy_pinned(to, &self.memory, at + 4 * HEAD..at + bytes, stream)?;
         arena.copy_pinned(to, &self.memory, at..at + 4, stream)?;
-        self.copied[conversation].record(stream)
+        self.copied[slot].record(stream)
     }
 
     /// Waits until a slot's mask is in device memory.
-    pub fn settle(&self, conversation: usize) -> Result<()> {
-        self.copied[conversation].synchronize()
+    pub fn settle(&self, slot: usize) -> Result<()> {
+        self.copied[slot].synchronize()
     }
 }

@@ -40,9 +40,9 @@ pub use error::Error;
 pub use event::Event;
 pub use exec::Exec;
 pub use image::Modules;
-pub use kernel::{ALL_SHARED, Family, Geometry, Kernel};
+pub use kernel::{ALL_SHARED, Geometry, Kernel, LaunchOrder};
 pub use mailbox::{
-    Command, History, PADDING, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
+    Command, History, NO_SLOT, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
     StepMailbox, TokenMailbox,
 };
 pub use masks::Masks;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Result;
 use super::context::Context;
-use super::mailbox::{PADDING, STEP_ROWS, TOKENS, wide_words};
+use super::mailbox::{MAILBOX_STEPS, NO_TOKEN, STEP_ROWS, wide_words};
 use super::pinned::Pinned;
 
 /// The most tokens that are reported, as `BEST` of `kernels/state.cuh`.
@@ -19,7 +19,7 @@ pub struct Scores {
 
 impl Scores {
     pub fn new(context: &Rc<Context>) -> Result<Self> {
-        Pinned::new(context, TOKENS as usize * STEP_ROWS * (1 + MOST) * 8)
+        Pinned::new(context, MAILBOX_STEPS as usize * STEP_ROWS * (1 + MOST) * 8)
             .map(|memory| Self { memory })
     }
 
@@ -32,11 +32,11 @@ impl Scores {
     /// Tokens and log probabilities of a row of step `sequence`, whose token has arrived: the chosen token first, then
     /// others in any order.
     pub fn of(&self, sequence: u32, row: usize) -> impl Iterator<Item = (u32, f32)> {
-        let place = (sequence % TOKENS) as usize * STEP_ROWS + row % STEP_ROWS;
+        let place = (sequence % MAILBOX_STEPS) as usize * STEP_ROWS + row % STEP_ROWS;
         let pairs = &wide_words(&self.memory)[place * (1 + MOST)..][..=MOST];
         let pairs = pairs.iter().map(|pair| pair.load(Ordering::Acquire));
         #[allow(clippy::cast_possible_truncation)] // each is half of it
         let split = |pair: u64| (pair as u32, f32::from_bits((pair >> 32) as u32));
-        pairs.map(split).take_while(|(token, _)| *token != PADDING)
+        pairs.map(split).take_while(|(token, _)| *token != NO_TOKEN)
     }
 }

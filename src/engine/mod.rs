@@ -2,10 +2,10 @@
 //!
 //! It knows tokens, requests and sessions. It never names D-Bus or HTTP, and its thread never waits for a caller.
 //!
-//! A request passes through the folders in this order: `caller` (what callers see), `intake` (checks and the queue),
-//! `prompt` (its tokens), `worker` (the engine thread, which asks `schedule` what to run), `generation` (its answer) and
-//! `session` (the conversation that the answer joins). `reload` replaces the model, `observe` publishes what the
-//! engine does, and `sim` takes the place of a model in tests.
+//! A request passes through the folders in this order: `caller` is the interface. `intake` checks the request, has
+//! `prompt` encode it, and then queues it. `worker` is the engine thread, which asks `schedule` what to run. `generation`
+//! is the answer, and `session` is the conversation that the answer joins. `reload` replaces the model, `observe`
+//! publishes the engine's state, and `sim` takes the place of a model in tests.
 
 mod caller;
 mod generation;
@@ -44,5 +44,5 @@ pub use prompt::encoder::{Encoded, Encoder};
 pub use reload::replacement::{ReplaceError, Replaced, Replacement};
 pub use schedule::slices::Share;
 pub use session::answer::Answer;
-pub use session::named::{Asked, Listed, Opened, Opening};
+pub use session::named::{Listed, Openable, Opened, Opening};
 pub use session::sessions::{Lease, Said, SessionId, SessionStatus};

@@ -16,7 +16,8 @@ pub enum Forbidden {
     NoGroup,
 }
 
-/// Whether a user may see the requests of other users: root and group `ganglion-admin` may.
+/// Whether a user may see the token counts and times of the last request, which may be another user's: root and group
+/// `ganglion-admin` may.
 pub async fn is_operator(user: u32) -> bool {
     user == 0 || is_member_async(user, ADMIN.to_owned()).await
 }

@@ -46,7 +46,8 @@ impl Front {
         self.config.set(config);
     }
 
-    /// Takes a permit for one more request. A front end does so first: a refusal must cost next to nothing.
+    /// Takes a permit for one more request. A front end takes it before all other work on a request, so that a refusal
+    /// costs little.
     pub fn admit(&self, client: &Client) -> Result<Permit, Error> {
         let permit = self.permits.take(client.user, &self.engine.limits());
         permit.map_err(|refusal| self.refused(client, refusal))

@@ -1,4 +1,5 @@
-//! The decode graph: a step is recorded when the graph is invalid, and replayed when it is valid.
+//! The decode graph: a step is replayed when the graph is valid, and recorded when it is invalid. After a change of the
+//! cache, such as a rewind, the next step compares all addresses, and then replays or records.
 //!
 //! A step is a list of operations that can be run, recorded and replayed. A step has one of a few numbers of rows, and each
 //! number has its own executable graphs, recorded on first use. All of them share one life cycle and become invalid together.

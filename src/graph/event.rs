@@ -8,7 +8,8 @@ use crate::kv::Change;
 /// The state of the decode graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// The next step records it.
+    /// The next step compares all addresses with the recording, if there is one. It replays the recording if they are
+    /// equal, and records otherwise.
     Invalid,
     Recording,
     /// The next step replays it.

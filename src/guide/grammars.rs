@@ -184,8 +184,8 @@ impl Grammars {
         let back = Box::new(move |process, bytes| idle.put(key, process, bytes));
         let thinking = self.thinking(thoughts, grammar.allows_silence());
         let begins = thinking.as_ref().filter(|_| stage == Stage::Begins);
-        let besides = begins.map(|thinking| thinking.begin);
-        let matching = Matching::begin(process, limits, besides, back);
+        let thought_begin = begins.map(|thinking| thinking.begin);
+        let matching = Matching::begin(process, limits, thought_begin, back);
         let matching = matching.map_err(no_process)?;
         Ok(Some(Guide::new(Some(matching), thinking, stage)))
     }

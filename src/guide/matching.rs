@@ -50,7 +50,7 @@ struct Known {
     /// The processor time of the last mask.
     took: Duration,
     /// A token that may come first although the grammar does not allow it, because it begins thoughts.
-    besides: Option<u32>,
+    thought_begin: Option<u32>,
     /// Whether the answer needs no further masks.
     ended: bool,
     wake: Option<Wake>,
@@ -80,11 +80,11 @@ struct Shared {
 }
 
 impl Matching {
-    /// Begins an answer in a process. The token `besides` may come first in addition to those of the grammar.
+    /// Begins an answer in a process. `thought_begin` may come first in addition to the tokens of the grammar.
     pub(super) fn begin(
         process: Arc<Process>,
         limits: Limits,
-        besides: Option<u32>,
+        thought_begin: Option<u32>,
         back: Back,
     ) -> std::io::Result<Self> {
         let vocabulary = process.words().count() as usize;
@@ -95,12 +95,12 @@ impl Matching {
             known: Mutex::default(),
             changed: Condvar::new(),
         });
-        let forced = besides.is_none();
+        let forced = thought_begin.is_none();
         shared.ask(&mut shared.lock(), |question| ToProcess::Begin {
             question,
             forced,
         });
-        shared.lock().besides = besides;
+        shared.lock().thought_begin = thought_begin;
         let answer = shared.clone();
         let thread = thread::Builder::new().name("guide".into());
         thread.spawn(move || {
@@ -124,7 +124,7 @@ impl Matching {
     /// Begins the answer after thoughts.
     pub(super) fn answers(&self) {
         let mut known = self.0.lock();
-        if known.besides.is_some() {
+        if known.thought_begin.is_some() {
             let forced = true;
             let begin = |question| ToProcess::Begin { question, forced };
             self.0.ask(&mut known, begin);
@@ -246,7 +246,7 @@ impl Shared {
         known.promise = promise;
         known.promised = Some(promised);
         known.after = After::Unknown;
-        known.besides = None;
+        known.thought_begin = None;
         known.asked = Some(Instant::now());
         // The receiving thread reports a process that has ended.
         let _ = self.process.send(&message(known.question));
@@ -314,7 +314,7 @@ impl Shared {
                 let promised = known.promised.take()?;
                 match self.process.masks().read(self.vocabulary) {
                     Ok(mut mask) => {
-                        if let Some(token) = known.besides {
+                        if let Some(token) = known.thought_begin {
                             mask.allow(token);
                         }
                         promised.keep(mask);

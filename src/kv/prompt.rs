@@ -48,7 +48,7 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// A prompt without generated tokens.
     #[must_use]
-    pub const fn read(tokens: &'a [u32]) -> Self {
+    pub const fn without_answers(tokens: &'a [u32]) -> Self {
         Self { tokens, said: &[] }
     }
 

@@ -15,7 +15,7 @@ fn tokens(first: u32, pages: usize, more: usize) -> Vec<u32> {
 /// Begins a turn of user 0 that may reach `positions`, and runs its whole prompt.
 fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32], positions: usize) -> Turn {
     let turn = kv
-        .begin(owner, 0, Wanted::read(prompt), positions)
+        .begin(owner, 0, Wanted::without_answers(prompt), positions)
         .expect("there is room");
     kv.extend(&prompt[turn.cached..]);
     turn
@@ -69,7 +69,7 @@ fn prefixes_are_shared_and_copied_on_write() {
     kv.unpin(0);
     assert_eq!(turn(&mut kv, A, &prompt, 3 * PAGE).copy, None);
     let theirs = kv
-        .begin(None, 7, Wanted::read(&prompt), 3 * PAGE)
+        .begin(None, 7, Wanted::without_answers(&prompt), 3 * PAGE)
         .expect("room");
     assert_eq!((theirs.cached, theirs.copy), (0, None));
 }
@@ -86,7 +86,7 @@ fn pages_shared_with_running_turns_count_once() {
     let rules = tokens(1, 4, 0);
     for question in 0..4 {
         let prompt = [&rules[..], &[100 + question]].concat();
-        let asks = (0, Wanted::read(&prompt));
+        let asks = (0, Wanted::without_answers(&prompt));
         assert!(kv.has_room(asks, 5 * PAGE, &[]), "{question}");
         assert_eq!(has_room(&kv, 5 * PAGE, &[]), question == 0);
         // Another user shares nothing.
@@ -103,9 +103,12 @@ fn pages_shared_with_running_turns_count_once() {
     }
     assert_eq!(kv.pages(), (8, 0));
     let prompt = [&rules[..], &[99]].concat();
-    assert!(!kv.has_room((0, Wanted::read(&prompt)), 5 * PAGE, &[]));
-    assert!(kv.has_room((0, Wanted::read(&prompt)), 5 * PAGE, &[0]));
-    assert_eq!(kv.begin(None, 0, Wanted::read(&prompt), 5 * PAGE), None);
+    assert!(!kv.has_room((0, Wanted::without_answers(&prompt)), 5 * PAGE, &[]));
+    assert!(kv.has_room((0, Wanted::without_answers(&prompt)), 5 * PAGE, &[0]));
+    assert_eq!(
+        kv.begin(None, 0, Wanted::without_answers(&prompt), 5 * PAGE),
+        None
+    );
 }
 
 /// Pages shared with a running turn do not free memory for another one.
@@ -125,7 +128,7 @@ fn a_turn_with_enough_pages_begins() {
         lacked += 1;
     }
     let other = tokens(9, 3, 10);
-    let begun = kv.begin(B, 0, Wanted::read(&other), 4 * PAGE);
+    let begun = kv.begin(B, 0, Wanted::without_answers(&other), 4 * PAGE);
     assert!(begun.is_some(), "{lacked} came");
     assert_eq!(kv.len_of(runs), prompt.len());
 }
@@ -158,7 +161,10 @@ fn pages_are_reserved_for_the_whole_turn() {
     kv.pin(promised.slot);
     assert!(has_room(&kv, 3 * PAGE, &[]) && !has_room(&kv, 3 * PAGE + 1, &[]));
     assert!(has_room(&kv, 6 * PAGE, &[promised.slot]));
-    assert_eq!(kv.begin(B, 0, Wanted::read(&[3, 4]), 4 * PAGE), None);
+    assert_eq!(
+        kv.begin(B, 0, Wanted::without_answers(&[3, 4]), 4 * PAGE),
+        None
+    );
     let second = turn(&mut kv, B, &[3, 4], 2 * PAGE);
     kv.pin(second.slot);
     let third = turn(&mut kv, None, &[5, 6], 7);
@@ -200,7 +206,9 @@ fn exact_reuse_needs_the_same_family() {
         kv.push(3);
         kv.push(4);
         let prompt = [1, 2, 3, 4, 5];
-        let read = kv.begin(B, 0, Wanted::read(&prompt), PAGE).expect("room");
+        let read = kv
+            .begin(B, 0, Wanted::without_answers(&prompt), PAGE)
+            .expect("room");
         assert_eq!(read.cached, of_text, "{reuse:?}");
         let said = Wanted {
             tokens: &prompt,
@@ -327,10 +335,10 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                     if owner.is_some_and(|owner| runs(&kv, owner)) {
                         continue;
                     }
-                    let asks = (user, Wanted::read(&prompt));
+                    let asks = (user, Wanted::without_answers(&prompt));
                     let room = kv.has_room(asks, positions, &[]);
                     held.allocate(&mut kv, owner, positions, random.u8(0..8) == 0);
-                    let Some(turn) = kv.begin(owner, user, Wanted::read(&prompt), positions) else {
+                    let Some(turn) = kv.begin(owner, user, asks.1, positions) else {
                         assert!(!kv.has_room(asks, positions, &[]));
                         refused += 1;
                         continue;
@@ -384,7 +392,7 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
         // The remaining memory is enough for one turn, even if no more can be allocated.
         running.keys().for_each(|slot| kv.unpin(*slot));
         kv.refuse();
-        let turn = kv.begin(None, 9, Wanted::read(&[1]), keep * PAGE);
+        let turn = kv.begin(None, 9, Wanted::without_answers(&[1]), keep * PAGE);
         assert!(turn.is_some(), "{keep} of {kv:?}");
     }
     assert!(
@@ -469,7 +477,9 @@ fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
                     prompt[length / 2..].fill(turn);
                     let positions = length + random.usize(3..PAGE);
                     device.held.allocate(&mut kv, None, positions, false);
-                    let Some(begun) = kv.begin(None, 0, Wanted::read(&prompt), positions) else {
+                    let Some(begun) =
+                        kv.begin(None, 0, Wanted::without_answers(&prompt), positions)
+                    else {
                         continue;
                     };
                     let Turn { slot, cached, .. } = begun;
@@ -595,7 +605,12 @@ fn the_number_of_sequences_is_limited() {
 fn a_long_recent_sequence_survives_many_short_ones() {
     let mut kv = Kv::new(1, (2 * SEQUENCES, 64), Reuse::Fast);
     let mut cached = |user, prompt: &[u32]| {
-        let turn = kv.begin(None, user, Wanted::read(prompt), prompt.len() + 1);
+        let turn = kv.begin(
+            None,
+            user,
+            Wanted::without_answers(prompt),
+            prompt.len() + 1,
+        );
         let cached = turn.expect("there is room").cached;
         kv.extend(&prompt[cached..]);
         cached

@@ -5,10 +5,12 @@
 //! - `place`: the session and the path of a file; `rules`: limits on space and writes
 //! - `shelf`: the files, their eviction, and the bytes written today; `wear`: whether writing wears out the disk
 //! - `cost`: the time for prefilling compared with reading; `ahead`: threads that read pages
-//! - `store`: the interface and the thread that writes; `host`: another store, in the host's memory
+//! - `store`: the interface and the thread that writes
+//! - `host`: pages in the host's memory, which restore an idle session without the disk
 //!
 //! All content can be computed again: a file that does not match is deleted and reported in the journal. This module
-//! does not know the engine. It waits for the disk only on its own threads, and while it is opened.
+//! does not know the engine. Pages are read and written on its own threads. Only opening the store and deleting pages
+//! wait for the disk on the caller's thread.
 
 mod ahead;
 mod cost;

@@ -1,7 +1,7 @@
-//! The store and its thread, which reads and writes files.
+//! The store and its thread, which writes files and passes on the pages that `ahead` reads.
 //!
-//! Callers send pages to be written one by one, and receive pages as they are read. They never wait for the disk, and
-//! only a few pages are in flight.
+//! Callers send pages to be written one by one, and receive pages as they are read. Only a few pages are in flight.
+//! `save` and `load` do not wait for the disk; `open` and `delete` do.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -185,7 +185,7 @@ impl Store {
         taken
     }
 
-    /// Deletes the pages of a session, including those that are being written.
+    /// Deletes the pages of a session, including those that are being written. Waits for the disk.
     pub fn delete(&self, place: &Place) {
         self.shared.delete(place);
     }

@@ -104,10 +104,14 @@ impl LoadError {
         }
     }
 
-    /// Returns the bytes that are missing, as far as known; `None` if more memory would not help.
+    /// Returns the bytes that are missing, 0 if their number is unknown; `None` if more memory would not help.
     pub(crate) fn shortage(&self) -> Option<u64> {
         match self {
             Self::Memory(refusal) => refusal.shortage(),
+            #[cfg(feature = "cuda")]
+            Self::Device(cuda::Error::OutOfMemory { need, free }) => {
+                Some(need.saturating_sub(*free))
+            }
             #[cfg(feature = "cuda")]
             Self::Device(cuda::Error::NoMemory { .. }) => Some(0),
             _ => None,

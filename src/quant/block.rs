@@ -90,7 +90,7 @@ fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>
 #[inline(always)]
 pub(super) fn numbers<F>(_: &F, _: &[u8], _: impl FnMut(&[f32])) {}
 
-/// Calls `take` with the values of each group.
+/// Calls `sink` with the values of each group.
 #[inline(always)]
 pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     of: &F,

@@ -43,7 +43,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Calls `take` with the values of the blocks in `bytes`, in multiples of 16 except for the last. The bits
+            /// Calls `sink` with the values of the blocks in `bytes`, in multiples of 16 except for the last. The bits
             /// are those of the Python package `gguf`.
             #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined
             #[inline(always)]
@@ -53,7 +53,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Calls `take` with the values in `bytes` as [`Self::decode`] does, but only for formats without blocks.
+            /// Calls `sink` with the values in `bytes` as [`Self::decode`] does, but only for formats without blocks.
             #[allow(clippy::inline_always)] // as above
             #[inline(always)]
             pub fn numbers(self, bytes: &[u8], sink: impl FnMut(&[f32])) {
@@ -62,7 +62,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Calls `take` with the 16 or 32 integers of each group in `bytes`, their factor and their addend, but
+            /// Calls `sink` with the 16 or 32 integers of each group in `bytes`, their factor and their addend, but
             /// only for formats with blocks.
             #[allow(clippy::inline_always)] // as above
             #[inline(always)]

@@ -244,7 +244,7 @@ impl Runner {
         self.begin_with(
             owner,
             user,
-            Wanted::read(prompt),
+            Wanted::without_answers(prompt),
             parameters,
             self.context(),
         )

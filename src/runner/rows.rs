@@ -23,7 +23,7 @@ pub enum Stepped {
     /// The next token of each slot: `None` if its mask was missing, so that its row runs again; or an error of that slot.
     Chosen(Vec<Result<Option<u32>, RunError>>),
     /// The step was preempted, and is ahead.
-    Left,
+    Preempted,
 }
 
 impl Runner {
@@ -87,17 +87,17 @@ impl Runner {
 
     /// Preempts the step that is ahead of these slots, if it has not come too far, so that a prompt can run before it continues.
     /// Returns whether it is preempted.
-    pub fn leave_step(&mut self, slots: &[usize]) -> Result<bool, RunError> {
+    pub fn preempt_step(&mut self, slots: &[usize]) -> Result<bool, RunError> {
         let Some(tape) = self.steps.get(&slots.len().next_power_of_two()) else {
             return Ok(false);
         };
-        let left = self.executor.preempt_step(tape);
-        self.checked(left)
+        let preempted = self.executor.preempt_step(tape);
+        self.checked(preempted)
     }
 
     /// Whether the step that is ahead is preempted.
     #[must_use]
-    pub fn is_left(&self) -> bool {
+    pub fn is_step_preempted(&self) -> bool {
         self.executor.is_step_preempted()
     }
 
@@ -122,8 +122,8 @@ impl Runner {
     /// Runs a step of several slots, each with its forced tokens after the token that was chosen last. If a step is ahead, it
     /// must have the same slots, and no tokens can be forced.
     ///
-    /// The next step, of the slots `behind`, is launched before this one's tokens are known, unless `preempts` returns true by
-    /// then. The step itself is preempted if `leaves` returns true. Logits that are not finite only fail their own slot.
+    /// The next step, of the slots `behind`, is launched before this one's tokens are known, unless `skip_next` returns true by
+    /// then. The step itself is preempted if `preempt_running` returns true. Logits that are not finite only fail their own slot.
     ///
     /// # Errors
     /// As `step`, for errors of the whole step.
@@ -131,7 +131,7 @@ impl Runner {
         &mut self,
         conversations: &[(usize, Vec<u32>)],
         behind: &[usize],
-        (leaves, preempts): (PreemptStep<'_>, PreemptPrompt<'_>),
+        (preempt_running, skip_next): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Stepped, RunError> {
         let before: Vec<_> = conversations
             .iter()
@@ -144,10 +144,10 @@ impl Runner {
         // A step behind may overwrite the logits.
         let may = self.observer.is_none() || self.executor.keeps_logits();
         let behind = if may { behind } else { &[] };
-        match self.run_rows(&slots, &forced, behind, (leaves, preempts)) {
+        match self.run_rows(&slots, &forced, behind, (preempt_running, skip_next)) {
             Ok(Pass::Preempted) => {
                 self.stepped(&slots);
-                return Ok(Stepped::Left);
+                return Ok(Stepped::Preempted);
             }
             Ok(Pass::Ended) | Err(RunError::Execute(ExecuteError::NonFinite { .. })) => {}
             Err(error) => {
@@ -293,7 +293,7 @@ impl Runner {
         slots: &[usize],
         forced: &[u32],
         behind: &[usize],
-        (leaves, preempts): (PreemptStep<'_>, PreemptPrompt<'_>),
+        (preempt_running, skip_next): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Pass, RunError> {
         self.check_slots(slots)?;
         self.check_slots(behind)?;
@@ -303,15 +303,16 @@ impl Runner {
         let behind = (!behind.is_empty()).then(|| Behind {
             tape: &self.steps[&rows_behind],
             slots: behind,
-            cut: leaves.is_some(),
+            cut: preempt_running.is_some(),
             // This shortens the lifetime of the borrow.
-            preempts: preempts.map(|preempts| -> &mut dyn FnMut() -> bool { preempts }),
+            preempts: skip_next.map(|skip| -> &mut dyn FnMut() -> bool { skip }),
         });
         let step = &self.steps[&rows];
-        let leaves = leaves.map(|leaves| -> &mut dyn FnMut(Instant) -> bool { leaves });
+        let preempt_running =
+            preempt_running.map(|preempt| -> &mut dyn FnMut(Instant) -> bool { preempt });
         Ok(self
             .executor
-            .step_rows(step, slots, forced, leaves, behind)?)
+            .step_rows(step, slots, forced, preempt_running, behind)?)
     }
 
     /// Prepares steps of 1, 2, 4 and more rows, so that no request waits for their memory.

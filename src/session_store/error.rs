@@ -46,11 +46,11 @@ pub enum StoreError {
         most: u64,
     },
     #[error(
-        "user {user} keeps {sessions} sessions already; delete one (Manager.DeleteSession), or raise sessions.per_user"
+        "user {user} keeps {sessions} sessions already; delete one, or raise sessions.per_user"
     )]
     Sessions { user: u32, sessions: usize },
     #[error(
-        "the sessions of user {user} take {bytes} bytes, and {most} are allowed; delete one (Manager.DeleteSession), or raise \
+        "the sessions of user {user} take {bytes} bytes, and {most} are allowed; delete one, or raise \
          sessions.mib_per_user"
     )]
     Bytes { user: u32, bytes: u64, most: u64 },

@@ -12,7 +12,8 @@ use std::ops::Range;
 const UNIT: usize = 32;
 const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"GNGLsess";
-/// The version of the file format. Files of other versions are not read.
+/// The version of the file format. A file of another version is refused and stays as it is, so a new version comes with
+/// code that reads the older ones.
 pub(super) const VERSION: u32 = 1;
 
 /// The place and state after a record, from which the next record is written.

@@ -14,7 +14,7 @@ pub struct KvInfo {
     pub slots: usize,
     /// Pages of `PAGE` positions, which all slots share.
     pub pages: usize,
-    /// Pages whose memory is allocated and released together.
+    /// The number of pages of a chunk, whose memory is allocated and released together.
     pub chunk: usize,
     pub types: KvTypes,
 }

@@ -86,8 +86,8 @@ impl Tape {
         self.input == Input::Step && layer == of && rotated == q
     }
 
-    /// The operations before which a run can be preempted: in the middle of each layer, after attention, and at its
-    /// end.
+    /// Returns the points at which a run can be preempted, each as the number of operations before it: after the `Project`
+    /// of attention and after that of the MLP, in each layer.
     ///
     /// At these points only the residual stream and the cache are needed to continue.
     pub fn pauses(&self) -> impl Iterator<Item = usize> {

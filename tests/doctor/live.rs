@@ -64,7 +64,7 @@ fn a_drivers_errors_are_reported_with_their_codes() {
         (
             "FAKE_DRIVER",
             "12020",
-            "fail driver: the driver knows CUDA 12.2 and 12.4 is needed".into(),
+            "fail driver: the driver knows CUDA 12.2 and 12.6 is needed".into(),
         ),
         (
             capability,

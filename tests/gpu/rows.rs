@@ -351,7 +351,7 @@ fn begin_one(
     let (entry, cached) = runner.join(
         Some(owner),
         conversation,
-        Wanted::read(&prompt),
+        Wanted::without_answers(&prompt),
         parameters,
         runner.context(),
     )?;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh: builds and checks both packages. The same binaries give the same bytes (checked for arm64), lintian finds no error, and the
-# steps from install to purge pass in booted Debian 11, 12 and 13, and for arm64 under qemu-user.
+# run.sh: builds both packages and runs lintian on them. The arm64 package is packed twice and compared, and its steps from install to
+# purge run under qemu-user. Those of this machine's package run in booted Debian 11, 12 and 13, or only the self-test without root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=target/deb

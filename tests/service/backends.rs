@@ -45,7 +45,7 @@ const UNUSABLE: &[(&str, &str, &str)] = &[
     (
         "FAKE_DRIVER",
         "12020",
-        "the driver knows CUDA 12.2 and 12.4 is needed: update it",
+        "the driver knows CUDA 12.2 and 12.6 is needed: update it",
     ),
     ("FAKE_INIT", "100", "the driver finds no CUDA device: "),
     (

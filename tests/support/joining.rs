@@ -138,7 +138,7 @@ impl Together<'_> {
         if self.runner.is_launched(owner) {
             self.take(&[])?;
         }
-        let (wanted, positions) = (Wanted::read(&prompt), prompt.len() + STEPS + 2);
+        let (wanted, positions) = (Wanted::without_answers(&prompt), prompt.len() + STEPS + 2);
         let joined = (self.runner).join(Some(owner), user, wanted, parameters, positions)?;
         let (entry, mut read) = joined;
         while read < prompt.len() {
@@ -147,7 +147,7 @@ impl Together<'_> {
             let ending = if last { Ending::Token } else { Ending::Kv };
             self.runner.turn_to(entry);
             // A preemptible step is preempted, and continues after the prefill.
-            let left = self.runner.leave_step(&self.ahead)?;
+            let left = self.runner.preempt_step(&self.ahead)?;
             if !left {
                 self.runner.start(&prompt[read..end], ending)?;
                 self.take(&[])?;
@@ -186,7 +186,7 @@ impl Together<'_> {
             .step_each(&rows, behind, (leaves, Some(&mut preempts)));
         let tokens = match stepped {
             Ok(Stepped::Chosen(tokens)) => tokens,
-            Ok(Stepped::Left) => {
+            Ok(Stepped::Preempted) => {
                 self.left += 1;
                 self.ahead = taken;
                 if self.left.is_multiple_of(4) {

@@ -95,7 +95,13 @@ fn begin(runner: &mut Runner, user: usize) -> Result<Reading, RunError> {
         ..Parameters::default()
     };
     let positions = length + STEPS + 2;
-    let (entry, read) = runner.join(None, user, Wanted::read(&prompt), parameters, positions)?;
+    let (entry, read) = runner.join(
+        None,
+        user,
+        Wanted::without_answers(&prompt),
+        parameters,
+        positions,
+    )?;
     let said = Vec::new();
     Ok(Reading {
         user,

@@ -31,7 +31,7 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
         .take(PROMPT)
         .collect();
     let a = Some(Owner(1));
-    let (_, first) = turn(runner, a, USER, Wanted::read(&prompt), SAID + 1)?;
+    let (_, first) = turn(runner, a, USER, Wanted::without_answers(&prompt), SAID + 1)?;
     // The last one was only chosen: it is prefilled with the next tokens.
     let answer = first.iter().map(|(token, _)| *token);
     let next: Vec<u32> = prompt
@@ -60,12 +60,18 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
     // It differs from the same user's conversation within a page, and is compared with another user's.
     let mut apart = prompt[..PROMPT - 3].to_vec();
     apart.extend([5, 6]);
-    let (held, shared) = turn(runner, None, USER, Wanted::read(&apart), STEPS)?;
+    let (held, shared) = turn(runner, None, USER, Wanted::without_answers(&apart), STEPS)?;
     if held != PROMPT - 3 {
         return Ok(Err(format!("{held} tokens were shared of {}", PROMPT - 3)));
     }
     evict(runner)?;
-    let (held, alone) = turn(runner, None, USER + 2, Wanted::read(&apart), STEPS)?;
+    let (held, alone) = turn(
+        runner,
+        None,
+        USER + 2,
+        Wanted::without_answers(&apart),
+        STEPS,
+    )?;
     if held != 0 || shared != alone {
         return Ok(Err(format!(
             "{held} tokens were held; shared {shared:?}, alone {alone:?}"
@@ -79,7 +85,7 @@ fn evict(runner: &mut Runner) -> Result<(), RunError> {
     let (entry, _) = runner.join(
         None,
         USER + 1,
-        Wanted::read(&[1, 2]),
+        Wanted::without_answers(&[1, 2]),
         Parameters::default(),
         CONTEXT,
     )?;

@@ -10,7 +10,7 @@ use super::Accounts;
 use super::ledger::Account;
 use super::limits::{FIRST_DESCRIPTORS, Load, UNCERTAIN, UNREAD};
 use crate::bus::error::Error;
-use crate::bus::owner::{Caller, Owner};
+use crate::bus::owner::{Caller, ObjectOwner};
 
 /// How long a call waits until earlier answers are read.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ impl Accounts {
     /// Reserves room for the answer to a call, and never waits: all calls wait while a property is read.
     pub(in crate::bus) fn room_now(
         &self,
-        owner: &Owner,
+        owner: &ObjectOwner,
         header: &Header<'_>,
         need: Load,
     ) -> Result<(), Error> {
@@ -32,7 +32,7 @@ impl Accounts {
     /// Waits until there is room for the answer to a call, and reserves it.
     pub(in crate::bus) async fn room(
         &self,
-        owner: &Owner,
+        owner: &ObjectOwner,
         header: &Header<'_>,
         need: Load,
     ) -> Result<(), Error> {

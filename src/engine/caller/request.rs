@@ -235,11 +235,10 @@ pub enum Refusal {
     )]
     SessionHeld { name: String, holder: String },
     #[error(
-        "session {name:?} is there already, and not as {what} says; leave that out to go on with it, or delete it \
-         (Manager.DeleteSession)"
+        "session {name:?} is there already, and not as {what} says; leave that out to go on with it, or delete it"
     )]
     SessionDiffers { name: String, what: &'static str },
-    #[error("there is no session {0:?}; Manager.ListSessions has those that there are")]
+    #[error("there is no session {0:?}; the list of sessions has all names")]
     NoSession(String),
     /// A quota of persistent sessions is reached.
     #[error("{why}")]

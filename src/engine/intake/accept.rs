@@ -64,7 +64,8 @@ impl Handle {
             last: None,
             asked: Instant::now(),
         };
-        self.queue(submission, Talk::whole(messages), options).await
+        self.encode_and_enqueue(submission, Talk::whole(messages), options)
+            .await
     }
 
     /// Queues a user's message as the next turn of a session. Only tokens that are not in the cache are prefilled.
@@ -122,7 +123,7 @@ impl Handle {
         };
         let drops = options.overflow == Overflow::TruncateOldest;
         let next = drops.then(|| options.clone());
-        let ticket = self.queue(submission, talk, options).await?;
+        let ticket = self.encode_and_enqueue(submission, talk, options).await?;
         begun.session = None;
         if let Some(next) = next {
             self.prefill_after(session, ticket.id, next);
@@ -131,7 +132,7 @@ impl Handle {
     }
 
     /// Encodes a request's conversation, checks it against the context, and queues it.
-    async fn queue(
+    async fn encode_and_enqueue(
         &self,
         submission: Submission,
         talk: Talk,

@@ -1,4 +1,5 @@
-//! How a conversation becomes the tokens of a prompt, and an answer's grammar is compiled, on threads of their own.
+//! How a conversation becomes the tokens of a prompt, on threads of its own. Another thread waits for the process that
+//! compiles an answer's grammar.
 //!
 //! It holds no weights, runs no model and knows no queue. Chat templates and tokenizers themselves are in `model`.
 

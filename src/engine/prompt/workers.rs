@@ -1,4 +1,4 @@
-//! Worker threads that encode prompts and compile grammars, which can take long.
+//! Worker threads for slow jobs: they encode prompts, and wait for the process that compiles grammars.
 //!
 //! A prompt can have megabytes, and encoding needs many times its memory. So the threads work for few users at once, and on
 //! one job of each user at a time. Prompts and grammars have threads of their own, so that neither waits for the other.
@@ -370,7 +370,8 @@ mod tests {
             user,
         };
         let until_given_up = |wanted: &Interest| {
-            while wanted.is_wanted() {
+            let begun = Instant::now();
+            while wanted.is_wanted() || begun.elapsed() < 2 * ALIKE {
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -384,7 +385,9 @@ mod tests {
                 .submit(ticket, client(user), work)
                 .expect("a thread");
         }
-        thread::sleep(2 * ALIKE);
+        while workers.0.lock().running.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         workers.remove(1);
         assert!(!first.is_wanted());
         let last = |_: &Interest| {};

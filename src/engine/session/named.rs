@@ -37,7 +37,7 @@ pub struct Opening {
 /// A session that can be opened: all checks have passed, and nothing has changed. Until it is dropped, no other call of its
 /// user opens or deletes a session.
 #[derive(Debug)]
-pub struct Asked {
+pub struct Openable {
     opening: Opening,
     /// `None` if the session is new.
     found: Option<Pinned>,
@@ -97,7 +97,7 @@ impl Drop for Releaser<'_> {
     }
 }
 
-impl Asked {
+impl Openable {
     /// Returns the default options that the session would have.
     #[must_use]
     pub fn options(&self) -> &Map<String, Value> {
@@ -224,7 +224,7 @@ impl Handle {
     /// Opens or makes a named session of a user.
     ///
     /// # Errors
-    /// As `ask_named` and `Asked::take`.
+    /// As `ask_named` and `Openable::take`.
     pub async fn open_named(&self, opening: Opening) -> Result<Opened, Refusal> {
         self.ask_named(opening).await?.take().await
     }
@@ -234,7 +234,7 @@ impl Handle {
     /// # Errors
     /// `NotReady`, `SessionHeld`, `SessionDiffers`, `TooManySessions`, `UserSessions`, `PromptBytes`, `Quota`, `Unkept`, or
     /// `NotSupported` if there is no store for sessions.
-    pub async fn ask_named(&self, opening: Opening) -> Result<Asked, Refusal> {
+    pub async fn ask_named(&self, opening: Opening) -> Result<Openable, Refusal> {
         self.accepting()?;
         if let Some(encoder) = self.shared.encoder().as_ref() {
             encoder.admit(&opening.messages)?;
@@ -250,7 +250,7 @@ impl Handle {
             Some(pinned) => self.options_of(pinned.id, &opening).await?,
             None => opening.options.clone(),
         };
-        Ok(Asked {
+        Ok(Openable {
             opening,
             found,
             options,

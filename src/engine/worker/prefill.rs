@@ -50,7 +50,7 @@ impl Worker<'_> {
         let last = generation.ends_with(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         let slice = remaining[..rows].to_vec();
-        let is_step_preempted = match self.runner.leave_step(&self.ahead) {
+        let is_step_preempted = match self.runner.preempt_step(&self.ahead) {
             Err(error) if error.is_fatal() => return Err(error),
             // A step that could not be preempted runs again.
             preempted => preempted.unwrap_or_default(),

@@ -217,7 +217,7 @@ impl Worker<'_> {
         all: Option<&[Candidate]>,
     ) -> Result<(), RunError> {
         let slots: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
-        if !self.runner.is_left() {
+        if !self.runner.is_step_preempted() {
             self.count_step(&slots);
         }
         let begun = Instant::now();
@@ -231,18 +231,18 @@ impl Worker<'_> {
             prefill_times: &self.prefill_times,
             has_arrival: Cell::new(false),
         };
-        let mut leaves = all.map(|all| move |until| arrivals.preempts_running(all, until));
-        let leaves = leaves
+        let mut preempt_running = all.map(|all| move |until| arrivals.preempts_running(all, until));
+        let preempt_running = preempt_running
             .as_mut()
-            .map(|leaves| leaves as &mut dyn FnMut(Instant) -> bool);
-        let mut preempts = || arrivals.preempts_next();
+            .map(|preempt| preempt as &mut dyn FnMut(Instant) -> bool);
+        let mut skip_next = || arrivals.preempts_next();
         let stepped = self
             .runner
-            .step_each(rows, behind, (leaves, Some(&mut preempts)));
+            .step_each(rows, behind, (preempt_running, Some(&mut skip_next)));
         self.stepping += begun.elapsed();
         self.ahead.clear();
         let tokens = match stepped {
-            Ok(Stepped::Left) => {
+            Ok(Stepped::Preempted) => {
                 self.ahead = slots;
                 return Ok(());
             }

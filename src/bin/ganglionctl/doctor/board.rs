@@ -51,9 +51,8 @@ impl Board {
                 "this build's kernels are for Orin; what is newer compiles its PTX at each start";
             return found.warn(CHECK, what, remedy);
         }
-        let major = release.trim_start_matches('R').split(' ').next();
-        if major.and_then(|major| major.parse().ok()) < Some(36) {
-            let remedy = "install JetPack 6.2 (R36.4) or later: CUDA 12.4 is needed";
+        if version(release) < Some((36, 4)) {
+            let remedy = "install JetPack 6.2 (R36.4) or later: CUDA 12.6 is needed";
             return found.fail(CHECK, what, remedy);
         }
         found.ok(CHECK, what);
@@ -80,6 +79,13 @@ fn short(release: &str) -> Option<String> {
     let (major, rest) = release.split_once(" (release), REVISION: ")?;
     let revision = rest.split(',').next()?;
     Some(format!("{major} revision {revision}"))
+}
+
+/// Returns the first two numbers of "R36 revision 4.3".
+fn version(release: &str) -> Option<(u32, u32)> {
+    let (major, revision) = release.strip_prefix('R')?.split_once(" revision ")?;
+    let minor = revision.split('.').next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Reads nvpmodel.conf: it has `< POWER_MODEL ID=0 NAME=MAXN >` for each mode and `< PM_CONFIG DEFAULT=2 >`; comments
