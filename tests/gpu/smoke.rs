@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ganglion::device::{
-    Arena, Command, Context, Error, Family, Geometry, MemoryKind, Modules, Plan, Region, Result,
-    Row, SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
+    Arena, Command, Context, Error, Geometry, LaunchOrder, MemoryKind, Modules, Plan, Region,
+    Result, Row, SmokeArgs, Staging, StepMailbox, Stream, TokenMailbox,
 };
 use ganglion::graph::{Graph, Recording, Renewal, Trace};
 
@@ -58,13 +58,14 @@ fn lookups(context: &Rc<Context>) -> Result<()> {
     let start = Instant::now();
     let modules = Modules::load(context)?;
     println!("{} loaded in {:?}", modules.kind(), start.elapsed());
-    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, Family::Prompt)?;
-    let too_shared = modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, Family::Prompt);
+    let kernel = modules.kernel::<SmokeArgs>("smoke_scale", 163 << 10, LaunchOrder::Prompt)?;
+    let too_shared =
+        modules.kernel::<SmokeArgs>("smoke_scale", (163 << 10) + 1, LaunchOrder::Prompt);
     assert!(
         matches!(too_shared, Err(Error::Limit { asked: 166_913, .. })),
         "{too_shared:?}"
     );
-    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, Family::Prompt);
+    let unknown = modules.kernel::<SmokeArgs>("smoke_nothing", 0, LaunchOrder::Prompt);
     assert!(
         matches!(unknown, Err(Error::NoKernel { .. })),
         "{unknown:?}"
@@ -123,8 +124,8 @@ fn fill(arena: &mut Arena, regions: &[Region], stream: &mut Stream) -> Result<()
 /// Fills chunks, changes them by a kernel, and reads them back, by copies and by a borrow.
 fn memory(context: &Rc<Context>, memory: MemoryKind) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
-    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, Family::Prompt)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, LaunchOrder::Prompt)?;
+    let wait = modules.kernel::<SmokeArgs>("smoke_wait", 0, LaunchOrder::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut plan = Plan::new();
     let large = plan.add(4 * WORDS as usize / 2)?;
@@ -239,8 +240,8 @@ fn too_much(context: &Rc<Context>) -> Result<()> {
 /// Steps advance themselves, two ahead; a graph is updated in place; a failed recording leaves no trace.
 fn graph(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
-    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, Family::Prompt)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, LaunchOrder::Prompt)?;
+    let step = modules.kernel::<SmokeArgs>("smoke_step", 0, LaunchOrder::Prompt)?;
     let mut stream = Stream::new(context)?;
     let mut mailbox = StepMailbox::new(context)?;
     let tokens = TokenMailbox::new(context)?;
@@ -346,7 +347,7 @@ fn graph(context: &Rc<Context>) -> Result<()> {
 /// An illegal address is reported as the end of this context.
 fn sticky(context: &Rc<Context>) -> Result<()> {
     let modules = Modules::load(context)?;
-    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, Family::Prompt)?;
+    let scale = modules.kernel::<SmokeArgs>("smoke_scale", 0, LaunchOrder::Prompt)?;
     let mut stream = Stream::new(context)?;
     let args = SmokeArgs {
         data: 64,
