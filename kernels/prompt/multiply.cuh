@@ -341,9 +341,10 @@ template <int F, typename T, class S> struct Products {
 #pragma unroll
             for (u32 u = 0; u < count; ++u) {
                 const u32 index = k * UNITS + u;
+                const bool last = index + 1 == units;
                 const u8 *scales = scales_at(stage + u * G::bytes, index, row / 16) + row % 16 * RowScale<F>::EACH;
                 const u8 *head = head_at(stage + u * G::bytes, row / 16) + row % 16 * RowScale<F>::HEAD;
-                By::prepare(prepared, u, index, index + 1 == units, row, scales, head);
+                By::prepare(prepared, u, index, last, row, scales, head);
             }
             __syncwarp();
         }
