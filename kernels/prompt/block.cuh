@@ -48,13 +48,10 @@ template <int F, typename T, class S> struct Pipeline {
     static constexpr u32 scales_ring = S::STAGES * Stage<F, S>::bytes;
     static constexpr u32 sums_ring = scales_ring + Rings<F, S>::units * Rings<F, S>::scales;
     static constexpr u32 prepared = sums_ring + Rings<F, S>::units * Rings<F, S>::sums;
-};
-
-// The stage that is multiplied, and the one that is filled.
-template <class P> struct StageRing {
-    u32 stage = 0, next = (P::STAGES - 1) * P::BYTES;
-    __device__ __forceinline__ void advance() {
-        next = stage, stage = stage + P::BYTES == P::STAGES * P::BYTES ? 0 : stage + P::BYTES;
+    // `stage` is multiplied, `next` is filled.
+    static constexpr u32 first_stage = 0, last_stage = (STAGES - 1) * BYTES;
+    static __device__ __forceinline__ void advance(u32 &stage, u32 &next) {
+        next = stage, stage = stage + BYTES == STAGES * BYTES ? 0 : stage + BYTES;
     }
 };
 

@@ -13,7 +13,6 @@ template <int F, typename T, class S> struct Products {
     typedef Rings<F, S> R;
     typedef Registers<F, T> Keep;
     typedef Prepared<F, T, S> By;
-    typedef StageRing<P> Ring;
     static constexpr u32 M = S::M, N = S::N, UNITS = P::UNITS, STAGES = P::STAGES;
     // Sums of tile m of the tokens, tile n of the weights, and half h of the tokens; four as mma has them.
     typedef float Sums[M][N][2][4];
@@ -304,7 +303,7 @@ template <int F, typename T, class S> struct Products {
     }
 
     // The whole loop over columns. The last step of a stage is multiplied after the threads have met for the next one.
-    __device__ __forceinline__ void multiply_ahead(const Copies<F, T, S> &copies, Ring &ring) {
+    __device__ __forceinline__ void multiply_ahead(const Copies<F, T, S> &copies, u32 &stage, u32 &next) {
         Operands o;
         u32 of_step[4];
         const u8 *first_unit = staged + G::inputs + thread.along_rows * N * G::unit + thread.lane * 16;
@@ -312,18 +311,18 @@ template <int F, typename T, class S> struct Products {
         for (u32 s = 0; s < 4; ++s) of_step[s] = at_inputs ^ s * 32;
         copies_wait<STAGES - 2>();
         __syncthreads();
-        read_step(o, 0, ring.stage, of_step, first_unit, 0);
+        read_step(o, 0, stage, of_step, first_unit, 0);
         for (u32 k = 0; k < units; ++k) {
 #pragma unroll
             for (u32 s = 0; s < 4; ++s) {
                 if (s == 3) {
                     copies_wait<STAGES - 2>();
                     __syncthreads();
-                    ring.advance();
+                    P::advance(stage, next);
                 }
-                read_step(o, (s + 1) % 2, ring.stage, of_step, first_unit, (s + 1) % 4);
+                read_step(o, (s + 1) % 2, stage, of_step, first_unit, (s + 1) % 4);
                 // Into the stage that every thread has finished reading.
-                if (s == 0) copies.load(k + STAGES - 1, ring.next);
+                if (s == 0) copies.load(k + STAGES - 1, next);
                 multiply_step(o, s % 2);
             }
         }
@@ -333,7 +332,7 @@ template <int F, typename T, class S> struct Products {
 
     // Waits for pipeline step k, which has `count` units; prepares its scales; requests the step that takes the freed
     // stage.
-    __device__ __forceinline__ void begin_step(const Copies<F, T, S> &copies, const Ring &ring, u32 k, u32 count) {
+    __device__ __forceinline__ void begin_step(const Copies<F, T, S> &copies, u32 stage, u32 next, u32 k, u32 count) {
         copies_wait<STAGES - 2>();
         __syncthreads();
         if constexpr (By::there) {
@@ -342,55 +341,56 @@ template <int F, typename T, class S> struct Products {
 #pragma unroll
             for (u32 u = 0; u < count; ++u) {
                 const u32 index = k * UNITS + u;
-                const u8 *scales = scales_at(ring.stage + u * G::bytes, index, row / 16) + row % 16 * RowScale<F>::EACH;
-                const u8 *head = head_at(ring.stage + u * G::bytes, row / 16) + row % 16 * RowScale<F>::HEAD;
-                By::prepare(prepared, u, index, index + 1 == units, row, scales, head);
+                const bool last = index + 1 == units;
+                const u8 *scales = scales_at(stage + u * G::bytes, index, row / 16) + row % 16 * RowScale<F>::EACH;
+                const u8 *head = head_at(stage + u * G::bytes, row / 16) + row % 16 * RowScale<F>::HEAD;
+                By::prepare(prepared, u, index, last, row, scales, head);
             }
             __syncwarp();
         }
-        copies.load(k + STAGES - 1, ring.next);
+        copies.load(k + STAGES - 1, next);
     }
 
     // Two units a round, so that neither asks whether minima are due.
-    __device__ __forceinline__ void multiply_with_minima(const Copies<F, T, S> &copies, Ring &ring) {
-        for (u32 k = 0; k < units; k += 2, ring.advance()) {
-            begin_step(copies, ring, k, 1);
-            multiply(ring.stage, k, 0);
+    __device__ __forceinline__ void multiply_with_minima(const Copies<F, T, S> &copies, u32 &stage, u32 &next) {
+        for (u32 k = 0; k < units; k += 2, P::advance(stage, next)) {
+            begin_step(copies, stage, next, k, 1);
+            multiply(stage, k, 0);
             if (k + 1 == units) {
                 add_minima_of_two(k, k);
                 break;
             }
-            ring.advance();
-            begin_step(copies, ring, k + 1, 1);
+            P::advance(stage, next);
+            begin_step(copies, stage, next, k + 1, 1);
             add_minima_of_two(k, k + 1);
-            multiply(ring.stage, k + 1, 0);
+            multiply(stage, k + 1, 0);
         }
     }
 
     // UNITS units a round; a last one may be alone.
-    __device__ __forceinline__ void multiply_stages(const Copies<F, T, S> &copies, Ring &ring) {
+    __device__ __forceinline__ void multiply_stages(const Copies<F, T, S> &copies, u32 &stage, u32 &next) {
         constexpr bool minima_of_two = Layout<F>::kind == PAIRS;
         static_assert(UNITS <= 2);
-        for (u32 k = 0; k < units / UNITS; ++k, ring.advance()) {
-            begin_step(copies, ring, k, UNITS);
+        for (u32 k = 0; k < units / UNITS; ++k, P::advance(stage, next)) {
+            begin_step(copies, stage, next, k, UNITS);
 #pragma unroll
             for (u32 u = 0; u < UNITS; ++u) {
                 if constexpr (minima_of_two)
                     if (u == 1) add_minima_of_two(k * UNITS, k * UNITS + 1);
-                multiply(ring.stage + u * G::bytes, k * UNITS + u, u);
+                multiply(stage + u * G::bytes, k * UNITS + u, u);
             }
         }
         if (UNITS > 1 && units % UNITS) {
-            begin_step(copies, ring, units / UNITS, 1);
-            multiply(ring.stage, units - 1, 0);
+            begin_step(copies, stage, next, units / UNITS, 1);
+            multiply(stage, units - 1, 0);
             if constexpr (minima_of_two) add_minima_of_two(units - 1, units - 1);
         }
     }
 
     // All columns.
-    __device__ __forceinline__ void multiply_all(const Copies<F, T, S> &copies, Ring &ring) {
-        if constexpr (P::ahead) multiply_ahead(copies, ring);
-        else if constexpr (Layout<F>::kind == PAIRS && UNITS == 1) multiply_with_minima(copies, ring);
-        else multiply_stages(copies, ring);
+    __device__ __forceinline__ void multiply_all(const Copies<F, T, S> &copies, u32 &stage, u32 &next) {
+        if constexpr (P::ahead) multiply_ahead(copies, stage, next);
+        else if constexpr (Layout<F>::kind == PAIRS && UNITS == 1) multiply_with_minima(copies, stage, next);
+        else multiply_stages(copies, stage, next);
     }
 };

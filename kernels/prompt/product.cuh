@@ -46,8 +46,9 @@ __device__ __forceinline__ void prompt_tile(const PromptArgs &a, u32 first, u32 
     fill_stages<P>(copies, launch_turn);
 
     Products<F, T, S> products(thread, sums, base, units, prepared);
-    StageRing<P> ring;
-    products.multiply_all(copies, ring);
+    // Not members of a struct: that changes the order of registers in the loop.
+    u32 stage = P::first_stage, next = P::last_stage;
+    products.multiply_all(copies, stage, next);
 
     LaunchTurn::let_next_begin();
     static_assert(S::tokens / 2 * SharedSums<S>::PITCH * sizeof(float) <= S::STAGES * Stage<F, S>::bytes);
