@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use ganglion::device::Context;
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::bench::score::{self, Case, Reference};
-use ganglion::kv::Owner;
+use ganglion::kv::{KvType, Owner};
 use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::quant::DType;

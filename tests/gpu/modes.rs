@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ganglion::graph::Mode;
+use ganglion::graph::{GraphOptions, Mode};
 use ganglion::kv::Owner;
 use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
 use ganglion::model::Checkpoint;
