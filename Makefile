@@ -83,7 +83,7 @@ test: deps-test
 	$(call stage,tests,$(CARGO) test --tests -- $(SOAK:%=--skip %))
 	$(call stage,files of real users,target/venv/bin/python tests/files/run.py $(RELEASE))
 	$(call stage,demo,ASK='Say hello.' tests/demo/run.sh $(MODEL))
-	$(call stage,README,tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
+	$(call stage,README,CHAT_TEMPLATE=tests/clients/tools.jinja tests/demo/run.sh $(MODEL) tests/demo/readme.sh)
 	$(call stage,a build on a Jetson,tests/package/native.sh)
 	$(call stage,the check of binaries,cross/check-test.sh)
 

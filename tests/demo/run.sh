@@ -31,8 +31,11 @@ cat >"$folder/gangliond.toml" <<TOML
 [model]
 path = '$model'
 tool_formats = '$PWD/config/tools'
+${CHAT_TEMPLATE:+chat_template = '$PWD/$CHAT_TEMPLATE'}
 [kv]
 context = 2048
+[sessions]
+directory = '$folder/sessions'
 TOML
 echo "Starting gangliond with ${model##*/} on a private message bus"
 start_bus tests/support/bus.conf config/org.ganglion.Llm1.conf dbus-daemon
