@@ -183,11 +183,11 @@ fn a_closed_device_node_is_named_with_the_group_that_opens_it() {
 /// The last call before the first allocation counts as success.
 #[test]
 fn on_a_gpu_the_largest_context_that_a_refusal_names_is_the_largest_that_is_admitted() {
+    const ADMITTED: &str =
+        "CUDA call cuStreamCreate failed: CUDA_ERROR_FAKE_777; see journalctl -k";
     if !needs::kernels() {
         return;
     }
-    const ADMITTED: &str =
-        "CUDA call cuStreamCreate failed: CUDA_ERROR_FAKE_777; see journalctl -k";
     let load = |free: usize, context, memory| {
         let free = free.to_string();
         let arguments = [
