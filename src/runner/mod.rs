@@ -291,7 +291,7 @@ impl Runner {
         }
     }
 
-    /// Tells the decode graph about a change of the cache that may make its recordings invalid.
+    /// Reports to the decode graph a change of the cache that may make its recordings invalid.
     fn changed(&mut self, change: kv::Change) {
         self.executor
             .graphs_mut()

@@ -320,9 +320,9 @@ impl Accounts {
         self.pace.lock().waits_until(user, now)
     }
 
-    /// Waits if too many calls of a user have failed.
+    /// Waits if too many calls of a user have failed: once, so that the failures of others cannot postpone a call without end.
     pub(in crate::bus) async fn keep_pace(&self, user: u32) {
-        while let Some(until) = self.waits_until(user, Instant::now()) {
+        if let Some(until) = self.waits_until(user, Instant::now()) {
             tokio::time::sleep_until(until).await;
         }
     }

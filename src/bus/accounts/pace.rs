@@ -1,7 +1,7 @@
-//! The pace of users whose calls fail: each failed call costs a little, and a user who has spent everything waits for the refill.
+//! Limits the rate of failed calls for each user: after a burst, further calls of the user wait.
 //!
-//! An error costs the daemon a fraction of a millisecond, so that one program that calls in vain as fast as it can would
-//! keep a processor busy. Successful calls cost nothing here: other limits bound them.
+//! An error costs the daemon a fraction of a millisecond, so a program that repeats a failing call without a pause would
+//! keep a processor busy. Successful calls are not limited here: other limits bound them.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -356,7 +356,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Tells the engine thread that a session has closed. A `persistent` one can be opened again. At most one command waits for
+    /// Notifies the engine thread of a closed session. A `persistent` one can be opened again. At most one command waits for
     /// each session that the thread knows, however many sessions are opened and closed.
     pub(crate) fn forget(&self, session: SessionId, persistent: bool) {
         let mut waiting = self.lock();
