@@ -16,12 +16,18 @@ enum class Epilogue : u32 {
     Stored = 0,
     // out += y
     Added = 1,
-    // out0 = silu(y0) y1, rounded to the input's type
+    // out0 = activation(y0) y1, rounded to the input's type
     Gated = 2,
-    // out = silu(y)
-    Silu = 3,
-    // out0 = y out1, rounded to the input's type; out1 is what `Silu` stored
+    // out = activation(y)
+    Activated = 3,
+    // out0 = y out1, rounded to the input's type; out1 is what `Activated` stored
     Multiplied = 4,
+};
+
+// The activation function of a gate, for `Gated` and `Activated`.
+enum class Activation : u32 {
+    Silu = 0,
+    GeluTanh = 1,
 };
 
 // A weight matrix in tiles (see tile.cuh).
@@ -48,7 +54,8 @@ struct Places {
     u32 step;
 };
 
-// x = table[token], for the tokens whose rows are in this part of the table. The first part applies commands first.
+// x = scale table[token], for the tokens whose rows are in this part of the table. The first part applies commands
+// first.
 struct EmbedArgs {
     Tiles table;
     Places places;
@@ -65,6 +72,8 @@ struct EmbedArgs {
     u32 hidden;
     // First row of the whole table that this part has.
     u32 first;
+    f32 scale;
+    u32 pad;
 };
 
 // out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride)
@@ -80,6 +89,29 @@ struct NormArgs {
     u32 stride;
     f32 epsilon;
     u32 rows;
+};
+
+// x += y / sqrt(mean(y^2) + epsilon) * weight, (rows, hidden)
+struct AddNormedArgs {
+    u64 y;
+    u64 weight;
+    u64 x;
+    u64 count;
+    u64 stamp;
+    u32 hidden;
+    u32 rows;
+    f32 epsilon;
+    u32 pad;
+};
+
+// logits = cap tanh(logits / cap), (rows, vocabulary)
+struct SoftcapArgs {
+    u64 logits;
+    u64 stamp;
+    u32 vocabulary;
+    u32 rows;
+    f32 cap;
+    u32 pad;
 };
 
 // Sums of 32 adjacent columns of each input row, two per 64 columns, in the layout of sums.cuh.
@@ -120,7 +152,7 @@ struct StepArgs {
     u32 out_stride;
     // How many parts of the columns a block holds in shared memory, one after the other; 1 where rows are normed.
     u32 phases;
-    u32 pad;
+    Activation activation;
 };
 
 // Two products of weights in different formats by the same rows, in one launch.
@@ -158,6 +190,8 @@ struct PromptArgs {
     u32 whole;
     // Tiles of the smaller shape along the tokens.
     u32 along;
+    Activation activation;
+    u32 pad;
 };
 
 // Where a layer's K and V lie in the pages of a cache, and how queries are rotated.

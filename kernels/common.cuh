@@ -66,6 +66,13 @@ struct LaunchTurn {
     }
 };
 
+// The gate's factor of an MLP: x sigmoid(x), or the tanh approximation of GELU, x sigmoid(2 sqrt(2 / pi) (x + 0.044715
+// x^3)).
+__device__ __forceinline__ float activated(Activation activation, float x) {
+    const float slope = activation == Activation::GeluTanh ? 1.5957691216f * (x + 0.044715f * x * x * x) : x;
+    return x / (1.0f + expf(-slope));
+}
+
 #define LOG2_E 1.4426950408889634f
 
 __device__ __forceinline__ float power_of_two(float x) {

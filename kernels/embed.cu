@@ -1,5 +1,5 @@
-// x = table[token], one block a row. The first part of the table applies commands first: for a step, each row its own;
-// for a prompt, its only one.
+// x = scale table[token], one block a row. The first part of the table applies commands first: for a step, each row its
+// own; for a prompt, its only one.
 #include "state.cuh"
 #include "tile.cuh"
 
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constan
 #define CASE(F, ...) \
     case F: \
         for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) \
-            x[i] = element<F>(table, a.table.columns, token - a.first, i); \
+            x[i] = a.scale * element<F>(table, a.table.columns, token - a.first, i); \
         break;
     switch (a.table.format) { FORMATS(CASE) }
 #undef CASE

@@ -179,7 +179,7 @@ template <int F, u32 N> struct RowScales {
         if constexpr (HEADS == 2) row.head = half_of(head[r / 2], r % 2);
         return row;
     }
-    // Its scale and minimum in the block that ends with step s.
+    // Its scale and minimum in the block that ends with quarter s.
     __device__ __forceinline__ void of(u32 s, u32 r, float &scale, float &minimum, float by = 1.0f) const {
         constexpr u32 BLOCK = Layout<F>::block ? Layout<F>::block : 64;
         row(r).of(s * 16 / BLOCK, scale, minimum, by);

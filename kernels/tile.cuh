@@ -2,9 +2,9 @@
 //
 // A matrix is cut into tiles of 16 rows, and a tile into units of 64 columns. A unit holds its values in the order in
 // which the 32 lanes of a warp feed them to mma.sync m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"), so every
-// load is 16 adjacent bytes a lane. A unit is four steps of 16 columns. In a step, lane 4 g + t holds the columns 2 t,
-// 2 t + 1, 2 t + 8 and 2 t + 9 of the rows g and g + 8, as four pairs: a0 = (g; 2 t), a1 = (g + 8; 2 t), a2 = (g; 2 t +
-// 8), a3 = (g + 8; 2 t + 8).
+// load is 16 adjacent bytes a lane. A unit is four quarters of 16 columns. In a quarter, lane 4 g + t holds the columns
+// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of the rows g and g + 8, as four pairs: a0 = (g; 2 t), a1 = (g + 8; 2 t), a2 = (g;
+// 2 t + 8), a3 = (g + 8; 2 t + 8).
 //
 // Quants stay integers, which both number types hold exactly. Products are summed in f32 over each block of the format,
 // and then scaled. Columns of the input never mix, so the number of rows in flight changes no bit of a row.
@@ -109,23 +109,23 @@ __device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
     return made;
 }
 
-// The high bits that two steps from `step` on take from the unit's words (see `pair`). With five bits, those of the
-// last two steps are in the other bytes.
-template <int F> __device__ __forceinline__ u32 high_bits(const u32 *words, u32 step) {
-    if constexpr (Layout<F>::high == 128) return __byte_perm(words[0], 0, step < 2 ? 0x3210 : 0x2301);
-    if constexpr (Layout<F>::high == 256) return words[step / 2];
+// The high bits that two quarters from `quarter` on take from the unit's words (see `pair`). With five bits, those of
+// the last two quarters are in the other bytes.
+template <int F> __device__ __forceinline__ u32 high_bits(const u32 *words, u32 quarter) {
+    if constexpr (Layout<F>::high == 128) return __byte_perm(words[0], 0, quarter < 2 ? 0x3210 : 0x2301);
+    if constexpr (Layout<F>::high == 256) return words[quarter / 2];
     return 0;
 }
 
-// Pair i of a step's integers, with exponents that make them numbers. Integers of row g are in the lowest bits of each
-// half. Integers of row g + 8 lie `up` bits higher, where an f16 holds them as 2^up times as much; with LEAST they are
-// in the lowest bits, too. `word` is the step's word. `high` has the high bits of two steps, of which this is the
-// second if `odd`. The layout needs few shifts. A half of the word has
+// Pair i of a quarter's integers, with exponents that make them numbers. Integers of row g are in the lowest bits of
+// each half. Integers of row g + 8 lie `up` bits higher, where an f16 holds them as 2^up times as much; with LEAST they
+// are in the lowest bits, too. `word` is the quarter's word. `high` has the high bits of two quarters, of which this is
+// the second if `odd`. The layout needs few shifts. A half of the word has
 // - four bits: a0, a1, a2, a3;
 // - five bits: a0, a1, a2 and the lowest bit of a3. The other four are in `high`, at bits 6 to 9, or at 2 to 5 for the
-// second step;
+// second quarter;
 // - six bits: the lowest four of a0, then a1 and a2. In `high`, bits 4 and 5 complete a0, and bits 0 and 1 complete the
-// second step's a0. Bits 2, 3 and 6 to 9 are a3, and the top six bits are the second step's a3.
+// second quarter's a0. Bits 2, 3 and 6 to 9 are a3, and the top six bits are the second quarter's a3.
 template <int F, bool LEAST = false>
 __device__ __forceinline__ u32 pair(u32 word, u32 high, bool odd, u32 i, u32 exponents) {
     const u32 down = LEAST && i % 2 ? Layout<F>::up : 0;

@@ -39,8 +39,8 @@ template <int F, class S> struct Stage {
 
 // How the loop over columns takes its stages: UNITS at a time, from a ring of STAGES such groups.
 template <int F, typename T, class S> struct Pipeline {
-    // Weights that need no dequantizing are read from shared memory one step ahead of their products, across the border
-    // of stages too. Other weights keep the tensor cores waiting for the dequantizing, not for shared memory.
+    // Weights that need no dequantizing are read from shared memory one quarter ahead of their products, across the
+    // border of stages too. Other weights keep the tensor cores waiting for the dequantizing, not for shared memory.
     static constexpr bool ahead = !Layout<F>::scaled && Layout<F>::quants == 2048 && Mma<T>::template holds<F>();
     // With few tokens the weights take all the time, so they are requested before this kernel's turn.
     static constexpr bool early = S::tokens <= 32;

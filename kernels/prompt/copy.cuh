@@ -33,7 +33,7 @@ template <int F, typename T, class S> struct Copies {
     static constexpr u32 UNIT_PIECES = Layout<F>::unit / 16, HEAD_PIECES = Layout<F>::head / 16;
     static constexpr u32 HIGH_PIECES = Layout<F>::high / 16;
     static constexpr u32 ROWS_AT_ONCE = S::threads / 8, INPUTS = S::tokens / ROWS_AT_ONCE;
-    // The units of a step of the pipeline share a head.
+    // The units of a round of the pipeline share a head.
     static_assert(4 % UNITS == 0);
 
     const PromptArgs &a;

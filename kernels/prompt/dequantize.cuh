@@ -50,7 +50,7 @@ template <int F, typename T, class S> struct Prepared {
     static constexpr u32 minima_at = S::UNITS * of_scales;
     static constexpr u32 bytes = there ? minima_at + (minima ? 2 * APART * 4 : 0) : 0;
 
-    // Prepares one row of unit `index`, the pipeline step's unit u. `row` counts in the order in which scales are
+    // Prepares one row of unit `index`, unit u of its round. `row` counts in the order in which scales are
     // stored.
     static __device__ __forceinline__ void prepare(u8 *to, u32 u, u32 index, bool last, u32 row,
                                                    const u8 *scales_of_row, const u8 *head_of_row) {
@@ -87,7 +87,7 @@ template <int F, typename T, class S> struct Prepared {
     }
 };
 
-// Scales of rows g and g + 8 of a tile in the block that ends with step s.
+// Scales of rows g and g + 8 of a tile in the block that ends with quarter s.
 template <int F>
 __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 g, u32 s, float (&scale)[2]) {
     RowScales<F, 1> rows;
@@ -97,26 +97,26 @@ __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 
     for (u32 i = 0; i < 2; ++i) rows.of(s, i, scale[i], minimum);
 }
 
-// Weights in a lane's registers: one step of 16 columns of plain values, two steps of nibbles or bytes.
+// Weights in a lane's registers: one quarter of 16 columns of plain values, two quarters of nibbles or bytes.
 template <int F, typename T> struct Weights {
     u32 quants[4], high;
 
-    __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 step) {
+    __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 quarter) {
         if constexpr (Layout<F>::quants == 512) {
-            uint2 two = reinterpret_cast<const uint2 *>(unit)[step / 2];
+            uint2 two = reinterpret_cast<const uint2 *>(unit)[quarter / 2];
             quants[0] = two.x, quants[1] = two.y;
             if constexpr (Layout<F>::high > 0) {
                 const u8 *words = unit + 512 - lane * (16 - Layout<F>::high / 32);
-                high = high_bits<F>(reinterpret_cast<const u32 *>(words), step);
+                high = high_bits<F>(reinterpret_cast<const u32 *>(words), quarter);
             }
         } else if constexpr (Layout<F>::quants != 4096) {
-            const u32 piece = Layout<F>::quants == 1024 ? step / 2 : step;
+            const u32 piece = Layout<F>::quants == 1024 ? quarter / 2 : quarter;
             uint4 four = reinterpret_cast<const uint4 *>(unit)[piece * 32 + lane];
             quants[0] = four.x, quants[1] = four.y, quants[2] = four.z, quants[3] = four.w;
         }
     }
 
-    // The four pairs of the loaded step s, times the scales of block b.
+    // The four pairs of the loaded quarter s, times the scales of block b.
     __device__ __forceinline__ void folded(u32 s, u32 b, const FoldedScales &scales, u32 (&a)[4]) const {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
@@ -126,15 +126,16 @@ template <int F, typename T> struct Weights {
         }
     }
 
-    // The four pairs (see tile.cuh) of the loaded step s, and their rounding errors where T does not hold the format.
-    __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 step, u32 s, u32 (&a)[4],
+    // The four pairs (see tile.cuh) of the loaded quarter s, and their rounding errors where T does not hold the
+    // format.
+    __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 quarter, u32 s, u32 (&a)[4],
                                           u32 (&rest)[4]) const {
         u32 found[2];
         if constexpr (Layout<F>::codes) look_up(quants[s], found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             if constexpr (F == F32) {
-                const u8 *from = unit + ((2 * step + i / 2) * 32 + lane) * 16 + i % 2 * 8;
+                const u8 *from = unit + ((2 * quarter + i / 2) * 32 + lane) * 16 + i % 2 * 8;
                 float2 pair = *reinterpret_cast<const float2 *>(from);
                 a[i] = Mma<T>::pack(pair.x, pair.y);
                 rest[i] = Mma<T>::rest(pair.x, pair.y, a[i]);

@@ -114,7 +114,7 @@ __device__ __forceinline__ void activate(const PromptArgs &a, bool gated, const 
     for (u32 i = 0; i < 4; ++i) {
         float &value = values[i];
         value = value * scales[i] + biases[i];
-        if (gated || a.epilogue == Epilogue::Silu) value /= 1.0f + expf(-value);
+        if (gated || a.epilogue == Epilogue::Activated) value = activated(a.activation, value);
         if (gated) value *= ups[i] * up_scales[i];
     }
 }

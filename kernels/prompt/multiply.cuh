@@ -39,13 +39,13 @@ template <int F, typename T, class S> struct Products {
     __device__ __forceinline__ u32 input_row() const {
         return (thread.along_tokens * 16 * M + thread.lane / 16 * 8 + thread.lane % 8) * 128;
     }
-    // Inputs of a step, for ldmatrix. Bits 5 and 6 of an address are those of its step, permuted by the row. Formats
-    // that have no registers left compute addresses anew.
-    __device__ __forceinline__ u32 inputs_of(u32 stage, u32 step, u32 m) const {
+    // Inputs of a quarter, for ldmatrix. Bits 5 and 6 of an address are those of its quarter, permuted by the row.
+    // Formats that have no registers left compute addresses anew.
+    __device__ __forceinline__ u32 inputs_of(u32 stage, u32 quarter, u32 m) const {
         if constexpr (Folded<F, T>::able)
-            return base + input_row() + stage + m * 2048 + ((2 * step + thread.lane / 8 % 2) ^ thread.lane % 8) * 16;
-        else if constexpr (Keep::unrolls_q6_k) return (at_inputs ^ step * 32) + stage + m * 2048;
-        else return (at_inputs + stage ^ step * 32) + m * 2048;
+            return base + input_row() + stage + m * 2048 + ((2 * quarter + thread.lane / 8 % 2) ^ thread.lane % 8) * 16;
+        else if constexpr (Keep::unrolls_q6_k) return (at_inputs ^ quarter * 32) + stage + m * 2048;
+        else return (at_inputs + stage ^ quarter * 32) + m * 2048;
     }
     __device__ __forceinline__ const u8 *weights_of(u32 stage) const {
         return Keep::unrolls_q6_k ? from_shared(at_weights + stage) : staged + at_weights + stage;
@@ -132,7 +132,7 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
-    // Multiplies unit `index`, which is unit u of its pipeline step and lies in `stage`.
+    // Multiplies unit `index`, which is unit u of its round and lies in `stage`.
     __device__ __forceinline__ void multiply(u32 stage, u32 index, u32 u) {
         const u8 *unit = weights_of(stage);
         const bool four_end = R::of_scales && index % 4 == 3;
@@ -188,18 +188,18 @@ template <int F, typename T, class S> struct Products {
     // A unit of plain values that T does not hold, or that are wider: the value and its rounding error are multiplied.
     __device__ __forceinline__ void multiply_values(const u8 *unit, u32 stage) {
 #pragma unroll
-        for (u32 step = 0; step < 4; ++step) {
+        for (u32 quarter = 0; quarter < 4; ++quarter) {
             u32 f[N][4], rest[N][4];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
                 Weights<F, T> w;
-                w.load(unit + n * G::unit, thread.lane, step);
-                w.pairs(unit + n * G::unit, thread.lane, step, 0, f[n], rest[n]);
+                w.load(unit + n * G::unit, thread.lane, quarter);
+                w.pairs(unit + n * G::unit, thread.lane, quarter, 0, f[n], rest[n]);
             }
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
                 u32 x[4];
-                matrices(x, inputs_of(stage, step, m));
+                matrices(x, inputs_of(stage, quarter, m));
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
@@ -212,7 +212,7 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
-    // Two steps share what a lane loads. A block with one scale is two steps, or one.
+    // Two quarters share what a lane loads. A block with one scale is two quarters, or one.
     static constexpr u32 PARTS = Layout<F>::block == 16 ? 2 : 1, STEPS = 2 / PARTS;
 
     // A unit of blocks, each of which is summed by itself and then scaled.
@@ -244,7 +244,7 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
-    // The steps of one block, of all tiles.
+    // The quarters of one block, of all tiles.
     __device__ __forceinline__ void multiply_block(u32 stage, u32 first_step, const u32 (&f)[STEPS][N][4],
                                                    const float (&scale)[N][2]) {
 #pragma unroll
@@ -274,9 +274,9 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
-    // ---- plain values, one step ahead ----
+    // ---- plain values, one quarter ahead ----
 
-    // Operands of two steps: those that are multiplied, and those that are read.
+    // Operands of two quarters: those that are multiplied, and those that are read.
     struct Operands {
         u32 x[2][M][4], w[2][N][4];
     };
@@ -302,7 +302,8 @@ template <int F, typename T, class S> struct Products {
                     Mma<T>::run(sums[m][n][h], o.w[from][n], o.x[from][m][2 * h], o.x[from][m][2 * h + 1]);
     }
 
-    // The whole loop over columns. The last step of a stage is multiplied after the threads have met for the next one.
+    // The whole loop over columns. The last quarter of a stage is multiplied after the threads have met for the next
+    // one.
     __device__ __forceinline__ void multiply_ahead(const Copies<F, T, S> &copies, u32 &stage, u32 &next) {
         Operands o;
         u32 of_step[4];
@@ -330,7 +331,7 @@ template <int F, typename T, class S> struct Products {
 
     // ---- other weights, stage by stage ----
 
-    // Waits for pipeline step k, which has `count` units; prepares its scales; requests the step that takes the freed
+    // Waits for round k, which has `count` units; prepares its scales; requests the round that takes the freed
     // stage.
     __device__ __forceinline__ void begin_step(const Copies<F, T, S> &copies, u32 stage, u32 next, u32 k, u32 count) {
         copies_wait<STAGES - 2>();

@@ -16,7 +16,7 @@ typedef Shape<1, 2, 1, 1, 8, 2> Shape16x32;
 // BLOCKS: blocks that fit on a multiprocessor, at least.
 #define PROMPT_KERNEL_OF(NAME, TYPE, SHAPE, BLOCKS, ...) \
     extern "C" __global__ void __launch_bounds__(Shape##SHAPE::threads, BLOCKS) \
-        prompt_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
+        prompt_product_##TYPE##_##NAME##_##SHAPE(const __grid_constant__ PromptArgs a) { \
         __VA_ARGS__; \
     }
 #define PROMPT_KERNEL(FORMAT, NAME, T, TYPE, SHAPE, BLOCKS) \

@@ -3,7 +3,7 @@
 
 #define KERNEL(T, NAME, C, CACHE, LANES, PIECES) \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) \
-        attend_##NAME##_##CACHE##_##LANES##x##PIECES(const __grid_constant__ AttendArgs a) { \
+        step_attend_##NAME##_##CACHE##_##LANES##x##PIECES(const __grid_constant__ AttendArgs a) { \
         attend<T, C, C, LANES, PIECES>(a); \
     }
 // Named by the type that the cache's integers become.

@@ -254,7 +254,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
                     }
                 }
             load(SideOf<K>(), k, c.k, chunk + S::CHUNK);
-            // All sums advance together, because each step waits for the one before.
+            // All sums advance together, because each addition waits for the one before.
 #pragma unroll
             for (int offset = LANES / 2; offset > 0; offset /= 2)
 #pragma unroll

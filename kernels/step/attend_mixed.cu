@@ -4,7 +4,7 @@
 // Two types need more registers than two blocks of a multiprocessor have. src/cuda/step_attend.rs counts on one block.
 #define KERNEL(T, NAME, K, V, LANES) \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) \
-        attend_##NAME##_##LANES##x1(const __grid_constant__ AttendArgs a) { \
+        step_attend_##NAME##_##LANES##x1(const __grid_constant__ AttendArgs a) { \
         attend<T, K, V, LANES, 1>(a); \
     }
 #define WIDTHS(T, NAME, K, V) \

@@ -3,7 +3,7 @@
 
 #define KERNEL(T, NAME, C, D, BLOCKS) \
     extern "C" __global__ void __launch_bounds__(TILE_THREADS, BLOCKS) \
-        attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { \
+        step_attend_##NAME##_##D(const __grid_constant__ AttendArgs a) { \
         attend<T, C, C, D>(a); \
     }
 #define KERNELS(T, NAME, C) \

@@ -256,7 +256,7 @@ template <typename T, typename K, typename V, int D> __device__ __forceinline__ 
         return values;
     };
 
-    // Queries, in steps of sixteen columns.
+    // Queries, sixteen columns at a time.
     u32 queries_of[(D + 31) / 32][4];
 #pragma unroll
     for (u32 d = 0; d < D; d += 32) matrices(queries_of[d / 32], base + lane % 8 * At::PITCH + lane / 8 * 16 + d * 2);

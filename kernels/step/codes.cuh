@@ -29,19 +29,19 @@ template <int F, typename T, u32 R> struct Codes {
             *reinterpret_cast<uint4 *>(table + pair * ENTRY + (pair + i) % 8 * 16) = make_uint4(made, made, made, made);
     }
 
-    // The four pairs of a step's word.
-    __device__ __forceinline__ void of(u32 word, u32 step, u32 (&pairs)[4]) const {
+    // The four pairs of a quarter's word.
+    __device__ __forceinline__ void of(u32 word, u32 quarter, u32 (&pairs)[4]) const {
         u32 found[2];
         look_up(word, found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
-            pairs[i] = loads(step, i) ? load_shared<u32>(place(word, i)) : bytes<T>(found[i / 2], i % 2);
+            pairs[i] = loads(quarter, i) ? load_shared<u32>(place(word, i)) : bytes<T>(found[i / 2], i % 2);
     }
 
   private:
     // Whether a pair is loaded. With bf16, all are: no single operation makes a bf16 of a byte.
-    static __device__ __forceinline__ constexpr bool loads(u32 step, u32 pair) {
-        return tabled && (!BYTES_AT_ONCE<T> || step % 2 || pair >= 2);
+    static __device__ __forceinline__ constexpr bool loads(u32 quarter, u32 pair) {
+        return tabled && (!BYTES_AT_ONCE<T> || quarter % 2 || pair >= 2);
     }
     // Address of the entry of byte i of the word: the byte times an entry's size, plus the start.
     __device__ __forceinline__ u32 place(u32 word, u32 i) const {

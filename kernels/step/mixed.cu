@@ -9,7 +9,7 @@ template <int F, int G, typename T, u32 R> __device__ __forceinline__ void step_
 
 #define MIXED_KERNEL(F, G, NAME, R, T, OF, BLOCK, BLOCKS) \
     extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) \
-        step_##OF##_##NAME##_x##R(const __grid_constant__ MixedStepArgs a) { \
+        step_product_##OF##_##NAME##_x##R(const __grid_constant__ MixedStepArgs a) { \
         step_products<F, G, T, R>(a); \
     }
 #define MIXED_KERNELS_OF(F, G, NAME, T, OF) \

@@ -34,7 +34,7 @@ __device__ __forceinline__ void multiply_one(const Unit<F> &a, const Unit<F> &b,
 #pragma unroll
             for (u32 s = n * STEPS; s < (n + 1) * STEPS; ++s) {
                 u32 fragment[4], rest[4];
-                (i ? b : a).template step<T>(s, codes, fragment, rest);
+                (i ? b : a).template quarter<T>(s, codes, fragment, rest);
                 Mma<T>::run(block, fragment, x.of(s));
             }
             // mma's columns differ only in what they start from.

@@ -198,14 +198,14 @@ __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 b
             // one after the other.
             if (Rows<F, T, R>::BATCH > 1) gate = __shfl_sync(0xffffffffu, value, threadIdx.x % 16);
             else if (matrix == 0) gate = value;
-            if (matrix == 1 && output < w.rows) at<T>(a.out0)[to] = round_to<T>(gate / (1.0f + expf(-gate)) * value);
+            if (matrix == 1 && output < w.rows) at<T>(a.out0)[to] = round_to<T>(activated(a.activation, gate) * value);
             return;
         }
         if (output >= w.rows) return;
         const float *bias = at<const float>(matrix == 0 ? a.bias0 : matrix == 1 ? a.bias1 : a.bias2);
         float *out = at<float>(matrix == 0 ? a.out0 : matrix == 1 ? a.out1 : a.out2);
         if (bias) value += bias[output];
-        if (a.epilogue == Epilogue::Silu) value /= 1.0f + expf(-value);
+        if (a.epilogue == Epilogue::Activated) value = activated(a.activation, value);
         if (a.epilogue == Epilogue::Multiplied) at<T>(a.out0)[to] = round_to<T>(at<const float>(a.out1)[to] * value);
         // No other thread adds to this output, and nothing waits for the sum.
         else if (a.epilogue == Epilogue::Added) atomicAdd(out + to, value);
@@ -221,7 +221,7 @@ __device__ __forceinline__ void step_product(const StepArgs &a, u32 block, u32 b
 
 #define STEP_KERNEL(FORMAT, NAME, R, PHASED, SUFFIX, T, OF, BLOCK, BLOCKS) \
     extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) \
-        step_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { \
+        step_product_##OF##_##NAME##_x##R##SUFFIX(const __grid_constant__ StepArgs a) { \
         step_product<FORMAT, T, R, PHASED>(a, blockIdx.x, gridDim.x); \
     }
 #define STEP_KERNELS_OF(FORMAT, NAME, T, OF) \

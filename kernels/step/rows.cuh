@@ -217,7 +217,7 @@ template <int F, typename T, u32 R> struct Columns {
                 }
             }
     }
-    // The operand of a step.
+    // The operand of a quarter.
     __device__ __forceinline__ uint2 of(u32 s) const {
         const uint4 &two = two_steps[s / 2];
         return s % 2 ? make_uint2(two.z, two.w) : make_uint2(two.x, two.y);

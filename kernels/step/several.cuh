@@ -16,7 +16,7 @@ __device__ __forceinline__ void multiply(const Unit<F> &w, const RowScales<F, 1>
 #pragma unroll
     for (u32 s = 0; s < 4; ++s) {
         u32 a[4], rest[4];
-        w.template step<T>(s, Codes<F, T, R>(), a, rest);
+        w.template quarter<T>(s, Codes<F, T, R>(), a, rest);
         if constexpr (!Layout<F>::scaled) {
             Mma<T>::run(sums, a, x.of(s));
             if constexpr (!Mma<T>::template holds<F>()) Mma<T>::run(sums, rest, x.of(s));

@@ -67,10 +67,10 @@ template <int F> struct Unit {
         return of == 0 ? q.x : of == 1 ? q.y : of == 2 ? q.z : q.w;
     }
 
-    // The four pairs of a step, as `Excess` describes; and their rounding errors if T does not hold the format. `codes`
-    // looks codes up.
+    // The four pairs of a quarter, as `Excess` describes; and their rounding errors if T does not hold the format.
+    // `codes` looks codes up.
     template <typename T, typename Codes>
-    __device__ __forceinline__ void step(u32 s, const Codes &codes, u32 (&a)[4], u32 (&rest)[4]) const {
+    __device__ __forceinline__ void quarter(u32 s, const Codes &codes, u32 (&a)[4], u32 (&rest)[4]) const {
         if constexpr (F == F16 || F == BF16 || F == SCALED_F16) {
             u32 raw[4] = {quants[s].x, quants[s].y, quants[s].z, quants[s].w};
 #pragma unroll

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::anatomy::Anatomy;
 use super::ceiling::Ceiling;
-use super::kinds::{self, Kind};
+use super::kinds::{self, StepKind};
 use super::plan::Plan;
 use super::steps::{Turn, Workload, begin, end, laps, median, steady};
 use crate::runner::{RunError, Runner};
@@ -56,7 +56,7 @@ struct Concurrent {
     /// The duration of a step relative to the first number of rows in the list.
     times_the_first: f64,
     /// The operations of a step of several rows.
-    operations: Vec<Kind>,
+    operations: Vec<StepKind>,
 }
 
 impl Concurrent {
@@ -136,7 +136,7 @@ pub struct Context {
     /// The results for each number of concurrent conversations.
     rows: Vec<Concurrent>,
     /// The operations of a step of one conversation.
-    pub operations: Vec<Kind>,
+    pub operations: Vec<StepKind>,
     /// The kernels that a GPU uses.
     kernels: Vec<OperationKernels>,
     /// The best decode bandwidth relative to sequential reads (CPU backend).

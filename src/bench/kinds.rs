@@ -10,7 +10,7 @@ use crate::runner::{KindTime, OpCost, RunError, Runner};
 
 /// All operations of a kind in one step. The keys are stable: scripts read them.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kind {
+pub struct StepKind {
     pub name: String,
     /// The number of these operations in a step.
     count: usize,
@@ -28,16 +28,16 @@ pub(super) fn measure(
     runner: &mut Runner,
     rows: usize,
     work: Workload<'_>,
-) -> Result<Vec<Kind>, RunError> {
+) -> Result<Vec<StepKind>, RunError> {
     let steps = timed_steps(runner, Timed::Operations, rows, work)?;
     Ok(kinds(&runner.step_costs(rows), &steps))
 }
 
-fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
+fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<StepKind> {
     let sums = steps.iter().map(|step| KindTime::sums(costs, step));
     let steps: Vec<Vec<KindTime>> = sums.collect();
     let sums = steps.first().into_iter().flatten().enumerate();
-    let kind = |(at, sum): (usize, &KindTime)| Kind {
+    let kind = |(at, sum): (usize, &KindTime)| StepKind {
         name: sum.name.clone(),
         count: sum.count,
         #[allow(clippy::cast_precision_loss)] // less than a minute
@@ -46,7 +46,7 @@ fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
         bytes: sum.bytes,
         floor_microseconds: None,
     };
-    let mut kinds: Vec<Kind> = sums.map(kind).collect();
+    let mut kinds: Vec<StepKind> = sums.map(kind).collect();
     let all: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     for kind in &mut kinds {
         kind.percent = 100.0 * kind.microseconds / all;
@@ -55,7 +55,7 @@ fn kinds(costs: &[OpCost], steps: &[Spans]) -> Vec<Kind> {
     kinds
 }
 
-impl Kind {
+impl StepKind {
     /// Adds the least time at this memory bandwidth.
     #[allow(clippy::cast_precision_loss)] // bytes of a step
     pub(super) fn compare_with_memory(&mut self, bytes_per_second: f64) {

@@ -17,7 +17,7 @@ mod steps;
 use std::path::Path;
 
 pub use self::context::{Context, Speed};
-pub use self::kinds::Kind;
+pub use self::kinds::StepKind;
 pub use self::plan::Plan;
 pub use self::report::Report;
 

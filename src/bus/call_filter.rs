@@ -20,7 +20,7 @@ use super::manager::Manager;
 use super::members::{self, Found, OF_NODES, OF_OBJECTS, PEER};
 use super::owner::Caller;
 use super::properties::{self, PropertyRead};
-use super::registry::Kind;
+use super::registry::ObjectKind;
 use super::shared::Shared;
 use super::transport;
 
@@ -105,7 +105,7 @@ impl ObjectFilter {
             Some((node_name, object)) => (node_name, Some(object)),
             None => (below, None),
         };
-        let mut kinds = Kind::ALL.into_iter();
+        let mut kinds = ObjectKind::ALL.into_iter();
         let Some(kind) = kinds.find(|kind| kind.name() == node_name) else {
             return interface.is_none().then(unknown).flatten();
         };
@@ -136,13 +136,16 @@ impl ObjectFilter {
     /// Returns the introspection of the daemon's own object, and of the nodes with objects of the caller.
     fn own_object(&self, header: &Header<'_>) -> String {
         let registry = &self.shared.registry;
-        let has = |kind: &Kind| {
+        let has = |kind: &ObjectKind| {
             let caller = Caller::of(header);
             caller.is_ok_and(|caller| !registry.objects(&caller, *kind).is_empty())
         };
         node(
             &self.interfaces,
-            Kind::ALL.into_iter().filter(has).map(Kind::name),
+            ObjectKind::ALL
+                .into_iter()
+                .filter(has)
+                .map(ObjectKind::name),
         )
     }
 }

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use zbus::fdo;
 
 use super::PATH;
-use super::registry::Kind;
+use super::registry::ObjectKind;
 
 /// Every path answers to it, with or without an object.
 pub(super) const PEER: &str = "org.freedesktop.DBus.Peer";
@@ -107,10 +107,10 @@ impl Found {
 
 /// Returns the kind of object that a path belongs to, with or without an object; `None` for the daemon's own object and the
 /// nodes above it.
-pub(super) fn kind(path: &str) -> Option<Kind> {
+pub(super) fn kind(path: &str) -> Option<ObjectKind> {
     let below = path.strip_prefix(PATH)?.strip_prefix('/')?;
     let (node, _) = below.split_once('/')?;
-    Kind::ALL.into_iter().find(|kind| kind.name() == node)
+    ObjectKind::ALL.into_iter().find(|kind| kind.name() == node)
 }
 
 /// Finds the interfaces of an object with this method.
@@ -133,8 +133,8 @@ pub(super) fn has_property(path: &str, interface: &str, property: &str) -> Optio
 fn of(path: &str) -> impl Iterator<Item = &'static Interface> {
     let members = &*MEMBERS;
     let own: &[Interface] = match kind(path) {
-        Some(Kind::Session) => &members.session,
-        Some(Kind::Request) => &members.request,
+        Some(ObjectKind::Session) => &members.session,
+        Some(ObjectKind::Request) => &members.request,
         None if path == PATH => &members.daemon,
         None => &[],
     };

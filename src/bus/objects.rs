@@ -5,10 +5,10 @@ use zbus::{Connection, OwnedObjectPath};
 
 use super::PATH;
 use super::error::Error;
-use super::registry::Kind;
+use super::registry::ObjectKind;
 
 /// Returns the path of an object.
-pub(super) fn path(kind: Kind, number: u64) -> OwnedObjectPath {
+pub(super) fn path(kind: ObjectKind, number: u64) -> OwnedObjectPath {
     let path = format!("{PATH}/{}/{number}", kind.name());
     // Constants and a number are a valid path; the default is never used.
     OwnedObjectPath::try_from(path).unwrap_or_default()

@@ -13,7 +13,7 @@ use super::error::no_object;
 use super::manager::Manager;
 use super::members::{self, Found};
 use super::proxy::Info;
-use super::registry::Kind;
+use super::registry::ObjectKind;
 use super::request::Request;
 use super::session::Session;
 
@@ -116,8 +116,8 @@ impl Object<'_> {
     async fn all(&self) -> Result<Info, zbus::BoxDBusError> {
         let path = self.path();
         Ok(match members::kind(path) {
-            Some(Kind::Session) => self.of::<Session>().await?,
-            Some(Kind::Request) => self.of::<Request>().await?,
+            Some(ObjectKind::Session) => self.of::<Session>().await?,
+            Some(ObjectKind::Request) => self.of::<Request>().await?,
             None if path == PATH => {
                 let mut all = self.of::<Manager>().await?;
                 all.extend(self.of::<Diagnostics>().await?);
@@ -129,8 +129,8 @@ impl Object<'_> {
 
     async fn one(&self, property: &str) -> Result<OwnedVariant, zbus::BoxDBusError> {
         let value = match members::kind(self.path()) {
-            Some(Kind::Session) => self.value::<Session>(property).await?,
-            Some(Kind::Request) => self.value::<Request>(property).await?,
+            Some(ObjectKind::Session) => self.value::<Session>(property).await?,
+            Some(ObjectKind::Request) => self.value::<Request>(property).await?,
             None => match self.value::<Manager>(property).await? {
                 Some(value) => Some(value),
                 None => self.value::<Diagnostics>(property).await?,

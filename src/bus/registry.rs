@@ -36,12 +36,12 @@ pub(super) struct Made {
 
 /// A kind of object of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Session,
     Request,
 }
 
-impl Kind {
+impl ObjectKind {
     pub(super) const ALL: [Self; 2] = [Self::Session, Self::Request];
 
     /// Returns the name of the node above the objects of this kind.
@@ -55,19 +55,19 @@ impl Kind {
 
 impl Belongings {
     /// Returns the numbers of the objects of a kind.
-    fn objects(&self, kind: Kind) -> Vec<u64> {
+    fn objects(&self, kind: ObjectKind) -> Vec<u64> {
         let running = self.running.iter().filter(|(_, made)| made.object);
         let finished = self.finished.iter().map(|(id, _)| *id);
         match kind {
-            Kind::Session => self.sessions.keys().copied().collect(),
-            Kind::Request => running.map(|(id, _)| *id).chain(finished).collect(),
+            ObjectKind::Session => self.sessions.keys().copied().collect(),
+            ObjectKind::Request => running.map(|(id, _)| *id).chain(finished).collect(),
         }
     }
 
-    fn has(&self, kind: Kind, number: u64) -> bool {
+    fn has(&self, kind: ObjectKind, number: u64) -> bool {
         match kind {
-            Kind::Session => self.sessions.contains_key(&number),
-            Kind::Request => {
+            ObjectKind::Session => self.sessions.contains_key(&number),
+            ObjectKind::Request => {
                 self.running.get(&number).is_some_and(|made| made.object)
                     || self.finished.iter().any(|(id, _)| *id == number)
             }
@@ -131,14 +131,14 @@ impl Registry {
     }
 
     /// Whether a connection has this object.
-    pub(super) fn has(&self, caller: &Caller, kind: Kind, number: u64) -> bool {
+    pub(super) fn has(&self, caller: &Caller, kind: ObjectKind, number: u64) -> bool {
         let callers = self.callers.lock();
         let belongings = callers.by_name.get(caller);
         belongings.is_some_and(|belongings| belongings.has(kind, number))
     }
 
     /// Returns the numbers of the objects of a kind that a connection has.
-    pub(super) fn objects(&self, caller: &Caller, kind: Kind) -> Vec<u64> {
+    pub(super) fn objects(&self, caller: &Caller, kind: ObjectKind) -> Vec<u64> {
         let callers = self.callers.lock();
         let belongings = callers.by_name.get(caller);
         belongings.map_or_else(Vec::new, |belongings| belongings.objects(kind))

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::output::{Output, Piece};
 use super::owner::ObjectOwner;
 use super::proxy::Info;
-use super::registry::Kind;
+use super::registry::ObjectKind;
 use super::shared::Shared;
 use super::{info, objects};
 use crate::engine::{Outcome, Reading, WaitEstimate};
@@ -93,7 +93,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn path(id: u64) -> OwnedObjectPath {
-        objects::path(Kind::Request, id)
+        objects::path(ObjectKind::Request, id)
     }
 
     /// Removes the object of a request, if there is one.

@@ -18,7 +18,7 @@ use super::messages_argument::{self, Messages};
 use super::options_argument::OptionsArgument;
 use super::owner::{Caller, ObjectOwner};
 use super::proxy::Info;
-use super::registry::Kind;
+use super::registry::ObjectKind;
 use super::shared::Shared;
 use super::{bus_statistics, objects, options};
 use crate::engine::{Lease, Message, Priority, Refusal, Said, SessionStatus};
@@ -68,7 +68,7 @@ impl Drop for Claim {
 impl Session {
     /// Returns the path of the object of a lease; each lease of a session has its own.
     pub(super) fn path(lease: Lease) -> OwnedObjectPath {
-        objects::path(Kind::Session, lease.number())
+        objects::path(ObjectKind::Session, lease.number())
     }
 
     /// Removes the object of a lease, if there is one.

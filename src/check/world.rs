@@ -7,7 +7,7 @@ use super::case::{Case, Logits};
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
-use crate::executor::{FillError, Source};
+use crate::executor::{FillError, WeightSource};
 use crate::graph::{GraphOptions, Mode};
 use crate::quant::random::{self, Random};
 use crate::quant::{DType, Format};
@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-impl Source for World {
+impl WeightSource for World {
     type Error = WorldError;
 
     fn read(

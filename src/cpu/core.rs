@@ -277,7 +277,7 @@ impl Core {
             Input::Prompt => Family::Prompt,
         };
         match *op {
-            Op::Embed { table, x } => {
+            Op::Embed { table, scale, x } => {
                 let table = weights[table.0].matrix();
                 let vocabulary = table.rows();
                 let all = activations[x.0].chunks_exact_mut(table.columns());
@@ -289,6 +289,7 @@ impl Core {
                     let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
                     table
                         .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
+                    out.iter_mut().for_each(|value| *value *= scale);
                 }
             }
             Op::Qkv {
@@ -381,12 +382,32 @@ impl Core {
                 );
                 matmul::transpose(product, rows, &mut activations[x.0], |x, y, _| *x += y);
             }
+            Op::Product { input, weight, out } => {
+                let product = &mut product[..len(out)];
+                let input = &activations[input.0][..len(input)];
+                let weight = weights[weight.0].matrix();
+                matmul::multiply(family, &[weight], input, rows, product);
+                matmul::transpose(product, rows, &mut activations[out.0], |out, y, _| *out = y);
+            }
+            Op::AddNormed {
+                y,
+                norm,
+                epsilon,
+                x,
+            } => {
+                let normed = &mut normed[..len(y)];
+                norm::rms_norm(&activations[y.0], weights[norm.0].vector(), epsilon, normed);
+                for (x, added) in activations[x.0].iter_mut().zip(normed) {
+                    *x += *added;
+                }
+            }
             Op::GateUp {
                 x,
                 norm,
                 epsilon,
                 gate,
                 up,
+                activation,
                 out,
             } => {
                 let normed = &mut normed[..len(x)];
@@ -399,8 +420,8 @@ impl Core {
                     weights[gate.0].matrix(),
                     weights[up.0].matrix(),
                     (normed, rows),
-                    output,
-                    product,
+                    activation,
+                    (output, product),
                 );
                 matmul::transpose(product, rows, output, |out, y, _| *out = y);
                 tape.buffer(out).dtype.round(output);
@@ -433,6 +454,11 @@ impl Core {
                 matmul::transpose(product, last, &mut activations[logits.0], |out, y, _| {
                     *out = y;
                 });
+            }
+            Op::Softcap { logits, cap } => {
+                for logit in &mut activations[logits.0][..len(logits)] {
+                    *logit = cap * (*logit / cap).tanh();
+                }
             }
             Op::Sample { logits } => {
                 let logits = activations[logits.0].chunks_exact(tape.buffer(logits).columns);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use memmap2::{Advice, MmapMut};
 
 use super::weight::{Matrix, Weight};
-use crate::executor::{FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
+use crate::executor::{FillError, PIECE_BYTES, WeightSource, in_flight, pieces_at_once};
 use crate::tape::WeightInfo;
 
 /// Matrices begin at multiples of a cache line.
@@ -26,7 +26,7 @@ enum To<'m> {
 }
 
 /// Allocates and reads all weights. `read` is called with the bytes of each piece.
-pub fn load<S: Source>(
+pub fn load<S: WeightSource>(
     infos: &[WeightInfo],
     source: &S,
     read: &mut dyn FnMut(usize),

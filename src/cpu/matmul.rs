@@ -16,6 +16,7 @@ use super::exp::exp;
 use super::groups;
 use super::threads::{each, piece};
 use super::weight::Matrix;
+use crate::tape::Activation;
 
 /// Outputs that a thread computes at a time.
 const BLOCK: usize = 16;
@@ -71,15 +72,15 @@ pub(super) fn multiply(
     });
 }
 
-/// Computes `product = silu(gate input^T) * (up input^T)` with shapes as in `multiply`; `gates` has the length of the
+/// Computes `product = activation(gate input^T) * (up input^T)` with shapes as in `multiply`; `gates` has the length of the
 /// product.
 pub(super) fn gate_up(
     family: Family,
     gate: &Matrix,
     up: &Matrix,
     (input, rows): (&[f32], usize),
-    gates: &mut [f32],
-    product: &mut [f32],
+    activation: Activation,
+    (gates, product): (&mut [f32], &mut [f32]),
 ) {
     let arch = pulp::Arch::new();
     let block = piece(product.len() / rows, BLOCK);
@@ -91,7 +92,11 @@ pub(super) fn gate_up(
             |(index, (gates, out)): (usize, (&mut [f32], &mut [f32]))| {
                 input.multiply(gate, index * block, gates);
                 input.multiply(up, index * block, out);
-                arch.dispatch(Gated { gates, out });
+                arch.dispatch(Gated {
+                    gates,
+                    activation,
+                    out,
+                });
             },
         );
     });
@@ -224,9 +229,10 @@ impl WithSimd for Outputs<'_> {
     }
 }
 
-/// `out = silu(gates) * out`
+/// `out = activation(gates) * out`
 struct Gated<'a> {
     gates: &'a [f32],
+    activation: Activation,
     out: &'a mut [f32],
 }
 
@@ -235,8 +241,10 @@ impl pulp::NullaryFnOnce for Gated<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (out, gate) in self.out.iter_mut().zip(self.gates) {
-            *out *= silu(*gate);
+        let pairs = self.out.iter_mut().zip(self.gates);
+        match self.activation {
+            Activation::Silu => pairs.for_each(|(out, gate)| *out *= silu(*gate)),
+            Activation::GeluTanh => pairs.for_each(|(out, gate)| *out *= gelu_tanh(*gate)),
         }
     }
 }
@@ -244,4 +252,10 @@ impl pulp::NullaryFnOnce for Gated<'_> {
 #[inline(always)]
 fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
+}
+
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    const SLOPE: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+    x / (1.0 + exp(-SLOPE * (x + 0.044_715 * x * x * x)))
 }

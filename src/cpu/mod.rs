@@ -36,7 +36,9 @@ pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};
 pub use self::weight::{Matrix, Weight};
-use crate::executor::{Base, ExecuteError, Pass, PreemptPrompt, PreemptStep, Rows, STEP_PLACE};
+use crate::executor::{
+    Base, ExecuteError, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE,
+};
 use crate::fault::Faults;
 use crate::graph::{Buckets, DecodeGraph, GraphOptions, Key, Ran, Stepper as _};
 use crate::tape::{Angles, Ending, KvInfo, Tape};
@@ -130,7 +132,7 @@ impl Cpu {
         mut preempts: PreemptPrompt<'_>,
     ) -> Result<Pass, ExecuteError> {
         let slot = self.core.slot;
-        let rows = Rows {
+        let rows = PromptRows {
             slot,
             position: self.core.conversations[slot].state.position,
             tokens: tokens.to_vec(),

@@ -8,8 +8,8 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, EmbedArgs, Error, Kernel, LaunchOrder, MixedStepArgs, Modules, NormArgs,
-    PromptArgs, RopeStoreArgs, SampleArgs, StepArgs, SumsArgs,
+    ALL_SHARED, AddNormedArgs, EmbedArgs, Error, Kernel, LaunchOrder, MixedStepArgs, Modules,
+    NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, SoftcapArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
 use crate::tape::KvInfo;
@@ -32,6 +32,8 @@ pub(super) struct Kernels {
     pub(super) sample: Kernel<SampleArgs>,
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
+    pub(super) add_normed: Kernel<AddNormedArgs>,
+    pub(super) softcap: Kernel<SoftcapArgs>,
     pub(super) cache: CacheKernels,
     step: HashMap<Storage, StepKernels>,
     mixed: HashMap<(Storage, Storage), MixedKernels>,
@@ -117,7 +119,7 @@ impl Kernels {
                 if !shape.suits(of) {
                     return Ok(None);
                 }
-                let name = format!("prompt_{name}_{}_{}", of.name(), shape.kernel(of));
+                let name = format!("prompt_product_{name}_{}_{}", of.name(), shape.kernel(of));
                 let shared = shape.most_shared(of) as usize;
                 modules.kernel(&name, shared, LaunchOrder::Prompt).map(Some)
             });
@@ -125,7 +127,7 @@ impl Kernels {
         };
         let step = |of: Storage| {
             let kernel = |rows: &str, shared: usize| {
-                let name = format!("step_{name}_{}_{rows}", of.name());
+                let name = format!("step_product_{name}_{}_{rows}", of.name());
                 modules.kernel(&name, shared, LaunchOrder::Step)
             };
             let one = step_shared::bytes(of, 1, widest_row(of.format()), 1);
@@ -138,7 +140,11 @@ impl Kernels {
         };
         let mixed = |(first, second): (Storage, Storage)| {
             let kernel = |rows: &str, shared: usize| {
-                let name = format!("step_{name}_{}_{}_{rows}", first.name(), second.name());
+                let name = format!(
+                    "step_product_{name}_{}_{}_{rows}",
+                    first.name(),
+                    second.name()
+                );
                 modules.kernel(&name, shared, LaunchOrder::Step)
             };
             let one = [first, second]
@@ -159,6 +165,8 @@ impl Kernels {
             sample: modules.kernel("sample", 0, LaunchOrder::Step)?,
             norm: modules.kernel(&format!("norm_{name}"), 0, LaunchOrder::Between)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, LaunchOrder::Between)?,
+            add_normed: modules.kernel("add_normed", 0, LaunchOrder::Between)?,
+            softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
             cache: CacheKernels::load(modules, activation, kv)?,
             step: storages
                 .iter()

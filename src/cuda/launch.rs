@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
+use super::activation::number;
 use super::attend::{Raw, raw};
-use super::memory::{Part, stride};
+use super::memory::{MatrixPart, stride};
 use super::narrow::narrow;
 use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
-use crate::device::{Command, EmbedArgs, Epilogue, Error, Geometry, Row, SampleArgs, StepArgs};
+use crate::device::{
+    AddNormedArgs, Command, EmbedArgs, Epilogue, Error, Geometry, Row, SampleArgs, SoftcapArgs,
+    StepArgs,
+};
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 
 /// `sample.cu`
@@ -58,8 +62,8 @@ impl Work<'_> {
         let count = if step { 0 } else { at.prompt + Row::COUNT_AT };
         let columns = |buffer: Buffer| narrow(tape.buffer(buffer).columns);
         match tape.ops[index] {
-            Op::Embed { table, x } => {
-                for Part { first, tiles } in self.parts(table) {
+            Op::Embed { table, scale, x } => {
+                for MatrixPart { first, tiles } in self.parts(table) {
                     let args = EmbedArgs {
                         table: *tiles,
                         places,
@@ -71,6 +75,8 @@ impl Work<'_> {
                         stamp: queue.stamp(),
                         hidden: columns(x),
                         first: narrow(*first),
+                        scale,
+                        pad: 0,
                     };
                     queue.launch(&kernels.embed, Geometry::new(rows, THREADS), &args)?;
                 }
@@ -111,23 +117,29 @@ impl Work<'_> {
             Op::RopeStore { .. } => self.rope_store(tape, index, queue),
             Op::Attend { .. } => self.attend(tape, index, raw, queue),
             Op::Project { input, weight, x } => {
-                let weight = self.whole(weight);
-                if !step {
-                    let prompt = self.prompt(tape);
-                    let input = prompt.summed(queue, input, weight)?;
-                    return prompt.project(queue, input, weight, self.buffer(x));
-                }
-                let args = StepArgs {
-                    weight0: weight,
-                    out0: self.buffer(x),
-                    input: self.buffer(input),
+                self.multiply(tape, queue, (input, weight), (x, Epilogue::Added))
+            }
+            Op::Product { input, weight, out } => {
+                self.multiply(tape, queue, (input, weight), (out, Epilogue::Stored))
+            }
+            Op::AddNormed {
+                y,
+                norm,
+                epsilon,
+                x,
+            } => {
+                let args = AddNormedArgs {
+                    y: self.buffer(y),
+                    weight: self.vector(norm),
+                    x: self.buffer(x),
+                    count,
                     stamp: queue.stamp(),
-                    stride: narrow(stride(tape, input)),
-                    epilogue: Epilogue::Added,
+                    hidden: columns(x),
                     rows,
-                    ..StepArgs::default()
+                    epsilon,
+                    pad: 0,
                 };
-                self.product(queue, args)
+                queue.launch(&kernels.add_normed, Geometry::new(rows, THREADS), &args)
             }
             Op::GateUp {
                 x,
@@ -135,6 +147,7 @@ impl Work<'_> {
                 epsilon,
                 gate,
                 up,
+                activation,
                 out,
             } => {
                 let (gate, up) = (self.whole(gate), self.whole(up));
@@ -146,6 +159,7 @@ impl Work<'_> {
                         queue,
                         input,
                         [gate, up],
+                        activation,
                         (self.buffer(out), out_stride),
                     );
                 }
@@ -154,6 +168,7 @@ impl Work<'_> {
                     weight1: up,
                     out0: self.buffer(out),
                     out_stride,
+                    activation: number(activation),
                     ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.gated(queue, args)
@@ -172,7 +187,7 @@ impl Work<'_> {
                 if !step && (scored > 1 || tape.ending == Ending::Logits) {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
-                    for Part { first, tiles } in self.parts(weight) {
+                    for MatrixPart { first, tiles } in self.parts(weight) {
                         let out = (logits + 4 * *first as u64, out_stride);
                         prompt.head(queue, input, *tiles, out)?;
                     }
@@ -180,7 +195,7 @@ impl Work<'_> {
                 }
                 // A prompt has logits for its last row that is not padding, which the device knows.
                 let normed = self.of_normed(tape, (x, norm, epsilon), queue);
-                for Part { first, tiles } in self.parts(weight) {
+                for MatrixPart { first, tiles } in self.parts(weight) {
                     let args = StepArgs {
                         weight0: *tiles,
                         out0: logits + 4 * *first as u64,
@@ -191,6 +206,22 @@ impl Work<'_> {
                     self.product(queue, args)?;
                 }
                 Ok(())
+            }
+            Op::Softcap { logits, cap } => {
+                let (vocabulary, rows) = (columns(logits), narrow(tape.buffer(logits).rows));
+                let args = SoftcapArgs {
+                    logits: self.buffer(logits),
+                    stamp: queue.stamp(),
+                    vocabulary,
+                    rows,
+                    cap,
+                    pad: 0,
+                };
+                let geometry = Geometry {
+                    grid: [vocabulary.div_ceil(THREADS), rows, 1],
+                    ..Geometry::new(1, THREADS)
+                };
+                queue.launch(&kernels.softcap, geometry, &args)
             }
             Op::Sample { logits } => {
                 let args = SampleArgs {
@@ -213,6 +244,33 @@ impl Work<'_> {
                 queue.launch(&kernels.sample, geometry, &args)
             }
         }
+    }
+
+    /// Queues the product of a weight and a buffer, added to another buffer or stored in it.
+    fn multiply(
+        &self,
+        tape: &Tape,
+        queue: &mut LaunchQueue<'_>,
+        (input, weight): (Buffer, WeightId),
+        (out, epilogue): (Buffer, Epilogue),
+    ) -> Result<(), Error> {
+        let weight = self.whole(weight);
+        if tape.input == Input::Prompt {
+            let prompt = self.prompt(tape);
+            let input = prompt.summed(queue, input, weight)?;
+            return prompt.multiply(queue, input, weight, (self.buffer(out), epilogue));
+        }
+        let args = StepArgs {
+            weight0: weight,
+            out0: self.buffer(out),
+            input: self.buffer(input),
+            stamp: queue.stamp(),
+            stride: narrow(stride(tape, input)),
+            epilogue,
+            rows: narrow(tape.rows),
+            ..StepArgs::default()
+        };
+        self.product(queue, args)
     }
 
     /// Arguments of a product whose input rows the kernel norms.

@@ -58,7 +58,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                     whole(tape, weight)?;
                 }
             }
-            Op::Project { input, weight, .. } => {
+            Op::Project { input, weight, .. } | Op::Product { input, weight, .. } => {
                 let columns = padded(tape.buffer(input).columns);
                 let widest = widest_row(tape.weight(weight).format);
                 within("an intermediate size", columns, widest)?;
@@ -70,7 +70,11 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 let group = heads / tape.kv.heads;
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
-            Op::Embed { .. } | Op::RopeStore { .. } | Op::Sample { .. } => {}
+            Op::Embed { .. }
+            | Op::RopeStore { .. }
+            | Op::AddNormed { .. }
+            | Op::Softcap { .. }
+            | Op::Sample { .. } => {}
         }
     }
     Ok(())

@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::memory::{Part, Regions, Weight, plan, storage};
+use super::memory::{MatrixPart, Regions, Weight, plan, storage};
 use super::narrow::narrow;
 use crate::device::{Arena, Context, Error, Idle, MemoryKind, Region, Staging, Stream, Tiles};
-use crate::executor::{FLIGHT_BYTES, PIECE_BYTES, Source, in_flight, pieces_at_once};
+use crate::executor::{FLIGHT_BYTES, PIECE_BYTES, WeightSource, in_flight, pieces_at_once};
 use crate::quant::{DType, TILE_ROWS, padded};
 use crate::tape::WeightInfo;
 
@@ -24,7 +24,7 @@ struct Piece {
 }
 
 /// Allocates and reads all weights. `progress` is called with the bytes of each piece.
-pub(super) fn load<S: Source>(
+pub(super) fn load<S: WeightSource>(
     context: &Rc<Context>,
     memory: MemoryKind,
     (infos, activation): (&[WeightInfo], DType),
@@ -118,7 +118,7 @@ fn weight(
     }
     let storage = storage(info, activation);
     let part = |(rows, region): &(Range<usize>, Region)| {
-        Ok(Part {
+        Ok(MatrixPart {
             first: rows.start,
             tiles: Tiles {
                 data: arena.address(*region)?,

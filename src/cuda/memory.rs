@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::prompt_attend;
 use super::splits;
 use crate::device::{
-    Arena, CHUNK_BYTES, Context, Error, MemoryKind, Plan, Region, Rows, Stream, Tiles,
+    Arena, CHUNK_BYTES, Context, Error, MemoryKind, Plan, Region, RowSpans, Stream, Tiles,
 };
 use crate::executor::PLACES;
 use crate::quant::{DType, Storage, TILE_ROWS, padded};
@@ -44,12 +44,12 @@ pub(super) enum Weight {
     /// f32 values.
     Vector(u64),
     /// Parts of at most a chunk each, by rows.
-    Matrix(Vec<Part>),
+    Matrix(Vec<MatrixPart>),
 }
 
 /// Rows of a matrix, in tiles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct MatrixPart {
     pub(super) first: usize,
     pub(super) tiles: Tiles,
 }
@@ -62,7 +62,7 @@ impl Weight {
         }
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[MatrixPart] {
         match self {
             Self::Matrix(parts) => parts,
             Self::Vector(_) => unreachable!("a tape names a vector where a matrix belongs"),
@@ -164,9 +164,15 @@ impl Needs {
                 Op::Qkv { x, .. } | Op::Head { x, .. } => {
                     normed = normed.max(padded(tape.buffer(x).columns));
                 }
-                Op::Project { input, .. } => widest = widest.max(stride(tape, input)),
+                Op::Project { input, .. } | Op::Product { input, .. } => {
+                    widest = widest.max(stride(tape, input))
+                }
                 Op::Attend { q, .. } => queries = queries.max(tape.buffer(q).columns),
-                Op::Embed { .. } | Op::RopeStore { .. } | Op::Sample { .. } => {}
+                Op::Embed { .. }
+                | Op::RopeStore { .. }
+                | Op::AddNormed { .. }
+                | Op::Softcap { .. }
+                | Op::Sample { .. } => {}
             }
         }
         let prompt = tape.input == Input::Prompt;
@@ -284,7 +290,7 @@ impl Buffers {
             return Ok(());
         };
         let bytes = 4 * tape.buffer(x).columns;
-        let rows = Rows {
+        let rows = RowSpans {
             pitch: bytes,
             bytes,
             count: tape.rows,

@@ -3,6 +3,7 @@
 //! It knows tapes, kernels and device memory. It knows no model and reads no files.
 //! Addresses that a launch has used never change, so that recordings stay valid.
 
+mod activation;
 mod attend;
 mod cache_types;
 mod executor;
@@ -62,7 +63,7 @@ use self::work::Work;
 pub use crate::device::Error;
 use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
 pub use crate::device::{MemoryKind, is_jetson};
-use crate::executor::{Base, Rows, Source};
+use crate::executor::{Base, PromptRows, WeightSource};
 use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
 use crate::quant::DType;
 use crate::tape::{Angles, Ending, KvInfo, Tape, WeightInfo};
@@ -144,7 +145,7 @@ pub struct Cuda {
     /// The ends of half layers of a prompt, alternating.
     halves: [Event; HALVES_AHEAD],
     /// The prompt that was launched in part after steps in flight, and its first operation that was not launched.
-    started: Option<(Rows, usize)>,
+    started: Option<(PromptRows, usize)>,
     kernels: Kernels,
     weights: Vec<Weight>,
     buffers: Buffers,
@@ -179,7 +180,7 @@ pub struct Cuda {
 impl Cuda {
     /// Allocates all memory except the buffers, and reads the weights from `source`. `read` is called with the bytes of each
     /// piece.
-    pub fn new<S: Source>(
+    pub fn new<S: WeightSource>(
         Device { context, modules }: Device,
         infos: &[WeightInfo],
         angles: &[Angles],

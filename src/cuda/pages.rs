@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, Rows, Stream};
+use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, RowSpans, Stream};
 use crate::kv::{KvType, PAGE};
 use crate::tape::KvInfo;
 
@@ -152,7 +152,7 @@ impl Pages {
         stream: &mut Stream,
     ) -> Result<(), Error> {
         let bytes = self.kv.page_bytes();
-        let whole = Rows {
+        let whole = RowSpans {
             pitch: bytes,
             bytes,
             count: 1,

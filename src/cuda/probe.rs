@@ -129,7 +129,8 @@ fn with_beginning(tape: &Tape) -> Tape {
             dtype: DType::F32,
         });
         let x = Buffer(tape.buffers.len());
-        whole.ops.insert(0, Op::Embed { table, x });
+        let scale = 1.0;
+        whole.ops.insert(0, Op::Embed { table, scale, x });
     }
     whole
 }

@@ -3,6 +3,7 @@
 //! A launch takes up to three matrices. Other forms, which some files mix within a layer, have their own launch. Each
 //! output is summed separately, so that does not change the bits.
 
+use super::activation::number;
 use super::memory::stride;
 use super::narrow::narrow;
 use super::product::{of_run, runs};
@@ -11,7 +12,7 @@ use super::shapes::{self, SHAPES};
 use super::work::Work;
 use crate::device::{Epilogue, Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
-use crate::tape::{Buffer, Tape, WeightId};
+use crate::tape::{Activation, Buffer, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
 const THREADS: u32 = 256;
@@ -114,30 +115,31 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// Launches `x += weight input`.
-    pub(super) fn project(
+    /// Launches `out = weight input`, or `out += weight input`.
+    pub(super) fn multiply(
         &self,
         queue: &mut LaunchQueue<'_>,
         input: Inputs,
         weight: Tiles,
-        x: u64,
+        (out0, epilogue): (u64, Epilogue),
     ) -> Result<(), Error> {
         let args = PromptArgs {
             weight0: weight,
-            out0: x,
-            epilogue: Epilogue::Added,
+            out0,
+            epilogue,
             ..PromptArgs::default()
         };
         self.launch(queue, input, args)
     }
 
-    /// Launches `out = silu(gate input) * (up input)`, rounded; `out_stride` is the number of elements from one row to
+    /// Launches `out = activation(gate input) * (up input)`, rounded; `out_stride` is the number of elements from one row to
     /// the next.
     pub(super) fn gate_up(
         &self,
         queue: &mut LaunchQueue<'_>,
         input: Inputs,
         [gate, up]: [Tiles; 2],
+        activation: Activation,
         (out0, out_stride): (u64, u32),
     ) -> Result<(), Error> {
         let args = PromptArgs {
@@ -146,19 +148,20 @@ impl Prompt<'_> {
             out0,
             out_stride,
             epilogue: Epilogue::Gated,
+            activation: number(activation),
             ..PromptArgs::default()
         };
         if gate.format == up.format {
             return self.launch(queue, input, args);
         }
-        // Each storage form has its own launch, and silu is kept in f32 until the second one.
-        let silu = PromptArgs {
+        // Each storage form has its own launch, and the gate is kept in f32 until the second one.
+        let activated = PromptArgs {
             weight1: Tiles::default(),
             out0: self.work.buffers.gates(),
-            epilogue: Epilogue::Silu,
+            epilogue: Epilogue::Activated,
             ..args
         };
-        self.launch(queue, input, silu)?;
+        self.launch(queue, input, activated)?;
         let multiplied = PromptArgs {
             weight0: up,
             weight1: Tiles::default(),

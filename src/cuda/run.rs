@@ -6,7 +6,7 @@ use super::narrow::narrow;
 use super::timestamps::{TimestampAddresses, Timestamps};
 use super::{AHEAD, Cuda, HALVES_AHEAD, HALVES_BEHIND, Launched, state};
 use crate::device::Error;
-use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, Rows, Timed};
+use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, PromptRows, Timed};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
 use crate::tape::{Ending, Tape};
@@ -158,8 +158,8 @@ impl Cuda {
         tape.ending != Ending::Logits && self.base.prompts.serve(self.base.graph.life(), tape.rows)
     }
 
-    fn rows(&self, tape: &Tape, tokens: &[u32]) -> Rows {
-        Rows {
+    fn rows(&self, tape: &Tape, tokens: &[u32]) -> PromptRows {
+        PromptRows {
             slot: self.slot,
             position: self.conversations[self.slot].state.position,
             tokens: tokens.to_vec(),
@@ -198,7 +198,7 @@ impl Cuda {
     /// Restores the residual stream of a preempted prompt, and returns its first operation that has not run.
     ///
     /// The embeddings run again, because they apply the prompt's command, and another command has replaced it meanwhile.
-    fn resume(&mut self, tape: &Tape, rows: &Rows) -> Result<usize, Error> {
+    fn resume(&mut self, tape: &Tape, rows: &PromptRows) -> Result<usize, Error> {
         let Some((place, next)) = self.base.preempted.take(rows) else {
             return Ok(0);
         };

@@ -7,7 +7,7 @@ use crate::quant::Storage;
 
 /// The tile of a block, and its cost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct TileShape {
     pub(super) name: &'static str,
     pub(super) tokens: u32,
     /// The number of tiles of 16 weight rows in a block.
@@ -49,8 +49,8 @@ impl Cost {
     }
 }
 
-pub(super) const SHAPES: [Shape; 6] = [
-    Shape {
+pub(super) const SHAPES: [TileShape; 6] = [
+    TileShape {
         name: "64x128",
         tokens: 64,
         tiles: 8,
@@ -63,7 +63,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         plain: Cost::of(0.345, 0.446),
         blocks: Some(Cost::of(0.43, 0.636)),
     },
-    Shape {
+    TileShape {
         name: "64x64",
         tokens: 64,
         tiles: 4,
@@ -76,7 +76,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         plain: Cost::of(0.22, 0.274),
         blocks: Some(Cost::of(0.272, 0.397)),
     },
-    Shape {
+    TileShape {
         name: "64x80",
         tokens: 64,
         tiles: 5,
@@ -89,7 +89,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         plain: Cost::of(0.305, 0.37),
         blocks: None,
     },
-    Shape {
+    TileShape {
         name: "32x64",
         tokens: 32,
         tiles: 4,
@@ -102,7 +102,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         plain: Cost::of(0.159, 0.175),
         blocks: Some(Cost::of(0.148, 0.17)),
     },
-    Shape {
+    TileShape {
         name: "16x32",
         tokens: 16,
         tiles: 2,
@@ -115,7 +115,7 @@ pub(super) const SHAPES: [Shape; 6] = [
         plain: Cost::of(0.068, 0.143),
         blocks: Some(Cost::of(0.051, 0.128)),
     },
-    Shape {
+    TileShape {
         name: "128x128",
         tokens: 128,
         tiles: 8,
@@ -130,7 +130,7 @@ pub(super) const SHAPES: [Shape; 6] = [
     },
 ];
 
-impl Shape {
+impl TileShape {
     /// Whether there is a kernel: weights of four bytes leave no room for the largest shape.
     pub(super) fn suits(&self, storage: Storage) -> bool {
         self.costs(storage).is_some() && (storage.layout().quants <= 2048 || self.tiles < 5)

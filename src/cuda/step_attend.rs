@@ -56,7 +56,7 @@ impl StepAttend {
         } = kv;
         let multiplies = multiplies(activation, of);
         let tiles = (HEAD_DIMS.contains(&head_dim) && multiplies).then(|| {
-            let name = format!("attend_{types}_{head_dim}");
+            let name = format!("step_attend_{types}_{head_dim}");
             modules.kernel(
                 &name,
                 tiles_shared(kv, tiles_group(head_dim)),
@@ -64,7 +64,7 @@ impl StepAttend {
             )
         });
         let width = width(of, head_dim);
-        let name = format!("attend_{types}_{}", width.name);
+        let name = format!("step_attend_{types}_{}", width.name);
         Ok(Self {
             tiles: tiles.transpose()?,
             lanes: modules.kernel(&name, width.shared(head_dim), LaunchOrder::Step)?,

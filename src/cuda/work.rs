@@ -1,7 +1,7 @@
 //! The context of a launch: kernels, memory and addresses.
 
 use super::kernels::Kernels;
-use super::memory::{Buffers, Part, Weight};
+use super::memory::{Buffers, MatrixPart, Weight};
 use super::narrow::narrow;
 use super::pages::Pages;
 use crate::device::{Places, Tiles};
@@ -83,7 +83,7 @@ impl Work<'_> {
         self.weights[id.0].vector()
     }
 
-    pub(super) fn parts(&self, id: WeightId) -> &[Part] {
+    pub(super) fn parts(&self, id: WeightId) -> &[MatrixPart] {
         self.weights[id.0].parts()
     }
 

@@ -36,7 +36,7 @@ struct Chunk {
 
 /// The beginnings of rows at equal distances, from the start of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowSpans {
     /// Bytes from one row to the next.
     pub pitch: usize,
     /// Bytes of each beginning.
@@ -331,10 +331,10 @@ impl Arena {
         &mut self,
         from: Region,
         to: Region,
-        rows: Rows,
+        rows: RowSpans,
         stream: &mut Stream,
     ) -> Result<()> {
-        let Rows {
+        let RowSpans {
             pitch,
             bytes,
             count,

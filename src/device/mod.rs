@@ -31,7 +31,7 @@ mod stream;
 mod template;
 
 pub use abi::*;
-pub use arena::{Arena, Rows};
+pub use arena::{Arena, RowSpans};
 pub use bandwidth::copy_bandwidth;
 pub use captured::Captured;
 pub use context::{Context, Properties};

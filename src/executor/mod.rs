@@ -23,12 +23,14 @@ pub use self::inspect::Inspect;
 pub use self::memory_estimate::MemoryEstimate;
 pub use self::pages::Pages;
 pub use self::preempted::{
-    PLACES, PREEMPTED, Pass, PreemptPrompt, PreemptStep, Preempted, Rows, STEP_PLACE,
+    PLACES, PREEMPTED, Pass, PreemptPrompt, PreemptStep, Preempted, PromptRows, STEP_PLACE,
 };
 pub use self::probe::{Layout, Probe};
 pub use self::step::{ExecuteError, Span, StepState, StepTimes, Timed};
 pub use self::steps::{Behind, Steps};
-pub use self::weights::{FLIGHT_BYTES, FillError, PIECE_BYTES, Source, in_flight, pieces_at_once};
+pub use self::weights::{
+    FLIGHT_BYTES, FillError, PIECE_BYTES, WeightSource, in_flight, pieces_at_once,
+};
 use crate::fault::Faults;
 
 /// A backend that runs tapes.

@@ -31,7 +31,7 @@ pub type PreemptStep<'a> = Option<&'a mut dyn FnMut(Instant) -> bool>;
 
 /// The rows of a prompt run. Only a run with equal rows continues a preempted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct PromptRows {
     pub slot: usize,
     pub position: usize,
     pub tokens: Vec<u32>,
@@ -40,13 +40,14 @@ pub struct Rows {
 
 /// The preempted prompts. The index of each is the place of its residual stream.
 #[derive(Debug, Default)]
-pub struct Preempted([Option<(Rows, usize)>; PREEMPTED]);
+pub struct Preempted([Option<(PromptRows, usize)>; PREEMPTED]);
 
 impl Preempted {
     /// Removes a prompt. Returns its place and its first operation that has not run.
-    pub fn take(&mut self, rows: &Rows) -> Option<(usize, usize)> {
-        let is_it =
-            |prompt: &Option<(Rows, usize)>| prompt.as_ref().is_some_and(|(of, _)| of == rows);
+    pub fn take(&mut self, rows: &PromptRows) -> Option<(usize, usize)> {
+        let is_it = |prompt: &Option<(PromptRows, usize)>| {
+            prompt.as_ref().is_some_and(|(of, _)| of == rows)
+        };
         let place = self.0.iter().position(is_it)?;
         let (_, next) = self.0[place].take()?;
         Some((place, next))
@@ -59,7 +60,7 @@ impl Preempted {
     }
 
     /// Adds a prompt in a free place; `next` is its first operation that has not run.
-    pub fn keep(&mut self, place: usize, rows: Rows, next: usize) {
+    pub fn keep(&mut self, place: usize, rows: PromptRows, next: usize) {
         self.0[place] = Some((rows, next));
     }
 

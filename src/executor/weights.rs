@@ -15,7 +15,7 @@ pub const PIECE_BYTES: usize = 512 << 10;
 pub const FLIGHT_BYTES: usize = 8 << 20;
 
 /// The source of weights. Several threads read it at the same time.
-pub trait Source: Sync {
+pub trait WeightSource: Sync {
     type Error: From<FillError> + Send;
 
     /// Calls `take` with rows of a weight, as its file stores them; vectors are converted to f32.

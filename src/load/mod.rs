@@ -28,7 +28,7 @@ pub use kv_choice::{KvChoice, KvChoices};
 pub use kv_memory::KvMemory;
 pub use kv_selection::{PROBE, expected_kv};
 pub use loader::runner;
-pub use open_model::{OpenModel, Part};
+pub use open_model::{OpenModel, OpenPart};
 pub use preflight::{Target, admit};
 pub(crate) use recommended_sampling::sampling;
 pub use settings::{Activations, Backend, CudaSettings, Placement, Settings};

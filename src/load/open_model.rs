@@ -12,7 +12,7 @@ use crate::tape::{Ending, Input};
 
 /// A part of a model that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum OpenPart {
     /// The weights' names and shapes, and the configuration.
     Checkpoint,
     /// The tokenizer and the chat templates.
@@ -40,14 +40,14 @@ impl OpenModel {
     pub(crate) fn read_in_parts(
         path: &Path,
         chat_template: Option<&Path>,
-        mut begins: impl FnMut(Part),
+        mut begins: impl FnMut(OpenPart),
     ) -> Result<Self, LoadError> {
-        begins(Part::Checkpoint);
+        begins(OpenPart::Checkpoint);
         let mut checkpoint = Checkpoint::open(path)?;
         if let Some(file) = chat_template {
             checkpoint.use_chat_template(file)?;
         }
-        begins(Part::Language);
+        begins(OpenPart::Language);
         let source = checkpoint.language_source()?;
         let language = Language::load(source).map_err(|error| LoadError::Language {
             model: path.to_owned(),

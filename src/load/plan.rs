@@ -16,7 +16,7 @@ pub(crate) fn plan<'a>(
     checkpoint: &'a Checkpoint,
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
-    let shape = checkpoint.shape.clone();
+    let mut shape = checkpoint.shape.clone();
     let context = match settings.context {
         0 => shape.context,
         context if settings.shortens => context.min(shape.context),
@@ -28,6 +28,7 @@ pub(crate) fn plan<'a>(
             trained: shape.context,
         });
     }
+    shape.rotate_within(context);
     settings.kv_type.check()?;
     let (types, head_dim) = (
         KvPlan::of_settings(checkpoint, settings).types,

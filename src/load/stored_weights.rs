@@ -5,7 +5,7 @@ use std::ops::Range;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::error::LoadError;
-use crate::executor::Source;
+use crate::executor::WeightSource;
 use crate::model::checkpoint::ReadBuffer;
 use crate::model::{Checkpoint, Tensor};
 
@@ -31,7 +31,7 @@ impl<'a> StoredWeights<'a> {
     }
 }
 
-impl Source for StoredWeights<'_> {
+impl WeightSource for StoredWeights<'_> {
     type Error = LoadError;
 
     fn read(

@@ -25,13 +25,37 @@ impl Forward {
     /// tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
-        let (buffers, [x, q, k, v, rotated, attended, mlp, logits]) =
-            self.buffers(rows, input, ending);
-        let epsilon = self.shape.norm_epsilon;
+        let (buffers, named) = self.buffers(rows, input, ending);
+        let [x, q, k, v, rotated, attended, mlp, logits, y] = named;
+        let shape = &self.shape;
+        // The residual stream is divided by the multiplier of what is added to it. The norms remove any common factor,
+        // if their epsilon has it, too.
+        let residual = shape.multipliers.residual;
+        let (head_epsilon, epsilon) = (
+            shape.norm_epsilon,
+            shape.norm_epsilon / (residual * residual),
+        );
         let mut ops = vec![Op::Embed {
             table: self.weights.embedding,
+            scale: shape.multipliers.embedding / residual,
             x,
         }];
+        let add = |ops: &mut Vec<Op>, input, weight, after: Option<WeightId>| match after {
+            None => ops.push(Op::Project { input, weight, x }),
+            Some(norm) => ops.extend([
+                Op::Product {
+                    input,
+                    weight,
+                    out: y,
+                },
+                Op::AddNormed {
+                    y,
+                    norm,
+                    epsilon: head_epsilon,
+                    x,
+                },
+            ]),
+        };
         for (layer, w) in self.weights.layers.iter().enumerate() {
             let projections = [&w.q, &w.k, &w.v].map(|p| Projection {
                 weight: p.weight,
@@ -49,35 +73,28 @@ impl Forward {
                     layer,
                     inputs: [q, k, v],
                     norms: w.q_norm.zip(w.k_norm).map(Into::into),
-                    epsilon,
-                    rotation: self.shape.rotation(layer),
+                    epsilon: head_epsilon,
+                    rotation: shape.rotation(layer),
                     rotated,
                 },
                 Op::Attend {
                     layer,
                     q: rotated,
-                    attention: self.shape.attention_of(layer),
+                    attention: shape.attention_of(layer),
                     out: attended,
                 },
-                Op::Project {
-                    input: attended,
-                    weight: w.output,
-                    x,
-                },
-                Op::GateUp {
-                    x,
-                    norm: w.mlp_norm,
-                    epsilon,
-                    gate: w.gate,
-                    up: w.up,
-                    out: mlp,
-                },
-                Op::Project {
-                    input: mlp,
-                    weight: w.down,
-                    x,
-                },
             ]);
+            add(&mut ops, attended, w.output, w.attention_after);
+            ops.push(Op::GateUp {
+                x,
+                norm: w.mlp_norm,
+                epsilon,
+                gate: w.gate,
+                up: w.up,
+                activation: shape.activation,
+                out: mlp,
+            });
+            add(&mut ops, mlp, w.down, w.mlp_after);
         }
         if ending != Ending::Kv {
             let weight = self.weights.head.unwrap_or(self.weights.embedding);
@@ -88,6 +105,7 @@ impl Forward {
                 weight,
                 logits,
             });
+            ops.extend(shape.softcaps.logits.map(|cap| Op::Softcap { logits, cap }));
         }
         if ending == Ending::Token {
             ops.push(Op::Sample { logits });
@@ -104,8 +122,17 @@ impl Forward {
         }
     }
 
+    /// Whether a layer norms the result of attention or the MLP before it is added.
+    fn norms_results(&self) -> bool {
+        let layers = &self.weights.layers;
+        let mut norms = layers
+            .iter()
+            .flat_map(|layer| [layer.attention_after, layer.mlp_after]);
+        norms.any(|norm| norm.is_some())
+    }
+
     /// Returns the buffers of a tape, and their names in `tape`.
-    fn buffers(&self, rows: usize, input: Input, ending: Ending) -> (Vec<BufferInfo>, [Buffer; 8]) {
+    fn buffers(&self, rows: usize, input: Input, ending: Ending) -> (Vec<BufferInfo>, [Buffer; 9]) {
         let (shape, activation) = (&self.shape, self.activation);
         let all = ending == Ending::Logits || input == Input::Step;
         let scored = if all { rows } else { 1 };
@@ -115,7 +142,7 @@ impl Forward {
             columns,
             dtype,
         };
-        let buffers = vec![
+        let mut buffers = vec![
             buffer("x", rows, shape.hidden, DType::F32),
             buffer("q", rows, shape.query_width(), DType::F32),
             buffer("k", rows, shape.kv_width(), DType::F32),
@@ -125,6 +152,9 @@ impl Forward {
             buffer("mlp", rows, shape.intermediate, activation),
             buffer("logits", scored, shape.vocabulary, DType::F32),
         ];
+        if self.norms_results() {
+            buffers.push(buffer("y", rows, shape.hidden, DType::F32));
+        }
         (buffers, std::array::from_fn(Buffer))
     }
 }

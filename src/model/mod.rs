@@ -10,6 +10,7 @@ pub mod forward;
 pub mod language;
 pub mod language_error;
 pub mod message;
+mod names;
 mod rope;
 pub mod shape;
 mod shown;

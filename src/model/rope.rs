@@ -1,17 +1,20 @@
 //! The angles of rotary position embeddings (Su et al. 2021, arXiv:2104.09864), in float32 and in the order of
 //! operations of Hugging Face transformers.
 
+use super::error::Defect;
 use crate::tape::Angles;
 
 /// The rotation: its base, and an optional scaling.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rope {
     pub(super) theta: f64,
+    /// The number of elements of a head that rotate, from the first; `None` means all.
+    pub(super) dims: Option<usize>,
     pub(super) scaling: Option<Scaling>,
 }
 
 /// The scaling that extends a model's original context.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scaling {
     /// Divides positions by a factor.
     Linear {
@@ -19,6 +22,7 @@ pub(super) enum Scaling {
     },
     Llama3(Llama3),
     Yarn(Yarn),
+    Long(Long),
 }
 
 /// The scaling of Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, and those between blended.
@@ -44,21 +48,55 @@ pub(super) struct Yarn {
     pub(super) amplitude: f64,
 }
 
+/// `LongRoPE` (Ding et al. 2024, arXiv:2402.13753): a divisor of each pair's frequency, in one list up to the original
+/// context and in another one beyond it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Long {
+    /// (pairs) each
+    pub(super) short: Vec<f64>,
+    pub(super) long: Vec<f64>,
+    pub(super) original_context: usize,
+    /// The factor of sines and cosines, for both lists.
+    pub(super) amplitude: f64,
+}
+
 impl Rope {
-    /// Returns the angles of `dims` elements of a head in radians per position: `theta^(-2i / dims)`, scaled.
+    /// Returns the angles of a head with `head_dim` elements in radians per position: `theta^(-2i / dims)`, scaled.
+    pub(super) fn angles(&self, head_dim: usize) -> Angles {
+        self.angles_by(head_dim, |long| &long.short)
+    }
+
+    /// Returns the angles of a cache that is longer than a number of positions, if they differ.
+    pub(super) fn far_angles(&self, head_dim: usize) -> Option<(usize, Angles)> {
+        let Some(Scaling::Long(Long {
+            original_context, ..
+        })) = &self.scaling
+        else {
+            return None;
+        };
+        Some((
+            *original_context,
+            self.angles_by(head_dim, |long| &long.long),
+        ))
+    }
+
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
-    pub(super) fn angles(&self, dims: usize) -> Angles {
-        let plain = |pair| 1.0 / (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
+    fn angles_by(&self, head_dim: usize, divisors: fn(&Long) -> &Vec<f64>) -> Angles {
+        let dims = self.dims.unwrap_or(head_dim);
+        let power = |pair| (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
+        let plain = |pair| 1.0 / power(pair);
         let scaled = |pair| match &self.scaling {
             Some(Scaling::Linear { factor }) => plain(pair) / *factor as f32,
             Some(Scaling::Llama3(scaling)) => scaling.apply(plain(pair)),
             Some(Scaling::Yarn(scaling)) => scaling.apply(plain(pair), pair, self.theta, dims),
+            Some(Scaling::Long(scaling)) => 1.0 / (divisors(scaling)[pair] as f32 * power(pair)),
             None => plain(pair),
         };
         Angles {
             frequencies: (0..dims / 2).map(scaled).collect(),
-            amplitude: match self.scaling {
+            amplitude: match &self.scaling {
                 Some(Scaling::Yarn(scaling)) => scaling.amplitude as f32,
+                Some(Scaling::Long(scaling)) => scaling.amplitude as f32,
                 Some(Scaling::Linear { .. } | Scaling::Llama3(_)) | None => 1.0,
             },
         }
@@ -74,6 +112,43 @@ impl Rope {
                 ..
             })) => (factor * original_context).round() as usize,
             _ => 0,
+        }
+    }
+
+    /// Checks that the rotation fits heads of `head_dim` elements.
+    pub(super) fn check(&self, head_dim: usize) -> Result<(), Defect> {
+        let dims = self.dims.unwrap_or(head_dim);
+        if !dims.is_multiple_of(2) || dims > head_dim {
+            let allowed = format!("it must be even and at most {head_dim}, the head's dimension");
+            return Err(Defect::bad_value(
+                "rotated elements of a head",
+                dims,
+                allowed,
+            ));
+        }
+        let Some(Scaling::Long(Long { short, long, .. })) = &self.scaling else {
+            return Ok(());
+        };
+        for (key, list) in [("short_factor", short), ("long_factor", long)] {
+            if list.len() != dims / 2 {
+                let allowed = format!("it must have one for each of {} pairs", dims / 2);
+                let found = format!("{} numbers", list.len());
+                return Err(Defect::bad_value(key, found, allowed));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Long {
+    /// Returns the factor of sines and cosines of a context that is `ratio` times the original one.
+    pub(super) fn growth(ratio: f64, original_context: usize) -> f64 {
+        #[allow(clippy::cast_precision_loss)] // contexts are far below 2^52
+        let original = original_context as f64;
+        if ratio > 1.0 {
+            (1.0 + ratio.ln() / original.ln()).sqrt()
+        } else {
+            1.0
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The dimensions of a model and the properties of its layers, checked once for all file formats.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 
 use super::error::Defect;
 use super::rope::Rope;
-use crate::tape::{Angles, Attention, QueryScale, Rotation};
+use crate::tape::{Activation, Angles, Attention, QueryScale, Rotation};
 
 /// Dimensions in elements. A `Shape` has been checked: no field is zero, `heads` is a multiple of `kv_heads`,
-/// `head_dim` is even, no product overflows, and `forward` supports all properties.
+/// `head_dim` is even, and no product overflows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// The name of its family, as in `model_type` of config.json.
@@ -24,12 +25,13 @@ pub struct Shape {
     pub norm_epsilon: f32,
     /// Tables of the rotation of pairs of a head's elements, with scaling. Most models have one.
     pub angles: Vec<Angles>,
+    /// The first table of a cache that is longer than a number of positions (Phi).
+    pub far_angles: Option<(usize, Angles)>,
     /// (layers)
     pub attention: Vec<LayerAttention>,
     pub query_scale: Option<QueryScale>,
     pub multipliers: Multipliers,
     pub softcaps: Softcaps,
-    pub norms: Norms,
     pub activation: Activation,
 }
 
@@ -61,24 +63,6 @@ pub struct Softcaps {
     pub logits: Option<f32>,
 }
 
-/// Further norms, besides those before attention and before the MLP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Norms {
-    /// Whether the results of attention and the MLP are normalized before they are added (Gemma).
-    pub after: bool,
-    /// Whether weights are stored less one (Gemma's checkpoints).
-    pub less_one: bool,
-}
-
-/// The activation function of the gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    #[default]
-    Silu,
-    /// The tanh approximation of GELU (Gemma).
-    GeluTanh,
-}
-
 impl Default for Multipliers {
     fn default() -> Self {
         Self {
@@ -105,11 +89,11 @@ impl Shape {
             context: 0,
             norm_epsilon: 0.0,
             angles: Vec::new(),
+            far_angles: None,
             attention: Vec::new(),
             query_scale: None,
             multipliers: Multipliers::default(),
             softcaps: Softcaps::default(),
-            norms: Norms::default(),
             activation: Activation::default(),
         }
     }
@@ -124,6 +108,29 @@ impl Shape {
     #[must_use]
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
+    }
+
+    /// Returns a hash of the angles, which the values of a cache depend on.
+    #[must_use]
+    pub fn angles_hash(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        for Angles {
+            frequencies,
+            amplitude,
+        } in &self.angles
+        {
+            for number in frequencies.iter().chain([amplitude]) {
+                number.to_bits().hash(&mut hash);
+            }
+        }
+        hash.finish()
+    }
+
+    /// Selects the tables of angles for a cache of `context` positions.
+    pub fn rotate_within(&mut self, context: usize) {
+        if let Some((_, far)) = self.far_angles.take_if(|(near, _)| context > *near) {
+            self.angles[0] = far;
+        }
     }
 
     /// Returns the rotation of q and k in a layer.
@@ -156,7 +163,9 @@ impl Shape {
         own: impl FnOnce(&mut Self) -> Result<(), Defect>,
     ) -> Result<Self, Defect> {
         self.check_sizes()?;
+        rope.check(self.head_dim)?;
         self.angles = vec![rope.angles(self.head_dim)];
+        self.far_angles = rope.far_angles(self.head_dim);
         let usual = LayerAttention {
             angles: Some(0),
             window: None,
@@ -169,7 +178,6 @@ impl Shape {
             layer.window = layer.window.filter(|window| window.get() < context);
         }
         self.check_scales()?;
-        self.check_computed()?;
         self.check_rope()?;
         Ok(self)
     }
@@ -219,9 +227,19 @@ impl Shape {
             .angles
             .iter()
             .map(|table| ("rope amplitude", table.amplitude));
+        let Multipliers {
+            embedding,
+            scores,
+            residual,
+            logits,
+        } = self.multipliers;
         let scales = [
-            ("attention scale", self.multipliers.scores),
+            ("embedding multiplier", Some(embedding)),
+            ("attention scale", scores),
+            ("residual multiplier", Some(residual)),
+            ("logits' multiplier", Some(logits)),
             ("attention softcap", self.softcaps.scores),
+            ("logits' softcap", self.softcaps.logits),
             ("query scale", self.query_scale.map(|scale| scale.beta)),
         ];
         let scales = scales.into_iter();
@@ -244,51 +262,14 @@ impl Shape {
         Ok(())
     }
 
-    /// Checks that `forward` supports all properties.
-    #[allow(clippy::float_cmp)] // one is exact
-    fn check_computed(&self) -> Result<(), Defect> {
-        let Multipliers {
-            embedding,
-            residual,
-            logits,
-            ..
-        } = self.multipliers;
-        for (key, value) in [
-            ("embedding multiplier", embedding),
-            ("residual multiplier", residual),
-            ("logits' multiplier", logits),
-        ] {
-            if value != 1.0 {
-                return Err(Defect::bad_value(key, value, "only 1 is computed"));
-            }
-        }
-        if let Some(cap) = self.softcaps.logits {
-            let allowed = "only logits without one are computed";
-            return Err(Defect::bad_value("logits' softcap", cap, allowed));
-        }
-        if self.norms != Norms::default() {
-            let allowed =
-                "only norms before attention and the MLP are computed, with weights as they are";
-            return Err(Defect::bad_value(
-                "norms",
-                format!("{:?}", self.norms),
-                allowed,
-            ));
-        }
-        if self.activation != Activation::Silu {
-            let found = format!("{:?}", self.activation);
-            return Err(Defect::bad_value(
-                "activation",
-                found,
-                "only silu is computed",
-            ));
-        }
-        Ok(())
-    }
-
     /// Checks that every angle is finite.
     pub(super) fn check_rope(&self) -> Result<(), Defect> {
-        let mut frequencies = self.angles.iter().flat_map(|table| &table.frequencies);
+        let far = self.far_angles.iter().map(|(_, far)| far);
+        let mut frequencies = self
+            .angles
+            .iter()
+            .chain(far)
+            .flat_map(|table| &table.frequencies);
         match frequencies.find(|frequency| !(frequency.is_finite() && **frequency > 0.0)) {
             Some(bad) => Err(Defect::bad_value(
                 "rope frequency",

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::error::Defect;
 use crate::quant::Format;
 
 /// Every weight of a model. `T` is a place in a file, an executor's storage, or an id on a tape.
@@ -36,6 +37,8 @@ pub struct Layer<T> {
     pub k_norm: Option<T>,
     /// (hidden, `heads * head_dim`)
     pub output: T,
+    /// (hidden): a norm of attention's result before it is added (Gemma)
+    pub attention_after: Option<T>,
     /// (hidden)
     pub mlp_norm: T,
     /// (intermediate, hidden)
@@ -44,6 +47,8 @@ pub struct Layer<T> {
     pub up: T,
     /// (hidden, intermediate)
     pub down: T,
+    /// (hidden): a norm of the MLP's result before it is added (Gemma)
+    pub mlp_after: Option<T>,
 }
 
 /// `y = weight x + bias`
@@ -68,6 +73,35 @@ pub struct Tensor {
     /// Bytes from the start of that file.
     pub offset: u64,
     pub row_order: RowOrder,
+    pub values: Values,
+}
+
+/// The values of a vector: `factor * (stored + added)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Values {
+    pub factor: f32,
+    pub added: f32,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            factor: 1.0,
+            added: 0.0,
+        }
+    }
+}
+
+impl Values {
+    /// Computes the values from the stored ones.
+    #[allow(clippy::float_cmp)] // zero is exact, and a negative zero stays one
+    pub(super) fn compute(self, values: &mut [f32]) {
+        if self != Self::default() {
+            for value in values {
+                *value = self.factor * (*value + self.added);
+            }
+        }
+    }
 }
 
 /// The order of a tensor's rows in its file.
@@ -92,6 +126,15 @@ impl Tensor {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.rows * self.row_bytes()
+    }
+
+    /// Returns a vector, if each of its elements can be read separately.
+    pub(super) fn separable(self) -> Result<Self, Defect> {
+        if self.format.block_len() > 1 {
+            let problem = format!("is {:?}; a vector must be F32, F16 or BF16", self.format);
+            return Err(Defect::tensor(&self.name, problem));
+        }
+        Ok(self)
     }
 
     /// Returns a vector as a matrix of one column, so that its elements are rows.
@@ -158,10 +201,12 @@ impl<T> Layer<T> {
             q_norm: self.q_norm.as_ref().map(&mut *f).transpose()?,
             k_norm: self.k_norm.as_ref().map(&mut *f).transpose()?,
             output: f(&self.output)?,
+            attention_after: self.attention_after.as_ref().map(&mut *f).transpose()?,
             mlp_norm: f(&self.mlp_norm)?,
             gate: f(&self.gate)?,
             up: f(&self.up)?,
             down: f(&self.down)?,
+            mlp_after: self.mlp_after.as_ref().map(&mut *f).transpose()?,
         })
     }
 }

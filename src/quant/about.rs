@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::recipe;
-use super::rows::Rows;
+use super::rows::TileRows;
 
 /// The properties of a format, apart from its values.
 pub(super) struct About {
@@ -11,5 +11,5 @@ pub(super) struct About {
     pub(super) layout: Layout,
     pub(super) random: recipe::Block,
     /// Splits rows of a number of columns. It does nothing for formats without blocks.
-    pub(super) take_apart: fn(&[u8], usize, &mut Rows),
+    pub(super) take_apart: fn(&[u8], usize, &mut TileRows),
 }

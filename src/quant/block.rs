@@ -11,7 +11,7 @@ use super::about::About;
 use super::halves::{VECTOR, vector};
 use super::layout::Layout;
 use super::recipe;
-use super::rows::{Destination, Rows};
+use super::rows::{Destination, TileRows};
 
 /// Blocks whose halves are converted at a time, because a single conversion takes as long as ten values.
 const AT_ONCE: usize = VECTOR / 2;
@@ -76,7 +76,7 @@ pub(super) const fn about<F: Block<B, N, H>, const B: usize, const N: usize, con
 fn take_apart<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
     bytes: &[u8],
     columns: usize,
-    rows: &mut Rows,
+    rows: &mut TileRows,
 ) {
     let blocks = bytes.as_chunks::<B>().0;
     for (row, blocks) in blocks.chunks_exact(columns / N).enumerate() {

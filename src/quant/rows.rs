@@ -3,7 +3,7 @@
 use super::layout::{Layout, TILE_ROWS, UNIT, padded};
 
 /// Up to 16 rows, split into integers and scales.
-pub(super) struct Rows {
+pub(super) struct TileRows {
     /// Padded to whole units.
     pub(super) columns: usize,
     /// (16, columns): unsigned, as stored; Q8_0 plus 128
@@ -26,7 +26,7 @@ pub(super) struct Destination<'a, const N: usize> {
     index: usize,
 }
 
-impl Rows {
+impl TileRows {
     pub(super) fn new(layout: Layout, columns: usize) -> Self {
         let columns = padded(columns);
         Self {

@@ -4,7 +4,7 @@
 
 use super::Format;
 use super::layout::{TILE_ROWS, UNIT, padded};
-use super::rows::Rows;
+use super::rows::TileRows;
 
 /// Writes one tile. `rows` are at most 16 rows of `columns` values as their file stores them; `out` has `tile_bytes`.
 /// Missing rows and columns become zero.
@@ -31,9 +31,9 @@ pub(super) fn repack(format: Format, columns: usize, rows: &[u8], out: &mut [u8]
     }
 }
 
-fn taken_apart(format: Format, columns: usize, rows: &[u8]) -> Rows {
+fn taken_apart(format: Format, columns: usize, rows: &[u8]) -> TileRows {
     let about = format.about();
-    let mut apart = Rows::new(about.layout, columns);
+    let mut apart = TileRows::new(about.layout, columns);
     (about.take_apart)(rows, columns, &mut apart);
     apart
 }
@@ -79,7 +79,7 @@ fn repack_values<const N: usize>(rows: &[u8], columns: usize, out: &mut [u8]) {
     }
 }
 
-fn pack_quants(rows: &Rows, unit: usize, quants: &mut [u8], high: &mut [u8], codes: bool) {
+fn pack_quants(rows: &TileRows, unit: usize, quants: &mut [u8], high: &mut [u8], codes: bool) {
     // Each element holds two columns.
     let mut pairs = [[0_u32; UNIT / 2]; TILE_ROWS];
     for (pairs, row) in pairs.iter_mut().zip(rows.quants.chunks_exact(rows.columns)) {

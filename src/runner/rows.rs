@@ -346,9 +346,9 @@ impl Runner {
         let rows = conversations.next_power_of_two();
         let step = self.steps.get(&rows).unwrap_or(&self.step);
         let cost = |op: &Op| OpCost {
-            // A layer has two projections, which differ by their input.
+            // A layer has two such operations, which differ by their input.
             kind: match *op {
-                Op::Project { input, .. } => {
+                Op::Project { input, .. } | Op::Product { input, .. } => {
                     format!("{} {}", op.name(), step.buffer(input).name)
                 }
                 _ => op.name().into(),

@@ -21,7 +21,8 @@ impl Runner {
     /// bits, the pages are copied. Returns whether they were.
     pub fn inherit(&mut self, before: &mut Self) -> Result<bool, RunError> {
         let is_alike = self.executor.identity() == before.executor.identity()
-            && self.page_bytes() == before.page_bytes();
+            && self.page_bytes() == before.page_bytes()
+            && self.shape().angles == before.shape().angles;
         self.take_place(before, is_alike)
     }
 

@@ -29,7 +29,7 @@ pub use arguments::{Arguments, EXIT_CODES};
 pub use failure::Failure;
 pub use origin::Origin;
 use source::Thread;
-pub use source::{Source, settings};
+pub use source::{TokenSource, settings};
 
 use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;

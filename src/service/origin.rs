@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
-use super::source::{self, Source};
+use super::source::{self, TokenSource};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
 use crate::journal;
@@ -30,11 +30,11 @@ impl Origin {
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn read(&self) -> Result<(Config, Source, Formats), ConfigError> {
+    pub fn read(&self) -> Result<(Config, TokenSource, Formats), ConfigError> {
         match &self.script {
             // The scripted engine works without a file, but a file that exists must be valid.
             Some(script) if self.file.is_none() && !self.file().exists() => {
-                let source = Source::Script(script.clone());
+                let source = TokenSource::Script(script.clone());
                 Ok((Config::default(), source, Formats::default()))
             }
             _ => {
@@ -48,12 +48,12 @@ impl Origin {
     }
 
     /// Reads like `read`, but the file must exist even with a script.
-    pub fn check(&self) -> Result<(Config, Source, Formats), ConfigError> {
+    pub fn check(&self) -> Result<(Config, TokenSource, Formats), ConfigError> {
         let file = self.file();
         let config = Config::read(file)?;
         let source = match &self.script {
-            Some(script) => Source::Script(script.clone()),
-            None => Source::Model(config.model_path(file)?.to_owned()),
+            Some(script) => TokenSource::Script(script.clone()),
+            None => TokenSource::Model(config.model_path(file)?.to_owned()),
         };
         let formats = Formats::read(&config.model.tool_formats)?;
         Ok((config, source, formats))
@@ -64,7 +64,7 @@ impl Origin {
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.
     pub fn check_model(&self) -> Result<(), Failure> {
-        let (config, Source::Model(model), _) = self.check()? else {
+        let (config, TokenSource::Model(model), _) = self.check()? else {
             return Ok(());
         };
         let failed = |error: LoadError| {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::derived::{bus_config, front_config, limits};
 use super::origin::Origin;
-use super::source::{self, Source};
+use super::source::{self, TokenSource};
 use super::watchdog::Watchdog;
 use super::{extension, sessions};
 use crate::bus::{self, Bus, ReloadCall};
@@ -97,7 +97,7 @@ impl Reloader {
         let (config, source, formats) =
             tokio::task::spawn_blocking(move || origin.read()).await??;
         let replaced = match source {
-            Source::Model(path) => {
+            TokenSource::Model(path) => {
                 let settings = source::settings(&path, &config);
                 let (stall, drain) = (self.config.watchdog.stall, config.reload.drain);
                 tokio::select! {
@@ -105,7 +105,7 @@ impl Reloader {
                     never = extension::of_load(engine, stall, drain) => match never {},
                 }
             }
-            Source::Script(_) => Replaced::Nothing,
+            TokenSource::Script(_) => Replaced::Nothing,
         };
         let same = self.config == config;
         engine.set_formats(formats);

@@ -16,7 +16,7 @@ use crate::load::{self, KvMemory};
 
 /// The source of tokens.
 #[derive(Debug)]
-pub enum Source {
+pub enum TokenSource {
     /// The path of a model.
     Model(PathBuf),
     /// A script, for tests.
@@ -52,7 +52,7 @@ impl Thread {
     }
 }
 
-impl Source {
+impl TokenSource {
     /// Starts to serve `inbox`.
     pub(super) fn start(self, inbox: Receiver, config: &Config) -> io::Result<Thread> {
         match self {

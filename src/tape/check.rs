@@ -114,7 +114,7 @@ impl Tape {
                 self.buffer(*buffer).name
             ));
         }
-        let in_place = matches!(op, Op::Project { .. });
+        let in_place = op.is_in_place();
         for (n, buffer) in writes.iter().enumerate() {
             if writes[..n].contains(buffer) || (!in_place && reads.contains(buffer)) {
                 return Err(format!(
@@ -124,7 +124,7 @@ impl Tape {
             }
             written[buffer.0] = true;
         }
-        if let Op::Project { input, x, .. } = op
+        if let Op::Project { input, x, .. } | Op::AddNormed { y: input, x, .. } = op
             && input == x
         {
             return Err(format!("adds {} to itself", self.buffer(*x).name));
@@ -134,7 +134,7 @@ impl Tape {
 
     fn check_shapes(&self, op: &Op) -> Result<(), String> {
         match op {
-            Op::Embed { table, x } => {
+            Op::Embed { table, x, .. } => {
                 self.rows_of(*x, self.rows)?;
                 self.residual(*x)?;
                 self.matrix(*table, self.weight(*table).rows, self.buffer(*x).columns)
@@ -191,6 +191,22 @@ impl Tape {
                     self.buffer(*input).columns,
                 )
             }
+            Op::Product { input, weight, out } => {
+                self.residual(*out)?;
+                self.rows_of(*input, self.rows)?;
+                self.typed(*input, self.activation)?;
+                self.matrix(
+                    *weight,
+                    self.buffer(*out).columns,
+                    self.buffer(*input).columns,
+                )
+            }
+            Op::AddNormed { y, norm, x, .. } => {
+                self.residual(*x)?;
+                self.residual(*y)?;
+                self.columns_of(*y, self.buffer(*x).columns)?;
+                self.matrix(*norm, 1, self.buffer(*x).columns)
+            }
             Op::GateUp {
                 x,
                 norm,
@@ -226,6 +242,7 @@ impl Tape {
                     self.buffer(*x).columns,
                 )
             }
+            Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }
     }

@@ -15,7 +15,7 @@ pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
 pub use kv_info::KvInfo;
-pub use op::{Op, Projection};
+pub use op::{Activation, Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 
 use crate::quant::DType;
@@ -86,13 +86,13 @@ impl Tape {
         self.input == Input::Step && layer == of && rotated == q
     }
 
-    /// Returns the points at which a run can be preempted, each as the number of operations before it: after the `Project`
-    /// of attention and after that of the MLP, in each layer.
+    /// Returns the points at which a run can be preempted, each as the number of operations before it: after the
+    /// result of attention was added and after that of the MLP, in each layer.
     ///
     /// At these points only the residual stream and the cache are needed to continue.
     pub fn pauses(&self) -> impl Iterator<Item = usize> {
         let ops = self.ops.iter().enumerate();
-        let added = ops.filter(|(_, op)| matches!(op, Op::Project { .. }));
+        let added = ops.filter(|(_, op)| op.adds());
         added.map(|(at, _)| at + 1)
     }
 

@@ -1,26 +1,78 @@
-"""Writes a GGUF of random weights at a published shape of Qwen3: time depends on shapes, not on training.
+"""Writes a GGUF of random weights at a published shape: time depends on shapes, not on training.
 
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
-usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b
+usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b (Qwen3), or another key of SHAPES
 TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
 q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
 
+import dataclasses
 import sys
 
 import gguf
 import numpy as np
 
-VOCABULARY = 151936
-HEAD_DIM = 128
-KV_HEADS = 8
-# hidden, layers, heads, intermediate, tied head (each model's config.json)
+
+
+@dataclasses.dataclass
+class Shape:
+    """A model's dimensions, by its config.json."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    tied: bool = True
+    architecture: str = "qwen3"
+    kv_heads: int = 8
+    head_dim: int = 128
+    vocabulary: int = 151936
+    context: int = 40960
+    theta: float = 1e6
+    # Further keys of the file, without the architecture's name.
+    keys: dict = dataclasses.field(default_factory=dict)
+    # Divisors of the frequencies in tensors, one for each pair of elements that rotate.
+    pairs: int = 0
+
+
+GEMMA3 = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0, "rope.freq_base_swa": 1e4}
 SHAPES = {
-    "0.6b": (1024, 28, 16, 3072, True),
-    "1.7b": (2048, 28, 16, 6144, True),
-    "4b": (2560, 36, 32, 9728, True),
-    "8b": (4096, 36, 32, 12288, False),
+    "0.6b": Shape(1024, 28, 16, 3072),
+    "1.7b": Shape(2048, 28, 16, 6144),
+    "4b": Shape(2560, 36, 32, 9728),
+    "8b": Shape(4096, 36, 32, 12288, tied=False),
+    "gemma3-1b": Shape(1152, 26, 4, 6912, True, "gemma3", 1, 256, 262144, 32768, keys={"attention.sliding_window": 512}),
+    "gemma3-4b": Shape(
+        2560, 34, 8, 10240, True, "gemma3", 4, 256, 262208, 131072, keys={"attention.sliding_window": 1024} | GEMMA3
+    ),
+    "phi4-mini": Shape(
+        3072,
+        32,
+        24,
+        8192,
+        True,
+        "phi3",
+        vocabulary=200064,
+        context=131072,
+        theta=1e4,
+        keys={"rope.dimension_count": 96, "rope.scaling.original_context_length": 4096, "rope.scaling.attn_factor": 1.19},
+        pairs=48,
+    ),
+    "granite-2b": Shape(
+        2048,
+        40,
+        32,
+        8192,
+        True,
+        "granite",
+        8,
+        64,
+        49159,
+        131072,
+        1e7,
+        {"embedding_scale": 12.0, "attention.scale": 0.015625, "residual_scale": 0.22, "logit_scale": 8.0},
+    ),
 }
 
 
@@ -64,17 +116,17 @@ def random_rows(random, name, rows, columns):
     return blocks.reshape(rows, -1)
 
 
-def vocabulary(writer):
+def vocabulary(writer, size):
     """Returns meaningless words, because llama.cpp opens no model without a vocabulary."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(["t", "0", *(f"t{number}" for number in range(VOCABULARY - 2))])
-    writer.add_token_types([gguf.TokenType.NORMAL] * VOCABULARY)
+    writer.add_token_list(["t", "0", *(f"t{number}" for number in range(size - 2))])
+    writer.add_token_types([gguf.TokenType.NORMAL] * size)
     writer.add_token_merges(["t 0"])
-    writer.add_eos_token_id(VOCABULARY - 1)
+    writer.add_eos_token_id(size - 1)
 
 
-def vocabulary_of(writer, path):
+def vocabulary_of(writer, path, size):
     """Returns another file's vocabulary with a plain template, padded with unused words."""
     unused = {
         "tokenizer.ggml.tokens": lambda at: f"<|unused_{at}|>",
@@ -86,7 +138,7 @@ def vocabulary_of(writer, path):
             values = field.contents()
             if field.types[0] == gguf.GGUFValueType.ARRAY:
                 if field.name in unused:
-                    values += [unused[field.name](at) for at in range(len(values), VOCABULARY)]
+                    values += [unused[field.name](at) for at in range(len(values), size)]
                 writer.add_array(field.name, values)
             else:
                 writer.add_key_value(field.name, values, field.types[0])
@@ -95,23 +147,31 @@ def vocabulary_of(writer, path):
     )
 
 
+def add_key(writer, key, value):
+    add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+    add(key, value)
+
+
 def main(size, type_name, out, words=None):
-    hidden, layers, heads, intermediate, tied = SHAPES[size]
+    shape = SHAPES[size]
+    hidden, heads, kv_heads, head_dim = shape.hidden, shape.heads, shape.kv_heads, shape.head_dim
     type_name = type_name.lower()
     most, best = MIXED.get(type_name, (type_name, type_name))
-    writer = gguf.GGUFWriter(out, "qwen3")
-    writer.add_name(f"qwen3-{size}-random")
-    writer.add_block_count(layers)
-    writer.add_context_length(40960)
+    writer = gguf.GGUFWriter(out, shape.architecture)
+    writer.add_name(f"{shape.architecture}-{size}-random")
+    writer.add_block_count(shape.layers)
+    writer.add_context_length(shape.context)
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(intermediate)
+    writer.add_feed_forward_length(shape.intermediate)
     writer.add_head_count(heads)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_key_length(HEAD_DIM)
-    writer.add_value_length(HEAD_DIM)
-    writer.add_rope_freq_base(1e6)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_rope_freq_base(shape.theta)
     writer.add_layer_norm_rms_eps(1e-6)
-    vocabulary_of(writer, words) if words else vocabulary(writer)
+    for key, value in shape.keys.items():
+        add_key(writer, f"{shape.architecture}.{key}", value)
+    vocabulary_of(writer, words, shape.vocabulary) if words else vocabulary(writer, shape.vocabulary)
     random = np.random.default_rng(0)
     made = {}
 
@@ -127,25 +187,38 @@ def main(size, type_name, out, words=None):
     def vector(name, width):
         writer.add_tensor(name, np.ones(width, dtype=np.float32))
 
-    matrix("token_embd.weight", VOCABULARY, hidden, better=tied)
+    matrix("token_embd.weight", shape.vocabulary, hidden, better=shape.tied)
     vector("output_norm.weight", hidden)
-    if not tied:
-        matrix("output.weight", VOCABULARY, hidden, better=True)
-    for layer in range(layers):
+    if not shape.tied:
+        matrix("output.weight", shape.vocabulary, hidden, better=True)
+    if shape.pairs:
+        vector("rope_factors_short.weight", shape.pairs)
+        vector("rope_factors_long.weight", shape.pairs)
+    joined = shape.architecture == "phi3"
+    norms = ["attn_norm", "ffn_norm"]
+    if shape.architecture == "gemma3":
+        norms += ["post_attention_norm", "post_ffw_norm"]
+    q, kv = heads * head_dim, kv_heads * head_dim
+    for layer in range(shape.layers):
         block = f"blk.{layer}."
-        eighth = layers // 8
+        eighth = shape.layers // 8
         better = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
-        vector(block + "attn_norm.weight", hidden)
-        vector(block + "ffn_norm.weight", hidden)
-        vector(block + "attn_q_norm.weight", HEAD_DIM)
-        vector(block + "attn_k_norm.weight", HEAD_DIM)
-        matrix(block + "attn_q.weight", heads * HEAD_DIM, hidden)
-        matrix(block + "attn_k.weight", KV_HEADS * HEAD_DIM, hidden)
-        matrix(block + "attn_v.weight", KV_HEADS * HEAD_DIM, hidden, better)
-        matrix(block + "attn_output.weight", hidden, heads * HEAD_DIM)
-        matrix(block + "ffn_gate.weight", intermediate, hidden)
-        matrix(block + "ffn_up.weight", intermediate, hidden)
-        matrix(block + "ffn_down.weight", hidden, intermediate, better)
+        for norm in norms:
+            vector(f"{block}{norm}.weight", hidden)
+        if shape.architecture in ("qwen3", "gemma3"):
+            vector(block + "attn_q_norm.weight", head_dim)
+            vector(block + "attn_k_norm.weight", head_dim)
+        if joined:
+            matrix(block + "attn_qkv.weight", q + 2 * kv, hidden)
+            matrix(block + "ffn_up.weight", 2 * shape.intermediate, hidden)
+        else:
+            matrix(block + "attn_q.weight", q, hidden)
+            matrix(block + "attn_k.weight", kv, hidden)
+            matrix(block + "attn_v.weight", kv, hidden, better)
+            matrix(block + "ffn_gate.weight", shape.intermediate, hidden)
+            matrix(block + "ffn_up.weight", shape.intermediate, hidden)
+        matrix(block + "attn_output.weight", hidden, q)
+        matrix(block + "ffn_down.weight", hidden, shape.intermediate, better)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

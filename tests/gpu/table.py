@@ -26,7 +26,7 @@ ABSOLUTE = {"4b-bf16": 30_000}
 # Targets relative to the time of one row, at 512 tokens each.
 ROWS = {4: 1.15, 8: 1.3}
 PARTITION = 625
-LAYERS = {"0.6b": 28, "1.7b": 28, "4b": 36, "8b": 36}
+LAYERS = {"0.6b": 28, "1.7b": 28, "4b": 36, "8b": 36, "gemma3-1b": 26, "gemma3-4b": 34, "phi4-mini": 32, "granite-2b": 40}
 NODES_A_LAYER, NODES_BESIDES = 5, 6
 # Conversations of a step.
 TOGETHER = [1, 2, 4, 8]

@@ -16,12 +16,12 @@ use zbus::export::async_trait::async_trait;
 use super::call_filter::{CallFilter, Refused};
 use super::header::{FIXED, Fixed, Header, LONGEST_FIELDS};
 use super::inbox::{Inbox, Incoming, IncomingCall};
-use super::source::Source;
+use super::source::ByteSource;
 use crate::bus::accounts::{Accounts, Admission, BUS, Call};
 
 #[derive(Debug)]
 pub(super) struct Intake {
-    pub(super) source: Source,
+    pub(super) source: ByteSource,
     pub(super) accounts: Arc<Accounts>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) refusals: mpsc::Sender<Refused>,

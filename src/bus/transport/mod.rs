@@ -35,7 +35,7 @@ use inbox::Inbox;
 use intake::Intake;
 pub(super) use outbox::Outbox;
 use reader::Reader;
-use source::Source;
+use source::ByteSource;
 use writer::Writer;
 
 /// Refused calls whose answers are not yet written; further ones get no answer.
@@ -107,7 +107,7 @@ impl Socket for BusSocket {
         let (read, write) = self.stream.into_split();
         let (accounts, inbox) = (self.accounts, self.inbox);
         let intake = Intake {
-            source: Source::new(read),
+            source: ByteSource::new(read),
             accounts: accounts.clone(),
             inbox: inbox.clone(),
             refusals: self.refusals,

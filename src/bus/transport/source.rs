@@ -14,7 +14,7 @@ const READ: usize = 64 << 10;
 
 /// Reads plain bytes: the kernel closes all descriptors that are sent with them.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ByteSource {
     /// Bytes that arrived with the handshake; they come first.
     early: Vec<u8>,
     stream: BufReader<OwnedReadHalf>,
@@ -22,7 +22,7 @@ pub(super) struct Source {
     taken: usize,
 }
 
-impl Source {
+impl ByteSource {
     pub(super) fn new(stream: OwnedReadHalf) -> Self {
         Self {
             early: Vec::new(),
@@ -73,7 +73,7 @@ impl Source {
 }
 
 #[async_trait]
-impl ReadHalf for Source {
+impl ReadHalf for ByteSource {
     async fn recvmsg(&mut self, out: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let early = self.early.len().min(out.len());
         let read = if early > 0 {

@@ -6,7 +6,7 @@ use crate::check::deck::Deck;
 use crate::check::world::{Builder, ROWS, Run, World};
 use crate::quant::random::Random;
 use crate::quant::{DType, Format};
-use crate::tape::{Buffer, Input, Op, Projection, WeightId};
+use crate::tape::{Activation, Buffer, Input, Op, Projection, WeightId};
 
 /// Rows of prompts for the narrow product, and for the wide one.
 const FEW: [usize; 4] = [1, 2, 7, 8];
@@ -122,6 +122,16 @@ pub(super) fn world() -> World {
         }
         for run in runs.each() {
             let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
+            let op = Op::Product {
+                input: Buffer(0),
+                weight: b.matrix(format, outputs, columns),
+                out: Buffer(1),
+            };
+            let buffers = [("attended", columns, true), ("y", outputs, false)];
+            b.case(&named(format, outputs, columns), run, &buffers, op);
+        }
+        for run in runs.each() {
+            let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
             let other = sizes.other(columns);
             gate_up(&mut b, [format, other], (outputs, columns), run);
         }
@@ -143,6 +153,24 @@ pub(super) fn world() -> World {
                     case.pad((run.rows - 1).min(3));
                 }
             }
+        }
+    }
+    for columns in [33, 64, 1000, 2560] {
+        for run in runs.each() {
+            let norm = b.vector(columns, 1.0, 0.3);
+            let op = Op::AddNormed {
+                y: Buffer(0),
+                norm,
+                epsilon: 1e-6,
+                x: Buffer(1),
+            };
+            let buffers = [("y", columns, false), ("x", columns, false)];
+            b.case(&columns.to_string(), run, &buffers, op);
+            let op = Op::Softcap {
+                logits: Buffer(0),
+                cap: 0.75,
+            };
+            b.case(&columns.to_string(), run, &[("logits", columns, false)], op);
         }
     }
     // The formats of one kernel, if the columns are a multiple of both blocks.
@@ -177,6 +205,7 @@ type Sized = (WeightId, Format, (usize, usize));
 fn embed_of(b: &mut Builder, (table, format, (rows, columns)): Sized, run: Run) {
     let op = Op::Embed {
         table,
+        scale: if rows % 2 == 0 { 1.0 } else { 12.5 },
         x: Buffer(0),
     };
     let mut random = Random::new(b.random.bits());
@@ -237,6 +266,7 @@ fn gate_up(b: &mut Builder, [gate, up]: [Format; 2], (outputs, columns): (usize,
         epsilon: 1e-6,
         gate: b.matrix(gate, outputs, columns),
         up: b.matrix(up, outputs, columns),
+        activation: [Activation::Silu, Activation::GeluTanh][outputs % 2],
         out: Buffer(1),
     };
     let buffers = [("x", columns, false), ("mlp", outputs, true)];

@@ -17,7 +17,7 @@ use crate::engine::intake::fair::{Fair, Queued, Readiness};
 
 /// A kind of worker threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct WorkKind {
     /// The name of its threads.
     name: &'static str,
     /// The most jobs that run at once.
@@ -29,7 +29,7 @@ pub(crate) struct Kind {
 }
 
 /// The threads that encode prompts. A slow prompt of one user does not delay others.
-pub(crate) const PROMPTS: Kind = Kind {
+pub(crate) const PROMPTS: WorkKind = WorkKind {
     name: "encoder",
     at_once: 2,
     nice: 10,
@@ -37,7 +37,7 @@ pub(crate) const PROMPTS: Kind = Kind {
 };
 
 /// The thread that waits for the process that compiles grammars.
-pub(crate) const GRAMMARS: Kind = Kind {
+pub(crate) const GRAMMARS: WorkKind = WorkKind {
     name: "grammars",
     at_once: 1,
     nice: 0,
@@ -109,7 +109,7 @@ impl Charge {
 }
 
 impl State {
-    fn take(&mut self, kind: Kind) -> Option<Job> {
+    fn take(&mut self, kind: WorkKind) -> Option<Job> {
         if self.running.len() >= kind.at_once {
             return None;
         }
@@ -147,7 +147,7 @@ impl State {
 }
 
 struct Inner {
-    kind: Kind,
+    kind: WorkKind,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -166,7 +166,7 @@ impl Inner {
 pub(crate) struct Workers(Arc<Inner>);
 
 impl Workers {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: WorkKind) -> Self {
         Self(Arc::new(Inner {
             kind,
             state: Mutex::new(State {

@@ -9,7 +9,7 @@ use crate::graph::Mode;
 use crate::journal;
 use crate::kv::KvTypes;
 use crate::kv_store::Key;
-use crate::load::{self, LoadError, OpenModel, PROBE, Part};
+use crate::load::{self, LoadError, OpenModel, OpenPart, PROBE};
 use crate::model::checkpoint::Identity;
 use crate::runner::Runner;
 
@@ -29,8 +29,8 @@ pub(crate) struct Recipe {
     settings: Settings,
     /// `None` if the files could not be read.
     files: Option<Identity>,
-    /// The types of the cache, once they are selected.
-    types: Option<KvTypes>,
+    /// The types of the cache, and the hash of the angles of its rotation, once they are selected.
+    cache: Option<(KvTypes, u64)>,
 }
 
 /// What must be done to apply other settings.
@@ -55,7 +55,7 @@ impl Recipe {
         Self {
             files: files(settings).ok(),
             settings: settings.clone(),
-            types: None,
+            cache: None,
         }
     }
 
@@ -63,18 +63,20 @@ impl Recipe {
     /// files include the vocabulary and the chat template.
     pub(crate) fn key(&self) -> Option<Key> {
         let runner = &self.settings.runner;
+        let (types, angles) = self.cache?;
         let key = Key::default()
             .with("gangliond", env!("CARGO_PKG_VERSION"))
             .with("model", self.files.as_ref()?)
-            .with("type of the cache", self.types?.name())
+            .with("type of the cache", types.name())
+            .with("angles", format_args!("{angles:016x}"))
             .with("reuse", format_args!("{:?}", runner.reuse))
             .with("activations", format_args!("{:?}", runner.cuda.activations));
         Some(key)
     }
 
-    /// Takes over the types of the cache of `before`, whose model stays.
-    pub(crate) fn keep_types_of(&mut self, before: Option<&Self>) {
-        self.types = before.and_then(|before| before.types);
+    /// Takes over the properties of the cache of `before`, whose model stays.
+    pub(crate) fn keep_cache_of(&mut self, before: Option<&Self>) {
+        self.cache = before.and_then(|before| before.cache);
     }
 
     /// Returns what must be done to get from these settings to `next`.
@@ -127,8 +129,8 @@ impl LoadedModel {
             language,
         } = OpenModel::read_in_parts(&settings.model, settings.chat_template.as_deref(), |part| {
             report(Loading::Begins(match part {
-                Part::Checkpoint => Phase::Opening,
-                Part::Language => Phase::Vocabulary,
+                OpenPart::Checkpoint => Phase::Opening,
+                OpenPart::Language => Phase::Vocabulary,
             }));
         })?;
         for note in language.notes() {
@@ -153,8 +155,8 @@ impl LoadedModel {
             report(Loading::Read(more.then_some(percent)));
         })?;
         let selection = runner.kv_selection();
-        recipe.types = Some(selection.types);
         let shape = runner.shape();
+        recipe.cache = Some((selection.types, shape.angles_hash()));
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (sampling, unused) = load::sampling(&checkpoint.sampling);
         for setting in unused {

@@ -51,7 +51,7 @@ fn replace(
 ) -> Result<Replaced, ReplaceError> {
     let Handle { shared, queue } = engine;
     let mut next = Recipe::of(settings);
-    next.keep_types_of(shared.recipe().as_ref());
+    next.keep_cache_of(shared.recipe().as_ref());
     let step =
         (shared.recipe().as_ref()).map_or(Transition::Load, |recipe| recipe.transition_to(&next));
     match step {

@@ -11,7 +11,7 @@ use crate::kv_store::{Arrived, Page};
 #[derive(Debug)]
 pub(super) struct Restore {
     pub(super) slot: usize,
-    pub(super) from: Source,
+    pub(super) from: PageSource,
     /// The tokens that all of its pages will hold.
     pub(super) tokens: Vec<(u32, Family)>,
     /// The index of the next page.
@@ -24,7 +24,7 @@ pub(super) struct Restore {
 
 /// Where pages come from.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum PageSource {
     /// All pages in order, the bytes of all, and when they were requested.
     Host(VecDeque<Page>, u64, Instant),
     Disk(Receiver<Arrived>),
@@ -37,11 +37,11 @@ impl Restore {
             return Ok(Some(page));
         }
         match &mut self.from {
-            Source::Host(pages, ..) => {
+            PageSource::Host(pages, ..) => {
                 let next = pages.pop_front().ok_or(TryRecvError::Disconnected);
                 next.map(Some)
             }
-            Source::Disk(arrived) => Ok(match arrived.try_recv()? {
+            PageSource::Disk(arrived) => Ok(match arrived.try_recv()? {
                 Arrived::Tokens(tokens) => {
                     self.tokens = tokens;
                     None

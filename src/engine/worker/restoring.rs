@@ -3,7 +3,7 @@
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use super::restore::{Restore, Source};
+use super::restore::{PageSource, Restore};
 use super::state::Worker;
 use crate::engine::observe::observer;
 use crate::kv::{PAGE, Wanted};
@@ -65,7 +65,7 @@ impl Worker<'_> {
         let bytes = (found.pages.len() * self.runner.page_bytes()) as u64;
         self.restores.push(Restore {
             slot,
-            from: Source::Host(found.pages.into(), bytes, Instant::now()),
+            from: PageSource::Host(found.pages.into(), bytes, Instant::now()),
             tokens: found.tokens,
             next: held / PAGE,
             waits: None,
@@ -106,7 +106,7 @@ impl Worker<'_> {
         self.interrupt_saving();
         self.restores.push(Restore {
             slot,
-            from: Source::Disk(pages.load(load)),
+            from: PageSource::Disk(pages.load(load)),
             tokens: Vec::new(),
             next: held / PAGE,
             waits: None,
@@ -152,7 +152,7 @@ impl Worker<'_> {
         let Some(generation) = self.slots.get_mut(slot) else {
             return Ok(());
         };
-        if let Source::Host(_, bytes, begun) = restore.from {
+        if let PageSource::Host(_, bytes, begun) = restore.from {
             self.host.measure(bytes, begun.elapsed());
         }
         let restored = restore.tokens.len().min(restore.next * PAGE);

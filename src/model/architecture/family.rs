@@ -1,6 +1,7 @@
 //! A family of models as data.
 
 use crate::model::error::Defect;
+use crate::model::names::{self, Names};
 use crate::model::shape::Shape;
 
 /// A family of models.
@@ -8,6 +9,8 @@ use crate::model::shape::Shape;
 pub struct Architecture {
     /// The name in `model_type` of config.json.
     pub name: &'static str,
+    /// Other names there, such as that of the part of a multimodal model.
+    pub(in crate::model) aliases: &'static [&'static str],
     /// The name in `general.architecture` of GGUF.
     pub gguf: &'static str,
     /// Whether GGUF files hold the rows of Q and K as `RowOrder::Interleaved` describes.
@@ -16,6 +19,10 @@ pub struct Architecture {
     pub(in crate::model) biased: bool,
     /// Whether each head of Q and K is normalized before its rotation.
     pub(in crate::model) head_norms: bool,
+    /// The names of tensors in Hugging Face's files, and in GGUF files.
+    pub(in crate::model) names: [&'static Names; 2],
+    /// Keys of either file that other families must not have, and that `from_config` or `from_gguf` reads.
+    pub(in crate::model) own_keys: &'static [&'static str],
     /// The values of keys that a config.json leaves out.
     pub(in crate::model) defaults: Defaults,
     /// Applies the family's own keys of a config.json to a shape.
@@ -27,6 +34,10 @@ pub struct Architecture {
 /// The values of keys that a config.json may leave out, as in the family's class in transformers.
 #[derive(Debug)]
 pub(in crate::model) struct Defaults {
+    /// The number of attention heads, of tokens and of positions; `None` means that a file must state it.
+    pub(in crate::model) heads: Option<usize>,
+    pub(in crate::model) vocabulary: Option<usize>,
+    pub(in crate::model) context: Option<usize>,
     pub(in crate::model) theta: f64,
     pub(in crate::model) epsilon: f64,
     /// The number of KV heads; `None` means that of attention heads.
@@ -41,6 +52,9 @@ pub(in crate::model) struct Defaults {
 
 impl Defaults {
     pub(super) const PLAIN: Self = Self {
+        heads: None,
+        vocabulary: None,
+        context: None,
         theta: 10_000.0,
         epsilon: 1e-6,
         kv_heads: None,
@@ -53,10 +67,13 @@ impl Defaults {
 /// The common properties of most families.
 pub(super) const PLAIN: Architecture = Architecture {
     name: "",
+    aliases: &[],
     gguf: "",
     interleaved: false,
     biased: false,
     head_norms: false,
+    names: [&names::HUGGING_FACE, &names::GGUF],
+    own_keys: &[],
     defaults: Defaults::PLAIN,
     from_config: |_, _| Ok(()),
     from_gguf: |_, _| Ok(()),
@@ -72,4 +89,6 @@ pub trait Keys {
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
     /// Returns a flag for each layer; numbers other than 0 are true.
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
+    /// Returns a word for each layer.
+    fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect>;
 }

@@ -3,9 +3,12 @@
 //! Not here: keys that all families share (`checkpoint`).
 
 mod family;
+mod gemma3;
+mod granite;
 mod llama;
 mod ministral3;
 mod mistral;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod smollm3;
@@ -16,19 +19,23 @@ pub use family::{Architecture, Keys};
 use super::error::Defect;
 
 /// All supported architectures.
-pub const ALL: [&Architecture; 6] = [
+pub const ALL: [&Architecture; 9] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
     &qwen3::QWEN3,
     &smollm3::SMOLLM3,
     &ministral3::MINISTRAL3,
     &mistral::MISTRAL,
+    &gemma3::GEMMA3,
+    &granite::GRANITE,
+    &phi3::PHI3,
 ];
 
 impl Architecture {
     /// Returns the architecture of a config.json's `model_type`.
     pub(super) fn of_config(name: String) -> Result<&'static Self, Defect> {
-        Self::find(|known| known.name == name).ok_or_else(|| Self::unknown(name))
+        let is = |known: &Self| known.name == name || known.aliases.contains(&name.as_str());
+        Self::find(is).ok_or_else(|| Self::unknown(name))
     }
 
     /// Returns the architecture of a GGUF file: the first of those that share the name.
@@ -61,7 +68,7 @@ mod tests {
     }
 
     /// Reads the shape of a golden model after an edit of its config.json; or the reason of the refusal.
-    fn read(name: &str, edit: impl FnOnce(&mut Value)) -> Result<Shape, String> {
+    pub(super) fn read(name: &str, edit: impl FnOnce(&mut Value)) -> Result<Shape, String> {
         let text = std::fs::read_to_string(golden(name).join("config.json")).expect("golden data");
         let mut config = serde_json::from_str(&text).expect("JSON");
         edit(&mut config);

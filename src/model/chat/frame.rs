@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 /// The kind of a frame. The first one to the process is the template, all others are variables; each gets one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     Source,
     Variables,
     /// The template is usable (no bytes), or the rendered text.
@@ -18,16 +18,16 @@ pub(super) enum Kind {
     Stopped,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Source,
-    Kind::Variables,
-    Kind::Text,
-    Kind::Refused,
-    Kind::Wrong,
-    Kind::Stopped,
+const KINDS: [FrameKind; 6] = [
+    FrameKind::Source,
+    FrameKind::Variables,
+    FrameKind::Text,
+    FrameKind::Refused,
+    FrameKind::Wrong,
+    FrameKind::Stopped,
 ];
 
-pub(super) fn write(to: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(to: &mut impl Write, kind: FrameKind, bytes: &[u8]) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     let [a, b, c, d] = length.to_le_bytes();
     to.write_all(&[kind as u8, a, b, c, d])?;
@@ -36,7 +36,7 @@ pub(super) fn write(to: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result
 }
 
 /// Reads the next frame, of at most `longest` bytes.
-pub(super) fn read(from: &mut impl Read, longest: usize) -> io::Result<(Kind, Vec<u8>)> {
+pub(super) fn read(from: &mut impl Read, longest: usize) -> io::Result<(FrameKind, Vec<u8>)> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;
     let [kind, length @ ..] = head;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 
 use parking_lot::Mutex;
 
-use super::frame::{self, Kind};
+use super::frame::{self, FrameKind};
 use super::serve::{LONGEST_TEXT, MEMORY, SECONDS, TASK};
 use crate::confined::{self, Bound};
 use crate::model::language_error::LanguageError;
@@ -32,7 +32,7 @@ impl Renderer {
             Some(process) => process,
             None => Process::start(source)?,
         };
-        let rendered = process.ask(Kind::Variables, variables);
+        let rendered = process.ask(FrameKind::Variables, variables);
         if !matches!(rendered, Err(LanguageError::Stopped(_))) {
             *place = Some(process);
         }
@@ -50,7 +50,7 @@ struct Process {
 impl Process {
     fn start(source: &str) -> Result<Self, LanguageError> {
         let mut process = Self::spawn().map_err(LanguageError::Process)?;
-        process.ask(Kind::Source, source.as_bytes())?;
+        process.ask(FrameKind::Source, source.as_bytes())?;
         Ok(process)
     }
 
@@ -73,7 +73,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
 
-    fn ask(&mut self, kind: Kind, bytes: &[u8]) -> Result<String, LanguageError> {
+    fn ask(&mut self, kind: FrameKind, bytes: &[u8]) -> Result<String, LanguageError> {
         // It reads all of a request before it replies, so neither side can block the other.
         let answer = frame::write(&mut self.input, kind, bytes)
             .and_then(|()| frame::read(&mut self.output, LONGEST_TEXT));
@@ -83,10 +83,12 @@ impl Process {
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         match kind {
-            Kind::Text => Ok(text),
-            Kind::Refused => Err(LanguageError::Refused(text)),
-            Kind::Stopped => Err(LanguageError::Stopped(text)),
-            Kind::Wrong | Kind::Source | Kind::Variables => Err(LanguageError::Template(text)),
+            FrameKind::Text => Ok(text),
+            FrameKind::Refused => Err(LanguageError::Refused(text)),
+            FrameKind::Stopped => Err(LanguageError::Stopped(text)),
+            FrameKind::Wrong | FrameKind::Source | FrameKind::Variables => {
+                Err(LanguageError::Template(text))
+            }
         }
     }
 

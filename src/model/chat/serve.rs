@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind, Value};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::alarm;
 
-use super::frame::{self, Kind};
+use super::frame::{self, FrameKind};
 use super::jinja::{Program, Raised};
 use crate::confined::{self, Task};
 
@@ -40,14 +40,14 @@ fn serve() -> io::Result<()> {
         // The kernel ends this process when the alarm rings.
         alarm::set(SECONDS);
         let (kind, text) = match kind {
-            Kind::Source => compile(&mut program, bytes),
+            FrameKind::Source => compile(&mut program, bytes),
             _ => render(program.as_ref(), &bytes),
         }
-        .map_or_else(|error| failed(&error), |text| (Kind::Text, text));
+        .map_or_else(|error| failed(&error), |text| (FrameKind::Text, text));
         alarm::cancel();
         if text.len() > LONGEST_TEXT {
             let why = format!("it wrote more than {} MiB", LONGEST_TEXT >> 20);
-            frame::write(&mut output, Kind::Stopped, why.as_bytes())?;
+            frame::write(&mut output, FrameKind::Stopped, why.as_bytes())?;
         } else {
             frame::write(&mut output, kind, text.as_bytes())?;
         }
@@ -71,14 +71,14 @@ fn render(program: Option<&Program>, variables: &[u8]) -> Result<String, Error> 
     program.render(variables, mark)
 }
 
-fn failed(error: &Error) -> (Kind, String) {
+fn failed(error: &Error) -> (FrameKind, String) {
     let raised =
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<Raised>());
     match raised {
-        Some(Raised(message)) => (Kind::Refused, message.clone()),
+        Some(Raised(message)) => (FrameKind::Refused, message.clone()),
         None if error.kind() == ErrorKind::OutOfFuel => {
-            (Kind::Stopped, "it took too many steps".into())
+            (FrameKind::Stopped, "it took too many steps".into())
         }
-        None => (Kind::Wrong, error.to_string()),
+        None => (FrameKind::Wrong, error.to_string()),
     }
 }

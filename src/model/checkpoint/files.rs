@@ -45,7 +45,7 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
 
 /// A regular file that weights are read from. Several threads may read at once.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ModelFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
     /// The length when it was opened.
@@ -64,7 +64,7 @@ struct Passing {
     remembered: u64,
 }
 
-impl Source {
+impl ModelFile {
     pub(super) fn open(path: &Path) -> Result<Self, Defect> {
         // Checked before the file is opened, because opening a FIFO would wait for its writer.
         if !std::fs::metadata(path)?.is_file() {
@@ -115,6 +115,7 @@ impl Source {
         let bytes = self.rows(tensor, 0..tensor.rows, buffer)?;
         let mut values = vec![0.0; tensor.rows * tensor.columns];
         tensor.format.dequantize(bytes, &mut values);
+        tensor.values.compute(&mut values);
         Ok(values)
     }
 
@@ -222,7 +223,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for ModelFile {
     fn drop(&mut self) {
         // Some file systems cache reads in spite of the request.
         if self.around.get().is_some() {
@@ -253,7 +254,7 @@ fn read_whole(file: &File, offset: u64, blocks: &mut [u8], needed: usize) -> io:
 
 /// Reads a text file of at most `longest` bytes.
 pub(in crate::model) fn read_text(path: &Path, longest: u64) -> Result<String, Defect> {
-    let Source { length, file, .. } = &Source::open(path)?;
+    let ModelFile { length, file, .. } = &ModelFile::open(path)?;
     if *length > longest {
         let problem =
             format!("{length} bytes are more than the {longest} that such a file may have");

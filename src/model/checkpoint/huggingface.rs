@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::config::Described;
-use super::files::Source;
+use super::files::ModelFile;
 use super::language_source::{HuggingFaceFiles, LanguageSource};
 use super::plan::Plan;
 use super::read_buffer::ReadBuffer;
 use super::sampling::Recommended;
 use super::unread::Checkpoint;
-use super::{config, files, foreign, names, safetensors, sampling, templates};
+use super::{config, files, foreign, safetensors, sampling, templates};
 use crate::model::error::{Defect, ModelError};
 use crate::model::shown::shown;
 
@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     let mut plan = Plan {
         shape: &shape,
         architecture,
-        names: &names::HUGGING_FACE,
+        names: architecture.names[0],
         directory: &directory,
         interleaved: false,
         tied: Some(tied),
@@ -81,7 +81,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
 
 /// Whether the files have a head that differs from the embedding, although the config ties both. Such a head is used,
 /// as in transformers. Only the first and last rows are compared.
-fn has_other_head(plan: &Plan<'_>, files: &[Source]) -> Result<bool, Defect> {
+fn has_other_head(plan: &Plan<'_>, files: &[ModelFile]) -> Result<bool, Defect> {
     let (embedding, Some(head)) = plan.ends()? else {
         return Ok(false);
     };

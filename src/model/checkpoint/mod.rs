@@ -9,7 +9,7 @@ mod gguf;
 mod huggingface;
 mod identity;
 mod language_source;
-mod names;
+
 mod parts;
 mod plan;
 mod quantization;

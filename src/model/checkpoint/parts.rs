@@ -7,7 +7,7 @@ const MOST: usize = 1000;
 
 /// The place of a part among all parts, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
+pub(super) struct SplitName<'a> {
     /// The name before the number.
     stem: &'a str,
     /// The number of the part, counted from 1.
@@ -16,7 +16,7 @@ pub(super) struct Part<'a> {
 }
 
 /// Parses a file's name; `None` if it is not that of a part.
-pub(super) fn of(name: &str) -> Option<Part<'_>> {
+pub(super) fn of(name: &str) -> Option<SplitName<'_>> {
     let (stem, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = stem.rsplit_once('-')?;
     let number_of = |digits: &str| {
@@ -24,7 +24,7 @@ pub(super) fn of(name: &str) -> Option<Part<'_>> {
         is_padded.then(|| digits.parse::<usize>().ok()).flatten()
     };
     let (number, count) = (number_of(number)?, number_of(count)?);
-    ((1..=count).contains(&number) && count <= MOST).then_some(Part {
+    ((1..=count).contains(&number) && count <= MOST).then_some(SplitName {
         stem,
         number,
         count,
@@ -34,7 +34,7 @@ pub(super) fn of(name: &str) -> Option<Part<'_>> {
 /// Returns the path of another part of the same model.
 pub(super) fn sibling(path: &Path, number: usize) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let Part { stem, count, .. } = of(name)?;
+    let SplitName { stem, count, .. } = of(name)?;
     Some(path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf")))
 }
 

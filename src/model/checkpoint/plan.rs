@@ -1,12 +1,11 @@
 //! Finds every weight of a shape in a directory of tensors, and checks its dimensions.
 
-use super::names::Names;
 use super::stored::Directory;
 use crate::model::architecture::Architecture;
 use crate::model::error::Defect;
+use crate::model::names::Names;
 use crate::model::shape::Shape;
-use crate::model::weights::{Layer, Linear, RowOrder, Tensor, Weights};
-use crate::quant::USUAL_FILES;
+use crate::model::weights::{Layer, Linear, RowOrder, Tensor, Values, Weights};
 
 /// The inputs of a plan.
 pub(super) struct Plan<'a> {
@@ -51,7 +50,7 @@ impl Plan<'_> {
             layers: (0..shape.layers)
                 .map(|layer| self.layer(prefix, layer))
                 .collect::<Result<_, _>>()?,
-            output_norm: self.vector(output_norm, shape.hidden)?,
+            output_norm: self.norm(output_norm, shape.hidden, shape.multipliers.logits)?,
             head,
         })
     }
@@ -107,38 +106,84 @@ impl Plan<'_> {
                 RowOrder::Plain
             }
         };
-        let head_norm = |suffix: Option<&str>| {
-            suffix
-                .filter(|_| self.architecture.head_norms)
-                .map(|suffix| self.vector(name(suffix), shape.head_dim))
-                .transpose()
+        let norm = |suffix: &str, columns| self.norm(name(suffix), columns, 1.0);
+        let optional =
+            |suffix: Option<&str>, columns| suffix.map(|suffix| norm(suffix, columns)).transpose();
+        let head_norm = |suffix: Option<&'static str>| {
+            let suffix = suffix.filter(|_| self.architecture.head_norms);
+            optional(suffix, shape.head_dim)
         };
         let (query, kv) = (shape.query_width(), shape.kv_width());
+        let [q, k, v] = match self.names.joined_qkv {
+            Some(joined) => {
+                let parts = self.joined(name(joined), [query, kv, kv])?;
+                parts.map(|weight| Linear { weight, bias: None })
+            }
+            None => [
+                linear(&names.q, query, order(shape.heads))?,
+                linear(&names.k, kv, order(shape.kv_heads))?,
+                linear(&names.v, kv, RowOrder::Plain)?,
+            ],
+        };
+        let (width, hidden) = (shape.intermediate, shape.hidden);
+        let [gate, up] = match self.names.joined_mlp {
+            Some(joined) => self.joined(name(joined), [width; 2])?,
+            None => [
+                self.matrix(name(names.gate), width, hidden)?,
+                self.matrix(name(names.up), width, hidden)?,
+            ],
+        };
         Ok(Layer {
-            attention_norm: self.vector(name(names.attention_norm), shape.hidden)?,
-            q: linear(&names.q, query, order(shape.heads))?,
-            k: linear(&names.k, kv, order(shape.kv_heads))?,
-            v: linear(&names.v, kv, RowOrder::Plain)?,
+            attention_norm: norm(names.attention_norm, hidden)?,
+            q,
+            k,
+            v,
             q_norm: head_norm(names.q_norm)?,
             k_norm: head_norm(names.k_norm)?,
-            output: self.matrix(name(names.output), shape.hidden, query)?,
-            mlp_norm: self.vector(name(names.mlp_norm), shape.hidden)?,
-            gate: self.matrix(name(names.gate), shape.intermediate, shape.hidden)?,
-            up: self.matrix(name(names.up), shape.intermediate, shape.hidden)?,
-            down: self.matrix(name(names.down), shape.hidden, shape.intermediate)?,
+            output: self.matrix(name(names.output), hidden, query)?,
+            attention_after: optional(names.attention_after, hidden)?,
+            mlp_norm: norm(names.mlp_norm, hidden)?,
+            gate,
+            up,
+            down: self.matrix(name(names.down), hidden, width)?,
+            mlp_after: optional(names.mlp_after, hidden)?,
+        })
+    }
+
+    /// Returns the matrices whose rows a tensor holds one after the other.
+    fn joined<const N: usize>(
+        &self,
+        name: String,
+        rows: [usize; N],
+    ) -> Result<[Tensor; N], Defect> {
+        let whole = self.matrix(name, rows.iter().sum(), self.shape.hidden)?;
+        let mut first = 0;
+        Ok(rows.map(|rows| {
+            let part = Tensor {
+                rows,
+                offset: whole.offset + (first * whole.row_bytes()) as u64,
+                ..whole.clone()
+            };
+            first += rows;
+            part
+        }))
+    }
+
+    /// Returns a norm's vector, multiplied by `factor`.
+    fn norm(&self, name: String, columns: usize, factor: f32) -> Result<Tensor, Defect> {
+        let values = Values {
+            factor,
+            added: self.names.norms_added,
+        };
+        Ok(Tensor {
+            values,
+            ..self.vector(name, columns)?
         })
     }
 
     /// Returns a vector, each element of which must be readable separately.
-    pub(super) fn vector(&self, name: String, columns: usize) -> Result<Tensor, Defect> {
-        let tensor = self.tensor(name, &[columns])?;
-        if tensor.format.block_len() > 1 {
-            return Err(Defect::tensor(
-                &tensor.name,
-                format!("is {:?}; a vector must be F32, F16 or BF16", tensor.format),
-            ));
-        }
-        Ok(tensor)
+    fn vector(&self, name: String, columns: usize) -> Result<Tensor, Defect> {
+        self.tensor(name, &[columns])?.separable()
     }
 
     fn matrix(&self, name: String, rows: usize, columns: usize) -> Result<Tensor, Defect> {
@@ -170,23 +215,6 @@ impl Plan<'_> {
             );
             return Err(Defect::tensor(&name, problem));
         }
-        let format = match &stored.format {
-            Ok(format) => *format,
-            Err(unknown) => {
-                let problem = format!(
-                    "is {unknown}, which is not supported: take the model's {USUAL_FILES} file, or its F16 or BF16 weights"
-                );
-                return Err(Defect::tensor(&name, problem));
-            }
-        };
-        Ok(Tensor {
-            name,
-            rows: expected.iter().rev().nth(1).copied().unwrap_or(1),
-            columns: expected.last().copied().unwrap_or(1),
-            format,
-            file: stored.file,
-            offset: stored.offset,
-            row_order: RowOrder::Plain,
-        })
+        stored.tensor(name)
     }
 }

@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
-use super::files::{self, Source};
+use super::files::{self, ModelFile};
 use super::foreign;
 use super::stored::{Directory, Stored};
 use crate::model::error::{Defect, ModelError};
@@ -22,7 +22,7 @@ const LONGEST_HEADER: u64 = 4 << 20;
 const LONGEST_NAME: usize = 255;
 
 /// Opens the weights in a directory and checks every tensor against its file.
-pub(super) fn open(path: &Path) -> Result<(Directory, Vec<Source>), ModelError> {
+pub(super) fn open(path: &Path) -> Result<(Directory, Vec<ModelFile>), ModelError> {
     let single = path.join(SINGLE);
     if single.exists() {
         let (directory, source) = read(&single, 0).map_err(|defect| defect.at(&single))?;
@@ -77,8 +77,8 @@ fn weight_map(index: &Path) -> Result<HashMap<String, String>, Defect> {
     }
 }
 
-fn read(path: &Path, index: usize) -> Result<(Directory, Source), Defect> {
-    let source = Source::open(path)?;
+fn read(path: &Path, index: usize) -> Result<(Directory, ModelFile), Defect> {
+    let source = ModelFile::open(path)?;
     let (file, file_len) = (&source.file, source.length);
     let mut length = [0; 8];
     if file_len >= 8 {

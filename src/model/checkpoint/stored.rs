@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::model::error::Defect;
-use crate::quant::Format;
+use crate::model::weights::{RowOrder, Tensor, Values};
+use crate::quant::{Format, USUAL_FILES};
 
 /// A tensor as its file declares it, within the file's length.
 #[derive(Debug)]
@@ -21,6 +22,30 @@ pub(super) struct Stored {
 pub(super) type Directory = HashMap<String, Stored>;
 
 impl Stored {
+    /// Returns the tensor, if its format is supported. A vector is one row.
+    pub(super) fn tensor(&self, name: String) -> Result<Tensor, Defect> {
+        let format = match &self.format {
+            Ok(format) => *format,
+            Err(unknown) => {
+                let problem = format!(
+                    "is {unknown}, which is not supported: take the model's {USUAL_FILES} file, or its F16 or BF16 weights"
+                );
+                return Err(Defect::tensor(&name, problem));
+            }
+        };
+        let mut dimensions = self.dimensions.iter().rev().copied();
+        Ok(Tensor {
+            name,
+            columns: dimensions.next().unwrap_or(1),
+            rows: dimensions.next().unwrap_or(1),
+            format,
+            file: self.file,
+            offset: self.offset,
+            row_order: RowOrder::Plain,
+            values: Values::default(),
+        })
+    }
+
     /// Checks that a tensor of a known format has whole blocks and ends within its file.
     pub(super) fn check(&self, name: &str, file_len: u64) -> Result<(), Defect> {
         let Ok(format) = self.format else {

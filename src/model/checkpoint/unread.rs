@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::files::Source;
+use super::files::ModelFile;
 use super::language_source::LanguageSource;
 use super::read_buffer::ReadBuffer;
 use super::sampling::Recommended;
@@ -23,7 +23,7 @@ pub struct Checkpoint {
     pub sampling: Recommended,
     /// `general.file_type` of a GGUF file.
     pub(super) file_type: Option<usize>,
-    pub(super) files: Vec<Source>,
+    pub(super) files: Vec<ModelFile>,
     /// The source, or what it lacks.
     pub(super) language: Result<LanguageSource, String>,
 }

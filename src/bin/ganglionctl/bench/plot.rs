@@ -1,7 +1,7 @@
 //! A benchmark as a picture: the time of each kind of operation next to the least time for its bytes, and the speeds
 //! against the length of the prompt.
 
-use ganglion::bench::{Context, Kind, Report};
+use ganglion::bench::{Context, Report, StepKind};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
@@ -63,8 +63,8 @@ pub(super) fn svg(report: &Report, title: &str) -> Drawn<String> {
 /// Draws two bars for each kind of operation, the first one on top.
 fn kinds(area: &Area, context: &Context) -> Drawn {
     let kinds = &context.operations;
-    let floor = |kind: &Kind| kind.floor_microseconds.unwrap_or(0.0);
-    let longer = |kind: &Kind| kind.microseconds.max(floor(kind));
+    let floor = |kind: &StepKind| kind.floor_microseconds.unwrap_or(0.0);
+    let longer = |kind: &StepKind| kind.microseconds.max(floor(kind));
     let most = kinds.iter().map(longer).fold(0.0, f64::max);
     let last = kinds.len() - 1;
     let name = |at: &SegmentValue<usize>| match at {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::architecture::Keys as _;
+use crate::model::architecture::{Architecture, Keys as _};
 use crate::model::error::Defect;
 
 /// Objects in a config that do not change the model's results, or that are read elsewhere.
@@ -73,14 +73,25 @@ pub(super) fn class(config: &Value) -> Option<&str> {
 }
 
 /// Refuses unsupported properties; `whole` is all of the file, and `config` the part that describes the language model.
-pub(super) fn refuse_uncomputed(config: &Value, whole: &Value) -> Result<(), Defect> {
+pub(super) fn refuse_uncomputed(
+    config: &Value,
+    whole: &Value,
+    architecture: &Architecture,
+) -> Result<(), Defect> {
     let refuse = |key: &str, value: &Value, allowed: &str| {
         let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
         let allowed = format!("only {allowed} is computed");
         Err(Defect::bad_value(key, value, allowed))
     };
+    let own = |key: &str| architecture.own_keys.contains(&key);
+    let activation = if own("hidden_activation") {
+        ("hidden_activation", Value::from("gelu_pytorch_tanh"))
+    } else {
+        ("hidden_act", Value::from("silu"))
+    };
     for (key, allowed) in [
-        ("hidden_act", Value::from("silu")),
+        activation,
+        ("use_bidirectional_attention", false.into()),
         ("use_sliding_window", false.into()),
         ("mlp_bias", false.into()),
         ("num_experts", 0.into()),
@@ -98,8 +109,14 @@ pub(super) fn refuse_uncomputed(config: &Value, whole: &Value) -> Result<(), Def
     }
     let layers = config.get("layer_types").and_then(Value::as_array);
     let mut layers = layers.into_iter().flatten();
-    if let Some(kind) = layers.find(|kind| kind.as_str() != Some("full_attention")) {
-        return refuse("layer_types", kind, "full_attention");
+    let computed: &[&str] = if own("layer_types") {
+        &["full_attention", "sliding_attention"]
+    } else {
+        &["full_attention"]
+    };
+    let is_other = |kind: &&Value| kind.as_str().is_none_or(|kind| !computed.contains(&kind));
+    if let Some(kind) = layers.find(is_other) {
+        return refuse("layer_types", kind, &computed.join(" and "));
     }
     let writes = |class: &&str| {
         let ends = ["ForCausalLM", "ForConditionalGeneration"];

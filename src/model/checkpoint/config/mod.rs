@@ -30,8 +30,11 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
     computed::refuse_quantized(&whole)?;
     computed::refuse_quantized(text)?;
     let architecture = architecture(text)?;
-    computed::refuse_uncomputed(text, &whole)?;
+    computed::refuse_uncomputed(text, &whole, architecture)?;
     let Defaults {
+        heads,
+        vocabulary,
+        context,
         epsilon,
         kv_heads,
         head_dim,
@@ -40,10 +43,15 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
     } = architecture.defaults;
     let (hidden, heads) = (
         needed(text, "hidden_size")?,
-        needed(text, "num_attention_heads")?,
+        needed_or(text, "num_attention_heads", heads)?,
     );
-    let trained = needed(text, "max_position_embeddings")?;
-    let rope = rope::read(text, architecture, trained)?;
+    let trained = needed_or(text, "max_position_embeddings", context)?;
+    let head_dim = match (text.size("head_dim")?, head_dim) {
+        (Some(head_dim), _) => head_dim,
+        (None, Some(head_dim)) if !text.has("head_dim") => head_dim,
+        (None, _) => hidden.checked_div(heads).unwrap_or(0),
+    };
+    let rope = rope::read(text, architecture, trained, head_dim)?;
     let epsilon = match text.float("rms_norm_eps")? {
         Some(epsilon) => epsilon,
         None if text.has("rms_norm_eps") => return Err(missing("rms_norm_eps")),
@@ -58,13 +66,9 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
             None if text.has("num_key_value_heads") => heads,
             None => kv_heads.unwrap_or(heads),
         },
-        head_dim: match (text.size("head_dim")?, head_dim) {
-            (Some(head_dim), _) => head_dim,
-            (None, Some(head_dim)) if !text.has("head_dim") => head_dim,
-            (None, _) => hidden.checked_div(heads).unwrap_or(0),
-        },
+        head_dim,
         intermediate: needed(text, "intermediate_size")?,
-        vocabulary: needed(text, "vocab_size")?,
+        vocabulary: needed_or(text, "vocab_size", vocabulary)?,
         context: match rope.scaled_context() {
             0 => trained,
             scaled => scaled,
@@ -86,6 +90,13 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
 
 fn needed(config: &Value, key: &str) -> Result<usize, Defect> {
     config.size(key)?.ok_or_else(|| missing(key))
+}
+
+/// Returns a size that a file may leave out if its family has a default.
+fn needed_or(config: &Value, key: &str, default: Option<usize>) -> Result<usize, Defect> {
+    let left_out = !config.has(key);
+    let size = config.size(key)?.or(default.filter(|_| left_out));
+    size.ok_or_else(|| missing(key))
 }
 
 fn missing(key: &str) -> Defect {
@@ -121,6 +132,13 @@ impl Keys for Value {
         let flag = |value: &Value| value.as_bool().or(value.as_u64().map(|value| value != 0));
         found(self, key, "it must be an array of 0 and 1", |value| {
             value.as_array()?.iter().map(flag).collect()
+        })
+    }
+
+    fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect> {
+        let word = |value: &Value| value.as_str().map(str::to_owned);
+        found(self, key, "it must be an array of words", |value| {
+            value.as_array()?.iter().map(word).collect()
         })
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::computed::{refuse_members, stated};
 use crate::model::architecture::{Architecture, Keys as _};
 use crate::model::error::Defect;
-use crate::model::rope::{Llama3, Rope, Scaling, Yarn};
+use crate::model::rope::{Llama3, Long, Rope, Scaling, Yarn};
 
 /// The members that are read, and those without an effect.
 const MEMBERS: &[&str] = &[
@@ -26,6 +26,8 @@ const MEMBERS: &[&str] = &[
     "mscale_all_dim",
     "llama_4_scaling_beta",
     "finetuned",
+    "short_factor",
+    "long_factor",
 ];
 
 /// The supported kind of layers, under which `rope_parameters` may be nested.
@@ -33,11 +35,15 @@ const LAYERS: &str = "full_attention";
 /// Other kinds, which the supported models do not use.
 const OTHER_LAYERS: [&str; 3] = ["sliding_attention", "chunked_attention", "linear_attention"];
 
+/// The original context if a file with `LongRoPE` does not state it.
+const ORIGINAL: usize = 4096;
+
 /// Reads the parameters; `trained` is `max_position_embeddings`.
 pub(super) fn read(
     config: &Value,
     architecture: &Architecture,
     trained: usize,
+    head_dim: usize,
 ) -> Result<Rope, Defect> {
     let holds = |key: &&str| {
         let object = config.get(*key).and_then(Value::as_object);
@@ -53,7 +59,9 @@ pub(super) fn read(
     };
     let either = |name| Ok::<_, Defect>(parameters.float(name)?.or(config.float(name)?));
     #[allow(clippy::float_cmp)] // one is exact
-    if let Some(factor) = either("partial_rotary_factor")?.filter(|factor| *factor != 1.0) {
+    let part = either("partial_rotary_factor")?.filter(|factor| *factor != 1.0);
+    let rotates_parts = architecture.own_keys.contains(&"partial_rotary_factor");
+    if let Some(factor) = part.filter(|_| !rotates_parts) {
         let allowed = "only 1 is computed";
         return Err(Defect::bad_value("partial_rotary_factor", factor, allowed));
     }
@@ -75,14 +83,25 @@ pub(super) fn read(
             original_context: original.unwrap_or(trained),
         })),
         Some("yarn") => Some(Scaling::Yarn(yarn(parameters, original, trained)?)),
+        Some("longrope" | "su") => Some(Scaling::Long(long(parameters, original, trained)?)),
         Some(other) => {
-            let allowed = "only default, linear, dynamic, llama3 and yarn are computed";
+            let allowed = "only default, linear, dynamic, llama3, yarn and longrope are computed";
             return Err(Defect::bad_value("rope_type", other, allowed));
         }
     };
     refuse_members(&key, parameters, MEMBERS)?;
     let theta = either("rope_theta")?.unwrap_or(architecture.defaults.theta);
-    Ok(Rope { theta, scaling })
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )] // a part of a head
+    let dims = part.map(|part| (part * head_dim as f64) as usize);
+    Ok(Rope {
+        theta,
+        dims,
+        scaling,
+    })
 }
 
 /// Returns the parameters of the supported layers, and their key.
@@ -98,6 +117,32 @@ fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value)
         Some(own) => Ok((name, own)),
         None => Err(Defect::MissingKey(name)),
     }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // contexts are far below 2^52
+fn long(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Long, Defect> {
+    let factors = |key: &str| {
+        let numbers = parameters.get(key).and_then(Value::as_array);
+        let numbers = numbers.and_then(|list| list.iter().map(Value::as_f64).collect());
+        numbers.ok_or_else(|| Defect::MissingKey(format!("{key} of the rope scaling, a list")))
+    };
+    let original = original.unwrap_or(ORIGINAL as f64);
+    let ratio = match parameters.float("factor")? {
+        Some(factor) => factor,
+        None => trained / original,
+    };
+    let stated = parameters.float("attention_factor")?;
+    let original_context = original as usize;
+    Ok(Long {
+        short: factors("short_factor")?,
+        long: factors("long_factor")?,
+        original_context,
+        amplitude: stated.unwrap_or_else(|| Long::growth(ratio, original_context)),
+    })
 }
 
 fn yarn(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Yarn, Defect> {

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use metadata::{Metadata, required};
 use reader::Reader;
 
-use super::files::Source;
+use super::files::ModelFile;
 use super::language_source::{GgufVocabulary, LanguageSource};
 use super::plan::Plan;
 use super::read_buffer::ReadBuffer;
 use super::stored::Directory;
 use super::unread::Checkpoint;
-use super::{files, foreign, names, parts, sampling, templates};
+use super::{files, foreign, parts, sampling, templates};
 use crate::model::architecture::Architecture;
 use crate::model::error::{Defect, ModelError};
 use crate::model::shown::shown;
@@ -32,14 +32,17 @@ const MOST_KEYS: u64 = 1 << 10;
 /// The divisors of the rope frequencies. This tensor is the only sign of llama3 scaling.
 const FACTORS: &str = "rope_freqs.weight";
 
+/// The divisors of the rope frequencies of a short cache, and of one that is longer than the original context.
+const LONG_FACTORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+
 pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
-    let source = Source::open(path).map_err(|defect| defect.at(path))?;
+    let source = ModelFile::open(path).map_err(|defect| defect.at(path))?;
     let first = read_head(&source, 0).map_err(|defect| defect.at(path))?;
     let (sources, head) = with_parts(source, first)?;
     checkpoint(path, sources, head).map_err(|defect| defect.at(path))
 }
 
-fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoint, Defect> {
+fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkpoint, Defect> {
     let Head {
         mut metadata,
         directory,
@@ -56,27 +59,34 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
             "name the file that has the weights",
         ));
     }
-    let embedding = names::GGUF.embedding;
+    let names = architecture.names[1];
+    let embedding = names.embedding;
     let vocabulary = directory
         .get(embedding)
         .and_then(|stored| stored.dimensions.first().copied())
         .ok_or_else(|| Defect::MissingTensor(embedding.into()))?;
-    let mut shape = shape::read(&metadata, architecture, vocabulary)?;
+    let long = long_factors(&directory, &sources)?;
+    let mut shape = shape::read(&metadata, architecture, vocabulary, long)?;
     let plan = Plan {
         shape: &shape,
         architecture,
-        names: &names::GGUF,
+        names,
         directory: &directory,
         interleaved: architecture.interleaved,
         tied: None,
         biased: None,
     };
     let tensors = plan.weights()?;
-    let factors = directory
-        .contains_key(FACTORS)
-        .then(|| plan.vector(FACTORS.into(), shape.head_dim / 2))
-        .transpose()?;
-    if let Some(factors) = factors {
+    if let Some(factors) = directory.get(FACTORS) {
+        let pairs = shape.angles[0].frequencies.len();
+        if factors.dimensions != [pairs] {
+            let problem = format!(
+                "is {:?}; the model's shape says [{pairs}]",
+                factors.dimensions
+            );
+            return Err(Defect::tensor(FACTORS, problem));
+        }
+        let factors = factors.tensor(FACTORS.into())?.separable()?;
         let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
         let frequencies = &mut shape.angles[0].frequencies;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
@@ -109,6 +119,23 @@ fn checkpoint(path: &Path, sources: Vec<Source>, head: Head) -> Result<Checkpoin
     })
 }
 
+/// Reads the divisors of the rope frequencies for a short and a long cache, if the file has them.
+fn long_factors(
+    directory: &Directory,
+    sources: &[ModelFile],
+) -> Result<Option<[Vec<f64>; 2]>, Defect> {
+    let factors = |name: &str| {
+        let Some(stored) = directory.get(name) else {
+            return Ok(None);
+        };
+        let tensor = stored.tensor(name.into())?.separable()?;
+        let values = sources[stored.file].vector(&tensor, &mut ReadBuffer::default())?;
+        Ok::<_, Defect>(Some(values.into_iter().map(f64::from).collect()))
+    };
+    let [short, long] = LONG_FACTORS.map(factors);
+    Ok(short?.zip(long?).map(Into::into))
+}
+
 /// Refuses GGUF files that are not language models.
 fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Defect> {
     let text = |key| metadata.string(key).ok().flatten().unwrap_or_default();
@@ -139,7 +166,7 @@ struct Head {
 }
 
 /// Opens the other parts of a model, and joins the tensors of all parts.
-fn with_parts(first: Source, head: Head) -> Result<(Vec<Source>, Head), ModelError> {
+fn with_parts(first: ModelFile, head: Head) -> Result<(Vec<ModelFile>, Head), ModelError> {
     let path = first.path.clone();
     let size = |metadata: &Metadata, key: &str| {
         let size = metadata.size(key).map_err(|defect| defect.at(&path));
@@ -200,14 +227,14 @@ fn with_parts(first: Source, head: Head) -> Result<(Vec<Source>, Head), ModelErr
 }
 
 /// Opens a later part and reads its tensors.
-fn part(path: &Path, index: usize) -> Result<(Source, Directory), Defect> {
+fn part(path: &Path, index: usize) -> Result<(ModelFile, Directory), Defect> {
     if !path.exists() {
         return Err(Defect::missing(
             "this part of the model is missing",
             "fetch it: all parts must be in one folder",
         ));
     }
-    let source = Source::open(path)?;
+    let source = ModelFile::open(path)?;
     let Head {
         metadata,
         directory,
@@ -225,7 +252,7 @@ fn shown_path(path: PathBuf) -> String {
 }
 
 /// Reads the head of a file, which is part `index` of the model.
-fn read_head(source: &Source, index: usize) -> Result<Head, Defect> {
+fn read_head(source: &ModelFile, index: usize) -> Result<Head, Defect> {
     let file_len = source.length;
     let reader = &mut Reader::new(&source.file, file_len);
     if reader.bytes("the magic number").ok() != Some(*b"GGUF") {

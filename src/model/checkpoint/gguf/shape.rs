@@ -3,7 +3,7 @@
 use super::metadata::{Metadata, required};
 use crate::model::architecture::{Architecture, Keys};
 use crate::model::error::Defect;
-use crate::model::rope::{Rope, Scaling, Yarn};
+use crate::model::rope::{Long, Rope, Scaling, Yarn};
 use crate::model::shape::{Multipliers, Shape, Softcaps};
 
 /// Keys that are accepted only with the value that has no effect.
@@ -53,6 +53,11 @@ impl Keys for Own<'_> {
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
         self.metadata.flags(&self.key(key))
     }
+
+    // No supported family has words here.
+    fn words(&self, _: &str) -> Result<Option<Vec<String>>, Defect> {
+        Ok(None)
+    }
 }
 
 /// Reads the shape. Its rope frequencies are not yet divided by `rope_freqs.weight`.
@@ -60,6 +65,7 @@ pub(super) fn read(
     metadata: &Metadata,
     architecture: &'static Architecture,
     vocabulary: usize,
+    long: Option<[Vec<f64>; 2]>,
 ) -> Result<Shape, Defect> {
     let own = Own {
         metadata,
@@ -77,13 +83,14 @@ pub(super) fn read(
     for suffix in ["attention.value_length", "rope.dimension_count"] {
         if let Some(value) = own.size(suffix)?
             && value != head_dim
+            && !architecture.own_keys.contains(&suffix)
         {
             let allowed = format!("only the head's dimension, {head_dim}, is computed");
             return Err(Defect::bad_value(own.key(suffix), value, allowed));
         }
     }
     let epsilon = "attention.layer_norm_rms_epsilon";
-    let rope = own.rope()?;
+    let rope = own.rope(long)?;
     let scaled = if own.has("rope.scaling.original_context_length") {
         rope.scaled_context()
     } else {
@@ -115,7 +122,9 @@ pub(super) fn read(
 
 impl Own<'_> {
     fn refuse_uncomputed(&self) -> Result<(), Defect> {
-        for (suffix, neutral) in NEUTRAL {
+        let own_keys = self.architecture.own_keys;
+        let others = NEUTRAL.into_iter();
+        for (suffix, neutral) in others.filter(|(suffix, _)| !own_keys.contains(suffix)) {
             #[allow(clippy::float_cmp)] // these values are exact
             if let Some(value) = self.float(suffix)?
                 && value != neutral
@@ -146,10 +155,14 @@ impl Own<'_> {
         })
     }
 
-    fn rope(&self) -> Result<Rope, Defect> {
+    /// Reads the rotation; `long` has the divisors of frequencies for a short and a long cache.
+    fn rope(&self, long: Option<[Vec<f64>; 2]>) -> Result<Rope, Defect> {
         let kind = self.metadata.string(&self.key("rope.scaling.type"))?;
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
+        let long = long.map(|factors| self.long(factors)).transpose()?;
         let scaling = match kind.as_deref() {
+            // The tensors alone show this scaling.
+            _ if long.is_some() => long.map(Scaling::Long),
             // A file that does not name its scaling means linear scaling.
             None | Some("linear") => self.factor()?.map(|factor| Scaling::Linear { factor }),
             Some("none") => None,
@@ -162,7 +175,11 @@ impl Own<'_> {
                 ));
             }
         };
-        Ok(Rope { theta, scaling })
+        Ok(Rope {
+            theta,
+            dims: self.size("rope.dimension_count")?,
+            scaling,
+        })
     }
 
     /// Returns the factor of the context; 0 in the file means none. An older key is read if the newer one is missing.
@@ -172,6 +189,15 @@ impl Own<'_> {
             factor => factor,
         };
         Ok(factor.filter(|factor| *factor != 0.0))
+    }
+
+    fn long(&self, [short, long]: [Vec<f64>; 2]) -> Result<Long, Defect> {
+        Ok(Long {
+            short,
+            long,
+            original_context: self.needed("rope.scaling.original_context_length")?,
+            amplitude: self.float("rope.scaling.attn_factor")?.unwrap_or(1.0),
+        })
     }
 
     fn yarn(&self) -> Result<Yarn, Defect> {

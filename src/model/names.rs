@@ -3,16 +3,23 @@
 use crate::model::weights::{Layer, Linear};
 
 /// A naming scheme: the layer's names follow `layer_prefix` and its number.
-pub(super) struct Names {
+#[derive(Debug)]
+pub(in crate::model) struct Names {
     /// Prefixes of all names, and of the head's name. Multimodal models have further parts with other prefixes.
-    pub(super) prefixes: &'static [[&'static str; 2]],
-    pub(super) embedding: &'static str,
-    pub(super) output_norm: &'static str,
-    pub(super) head: &'static str,
-    pub(super) layer_prefix: &'static str,
-    pub(super) layer: Layer<&'static str>,
+    pub(in crate::model) prefixes: &'static [[&'static str; 2]],
+    pub(in crate::model) embedding: &'static str,
+    pub(in crate::model) output_norm: &'static str,
+    pub(in crate::model) head: &'static str,
+    pub(in crate::model) layer_prefix: &'static str,
+    pub(in crate::model) layer: Layer<&'static str>,
+    /// The tensor that holds the rows of Q, K and V one after the other.
+    pub(in crate::model) joined_qkv: Option<&'static str>,
+    /// The tensor that holds the rows of gate and up one after the other.
+    pub(in crate::model) joined_mlp: Option<&'static str>,
+    /// What is added to the stored values of norms.
+    pub(in crate::model) norms_added: f32,
     /// Tensors of a layer that change its result and that `forward` does not support.
-    pub(super) refused: &'static [&'static str],
+    pub(in crate::model) refused: &'static [&'static str],
 }
 
 const fn linear(weight: &'static str, bias: &'static str) -> Linear<&'static str> {
@@ -22,7 +29,7 @@ const fn linear(weight: &'static str, bias: &'static str) -> Linear<&'static str
     }
 }
 
-pub(super) const GGUF: Names = Names {
+pub(in crate::model) const GGUF: Names = Names {
     prefixes: &[["", ""]],
     embedding: "token_embd.weight",
     output_norm: "output_norm.weight",
@@ -36,11 +43,16 @@ pub(super) const GGUF: Names = Names {
         q_norm: Some("attn_q_norm.weight"),
         k_norm: Some("attn_k_norm.weight"),
         output: "attn_output.weight",
+        attention_after: None,
         mlp_norm: "ffn_norm.weight",
         gate: "ffn_gate.weight",
         up: "ffn_up.weight",
         down: "ffn_down.weight",
+        mlp_after: None,
     },
+    joined_qkv: None,
+    joined_mlp: None,
+    norms_added: 0.0,
     refused: &[
         "attn_norm.bias",
         "attn_output.bias",
@@ -52,7 +64,7 @@ pub(super) const GGUF: Names = Names {
     ],
 };
 
-pub(super) const HUGGING_FACE: Names = Names {
+pub(in crate::model) const HUGGING_FACE: Names = Names {
     prefixes: &[
         ["model.", ""],
         ["language_model.model.", "language_model."],
@@ -70,11 +82,16 @@ pub(super) const HUGGING_FACE: Names = Names {
         q_norm: Some("self_attn.q_norm.weight"),
         k_norm: Some("self_attn.k_norm.weight"),
         output: "self_attn.o_proj.weight",
+        attention_after: None,
         mlp_norm: "post_attention_layernorm.weight",
         gate: "mlp.gate_proj.weight",
         up: "mlp.up_proj.weight",
         down: "mlp.down_proj.weight",
+        mlp_after: None,
     },
+    joined_qkv: None,
+    joined_mlp: None,
+    norms_added: 0.0,
     refused: &[
         "self_attn.o_proj.bias",
         "mlp.gate_proj.bias",

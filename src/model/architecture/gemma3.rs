@@ -1,0 +1,206 @@
+//! Gemma 3: norms before and after attention and the MLP, GELU, and layers that see only a window of positions, whose
+//! rotation has its own base.
+
+use std::num::NonZeroUsize;
+
+use super::family::{Architecture, Defaults, Keys, PLAIN};
+use crate::model::error::Defect;
+use crate::model::names::{GGUF, HUGGING_FACE, Names};
+use crate::model::rope::Rope;
+use crate::model::shape::{LayerAttention, Shape};
+use crate::model::weights::Layer;
+use crate::tape::Activation;
+
+const CONFIG_NAMES: Names = Names {
+    layer: Layer {
+        attention_after: Some("post_attention_layernorm.weight"),
+        mlp_norm: "pre_feedforward_layernorm.weight",
+        mlp_after: Some("post_feedforward_layernorm.weight"),
+        ..HUGGING_FACE.layer
+    },
+    norms_added: 1.0,
+    ..HUGGING_FACE
+};
+
+const GGUF_NAMES: Names = Names {
+    layer: Layer {
+        attention_after: Some("post_attention_norm.weight"),
+        mlp_after: Some("post_ffw_norm.weight"),
+        ..GGUF.layer
+    },
+    ..GGUF
+};
+
+/// Every layer of this number sees all positions, and the others see a window, if a file does not list the layers.
+const PATTERN: usize = 6;
+/// Positions that a layer with a window sees, if a config.json does not say.
+const WINDOW: usize = 4096;
+/// The base of the rotation in layers with a window, if a file does not say.
+const LOCAL_THETA: f64 = 10_000.0;
+/// The layers of Gemma 3 27B, whose scale of scores is not that of its heads. A GGUF file does not say so.
+const LAYERS_OF_27B: usize = 62;
+
+pub(super) const GEMMA3: Architecture = Architecture {
+    name: "gemma3",
+    aliases: &["gemma3_text"],
+    gguf: "gemma3",
+    head_norms: true,
+    names: [&CONFIG_NAMES, &GGUF_NAMES],
+    own_keys: &[
+        "layer_types",
+        "hidden_activation",
+        "attention.sliding_window",
+    ],
+    defaults: Defaults {
+        heads: Some(8),
+        kv_heads: Some(4),
+        head_dim: Some(256),
+        vocabulary: Some(262_208),
+        context: Some(131_072),
+        theta: 1_000_000.0,
+        tied: true,
+        ..Defaults::PLAIN
+    },
+    from_config,
+    from_gguf,
+    ..PLAIN
+};
+
+#[allow(clippy::cast_possible_truncation)] // float32 is the reference
+fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
+    let scale = keys.float("query_pre_attn_scalar")?.unwrap_or(256.0);
+    shape.multipliers.scores = Some(scale.powf(-0.5) as f32);
+    let cap = |key| Ok::<_, Defect>(keys.float(key)?.map(|cap| cap as f32));
+    shape.softcaps.scores = cap("attn_logit_softcapping")?;
+    shape.softcaps.logits = cap("final_logit_softcapping")?;
+    let nested = keys.float("rope_parameters.sliding_attention.rope_theta")?;
+    let theta = nested.or(keys.float("rope_local_base_freq")?);
+    let pattern = keys.size("sliding_window_pattern")?;
+    let pattern = pattern.or(keys.size("_sliding_window_pattern")?);
+    let window = keys.size("sliding_window")?.unwrap_or(WINDOW);
+    let listed = keys.words("layer_types")?;
+    if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
+        let allowed = format!("it must have one for each of {} layers", shape.layers);
+        let found = format!("{} words", listed.len());
+        return Err(Defect::bad_value("layer_types", found, allowed));
+    }
+    let slides = |layer: usize| match &listed {
+        Some(listed) => listed[layer] == "sliding_attention",
+        None => slides(layer, pattern.unwrap_or(PATTERN)),
+    };
+    shape_layers(shape, theta, window, slides);
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss)] // widths are far below 2^24
+fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
+    if shape.layers == LAYERS_OF_27B {
+        let scale = (shape.hidden / shape.heads) as f32;
+        shape.multipliers.scores = Some(1.0 / scale.sqrt());
+    }
+    let theta = keys.float("rope.freq_base_swa")?;
+    let window = keys.size("attention.sliding_window")?.unwrap_or(WINDOW);
+    shape_layers(shape, theta, window, |layer| slides(layer, PATTERN));
+    Ok(())
+}
+
+/// Whether a layer sees only a window.
+fn slides(layer: usize, pattern: usize) -> bool {
+    !(layer + 1).is_multiple_of(pattern)
+}
+
+/// Sets what both forms of a file share.
+#[allow(clippy::cast_precision_loss)] // widths are far below 2^24
+fn shape_layers(
+    shape: &mut Shape,
+    theta: Option<f64>,
+    window: usize,
+    slides: impl Fn(usize) -> bool,
+) {
+    shape.activation = Activation::GeluTanh;
+    shape.multipliers.embedding = (shape.hidden as f32).sqrt();
+    let local = Rope {
+        theta: theta.unwrap_or(LOCAL_THETA),
+        dims: None,
+        scaling: None,
+    };
+    shape.angles.push(local.angles(shape.head_dim));
+    let layers = 0..shape.layers;
+    let of = |layer| match slides(layer) {
+        true => LayerAttention {
+            angles: Some(1),
+            window: NonZeroUsize::new(window),
+        },
+        false => LayerAttention {
+            angles: Some(0),
+            window: None,
+        },
+    };
+    shape.attention = layers.map(of).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tests::{of_config, of_gguf};
+    use crate::model::Shape;
+
+    fn windows(shape: &Shape) -> Vec<usize> {
+        let windows = shape.attention.iter().map(|layer| layer.window);
+        windows
+            .map(|window| window.map_or(0, usize::from))
+            .collect()
+    }
+
+    #[test]
+    fn every_sixth_layer_sees_all_positions_in_all_forms() {
+        let shape = of_config("tiny-gemma3", |_| ());
+        assert_eq!(windows(&shape), [16, 16, 16, 16, 16, 0]);
+        let newer = of_config("tiny-gemma3", |config| {
+            let members = config.as_object_mut().expect("an object");
+            for key in [
+                "_sliding_window_pattern",
+                "sliding_window_pattern",
+                "rope_scaling",
+            ] {
+                members.remove(key);
+            }
+            let theta = members.remove("rope_theta");
+            let local = members.remove("rope_local_base_freq");
+            config["layer_types"] = json!(
+                ["sliding_attention"; 5]
+                    .into_iter()
+                    .chain(["full_attention"])
+                    .collect::<Vec<_>>()
+            );
+            config["rope_parameters"] = json!({
+                "full_attention": {"rope_theta": theta, "rope_type": "linear", "factor": 8.0},
+                "sliding_attention": {"rope_theta": local, "rope_type": "default"},
+            });
+        });
+        assert_eq!(newer, shape);
+        let whole = of_config("tiny-gemma3", |config| {
+            let text = config.take();
+            *config = json!({"model_type": "gemma3", "text_config": text, "vision_config": {}});
+        });
+        assert_eq!(whole, shape);
+        let mut file = of_gguf("tiny-gemma3");
+        // The file does not state the multiplier; that of its heads is the same in float32.
+        assert_eq!(file.multipliers.scores, None);
+        file.multipliers.scores = shape.multipliers.scores;
+        assert_eq!(file, shape);
+    }
+
+    #[test]
+    fn a_model_of_another_activation_is_refused() {
+        let refused = super::super::tests::read("tiny-gemma3", |config| {
+            config["hidden_activation"] = Value::from("gelu");
+        });
+        assert!(
+            refused
+                .expect_err("it is refused")
+                .contains("gelu_pytorch_tanh")
+        );
+    }
+}
