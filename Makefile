@@ -31,8 +31,9 @@ CHECKS   := gpu-check callers guides restored
 # The tests that `make check` leaves to `make test`: a real model, and attacks that last seconds each.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
             graph::random every_pre_tokenizer check::every_eleventh
-# The test that `make test` leaves to `make soak`: `make packages` runs the same self-test.
-SOAK     := check::this_machine_computes_as_it_should
+# The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
+SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
+SOAKED   := target/models/gemma-3-270m-q4_k_m.gguf
 
 # own: `make` compiles the kernels for this machine's GPU and driver; empty: as for a package.
 KERNELS  ?= own
@@ -98,6 +99,7 @@ packages: deps-build
 
 # Run it before an issue is closed and before a release.
 soak: deps-test
+	@target/venv/bin/python tests/deps/model.py $(SOAKED)
 	$(call stage,slow tests,$(CARGO) test --tests -- $(SOAK))
 	$(call stage,slow scenarios,tests/systemd/run.sh hostile || [ $$? = 77 ])
 	$(call stage,attacks on memory and time,tests/systemd/attacks.sh exhaust || [ $$? = 77 ])

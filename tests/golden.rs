@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ganglion::bench::score::{Comparison, Reference, compare, score};
 use ganglion::kv::KvType;
 use ganglion::load::{self, Backend, Settings};
-use ganglion::model::Checkpoint;
+use ganglion::model::{Checkpoint, Language};
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
@@ -272,6 +272,35 @@ fn smollm2_meets_its_reference() {
             &compare(&ours, &reference),
             &bounds,
         );
+    }
+}
+
+/// A real file of Gemma: vectors, windows and rotations of its size, and its vocabulary. Every greedy token is equal.
+#[test]
+fn gemma_3_270m_meets_its_reference() {
+    if !needs::gemma_3_270m() {
+        return;
+    }
+    let file = golden("gemma-3-270m-q4_k_m.gguf.golden.json");
+    let model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models/gemma-3-270m-q4_k_m.gguf");
+    let reference = reference(&file);
+    let mut runner = runner_for(&reference, 48, &model, KvType::F32);
+    let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
+    let comparison = compare(&ours, &reference);
+    assert_within("Gemma 3 270M", &comparison, &F32);
+    assert_eq!(comparison.greedy_equal, 48 * reference.cases.len());
+
+    let checkpoint = Checkpoint::open(&model).expect("it opens");
+    let source = checkpoint.language_source().expect("it has a vocabulary");
+    let language = Language::load(source).expect("it is supported");
+    let text = std::fs::read_to_string(&file).expect("golden data");
+    let texts: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let texts = texts["cases"].as_array().expect("cases").iter();
+    for (case, with) in reference.cases.iter().zip(texts) {
+        let text = with["text"].as_str().expect("a text");
+        // The first id begins every prompt.
+        assert_eq!(language.encode_plain(text), case.input_ids[1..], "{text:?}");
     }
 }
 

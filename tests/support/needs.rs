@@ -19,6 +19,13 @@ pub(crate) fn smollm2() -> bool {
     file("target/models/SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 
+/// Checks for Gemma 3 270M, a file of 253 MB.
+pub(crate) fn gemma_3_270m() -> bool {
+    let path = "target/models/gemma-3-270m-q4_k_m.gguf";
+    let exists = Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists();
+    exists || missing(path, "run make soak")
+}
+
 /// Checks for the JSON-Schema-Test-Suite.
 pub(crate) fn schemas() -> bool {
     file("target/schemas/draft2020-12")
