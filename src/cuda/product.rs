@@ -124,20 +124,20 @@ impl Work<'_> {
         }
     }
 
-    /// Launches `silu(gate) * up`.
+    /// Launches `activation(gate) * up`.
     pub(super) fn gated(&self, queue: &mut LaunchQueue<'_>, args: StepArgs) -> Result<(), Error> {
         if args.weight0.format == args.weight1.format {
             let epilogue = Epilogue::Gated;
             return self.alike(queue, StepArgs { epilogue, ..args });
         }
         let gates = self.buffers.gates();
-        let silu = StepArgs {
+        let activated = StepArgs {
             weight1: Tiles::default(),
             out0: gates,
-            epilogue: Epilogue::Silu,
+            epilogue: Epilogue::Activated,
             ..args
         };
-        self.alike(queue, silu)?;
+        self.alike(queue, activated)?;
         let multiplied = StepArgs {
             weight0: args.weight1,
             weight1: Tiles::default(),
