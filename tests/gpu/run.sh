@@ -76,22 +76,27 @@ bounds() {
 
 # The references of all tiny models, for both images and both kinds of memory.
 stage_goldens() {
-    local model type image memory within
-    for model in "${tiny[@]}"; do
+    local model golden type image memory within
+    # far.golden.json is for a longer context, in which a model has other angles.
+    for golden in golden/tiny-*/{,far.}golden.json; do
+        [ -e "$golden" ] || continue
+        model=${golden%/*}
         for type in f16 bf16 q8_0; do
             read -ra within < <(bounds "$model" $type)
             for image in cubin ptx; do
                 for memory in device unified; do
-                    GANGLION_CUDA_IMAGE=$image score "${model#golden/} $type $image $memory" \
-                        "$model" "$model/golden.json" $type --memory $memory --emulate-tegra "${within[@]}"
+                    GANGLION_CUDA_IMAGE=$image score "${golden#golden/} $type $image $memory" \
+                        "$model" "$golden" $type --memory $memory --emulate-tegra "${within[@]}"
                 done
             done
         done
     done
-    for model in golden/tiny-*/*.gguf; do
+    for golden in golden/tiny-*/*.gguf.{,far.}golden.json; do
+        [ -e "$golden" ] || continue
+        model=${golden%.gguf.*}.gguf
         for type in f16 bf16 q8_0; do
             read -ra within < <(bounds "${model%/*}" $type)
-            score "${model#golden/} $type" "$model" "$model.golden.json" $type "${within[@]}"
+            score "${golden#golden/} $type" "$model" "$golden" $type "${within[@]}"
         done
     done
 }

@@ -171,7 +171,9 @@ def main(size, type_name, out, words=None):
     writer.add_layer_norm_rms_eps(1e-6)
     for key, value in shape.keys.items():
         add_key(writer, f"{shape.architecture}.{key}", value)
-    vocabulary_of(writer, words, shape.vocabulary) if words else vocabulary(writer, shape.vocabulary)
+    # Granite's vocabulary is smaller than that of other files.
+    fits = words and shape.vocabulary >= SHAPES["4b"].vocabulary
+    vocabulary_of(writer, words, shape.vocabulary) if fits else vocabulary(writer, shape.vocabulary)
     random = np.random.default_rng(0)
     made = {}
 
