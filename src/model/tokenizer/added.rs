@@ -126,7 +126,12 @@ fn joined<'a>(
 /// Whether a spelling is that of a control token by convention. Some models declare a token that begins a role's turn
 /// as ordinary text.
 fn looks_like_control(token: &Added) -> bool {
-    let framed = |open, close| token.content.starts_with(open) && token.content.ends_with(close);
+    let framed = |open, close| {
+        let inner = token.content.strip_prefix(open);
+        let inner = inner.and_then(|rest| rest.strip_suffix(close));
+        // Gemma 4's quotation mark has no name.
+        inner.is_some_and(|inner| inner.contains(char::is_alphanumeric))
+    };
     framed("<|", "|>")
         || framed("<｜", "｜>")
         || (token.special && is_tag(&token.content))

@@ -106,23 +106,6 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
 
 /// Returns how pieces of text become tokens, and how a text becomes pieces.
 fn algorithm(vocabulary: &GgufVocabulary) -> Result<(Algorithm, Preparation), LanguageError> {
-    let text = |ignore_merges| {
-        let prefix = vocabulary.add_space_prefix;
-        let prefix = prefix.then(|| PipelineNormalizer::Prepend(Prepend::new(MARK.to_owned())));
-        let marks = Replace::new(" ", MARK).map_err(|error| LanguageError::Unsupported {
-            what: "normalizer",
-            found: error.to_string(),
-            supported: "the replacement of spaces",
-        })?;
-        Ok(Preparation {
-            normalizers: prefix
-                .into_iter()
-                .chain([PipelineNormalizer::Replace(marks)])
-                .collect(),
-            pre_tokenizer: PipelinePreTokenizer::None,
-            ignore_merges,
-        })
-    };
     match vocabulary.model.as_str() {
         "gpt2" => {
             let preparation = pretokenizer::named(vocabulary.pre.as_deref())?;
@@ -142,7 +125,7 @@ fn algorithm(vocabulary: &GgufVocabulary) -> Result<(Algorithm, Preparation), La
                     "merge {rank} names the token of a byte"
                 )));
             }
-            Ok((Algorithm::Merges(merges), text(false)?))
+            Ok((Algorithm::Merges(merges), marks(vocabulary)?))
         }
         "llama" => {
             let (scores, count) = (&vocabulary.scores, vocabulary.tokens.len());
@@ -152,7 +135,7 @@ fn algorithm(vocabulary: &GgufVocabulary) -> Result<(Algorithm, Preparation), La
                     "it has {count} tokens and {scores} scores"
                 )));
             }
-            Ok((Algorithm::Scores(scores.clone()), text(false)?))
+            Ok((Algorithm::Scores(scores.clone()), marks(vocabulary)?))
         }
         other => Err(LanguageError::Unsupported {
             what: "tokenizer",
@@ -160,6 +143,23 @@ fn algorithm(vocabulary: &GgufVocabulary) -> Result<(Algorithm, Preparation), La
             supported: "gpt2 (byte-level BPE), llama (SentencePiece), gemma4",
         }),
     }
+}
+
+/// Returns the preparation of a text in which marks stand for spaces.
+fn marks(vocabulary: &GgufVocabulary) -> Result<Preparation, LanguageError> {
+    let prefix = vocabulary.add_space_prefix;
+    let prefix = prefix.then(|| PipelineNormalizer::Prepend(Prepend::new(MARK.to_owned())));
+    let marks = Replace::new(" ", MARK).map_err(|error| LanguageError::Unsupported {
+        what: "normalizer",
+        found: error.to_string(),
+        supported: "the replacement of spaces",
+    })?;
+    let marks = PipelineNormalizer::Replace(marks);
+    Ok(Preparation {
+        normalizers: prefix.into_iter().chain([marks]).collect(),
+        pre_tokenizer: PipelinePreTokenizer::None,
+        ignore_merges: false,
+    })
 }
 
 fn merges(

@@ -38,20 +38,7 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
     components::check_kind(model)?;
     let atoms = components::atoms(model)?;
     let mut tokens = tokens(&file, model, files.vocabulary)?;
-    let decoding = match atoms {
-        Atoms::Bytes => Decoding::default(),
-        Atoms::Characters => decoder::read(file.json.get("decoder"))?,
-    };
-    if atoms == Atoms::Characters {
-        check_bytes(&tokens)?;
-    }
-    if decoding.bytes {
-        for token in tokens.iter_mut().flatten() {
-            if let Some(byte) = spelling::byte(&token.spelling) {
-                token.kind = Kind::Byte(byte);
-            }
-        }
-    }
+    let decoding = decoding(&file, atoms, &mut tokens)?;
     let mut added = AddedTokens::read(&file, &mut tokens, files.vocabulary)?;
     added.complete(config.as_ref(), map.as_ref());
     let (added, mut notes) = added.finish();
@@ -89,10 +76,6 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
             .or_else(|| of(config.as_ref()))
     };
     let (normalizers, metaspace) = components::normalizers(file.json.get("normalizer"), atoms)?;
-    let (spelling, lead) = match atoms {
-        Atoms::Bytes => (Spelling::Bytes, Lead::Kept),
-        Atoms::Characters => (Spelling::Text(decoding.marks), decoding.lead),
-    };
     Ok(Definition {
         algorithm: Algorithm::Merges(Merges {
             pairs: merges(&file, model)?,
@@ -101,8 +84,8 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
         }),
         normalizers,
         metaspace,
-        spelling,
-        lead,
+        spelling: decoding.spelling,
+        lead: decoding.lead,
         pre_tokenizer: components::pre_tokenizer(file.json.get("pre_tokenizer"))?,
         begin: components::begin(file.json.get("post_processor")),
         names: Names {
@@ -143,6 +126,29 @@ fn tokens(
         });
     }
     Ok(tokens)
+}
+
+/// Returns what the spellings of tokens mean, and marks those that are bytes.
+fn decoding(
+    file: &File,
+    atoms: Atoms,
+    tokens: &mut [Option<Token>],
+) -> Result<Decoding, LanguageError> {
+    if atoms == Atoms::Bytes {
+        return Ok(Decoding {
+            spelling: Spelling::Bytes,
+            bytes: false,
+            lead: Lead::Kept,
+        });
+    }
+    check_bytes(tokens)?;
+    let decoding = decoder::read(file.json.get("decoder"))?;
+    for token in tokens.iter_mut().flatten() {
+        if let Some(byte) = spelling::byte(&token.spelling).filter(|_| decoding.bytes) {
+            token.kind = Kind::Byte(byte);
+        }
+    }
+    Ok(decoding)
 }
 
 /// Refuses a vocabulary without a token of each byte that text has: the reference falls back to another token.
