@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 VOCABULARIES = HERE.parents[1] / "target/vocabularies"
 LLAMA_CPP = HERE.parents[1] / "target/templates"
 TEXTS = json.loads((HERE / "texts.json").read_text("utf-8"))
-BETWEEN = "⁂"
+BETWEEN = "⁂⁂"
 # llama.cpp's ids of the texts: tests/reference/sentencepiece.py writes them.
 IDS = json.loads((HERE / "data/llama_cpp.json").read_text("utf-8"))
 # The separator in llama.cpp's files of texts and ids.

@@ -151,17 +151,15 @@ fn decoding(
     Ok(decoding)
 }
 
-/// Refuses a vocabulary without a token of each byte that text has: the reference falls back to another token.
+/// Refuses a vocabulary in which a byte of a text may have no token: the reference falls back to another token.
 fn check_bytes(tokens: &[Option<Token>]) -> Result<(), LanguageError> {
-    let bytes = tokens.iter().flatten();
-    let bytes: HashSet<u8> = bytes
-        .filter_map(|token| {
-            spelling::byte(&token.spelling).filter(|byte| {
-                // Only upper case counts.
-                token.spelling == format!("<0x{byte:02X}>")
-            })
-        })
-        .collect();
+    let covered = |token: &Token| match token.spelling.as_bytes() {
+        [ascii] => Some(*ascii),
+        // Only upper case counts.
+        _ => spelling::byte(&token.spelling)
+            .filter(|byte| token.spelling == format!("<0x{byte:02X}>")),
+    };
+    let bytes: HashSet<u8> = tokens.iter().flatten().filter_map(covered).collect();
     let mut in_text = (0x00..=0xBF).chain(0xC2..=0xF4);
     match in_text.find(|byte| !bytes.contains(byte)) {
         None => Ok(()),

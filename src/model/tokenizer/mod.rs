@@ -96,12 +96,12 @@ impl Tokenizer {
             ));
         }
         let len = vocabulary.len();
-        let bytes = Arc::new(vocabulary.bytes(&spelling));
-        let first = (definition.lead == Lead::FirstToken)
-            .then(|| Arc::new(vocabulary.bytes(&spelling.without_last_mark())));
-        let (specials, raw) = (vocabulary.specials(), vocabulary.raw());
         let normalizer = Normalizer::new(definition.normalizers, definition.metaspace);
         let whole = |spelling: &str| normalizer.normalize(spelling, Place::Start).into_owned();
+        let bytes = Arc::new(vocabulary.bytes(&spelling, whole));
+        let first = (definition.lead == Lead::FirstToken)
+            .then(|| Arc::new(vocabulary.bytes(&spelling.without_last_mark(), whole)));
+        let (specials, raw) = (vocabulary.specials(), vocabulary.raw());
         let normalized = vocabulary.normalized(whole);
         let changes = |special: &&Special| {
             special.flags.normalized && whole(&special.spelling) != *special.spelling

@@ -3,7 +3,7 @@
 //! The `tokenizers` crate indexes its tables unchecked and asserts properties of a file, so all of them are checked
 //! here first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::added;
 use super::decode::Bytes;
@@ -153,10 +153,16 @@ impl Vocabulary {
         self.classes.get(&id).copied().unwrap_or(Class::Text)
     }
 
-    /// Returns the text of each id.
-    pub(super) fn bytes(&self, spelling: &Spelling) -> Bytes {
+    /// Returns the text of each id. `normalize` converts the spellings of tokens that match in a normalized text: those
+    /// of a vocabulary of text have the normalized text.
+    pub(super) fn bytes(&self, spelling: &Spelling, normalize: impl Fn(&str) -> String) -> Bytes {
+        let is_text = matches!(spelling, Spelling::Text(_));
+        let added = self.added.iter().filter(|one| one.flags.normalized);
+        let added = added.filter(|one| is_text && self.class(one.id) == Class::Text);
+        let normalized: HashSet<u32> = added.map(|one| one.id).collect();
         let tokens = (0_u32..).zip(&self.tokens);
         Bytes::new(tokens.map(|(id, token)| match token {
+            Some(token) if normalized.contains(&id) => spelling.added(&normalize(&token.spelling)),
             Some(token) => match token.kind {
                 Kind::Ordinary => spelling.ordinary(&token.spelling),
                 Kind::Byte(byte) => vec![byte],
