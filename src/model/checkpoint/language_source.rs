@@ -12,6 +12,7 @@ pub enum LanguageSource {
 }
 
 /// The `tokenizer.*` metadata of a GGUF file.
+#[allow(clippy::struct_excessive_bools)] // each is a key of the file, or of its name
 #[derive(Clone, Debug)]
 pub struct GgufVocabulary {
     /// `tokenizer.ggml.model`: "gpt2" is byte-level BPE, "llama" SentencePiece, "gemma4" BPE over characters.
