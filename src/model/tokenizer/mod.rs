@@ -96,8 +96,8 @@ impl Tokenizer {
             ));
         }
         let len = vocabulary.len();
-        let normalizer = Normalizer::new(definition.normalizers, definition.metaspace);
-        let whole = |spelling: &str| normalizer.normalize(spelling, Place::Start).into_owned();
+        let steps = Normalizer::new(definition.normalizers, definition.metaspace);
+        let whole = |spelling: &str| steps.normalize(spelling, Place::Start).into_owned();
         let bytes = Arc::new(vocabulary.bytes(&spelling, whole));
         let first = (definition.lead == Lead::FirstToken)
             .then(|| Arc::new(vocabulary.bytes(&spelling.without_last_mark(), whole)));
@@ -123,7 +123,7 @@ impl Tokenizer {
         )?;
         Ok(Self {
             plain,
-            normalizer,
+            normalizer: steps,
             bytes,
             first,
             lead: definition.lead,

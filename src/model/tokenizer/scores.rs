@@ -16,7 +16,7 @@ const IN_UTF8: [std::ops::RangeInclusive<u8>; 2] = [0x00..=0xBF, 0xC2..=0xF4];
 pub(super) struct Scores {
     ids: HashMap<String, u32>,
     /// The score of each id.
-    scores: Vec<f32>,
+    by_id: Vec<f32>,
     /// The token of each byte.
     bytes: [u32; 256],
     /// Bytes of the longest spelling.
@@ -71,7 +71,7 @@ impl Scores {
         Ok(Self {
             longest: ids.keys().map(String::len).max().unwrap_or(0),
             ids,
-            scores,
+            by_id: scores,
             bytes,
         })
     }
@@ -130,7 +130,7 @@ impl Scores {
         }
         let id = *self.ids.get(&text[begin..end])?;
         Some(Pair {
-            score: self.scores.get(id as usize).copied().unwrap_or(0.0),
+            score: self.by_id.get(id as usize).copied().unwrap_or(0.0),
             left,
             right,
             length,

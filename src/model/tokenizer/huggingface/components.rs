@@ -138,13 +138,14 @@ fn metaspace_of(config: &Value) -> Result<MetaspaceNormalizer, LanguageError> {
         }
     };
     let drops = config.get("drop_whitespace").and_then(Value::as_bool);
-    match (text("replacement"), drops) {
-        (Some("▁"), Some(false)) => Ok(MetaspaceNormalizer::new('▁', prepend, false)),
-        _ => {
-            let supported = "the replacement ▁, without WhitespaceSplit";
-            Err(unsupported("Metaspace", config.to_string(), supported))
-        }
+    if (text("replacement"), drops) == (Some("▁"), Some(false)) {
+        return Ok(MetaspaceNormalizer::new('▁', prepend, false));
     }
+    Err(unsupported(
+        "Metaspace",
+        config.to_string(),
+        "the replacement ▁, without WhitespaceSplit",
+    ))
 }
 
 pub(super) fn pre_tokenizer(config: Option<&Value>) -> Result<PipelinePreTokenizer, LanguageError> {
