@@ -237,13 +237,20 @@ async fn an_unsupported_constraint_is_refused_with_its_option() {
         .expect("no request is left");
 }
 
-/// A grammar accepts only its own bytes, whatever the model's tokenizer composes.
+/// A grammar accepts only its own bytes, whatever the model's tokenizer composes, marks or puts before a text.
 #[test]
 fn text_that_a_tokenizer_composes_stays_unchanged() {
-    let language = text::load(text::qwen3_style());
-    let words = language.words();
-    let grammars = Grammars::new(words.clone());
-    for said in ["e\u{301}te\u{301}", "5 \u{2126}"] {
+    let composing = text::load(text::qwen3_style());
+    let marking = text::load(text::sentencepiece::sentence_piece(true));
+    let texts = [
+        (&composing, "e\u{301}te\u{301}"),
+        (&composing, "5 \u{2126}"),
+        (&marking, "{\"a\": \"the  ☃ here\\n\"}"),
+        (&marking, " ▁ \u{1}"),
+    ];
+    for (language, said) in texts {
+        let words = language.words();
+        let grammars = Grammars::new(words.clone());
         let grammar = Grammar::Choice(vec![said.into()]);
         let guide = grammars.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
         let (mut guide, mut bytes) = (guide.expect("it is compiled"), Vec::new());

@@ -6,6 +6,7 @@ mod injection;
 mod jinja;
 mod merges;
 mod reference;
+pub(crate) mod sentencepiece;
 mod smollm2;
 mod template;
 mod tools;
@@ -75,7 +76,11 @@ pub(crate) fn qwen3_style() -> GgufVocabulary {
         eot: None,
         eom: None,
         pad: id("<|endoftext|>"),
+        scores: Vec::new(),
+        add_space_prefix: false,
         add_bos: false,
+        add_eos: false,
+        strips: false,
         chat_template: Some(include_str!("data/qwen3-style.jinja").into()),
         tokens,
     }

@@ -1,8 +1,9 @@
 """Public vocabularies: texts have the same tokens as in the reference program.
 
 Each vocabulary is put into a model of one layer. A vocabulary of a folder is compared with the Python package tokenizers. One of
-llama.cpp is compared with the ids that come with it, and with tokenizers under the regular expressions of its pre-tokenizer. All
-texts of a vocabulary go through one call, with a token between them that is added for this and is in none of them.
+llama.cpp is compared with the ids that come with it, with llama.cpp's ids in data/llama_cpp.json, and with tokenizers under the regular
+expressions of its pre-tokenizer. All texts of a vocabulary go through one call, with a token between them that is added for this and is in
+none of them.
 """
 import json
 import struct
@@ -21,7 +22,9 @@ HERE = Path(__file__).parent
 VOCABULARIES = HERE.parents[1] / "target/vocabularies"
 LLAMA_CPP = HERE.parents[1] / "target/templates"
 TEXTS = json.loads((HERE / "texts.json").read_text("utf-8"))
-BETWEEN = "⁂"
+BETWEEN = "⁂⁂"
+# llama.cpp's ids of the texts: tests/reference/sentencepiece.py writes them.
+IDS = json.loads((HERE / "data/llama_cpp.json").read_text("utf-8"))
 # The separator in llama.cpp's files of texts and ids.
 TEST = "\n__ggml_vocab_test__\n"
 
@@ -76,6 +79,7 @@ def of_gguf(bin_folder: Path, file: Path, model: Path) -> Outcome:
     if inputs.exists():
         ids = file.with_name(file.name + ".out").read_text().split("\n")
         expected = list(zip(inputs.read_text("utf-8").split(TEST), [[int(one) for one in line.split()] for line in ids]))
+    expected += zip(TEXTS, IDS.get(name, []))
     if values["model"] == "gpt2" and (reference := splits.tokenizer(values)):
         expected += [(text, reference.encode(text, add_special_tokens=False).ids) for text in TEXTS]
     return compared(bin_folder, f"{name} (GGUF)", model, len(tokens), expected)

@@ -377,8 +377,8 @@ fn refused(folder: &Path) -> Vec<(&'static str, &'static str)> {
         ("causal.gguf", "attention.causal = false", |gguf| {
             gguf.bool("llama.attention.causal", false);
         }),
-        ("sentencepiece.gguf", "the tokenizer is llama", |gguf| {
-            gguf.replace_string("tokenizer.ggml.model", "llama");
+        ("wordpiece.gguf", "the tokenizer is bert", |gguf| {
+            gguf.replace_string("tokenizer.ggml.model", "bert");
         }),
         ("pre.gguf", "the pre-tokenizer is unheard-of", |gguf| {
             gguf.replace_string("tokenizer.ggml.pre", "unheard-of");

@@ -18,8 +18,8 @@ fn refusal(vocabulary: GgufVocabulary) -> String {
 fn an_inconsistent_gguf_vocabulary_is_refused() {
     type Damage = fn(&mut GgufVocabulary);
     let cases: [(&str, Damage); 10] = [
-        ("the tokenizer is llama; supported: gpt2", |v| {
-            v.model = "llama".into();
+        ("the tokenizer is bert; supported: gpt2", |v| {
+            v.model = "bert".into();
         }),
         ("supported: default, gpt-2", |v| v.pre = Some("new".into())),
         ("it has 0 tokens", |v| {

@@ -56,8 +56,12 @@ impl Speech {
             None => Stage::Answers,
         };
         Self {
-            fresh: decoder.clone(),
-            decoder,
+            fresh: decoder.clone().whole(),
+            // A guide names every space of an answer.
+            decoder: match apart {
+                Some(_) => decoder.whole(),
+                None => decoder,
+            },
             thinking,
             stage,
             listener,

@@ -12,9 +12,10 @@ pub enum LanguageSource {
 }
 
 /// The `tokenizer.*` metadata of a GGUF file.
+#[allow(clippy::struct_excessive_bools)] // each is a key of the file, or of its name
 #[derive(Clone, Debug)]
 pub struct GgufVocabulary {
-    /// `tokenizer.ggml.model`: "gpt2" is byte-level BPE.
+    /// `tokenizer.ggml.model`: "gpt2" is byte-level BPE, "llama" SentencePiece, "gemma4" BPE over characters.
     pub model: String,
     /// `tokenizer.ggml.pre`: the pre-tokenizer's name.
     pub pre: Option<String>,
@@ -24,6 +25,10 @@ pub struct GgufVocabulary {
     pub token_types: Vec<i32>,
     /// Pairs written `left right`, the most frequent first; empty where the model is not BPE.
     pub merges: Vec<String>,
+    /// (vocabulary), or empty: SentencePiece joins tokens to that with the highest score.
+    pub scores: Vec<f32>,
+    /// Whether SentencePiece puts a space before a text.
+    pub add_space_prefix: bool,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     /// End of turn.
@@ -32,6 +37,9 @@ pub struct GgufVocabulary {
     pub eom: Option<u32>,
     pub pad: Option<u32>,
     pub add_bos: bool,
+    pub add_eos: bool,
+    /// Whether special tokens take the white space after them, which the file does not say.
+    pub strips: bool,
     pub chat_template: Option<ChatTemplates>,
 }
 

@@ -15,7 +15,7 @@ use super::chat::{Guard, Manner};
 use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
 use super::message::{Call, Message, Role};
-use super::tokenizer::{Class, Decoder, Piece, Special, Tokenizer};
+use super::tokenizer::{Class, Decoder, Piece, Place, Special, Tokenizer};
 use prompt::{Segment, Segments};
 use templates::Templates;
 
@@ -102,7 +102,7 @@ impl Language {
     #[must_use]
     pub fn encode(&self, Rendered(segments): Rendered) -> Prompt {
         let mut tokens = Vec::new();
-        self.append(&segments, &mut tokens);
+        self.append(&segments, Place::Start, &mut tokens);
         Prompt { tokens, segments }
     }
 
@@ -115,14 +115,14 @@ impl Language {
         Rendered(segments): Rendered,
     ) -> Prompt {
         let mut past = previous.segments.clone();
-        past.append(&self.answer(answer));
+        self.push_tokens(&mut past, answer);
         let mut tokens = Vec::new();
         if let Some(news) = segments.after(&past) {
             tokens.extend_from_slice(&previous.tokens);
             tokens.extend_from_slice(answer);
-            self.append(&news, &mut tokens);
+            self.append(&news, past.end(), &mut tokens);
         } else {
-            self.append(&segments, &mut tokens);
+            self.append(&segments, Place::Start, &mut tokens);
         }
         Prompt { tokens, segments }
     }
@@ -131,7 +131,9 @@ impl Language {
     #[must_use]
     pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
         let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
-        (known && self.are_equivalent(&self.answer(tokens), &segments)).then(|| Prompt {
+        let mut spelled = segments.beginning();
+        self.push_tokens(&mut spelled, tokens);
+        (known && self.are_equivalent(&spelled, &segments)).then(|| Prompt {
             tokens: tokens.to_vec(),
             segments,
         })
@@ -140,31 +142,36 @@ impl Language {
     /// Whether both have the same meaning to the model. A tokenizer may compose decomposed characters, so their text
     /// may differ.
     fn are_equivalent(&self, one: &Segments, other: &Segments) -> bool {
-        let composed = |text: &str| -> Vec<u8> {
-            let ids = self.encode_plain(text);
+        let composed = |text: &str, place| -> Vec<u8> {
+            let mut ids = Vec::new();
+            self.tokenizer.encode(text, place, &mut ids);
             let bytes = ids.iter().flat_map(|id| self.tokenizer.bytes(*id));
             bytes.copied().collect()
         };
         one.iter().count() == other.iter().count()
-            && one.iter().zip(other.iter()).all(|pair| match pair {
-                (Segment::Text(one), Segment::Text(other)) => {
-                    one == other || composed(one) == composed(other)
+            && (one.placed(Place::Start).zip(other.iter())).all(|((place, one), other)| {
+                match (one, other) {
+                    (Segment::Text(one), Segment::Text(other)) => {
+                        one == other || composed(one, place) == composed(other, place)
+                    }
+                    (one, other) => one == other,
                 }
-                (one, other) => one == other,
             })
     }
 
     /// Returns an answer as text in which special tokens are spelled.
     #[must_use]
     pub fn spelled(&self, answer: &[u32]) -> String {
-        self.answer(answer).text()
+        let mut segments = Segments::default();
+        self.push_tokens(&mut segments, answer);
+        segments.text()
     }
 
-    /// Encodes plain text: no token is put before it, and no control token matches in it.
+    /// Encodes plain text at the beginning of a prompt: no token is put before it, and no control token matches in it.
     #[must_use]
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
-        self.tokenizer.encode(text, &mut ids);
+        self.tokenizer.encode(text, Place::Start, &mut ids);
         ids
     }
 
@@ -201,7 +208,8 @@ impl Language {
         template.is_some_and(super::chat::ChatTemplate::uses_thinking)
     }
 
-    /// Returns a decoder, which turns tokens into text one by one.
+    /// Returns a decoder of an answer, which turns tokens into text one by one. Many vocabularies begin an answer with a
+    /// space that is not text, and the decoder leaves it out.
     #[must_use]
     pub fn decoder(&self) -> Decoder {
         self.tokenizer.decoder()
@@ -254,21 +262,19 @@ impl Language {
         Ok(segments)
     }
 
-    /// Splits an answer into text and special tokens.
-    fn answer(&self, answer: &[u32]) -> Segments {
-        let mut segments = Segments::default();
-        let mut decoder = self.decoder();
-        for token in answer {
+    /// Appends tokens as text and special tokens, so that `append` encodes them again.
+    fn push_tokens(&self, segments: &mut Segments, tokens: &[u32]) {
+        let mut decoder = self.tokenizer.text_decoder(segments.end());
+        for token in tokens {
             if let Some(special) = self.tokenizer.specials().with_id(*token) {
-                let rest = std::mem::replace(&mut decoder, self.decoder()).finish();
-                segments.push_text(&rest);
+                segments.push_text(&decoder.finish());
                 segments.push_special(special.id, &special.spelling);
+                decoder = self.tokenizer.text_decoder(segments.end());
             } else {
                 segments.push_text(&decoder.push(*token));
             }
         }
         segments.push_text(&decoder.finish());
-        segments
     }
 
     fn cut(&self, text: &str) -> Segments {
@@ -284,11 +290,12 @@ impl Language {
         segments
     }
 
-    fn append(&self, segments: &Segments, tokens: &mut Vec<u32>) {
-        for segment in segments.iter() {
+    /// Appends the tokens of segments, of which the first is at a place.
+    fn append(&self, segments: &Segments, first: Place, tokens: &mut Vec<u32>) {
+        for (place, segment) in segments.placed(first) {
             match segment {
                 Segment::Special { id, .. } => tokens.push(*id),
-                Segment::Text(text) => self.tokenizer.encode(text, tokens),
+                Segment::Text(text) => self.tokenizer.encode(text, place, tokens),
             }
         }
     }

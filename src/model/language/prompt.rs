@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::model::tokenizer::Place;
+
 /// The input of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
@@ -26,7 +28,11 @@ impl Rendered {
 
 /// A rendered conversation: special tokens and the text between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Segments(Vec<Segment>);
+pub(super) struct Segments {
+    all: Vec<Segment>,
+    /// Whether the first token is the tokenizer's, so that the text after it is the beginning.
+    begun: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
@@ -75,36 +81,55 @@ impl Segments {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
-        self.0.iter()
+        self.all.iter()
+    }
+
+    /// Returns each segment and its place, of which that of the first is `first`.
+    pub(super) fn placed(&self, first: Place) -> impl Iterator<Item = (Place, &Segment)> {
+        let after = (1..=self.all.len()).map(|at| self.place_after(at));
+        std::iter::once(first).chain(after).zip(&self.all)
+    }
+
+    /// Returns the place of a segment that would follow.
+    pub(super) fn end(&self) -> Place {
+        self.place_after(self.all.len())
+    }
+
+    fn place_after(&self, count: usize) -> Place {
+        match self.all[..count].last() {
+            None => Place::Start,
+            Some(Segment::Special { .. }) if self.begun && count == 1 => Place::Start,
+            Some(Segment::Special { .. }) => Place::AfterSpecial,
+            Some(Segment::Text(_)) => Place::Within,
+        }
+    }
+
+    /// Returns an empty beginning of the same conversation.
+    pub(super) fn beginning(&self) -> Self {
+        Self {
+            all: Vec::new(),
+            begun: self.begun,
+        }
     }
 
     pub(super) fn push_special(&mut self, id: u32, spelling: &Arc<str>) {
-        self.0.push(Segment::Special {
+        self.all.push(Segment::Special {
             id,
             spelling: spelling.clone(),
         });
     }
 
     pub(super) fn push_text(&mut self, text: &str) {
-        match self.0.last_mut() {
+        match self.all.last_mut() {
             _ if text.is_empty() => {}
             Some(Segment::Text(last)) => last.push_str(text),
-            _ => self.0.push(Segment::Text(text.to_owned())),
-        }
-    }
-
-    pub(super) fn append(&mut self, other: &Self) {
-        for segment in other.iter() {
-            match segment {
-                Segment::Special { id, spelling } => self.push_special(*id, spelling),
-                Segment::Text(text) => self.push_text(text),
-            }
+            _ => self.all.push(Segment::Text(text.to_owned())),
         }
     }
 
     /// Returns it with every text changed.
     pub(super) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
-        let mut mapped = Self::default();
+        let mut mapped = self.beginning();
         for segment in self.iter() {
             match segment {
                 Segment::Special { id, spelling } => mapped.push_special(*id, spelling),
@@ -116,20 +141,22 @@ impl Segments {
 
     /// Returns the id at the beginning.
     pub(super) fn first_id(&self) -> Option<u32> {
-        match self.0.first() {
+        match self.all.first() {
             Some(Segment::Special { id, .. }) => Some(*id),
             _ => None,
         }
     }
 
+    /// Puts the tokenizer's token before the template's text.
     pub(super) fn insert_first(&mut self, id: u32, spelling: Arc<str>) {
-        self.0.insert(0, Segment::Special { id, spelling });
+        self.all.insert(0, Segment::Special { id, spelling });
+        self.begun = true;
     }
 
     /// Returns the part after `prefix`; `None` if it begins otherwise.
     pub(super) fn after(&self, prefix: &Self) -> Option<Self> {
-        let mut rest = self.0.iter();
-        let mut expected = prefix.0.iter().peekable();
+        let mut rest = self.all.iter();
+        let mut expected = prefix.all.iter().peekable();
         while let Some(segment) = expected.next() {
             let here = rest.next()?;
             if here == segment {
@@ -142,9 +169,12 @@ impl Segments {
             };
             let mut after = Self::default();
             after.push_text(here.strip_prefix(begin.as_str())?);
-            after.0.extend(rest.cloned());
+            after.all.extend(rest.cloned());
             return Some(after);
         }
-        Some(Self(rest.cloned().collect()))
+        Some(Self {
+            all: rest.cloned().collect(),
+            begun: false,
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::tokenizer::{Piece, Tokenizer};
+use crate::model::tokenizer::{Piece, Place, Tokenizer};
 
 /// The spellings of the tokens around a model's thoughts.
 const THINKING: [&str; 2] = ["<think>", "</think>"];
@@ -43,11 +43,11 @@ impl Words {
         self.0.ends()
     }
 
-    /// Returns the canonical ids of plain text, in which special spellings are text.
+    /// Returns the canonical ids of plain text that continues an answer, in which special spellings are text.
     #[must_use]
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
-        self.0.encode(text, &mut ids);
+        self.0.encode(text, Place::Within, &mut ids);
         ids
     }
 

@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tokenizers::utils::byte_level::char_to_byte;
-
 use super::definition::Added;
 use super::ends;
 use super::special::Class;
+use super::spelling::Spelling;
 
 /// Elements of HTML whose tags vocabularies contain.
-const ELEMENTS: [&str; 40] = [
+const ELEMENTS: [&str; 43] = [
     "a",
     "b",
     "blockquote",
@@ -33,6 +32,8 @@ const ELEMENTS: [&str; 40] = [
     "hr",
     "html",
     "i",
+    "iframe",
+    "img",
     "li",
     "ol",
     "p",
@@ -49,6 +50,7 @@ const ELEMENTS: [&str; 40] = [
     "th",
     "thead",
     "tr",
+    "u",
     "ul",
 ];
 
@@ -59,8 +61,9 @@ const ELEMENTS: [&str; 40] = [
 pub(super) fn classify(
     added: &[Added],
     merges: &mut Vec<(String, String)>,
+    spelling: &Spelling,
 ) -> (HashMap<u32, Class>, HashSet<u32>) {
-    let joined = joined(added, merges);
+    let joined = joined(added, merges, spelling);
     let mut classes = HashMap::new();
     let mut made = HashSet::new();
     let mut unreachable = HashSet::new();
@@ -95,13 +98,17 @@ pub(super) fn classify(
     (classes, made)
 }
 
-/// Returns the contents that are bytes of the vocabulary, or that merges make or join.
-fn joined<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a str> {
+/// Returns the contents that are atoms of the vocabulary, or that merges make or join.
+fn joined<'a>(
+    added: &'a [Added],
+    merges: &[(String, String)],
+    spelling: &Spelling,
+) -> HashSet<&'a str> {
     let contents: HashSet<&str> = added.iter().map(|token| token.content.as_str()).collect();
     let mut joined: HashSet<&str> = contents
         .iter()
         .copied()
-        .filter(|content| is_byte(content))
+        .filter(|content| spelling.is_atom(content))
         .collect();
     let longest = contents.iter().map(|content| content.len()).max();
     for (left, right) in merges {
@@ -116,17 +123,15 @@ fn joined<'a>(added: &'a [Added], merges: &[(String, String)]) -> HashSet<&'a st
     joined
 }
 
-/// Whether a content is the spelling of one byte.
-fn is_byte(content: &str) -> bool {
-    let mut chars = content.chars();
-    let first = chars.next().and_then(char_to_byte);
-    first.is_some() && chars.next().is_none()
-}
-
 /// Whether a spelling is that of a control token by convention. Some models declare a token that begins a role's turn
 /// as ordinary text.
 fn looks_like_control(token: &Added) -> bool {
-    let framed = |open, close| token.content.starts_with(open) && token.content.ends_with(close);
+    let framed = |open, close| {
+        let inner = token.content.strip_prefix(open);
+        let inner = inner.and_then(|rest| rest.strip_suffix(close));
+        // Gemma 4's quotation mark has no name.
+        inner.is_some_and(|inner| inner.contains(char::is_alphanumeric))
+    };
     framed("<|", "|>")
         || framed("<｜", "｜>")
         || (token.special && is_tag(&token.content))

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use tokenizers::models::bpe::{BpeConfig, PipelineBPE};
-use tokenizers::utils::byte_level::BYTES_CHAR_LOOKUP;
 
+use super::definition::Merges;
+use super::spelling::Spelling;
 use super::vocabulary::Vocabulary;
 use crate::model::language_error::LanguageError;
 
@@ -17,23 +18,25 @@ const MAX_DENSE_MERGES: usize = u16::MAX as usize;
 /// length on, which the caller drops.
 pub(super) fn model(
     vocabulary: Vocabulary,
-    merges: Vec<(String, String)>,
-    ignore_merges: bool,
+    merges: Merges,
+    spelling: &Spelling,
 ) -> Result<PipelineBPE, LanguageError> {
     let mut next = vocabulary.len();
     let mut ordinary = vocabulary.into_ordinary();
-    check_dense_merges(&ordinary, &merges)?;
-    for c in BYTES_CHAR_LOOKUP.iter() {
-        ordinary.entry(c.to_string()).or_insert_with(|| {
+    check_dense_merges(&ordinary, &merges.pairs)?;
+    for byte in 0..=u8::MAX {
+        ordinary.entry(spelling.of_byte(byte)).or_insert_with(|| {
             next += 1;
             next - 1
         });
     }
+    let byte_level = matches!(spelling, Spelling::Bytes);
     PipelineBPE::from_config(BpeConfig {
         vocab: ordinary.into_iter().collect(),
-        merges,
-        byte_level: true,
-        ignore_merges,
+        merges: merges.pairs,
+        byte_level,
+        byte_fallback: !byte_level,
+        ignore_merges: merges.ignored,
         // No cache of words: a caller's text must not outlive the request.
         cache_capacity: 0,
         ..BpeConfig::default()

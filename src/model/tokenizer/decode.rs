@@ -43,26 +43,70 @@ impl Bytes {
     }
 }
 
+/// The spaces that a text loses at its beginning, as in the reference decoders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lead {
+    #[default]
+    Kept,
+    /// At most this number of spaces, whichever tokens have them.
+    Spaces(usize),
+    /// All marks of spaces in the first token with text.
+    FirstToken,
+}
+
 /// Decodes tokens and never splits a character: incomplete bytes wait for the next token. Control tokens give no text.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     bytes: Arc<Bytes>,
+    /// The text of each id at the beginning, if it differs there.
+    first: Option<Arc<Bytes>>,
+    /// The spaces that are still to be lost.
+    lead: Lead,
     /// At most three bytes: the beginning of a character.
     waiting: Vec<u8>,
 }
 
 impl Decoder {
-    pub(super) fn new(bytes: Arc<Bytes>) -> Self {
+    pub(super) fn new(bytes: Arc<Bytes>, first: Option<Arc<Bytes>>, lead: Lead) -> Self {
         Self {
             bytes,
+            first,
+            lead,
             waiting: Vec::new(),
+        }
+    }
+
+    /// Returns a decoder that keeps all spaces at the beginning of a text.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self {
+            lead: Lead::Kept,
+            ..self
         }
     }
 
     /// Returns the text that `token` completes, perhaps empty. Invalid bytes become U+FFFD, and so does U+0000: a D-Bus
     /// string cannot contain it, and the bus disconnects its sender.
     pub fn push(&mut self, token: u32) -> String {
-        self.waiting.extend(self.bytes.of(token));
+        let bytes = self.bytes.of(token);
+        match self.lead {
+            Lead::FirstToken if !bytes.is_empty() => {
+                let first = self.first.as_ref().map_or(bytes, |first| first.of(token));
+                self.waiting.extend(first);
+                self.lead = Lead::Kept;
+            }
+            Lead::Spaces(most) if !bytes.is_empty() => {
+                let spaces = bytes.iter().take(most).take_while(|byte| **byte == b' ');
+                let lost = spaces.count();
+                self.waiting.extend(&bytes[lost..]);
+                self.lead = if lost == bytes.len() && lost < most {
+                    Lead::Spaces(most - lost)
+                } else {
+                    Lead::Kept
+                };
+            }
+            _ => self.waiting.extend(bytes),
+        }
         let mut text = String::new();
         let mut rest = Vec::new();
         for chunk in self.waiting.utf8_chunks() {

@@ -1,26 +1,51 @@
 //! A tokenizer as a model's files define it, in one form for all formats, unchecked.
 
+use tokenizers::normalizers::metaspace::MetaspaceNormalizer;
 use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
 
-/// A byte-level BPE tokenizer.
+use super::decode::Lead;
+use super::spelling::Spelling;
+
+/// A tokenizer.
 #[derive(Debug)]
 pub(super) struct Definition {
     /// The tokens in the order of their ids; `None` is an id without a token.
     pub(super) tokens: Vec<Option<Token>>,
     /// Tokens that are matched in a text before merges apply.
     pub(super) added: Vec<Added>,
-    /// Pairs of spellings, the most frequent first.
-    pub(super) merges: Vec<(String, String)>,
-    /// Whether a piece that is a token is taken whole, even if no merges make it.
-    pub(super) ignore_merges: bool,
+    pub(super) algorithm: Algorithm,
+    /// The steps before added tokens match in a normalized text.
     pub(super) normalizers: Vec<PipelineNormalizer>,
+    /// The step after it.
+    pub(super) metaspace: Option<MetaspaceNormalizer>,
     pub(super) pre_tokenizer: PipelinePreTokenizer,
+    pub(super) spelling: Spelling,
+    /// The spaces that an answer loses at its beginning.
+    pub(super) lead: Lead,
     pub(super) names: Names,
     /// The token that the tokenizer puts before every text.
     pub(super) begin: Option<u32>,
     pub(super) ends: Vec<NamedEnd>,
     /// Skipped entries of the files, one sentence each.
     pub(super) notes: Vec<String>,
+}
+
+/// How pieces of text become tokens.
+#[derive(Debug)]
+pub(super) enum Algorithm {
+    Merges(Merges),
+    /// SentencePiece: adjacent tokens are joined to the token with the highest score. Has the score of each id.
+    Scores(Vec<f32>),
+}
+
+#[derive(Debug)]
+pub(super) struct Merges {
+    /// Pairs of spellings, the most frequent first.
+    pub(super) pairs: Vec<(String, String)>,
+    /// Whether a piece that is a token is taken whole, even if no merges make it.
+    pub(super) ignored: bool,
+    /// Whether line breaks are pieces of their own, and taken whole if they are a token.
+    pub(super) lines: bool,
 }
 
 /// The spellings of tokens with a role, for chat templates.
@@ -33,7 +58,6 @@ pub(in crate::model) struct Names {
 
 #[derive(Clone, Debug)]
 pub(super) struct Token {
-    /// The spelling: in the byte-level alphabet for ordinary tokens, as text for others.
     pub(super) spelling: String,
     pub(super) kind: Kind,
 }
@@ -42,6 +66,8 @@ pub(super) struct Token {
 pub(super) enum Kind {
     /// A token of ordinary text.
     Ordinary,
+    /// A token of one byte, for characters that are not tokens.
+    Byte(u8),
     /// A token that only matching makes.
     Added,
     /// Padding of the vocabulary.
@@ -57,8 +83,8 @@ pub(super) struct Added {
     pub(super) flags: Flags,
 }
 
-/// The matching rules of an added token: the switches of tokenizer.json.
-#[allow(clippy::struct_excessive_bools)] // each is a member of the file
+/// The matching rules of an added token: the switches of tokenizer.json and of llama.cpp.
+#[allow(clippy::struct_excessive_bools)] // each is a switch
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::model) struct Flags {
     /// Whether it matches only between characters that are not part of a word.
@@ -69,6 +95,8 @@ pub(in crate::model) struct Flags {
     pub(in crate::model) rstrip: bool,
     /// Whether it matches in normalized text.
     pub(in crate::model) normalized: bool,
+    /// Whether only the white space of ASCII counts.
+    pub(in crate::model) ascii: bool,
 }
 
 /// An end token that a file names.

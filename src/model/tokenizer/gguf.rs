@@ -1,22 +1,27 @@
-//! Reads the tokenizer in a GGUF file's metadata.
+//! Reads the tokenizer in a GGUF file's metadata, as llama.cpp interprets it.
 
-use super::definition::{Added, Definition, Flags, Kind, NamedEnd, Names, Token};
+use tokenizers::normalizers::prepend::Prepend;
+use tokenizers::normalizers::replace::Replace;
+use tokenizers::pipeline::{PipelineNormalizer, PipelinePreTokenizer};
+
+use super::decode::Lead;
+use super::definition::{
+    Added, Algorithm, Definition, Flags, Kind, Merges, NamedEnd, Names, Token,
+};
 use super::ends;
-use super::pretokenizer;
+use super::pretokenizer::{self, Preparation};
+use super::spelling::{self, Marks, Spelling};
 use crate::model::checkpoint::GgufVocabulary;
 use crate::model::language_error::LanguageError;
 
-/// The only supported `tokenizer.ggml.model`: llama.cpp's name for byte-level BPE.
-const BYTE_LEVEL_BPE: &str = "gpt2";
+/// SentencePiece's mark of a space.
+const MARK: &str = "▁";
+/// Tokens that do not take the white space after them in a model whose special tokens do.
+const KEEP_SPACE: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
 
 pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, LanguageError> {
-    if vocabulary.model != BYTE_LEVEL_BPE {
-        return Err(LanguageError::Unsupported {
-            what: "tokenizer",
-            found: vocabulary.model.clone(),
-            supported: "gpt2 (byte-level BPE)",
-        });
-    }
+    let (algorithm, preparation) = algorithm(vocabulary)?;
+    let is_text = vocabulary.model != "gpt2";
     let types = &vocabulary.token_types;
     if !types.is_empty() && types.len() != vocabulary.tokens.len() {
         return Err(LanguageError::Vocabulary(format!(
@@ -25,17 +30,30 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
             types.len()
         )));
     }
-    let preparation = pretokenizer::named(vocabulary.pre.as_deref())?;
+    // llama.cpp takes `</s>` for a tag of HTML in Gemma 4.
+    let is_tag = |spelling: &str| {
+        let mut all = vocabulary.tokens.iter();
+        spelling == "</s>" && all.any(|token| token == "<|tool_response>")
+    };
     let mut tokens = Vec::with_capacity(vocabulary.tokens.len());
     let mut added = Vec::new();
     for ((id, spelling), at) in (0_u32..).zip(&vocabulary.tokens).zip(0..) {
-        let (kind, special) = kind(types.get(at).copied(), spelling);
+        let (kind, special) = match (types.get(at).copied(), spelling::byte(spelling)) {
+            (Some(6), Some(byte)) if is_text => (Kind::Byte(byte), false),
+            _ if is_tag(spelling) => (Kind::Ordinary, false),
+            (token_type, _) => kind(token_type, spelling),
+        };
         if kind == Kind::Added {
+            let strips = vocabulary.strips && !KEEP_SPACE.contains(&spelling.as_str());
             added.push(Added {
                 id,
                 content: spelling.clone(),
                 special,
-                flags: Flags::default(),
+                flags: Flags {
+                    rstrip: strips,
+                    ascii: true,
+                    ..Flags::default()
+                },
             });
         }
         tokens.push(Some(Token {
@@ -43,7 +61,113 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
             kind,
         }));
     }
-    let merges = vocabulary.merges.iter().enumerate().map(|(rank, merge)| {
+    let spelling = |id: Option<u32>| vocabulary.tokens.get(id? as usize).cloned();
+    let end = |id: Option<u32>, place| Some(NamedEnd { id: id?, place });
+    let ends = [
+        end(vocabulary.eos, "tokenizer.ggml.eos_token_id"),
+        end(vocabulary.eot, "tokenizer.ggml.eot_token_id"),
+        end(vocabulary.eom, "tokenizer.ggml.eom_token_id"),
+    ];
+    let note = "tokenizer.ggml.add_eos_token is skipped, because an answer follows the prompt";
+    Ok(Definition {
+        tokens,
+        added,
+        algorithm,
+        normalizers: preparation.normalizers,
+        metaspace: None,
+        pre_tokenizer: preparation.pre_tokenizer,
+        spelling: if is_text {
+            Spelling::Text(Marks {
+                replaced: vec![(MARK.to_owned(), " ".to_owned())],
+                in_added: false,
+            })
+        } else {
+            Spelling::Bytes
+        },
+        lead: if vocabulary.add_space_prefix {
+            Lead::Spaces(1)
+        } else {
+            Lead::Kept
+        },
+        names: Names {
+            bos: spelling(vocabulary.bos),
+            eos: spelling(vocabulary.eos),
+            pad: spelling(vocabulary.pad),
+        },
+        begin: vocabulary.bos.filter(|_| vocabulary.add_bos),
+        ends: ends.into_iter().flatten().collect(),
+        notes: vocabulary
+            .add_eos
+            .then(|| note.to_owned())
+            .into_iter()
+            .collect(),
+    })
+}
+
+/// Returns how pieces of text become tokens, and how a text becomes pieces.
+fn algorithm(vocabulary: &GgufVocabulary) -> Result<(Algorithm, Preparation), LanguageError> {
+    match vocabulary.model.as_str() {
+        "gpt2" => {
+            let preparation = pretokenizer::named(vocabulary.pre.as_deref())?;
+            let merges = merges(vocabulary, preparation.ignore_merges, false)?;
+            Ok((Algorithm::Merges(merges), preparation))
+        }
+        "gemma4" => {
+            let merges = merges(vocabulary, false, true)?;
+            let mut pairs = merges.pairs.iter().zip(0..);
+            let of_byte = pairs.find(|((left, right), _)| {
+                [left, right]
+                    .into_iter()
+                    .any(|part| spelling::byte(part).is_some())
+            });
+            if let Some((_, rank)) = of_byte {
+                return Err(LanguageError::Vocabulary(format!(
+                    "merge {rank} names the token of a byte"
+                )));
+            }
+            Ok((Algorithm::Merges(merges), marks(vocabulary)?))
+        }
+        "llama" => {
+            let (scores, count) = (&vocabulary.scores, vocabulary.tokens.len());
+            if !scores.is_empty() && scores.len() != count {
+                let scores = scores.len();
+                return Err(LanguageError::Vocabulary(format!(
+                    "it has {count} tokens and {scores} scores"
+                )));
+            }
+            Ok((Algorithm::Scores(scores.clone()), marks(vocabulary)?))
+        }
+        other => Err(LanguageError::Unsupported {
+            what: "tokenizer",
+            found: other.to_owned(),
+            supported: "gpt2 (byte-level BPE), llama (SentencePiece), gemma4",
+        }),
+    }
+}
+
+/// Returns the preparation of a text in which marks stand for spaces.
+fn marks(vocabulary: &GgufVocabulary) -> Result<Preparation, LanguageError> {
+    let prefix = vocabulary.add_space_prefix;
+    let prefix = prefix.then(|| PipelineNormalizer::Prepend(Prepend::new(MARK.to_owned())));
+    let marks = Replace::new(" ", MARK).map_err(|error| LanguageError::Unsupported {
+        what: "normalizer",
+        found: error.to_string(),
+        supported: "the replacement of spaces",
+    })?;
+    let marks = PipelineNormalizer::Replace(marks);
+    Ok(Preparation {
+        normalizers: prefix.into_iter().chain([marks]).collect(),
+        pre_tokenizer: PipelinePreTokenizer::None,
+        ignore_merges: false,
+    })
+}
+
+fn merges(
+    vocabulary: &GgufVocabulary,
+    ignored: bool,
+    lines: bool,
+) -> Result<Merges, LanguageError> {
+    let pairs = vocabulary.merges.iter().enumerate().map(|(rank, merge)| {
         merge
             .split_once(' ')
             .map(|(left, right)| (left.to_owned(), right.to_owned()))
@@ -53,28 +177,10 @@ pub(super) fn define(vocabulary: &GgufVocabulary) -> Result<Definition, Language
                 ))
             })
     });
-    let spelling = |id: Option<u32>| vocabulary.tokens.get(id? as usize).cloned();
-    let end = |id: Option<u32>, place| Some(NamedEnd { id: id?, place });
-    let ends = [
-        end(vocabulary.eos, "tokenizer.ggml.eos_token_id"),
-        end(vocabulary.eot, "tokenizer.ggml.eot_token_id"),
-        end(vocabulary.eom, "tokenizer.ggml.eom_token_id"),
-    ];
-    Ok(Definition {
-        tokens,
-        added,
-        merges: merges.collect::<Result<_, _>>()?,
-        ignore_merges: preparation.ignore_merges,
-        normalizers: preparation.normalizers,
-        pre_tokenizer: preparation.pre_tokenizer,
-        names: Names {
-            bos: spelling(vocabulary.bos),
-            eos: spelling(vocabulary.eos),
-            pad: spelling(vocabulary.pad),
-        },
-        begin: vocabulary.bos.filter(|_| vocabulary.add_bos),
-        ends: ends.into_iter().flatten().collect(),
-        notes: Vec::new(),
+    Ok(Merges {
+        pairs: pairs.collect::<Result<_, _>>()?,
+        ignored,
+        lines,
     })
 }
 

@@ -4,16 +4,23 @@
 
 mod added;
 mod components;
+mod decoder;
 mod file;
 mod ids;
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
-use super::definition::{Definition, Kind, NamedEnd, Names, Token};
+use super::decode::Lead;
+use super::definition::{Algorithm, Definition, Kind, Merges, NamedEnd, Names, Token};
 use super::ends;
+use super::spelling::{self, Spelling};
 use crate::model::checkpoint::HuggingFaceFiles;
 use crate::model::language_error::LanguageError;
 use added::AddedTokens;
+use components::Atoms;
+use decoder::Decoding;
 use file::File;
 use ids::{slot, twice};
 
@@ -29,8 +36,9 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
 
     let model = file.object("model")?;
     components::check_kind(model)?;
-    components::check_bpe(model)?;
+    let atoms = components::atoms(model)?;
     let mut tokens = tokens(&file, model, files.vocabulary)?;
+    let decoding = decoding(&file, atoms, &mut tokens)?;
     let mut added = AddedTokens::read(&file, &mut tokens, files.vocabulary)?;
     added.complete(config.as_ref(), map.as_ref());
     let (added, mut notes) = added.finish();
@@ -67,10 +75,17 @@ pub(super) fn define(files: &HuggingFaceFiles) -> Result<Definition, LanguageErr
             .or_else(|| of(map.as_ref()))
             .or_else(|| of(config.as_ref()))
     };
+    let (normalizers, metaspace) = components::normalizers(file.json.get("normalizer"), atoms)?;
     Ok(Definition {
-        merges: merges(&file, model)?,
-        ignore_merges: model.get("ignore_merges").and_then(Value::as_bool) == Some(true),
-        normalizers: components::normalizers(file.json.get("normalizer"))?,
+        algorithm: Algorithm::Merges(Merges {
+            pairs: merges(&file, model)?,
+            ignored: model.get("ignore_merges").and_then(Value::as_bool) == Some(true),
+            lines: false,
+        }),
+        normalizers,
+        metaspace,
+        spelling: decoding.spelling,
+        lead: decoding.lead,
         pre_tokenizer: components::pre_tokenizer(file.json.get("pre_tokenizer"))?,
         begin: components::begin(file.json.get("post_processor")),
         names: Names {
@@ -111,6 +126,49 @@ fn tokens(
         });
     }
     Ok(tokens)
+}
+
+/// Returns what the spellings of tokens mean, and marks those that are bytes.
+fn decoding(
+    file: &File,
+    atoms: Atoms,
+    tokens: &mut [Option<Token>],
+) -> Result<Decoding, LanguageError> {
+    if atoms == Atoms::Bytes {
+        return Ok(Decoding {
+            spelling: Spelling::Bytes,
+            bytes: false,
+            lead: Lead::Kept,
+        });
+    }
+    check_bytes(tokens)?;
+    let decoding = decoder::read(file.json.get("decoder"))?;
+    for token in tokens.iter_mut().flatten() {
+        if let Some(byte) = spelling::byte(&token.spelling).filter(|_| decoding.bytes) {
+            token.kind = Kind::Byte(byte);
+        }
+    }
+    Ok(decoding)
+}
+
+/// Refuses a vocabulary in which a byte of a text may have no token: the reference falls back to another token.
+fn check_bytes(tokens: &[Option<Token>]) -> Result<(), LanguageError> {
+    let covered = |token: &Token| match token.spelling.as_bytes() {
+        [ascii] => Some(*ascii),
+        // Only upper case counts.
+        _ => spelling::byte(&token.spelling)
+            .filter(|byte| token.spelling == format!("<0x{byte:02X}>")),
+    };
+    let bytes: HashSet<u8> = tokens.iter().flatten().filter_map(covered).collect();
+    let mut in_text = (0x00..=0xBF).chain(0xC2..=0xF4);
+    match in_text.find(|byte| !bytes.contains(byte)) {
+        None => Ok(()),
+        Some(byte) => Err(components::unsupported(
+            "tokenizer",
+            format!("BPE with byte_fallback and without the token <0x{byte:02X}>"),
+            "byte_fallback with a token of each byte",
+        )),
+    }
 }
 
 fn merges(

@@ -1,5 +1,6 @@
-//! Text to token ids and back: byte-level BPE, as in GPT-2, Llama 3 and Qwen. Files become a checked `Definition`; the
-//! `tokenizers` crate encodes plain text, and `special` matches added tokens.
+//! Text to token ids and back: byte-level BPE, as in GPT-2, Llama 3 and Qwen, BPE over characters with a token of each
+//! byte, as in Gemma and Llama 2, and SentencePiece with scores. Files become a checked `Definition`; the `tokenizers`
+//! crate or `scores` encodes plain text, and `special` matches added tokens.
 //! Not here: chat templates and conversations.
 
 mod added;
@@ -9,36 +10,40 @@ mod definition;
 mod ends;
 mod gguf;
 mod huggingface;
+mod normalizer;
+mod plain;
 mod pretokenizer;
+mod scores;
 mod special;
+mod spelling;
 mod vocabulary;
 
 pub use decode::Decoder;
 pub(super) use definition::Names;
+pub(super) use normalizer::Place;
 pub(super) use special::{Class, Piece, Special, Specials};
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tokenizers::pipeline::{
-    EncodeOptions, PipelineModel, PipelineNormalizer, PipelinePostProcessor, PipelineTokenizer,
-    normalize_all,
-};
-use tokenizers::vocab::bucket_added_vocabulary::AddedVocabulary;
-
 use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
-use decode::Bytes;
+use decode::{Bytes, Lead};
 use definition::Definition;
+use normalizer::Normalizer;
+use plain::Plain;
+use spelling::Spelling;
 use vocabulary::Vocabulary;
 
 /// A checked tokenizer.
 pub(super) struct Tokenizer {
-    /// Encodes normalized text without added tokens.
-    plain: PipelineTokenizer,
-    normalizers: Vec<PipelineNormalizer>,
+    plain: Plain,
+    normalizer: Normalizer,
     bytes: Arc<Bytes>,
+    /// The text of each id at the beginning of an answer, if it differs there.
+    first: Option<Arc<Bytes>>,
+    /// The spaces that an answer loses at its beginning.
+    lead: Lead,
     /// Control tokens and those of a template's structure.
     specials: Specials,
     /// Added tokens that match in the original text.
@@ -69,8 +74,13 @@ impl Tokenizer {
     }
 
     fn build(mut definition: Definition) -> Result<Self, LanguageError> {
-        let vocabulary =
-            Vocabulary::check(definition.tokens, definition.added, &mut definition.merges)?;
+        let spelling = definition.spelling;
+        let vocabulary = Vocabulary::check(
+            definition.tokens,
+            definition.added,
+            &mut definition.algorithm,
+            &spelling,
+        )?;
         let mut notes = definition.notes;
         let (ends, skipped) = ends::union(
             &definition.ends,
@@ -86,28 +96,37 @@ impl Tokenizer {
             ));
         }
         let len = vocabulary.len();
-        let bytes = Arc::new(vocabulary.bytes());
+        let steps = Normalizer::new(definition.normalizers, definition.metaspace);
+        let whole = |spelling: &str| steps.normalize(spelling, Place::Start).into_owned();
+        let bytes = Arc::new(vocabulary.bytes(&spelling, whole));
+        let first = (definition.lead == Lead::FirstToken)
+            .then(|| Arc::new(vocabulary.bytes(&spelling.without_last_mark(), whole)));
         let (specials, raw) = (vocabulary.specials(), vocabulary.raw());
-        let normalizers = definition.normalizers;
-        let normalized = vocabulary.normalized(|spelling| normalize(&normalizers, spelling, 1));
+        let normalized = vocabulary.normalized(whole);
+        let changes = |special: &&Special| {
+            special.flags.normalized && whole(&special.spelling) != *special.spelling
+        };
+        if let (Spelling::Text(_), Some(special)) = (&spelling, specials.iter().find(changes)) {
+            return Err(LanguageError::Unsupported {
+                what: "added token",
+                found: format!("{} with normalized: true", special.spelling),
+                supported: "control tokens that the normalizer leaves as they are, or normalized: false",
+            });
+        }
         let longest = [&specials, &raw, &normalized].map(Specials::longest);
         let longest = longest.into_iter().fold(bytes.longest(), usize::max);
-        let model = bpe::model(vocabulary, definition.merges, definition.ignore_merges)?;
-        let plain = PipelineTokenizer::from_parts(
-            AddedVocabulary::new(),
-            Vec::new(),
+        let plain = Plain::new(
+            definition.algorithm,
             definition.pre_tokenizer,
-            PipelineModel::BPE(model),
-            PipelinePostProcessor::default(),
-            None,
-            std::collections::BTreeMap::new(),
-            None,
-            None,
-        );
+            vocabulary,
+            &spelling,
+        )?;
         Ok(Self {
             plain,
-            normalizers,
+            normalizer: steps,
             bytes,
+            first,
+            lead: definition.lead,
             specials,
             raw,
             normalized,
@@ -122,22 +141,27 @@ impl Tokenizer {
 
     /// Appends the ids of `text`, in which only tokens that are text match. Bytes without a token are left out, as in
     /// the original implementations.
-    pub(super) fn encode(&self, text: &str, ids: &mut Vec<u32>) {
+    pub(super) fn encode(&self, text: &str, mut place: Place, ids: &mut Vec<u32>) {
         let is_text = |special: &Special| special.class == Class::Text;
         for piece in self.raw.matches(text, is_text) {
             let plain = match piece {
                 Piece::Special(special, _) => {
                     ids.push(special.id);
+                    place = place.after_token();
                     continue;
                 }
                 Piece::Plain(plain) => plain,
             };
-            let plain = normalize(&self.normalizers, plain, 0);
+            let plain = self.normalizer.normalize(plain, place);
             for piece in self.normalized.matches(&plain, is_text) {
                 match piece {
                     Piece::Special(special, _) => ids.push(special.id),
-                    Piece::Plain(plain) => self.encode_plain(plain, ids),
+                    Piece::Plain(plain) => {
+                        let plain = self.normalizer.finish(plain, place);
+                        self.plain.encode(&plain, ids);
+                    }
                 }
+                place = place.after_token();
             }
         }
     }
@@ -159,29 +183,19 @@ impl Tokenizer {
         pieces.collect()
     }
 
-    /// Appends the ids of normalized text.
-    fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) {
-        let mut tokens = Vec::new();
-        let encoded = self
-            .plain
-            .encode_into(text, &EncodeOptions::no_specials(), &mut tokens);
-        if encoded.is_ok() {
-            let known = tokens.iter().map(|token| token.id());
-            ids.extend(known.filter(|&id| id < self.len));
-        } else {
-            // Only a text of 4 GiB is refused. Its halves are not.
-            let middle = (0..=text.len() / 2)
-                .rev()
-                .find(|&at| text.is_char_boundary(at) && at > 0);
-            if let Some((left, right)) = middle.and_then(|at| text.split_at_checked(at)) {
-                self.encode_plain(left, ids);
-                self.encode_plain(right, ids);
-            }
-        }
+    /// Returns a decoder of answers, which loses the space that the reference decoders lose.
+    pub(super) fn decoder(&self) -> Decoder {
+        Decoder::new(self.bytes.clone(), self.first.clone(), self.lead)
     }
 
-    pub(super) fn decoder(&self) -> Decoder {
-        Decoder::new(self.bytes.clone())
+    /// Returns a decoder of a prompt's text at a place, without the space that `encode` puts before it.
+    pub(super) fn text_decoder(&self, place: Place) -> Decoder {
+        let lead = if self.normalizer.prefixes(place) {
+            Lead::Spaces(1)
+        } else {
+            Lead::Kept
+        };
+        Decoder::new(self.bytes.clone(), None, lead)
     }
 
     /// Returns the text of a token; empty for a control token.
@@ -222,11 +236,6 @@ impl Tokenizer {
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
-}
-
-/// Normalizes a text as the vocabulary requires; `offset` is its place in the whole text.
-fn normalize(normalizers: &[PipelineNormalizer], text: &str, offset: usize) -> String {
-    normalize_all(normalizers, text, offset).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 impl fmt::Debug for Tokenizer {

@@ -202,11 +202,11 @@ impl Specials {
             }
             let (mut first, mut last) = (begin, end);
             if flags.lstrip {
-                first -= blanks_at_end(&text[pieces.taken.min(begin)..begin]);
+                first -= blanks_at_end(&text[pieces.taken.min(begin)..begin], flags.ascii);
             }
             if flags.rstrip {
                 if !blank.contains(&end) {
-                    blank = end..end + blanks_at_start(&text[end..]);
+                    blank = end..end + blanks_at_start(&text[end..], flags.ascii);
                 }
                 last = blank.end;
             }
@@ -273,10 +273,15 @@ fn is_whole_word(before: &str, after: &str) -> bool {
     !is_part(before.chars().next_back()) && !is_part(after.chars().next())
 }
 
-fn blanks_at_start(text: &str) -> usize {
-    text.len() - text.trim_start().len()
+fn blanks_at_start(text: &str, ascii: bool) -> usize {
+    text.len() - text.trim_start_matches(|c| is_blank(c, ascii)).len()
 }
 
-fn blanks_at_end(text: &str) -> usize {
-    text.len() - text.trim_end().len()
+fn blanks_at_end(text: &str, ascii: bool) -> usize {
+    text.len() - text.trim_end_matches(|c| is_blank(c, ascii)).len()
+}
+
+/// Whether a character is white space. That of ASCII is C's `isspace`.
+fn is_blank(c: char, ascii: bool) -> bool {
+    c.is_whitespace() && (c.is_ascii() || !ascii)
 }

@@ -3,14 +3,13 @@
 //! The `tokenizers` crate indexes its tables unchecked and asserts properties of a file, so all of them are checked
 //! here first.
 
-use std::collections::HashMap;
-
-use tokenizers::utils::byte_level::char_to_byte;
+use std::collections::{HashMap, HashSet};
 
 use super::added;
 use super::decode::Bytes;
-use super::definition::{Added, Kind, Token};
+use super::definition::{Added, Algorithm, Kind, Token};
 use super::special::{Class, Special, Specials};
+use super::spelling::Spelling;
 use crate::model::language_error::LanguageError;
 
 /// Ten times more than any vocabulary in use; larger ids are those of a damaged file.
@@ -35,8 +34,14 @@ impl Vocabulary {
     pub(super) fn check(
         mut tokens: Vec<Option<Token>>,
         added: Vec<Added>,
-        merges: &mut Vec<(String, String)>,
+        algorithm: &mut Algorithm,
+        spelling: &Spelling,
     ) -> Result<Self, LanguageError> {
+        let mut none = Vec::new();
+        let (merges, is_scored) = match algorithm {
+            Algorithm::Merges(merges) => (&mut merges.pairs, false),
+            Algorithm::Scores(_) => (&mut none, true),
+        };
         let len = u32::try_from(tokens.len())
             .ok()
             .filter(|_| (1..=MAX_TOKENS).contains(&tokens.len()))
@@ -46,11 +51,11 @@ impl Vocabulary {
                     tokens.len()
                 ))
             })?;
-        let by_spelling = index(&tokens)?;
-        let (classes, made) = added::classify(&added, merges);
+        let by_spelling = index(&tokens, is_scored)?;
+        let (classes, made) = added::classify(&added, merges, spelling);
         for token in &added {
             if let Some(Some(own)) = tokens.get_mut(token.id as usize) {
-                own.kind = if made.contains(&token.id) {
+                own.kind = if made.contains(&token.id) && !is_scored {
                     Kind::Ordinary
                 } else {
                     Kind::Added
@@ -58,13 +63,17 @@ impl Vocabulary {
             }
         }
         let mut ordinary = HashMap::with_capacity(tokens.len());
-        for (spelling, id) in by_spelling {
-            let token = tokens.get(id as usize).and_then(Option::as_ref);
-            // Text cannot become a token with a character outside the byte-level alphabet.
-            if token.is_some_and(|token| token.kind == Kind::Ordinary)
-                && spelling.chars().all(|c| char_to_byte(c).is_some())
-            {
-                ordinary.insert(spelling, id);
+        let becomes = |id: u32, kind| match kind {
+            Kind::Ordinary | Kind::Byte(_) => true,
+            // SentencePiece joins to every token. No text becomes a control token.
+            Kind::Unused => is_scored,
+            Kind::Added => is_scored && classes.get(&id) == Some(&Class::Text),
+        };
+        for (token, id) in by_spelling {
+            let kind = tokens.get(id as usize).and_then(Option::as_ref);
+            let kind = kind.map(|token| token.kind);
+            if kind.is_some_and(|kind| becomes(id, kind)) && spelling.is_reachable(&token) {
+                ordinary.insert(token, id);
             }
         }
         if ordinary.is_empty() {
@@ -144,19 +153,34 @@ impl Vocabulary {
         self.classes.get(&id).copied().unwrap_or(Class::Text)
     }
 
-    /// Returns the text of each id.
-    pub(super) fn bytes(&self) -> Bytes {
-        let alphabetic = |c: char| char_to_byte(c).map_or_else(|| encoded(c), |byte| vec![byte]);
+    /// Returns the text of each id. `normalize` converts the spellings of tokens that match in a normalized text: those
+    /// of a vocabulary of text have the normalized text.
+    pub(super) fn bytes(&self, spelling: &Spelling, normalize: impl Fn(&str) -> String) -> Bytes {
+        let is_text = matches!(spelling, Spelling::Text(_));
+        let added = self.added.iter().filter(|one| one.flags.normalized);
+        let added = added.filter(|one| is_text && self.class(one.id) == Class::Text);
+        let normalized: HashSet<u32> = added.map(|one| one.id).collect();
         let tokens = (0_u32..).zip(&self.tokens);
         Bytes::new(tokens.map(|(id, token)| match token {
+            Some(token) if normalized.contains(&id) => spelling.added(&normalize(&token.spelling)),
             Some(token) => match token.kind {
-                Kind::Ordinary => token.spelling.chars().flat_map(alphabetic).collect(),
+                Kind::Ordinary => spelling.ordinary(&token.spelling),
+                Kind::Byte(byte) => vec![byte],
                 Kind::Added if self.class(id) == Class::Control => Vec::new(),
-                Kind::Added => token.spelling.clone().into_bytes(),
+                Kind::Added => spelling.added(&token.spelling),
                 Kind::Unused => Vec::new(),
             },
             None => Vec::new(),
         }))
+    }
+
+    /// Returns the tokens of line breaks alone.
+    pub(super) fn lines(&self) -> HashMap<String, u32> {
+        let all = self.ordinary.iter();
+        let lines = all.filter(|(spelling, _)| spelling.bytes().all(|byte| byte == b'\n'));
+        lines
+            .map(|(spelling, id)| (spelling.clone(), *id))
+            .collect()
     }
 
     /// Returns the ids of ordinary tokens by spelling.
@@ -169,18 +193,14 @@ fn damaged(what: String) -> LanguageError {
     LanguageError::Vocabulary(what)
 }
 
-fn encoded(c: char) -> Vec<u8> {
-    c.to_string().into_bytes()
-}
-
-/// Indexes all tokens in use by spelling.
-fn index(tokens: &[Option<Token>]) -> Result<HashMap<String, u32>, LanguageError> {
+/// Indexes tokens by spelling: those in use, or all.
+fn index(tokens: &[Option<Token>], all: bool) -> Result<HashMap<String, u32>, LanguageError> {
     let mut by_spelling = HashMap::with_capacity(tokens.len());
     for (id, token) in (0_u32..).zip(tokens) {
         let Some(Token { spelling, kind }) = token else {
             continue;
         };
-        if spelling.is_empty() || *kind == Kind::Unused {
+        if spelling.is_empty() || (*kind == Kind::Unused && !all) {
             continue;
         }
         if spelling.len() > MAX_SPELLING {

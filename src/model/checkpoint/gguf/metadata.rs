@@ -21,6 +21,7 @@ pub(super) enum Value {
     LongText(u64),
     Strings(Vec<String>),
     Integers(Vec<i64>),
+    Floats(Vec<f32>),
     /// The length of an array that is skipped.
     Unread(usize),
 }
@@ -87,6 +88,11 @@ impl Value {
                     .map(|_| Ok(integer(reader, kind, key)?.unwrap_or_default()))
                     .collect::<Result<_, Defect>>()?,
             ),
+            6 if is_wanted => Self::Floats(
+                (0..count)
+                    .map(|_| reader.bytes(key).map(f32::from_le_bytes))
+                    .collect::<Result<_, _>>()?,
+            ),
             _ => {
                 reader.skip(count as u64 * item_bytes, key)?;
                 Self::Unread(count)
@@ -119,6 +125,7 @@ impl Value {
             Self::Integers(values) if values.len() <= 8 => format!("{values:?}"),
             Self::Strings(values) => format!("an array of {} texts", values.len()),
             Self::Integers(values) => format!("an array of {} numbers", values.len()),
+            Self::Floats(values) => format!("an array of {} numbers", values.len()),
             Self::Unread(count) => format!("an array of {count}"),
         }
     }
@@ -238,6 +245,23 @@ impl Metadata {
                 key,
                 other.describe(),
                 "it must be an array of strings",
+            )),
+        }
+    }
+
+    /// Takes an array of numbers out of the metadata.
+    pub(super) fn take_floats(&mut self, key: &str) -> Result<Option<Vec<f32>>, Defect> {
+        match self.0.remove(key) {
+            None => Ok(None),
+            Some(Value::Floats(floats)) => Ok(Some(floats)),
+            #[allow(clippy::cast_precision_loss)] // as llama.cpp does
+            Some(Value::Integers(integers)) => {
+                Ok(Some(integers.into_iter().map(|one| one as f32).collect()))
+            }
+            Some(other) => Err(Defect::bad_value(
+                key,
+                other.describe(),
+                "it must be an array of numbers",
             )),
         }
     }

@@ -8,13 +8,17 @@ use crate::model::error::Defect;
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
+const SCORES: &str = "tokenizer.ggml.scores";
 const MODEL: &str = "tokenizer.ggml.model";
 
-/// The `MODEL` that needs merges.
-const BYTE_LEVEL_BPE: &str = "gpt2";
+/// The `MODEL`s that need merges.
+const BPE: [&str; 2] = ["gpt2", GEMMA4];
+const GEMMA4: &str = "gemma4";
+/// The `MODEL` that has scores.
+const SENTENCE_PIECE: &str = "llama";
 
 /// The arrays that are read; others are skipped.
-pub(super) const ARRAYS: [&str; 3] = [TOKENS, TYPES, MERGES];
+pub(super) const ARRAYS: [&str; 4] = [TOKENS, TYPES, MERGES, SCORES];
 
 /// Takes the vocabulary out of the metadata; the inner error names a missing key.
 pub(super) fn take(
@@ -25,7 +29,14 @@ pub(super) fn take(
         return Ok(Err(TOKENS.into()));
     };
     let token_types = metadata.take_integers(TYPES)?.unwrap_or_default();
-    for (key, length) in [(TOKENS, tokens.len()), (TYPES, token_types.len())] {
+    let model = required(metadata.string(MODEL), MODEL)?;
+    let is_scored = model == SENTENCE_PIECE;
+    let scores = is_scored
+        .then(|| metadata.take_floats(SCORES))
+        .transpose()?;
+    let scores = scores.flatten().unwrap_or_default();
+    let lengths = [tokens.len(), token_types.len(), scores.len()];
+    for (key, length) in [TOKENS, TYPES, SCORES].into_iter().zip(lengths) {
         let absent = length == 0 && key != TOKENS;
         if length != vocabulary && !absent {
             return Err(Defect::bad_value(
@@ -35,9 +46,8 @@ pub(super) fn take(
             ));
         }
     }
-    let model = required(metadata.string(MODEL), MODEL)?;
     let merges = metadata.take_strings(MERGES)?.unwrap_or_default();
-    if model == BYTE_LEVEL_BPE && merges.is_empty() {
+    if BPE.contains(&model.as_str()) && merges.is_empty() {
         return Ok(Err(format!(
             "{MERGES} is missing, without which every byte is a token: take a newer conversion of the model"
         )));
@@ -47,28 +57,41 @@ pub(super) fn take(
         Ok(id) => id.map(|id| u32::try_from(id).unwrap_or(u32::MAX)),
         Err(_) => Some(u32::MAX),
     };
+    // llama.cpp's SentencePiece has ids that apply if the file names no token.
+    let or = |id: Option<u32>, usual: u32| {
+        let named = id.filter(|&id| !is_scored || (id as usize) < tokens.len());
+        named.or_else(|| is_scored.then_some(usual))
+    };
     let (bos, eos, eot, eom, pad) = (
-        id("tokenizer.ggml.bos_token_id"),
-        id("tokenizer.ggml.eos_token_id"),
+        or(id("tokenizer.ggml.bos_token_id"), 1),
+        or(id("tokenizer.ggml.eos_token_id"), 2),
         id("tokenizer.ggml.eot_token_id"),
         id("tokenizer.ggml.eom_token_id"),
         id("tokenizer.ggml.padding_token_id"),
     );
     let pre = metadata.string("tokenizer.ggml.pre")?;
+    let add_bos = metadata.boolean("tokenizer.ggml.add_bos_token")?;
+    let prefix = metadata.boolean("tokenizer.ggml.add_space_prefix")?;
+    let name = metadata.string("general.name").ok().flatten();
     Ok(Ok(GgufVocabulary {
-        model,
         pre: pre.clone(),
         tokens,
         token_types,
         merges,
+        scores,
+        add_space_prefix: is_scored && prefix.unwrap_or(true),
         bos,
         eos,
         eot,
         eom,
         pad,
-        add_bos: metadata
-            .boolean("tokenizer.ggml.add_bos_token")?
-            .unwrap_or_else(|| begins(pre.as_deref())),
+        // llama.cpp overrides the key of Gemma 4.
+        add_bos: model == GEMMA4 || add_bos.unwrap_or_else(|| is_scored || begins(pre.as_deref())),
+        add_eos: metadata
+            .boolean("tokenizer.ggml.add_eos_token")?
+            .unwrap_or(false),
+        strips: name.is_some_and(|name| strips(&name)),
+        model,
         chat_template: templates(metadata)?,
     }))
 }
@@ -94,6 +117,12 @@ fn templates(metadata: &Metadata) -> Result<Option<ChatTemplates>, Defect> {
         each.push(("default".to_owned(), text));
     }
     Ok((!each.is_empty()).then(|| ChatTemplates::named(each, KEY)))
+}
+
+/// Whether special tokens of a model take the white space after them: llama.cpp knows Phi-3 by its name.
+fn strips(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("phi-3") || name.contains("phi3")
 }
 
 /// Whether a tokenizer begins each prompt with a token if its file does not say so, as in llama.cpp.

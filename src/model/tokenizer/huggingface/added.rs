@@ -177,6 +177,7 @@ fn added(id: u32, content: &str, entry: &Value) -> Added {
             lstrip: flag("lstrip") == Some(true),
             rstrip: flag("rstrip") == Some(true),
             normalized: flag("normalized").unwrap_or(!special),
+            ascii: false,
         },
     }
 }
