@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
-# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model.
-# Prints tables, which are also target/clients/table.md; fails if any cell does.
+# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model and release
+# binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
 #   RELEASE=target/release   these binaries instead of release binaries that are built here
 #   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
 #                            between them
@@ -12,7 +12,7 @@ root=$PWD
 here=$root/tests/clients
 made=$root/target/clients
 interfaces=$root/config/interfaces
-bin=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
+bin=${CARGO_TARGET_DIR:-$root/target}/debug
 verbs=(generate session cancel complete signals reconnect)
 
 # Each client: its name in the table, and the function that builds it and sets $run. Each uses another D-Bus library.
@@ -138,7 +138,7 @@ model.tool_formats = '$root/config/tools'
 kv.context = $1
 sessions.directory = '$folder/sessions'
 TOML
-    start_daemon "$bin" "$folder/gangliond.toml" 60
+    start_daemon "$release" "$folder/gangliond.toml" 60
 }
 
 # run_program NAME: its output goes to $folder/output.
@@ -185,12 +185,7 @@ asked=$*
 export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
-if [ -z "${RELEASE:-}" ]; then
-    cargo build --quiet --release --bins --example systemd-check
-elif [ ! -x "$bin/examples/systemd-check" ]; then
-    arch=$(dpkg --print-architecture)
-    cross/cargo.sh "$arch" zigbuild --example systemd-check
-fi
+cargo build --quiet --bins --example systemd-check
 folder=$(mktemp -d -t ganglion-clients.XXXXXX)
 # shellcheck source-path=SCRIPTDIR/../..
 . tests/support/daemon.sh
@@ -239,6 +234,8 @@ for program in "${programs[@]}"; do
     name=${program#*=}
     wanted "$name" || continue
     if [ -z "$ready" ]; then
+        release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
+        [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
         venv dbus-fast jsonschema
         model
         ready=yes
