@@ -151,7 +151,8 @@ impl Probe for Faulty {
 /// Returns the possible faults of an operation.
 pub(super) fn faults(op: &Op) -> &'static [Fault] {
     match op {
-        Op::Embed { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],
+        // A bound of logits has no input but its output.
+        Op::Embed { .. } | Op::Softcap { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],
         Op::RopeStore { .. } | Op::Attend { .. } => &[
             Fault::Element,
             Fault::Unwritten,

@@ -251,7 +251,7 @@ fn unsupported_computations_are_refused_by_name() {
         (
             "rope_parameters",
             json!({"rope_type": "longrope"}),
-            "rope_type = longrope",
+            "short_factor of the rope scaling is missing",
         ),
         (
             "rope_parameters",

@@ -128,7 +128,7 @@ fn long(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Long,
     let factors = |key: &str| {
         let numbers = parameters.get(key).and_then(Value::as_array);
         let numbers = numbers.and_then(|list| list.iter().map(Value::as_f64).collect());
-        numbers.ok_or_else(|| Defect::MissingKey(format!("{key} of the rope scaling, a list")))
+        numbers.ok_or_else(|| Defect::MissingKey(format!("{key} of the rope scaling")))
     };
     let original = original.unwrap_or(ORIGINAL as f64);
     let ratio = match parameters.float("factor")? {
