@@ -26,7 +26,7 @@ impl Forward {
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
         let (buffers, named) = self.buffers(rows, input, ending);
-        let [x, q, k, v, rotated, attended, mlp, logits, y] = named;
+        let [x, q, k, v, rotated, attended, mlp, logits, result] = named;
         let shape = &self.shape;
         // The residual stream is divided by the multiplier of what is added to it. The norms remove any common factor,
         // if their epsilon has it, too.
@@ -46,10 +46,10 @@ impl Forward {
                 Op::Product {
                     input,
                     weight,
-                    out: y,
+                    out: result,
                 },
                 Op::AddNormed {
-                    y,
+                    y: result,
                     norm,
                     epsilon: head_epsilon,
                     x,
@@ -153,7 +153,7 @@ impl Forward {
             buffer("logits", scored, shape.vocabulary, DType::F32),
         ];
         if self.norms_results() {
-            buffers.push(buffer("y", rows, shape.hidden, DType::F32));
+            buffers.push(buffer("result", rows, shape.hidden, DType::F32));
         }
         (buffers, std::array::from_fn(Buffer))
     }

@@ -22,7 +22,7 @@ pub(super) enum Scaling {
     },
     Llama3(Llama3),
     Yarn(Yarn),
-    Long(Long),
+    Long(LongRope),
 }
 
 /// The scaling of Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, and those between blended.
@@ -51,7 +51,7 @@ pub(super) struct Yarn {
 /// `LongRoPE` (Ding et al. 2024, arXiv:2402.13753): a divisor of each pair's frequency, in one list up to the original
 /// context and in another one beyond it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Long {
+pub(super) struct LongRope {
     /// (pairs) each
     pub(super) short: Vec<f64>,
     pub(super) long: Vec<f64>,
@@ -68,7 +68,7 @@ impl Rope {
 
     /// Returns the angles of a cache that is longer than a number of positions, if they differ.
     pub(super) fn far_angles(&self, head_dim: usize) -> Option<(usize, Angles)> {
-        let Some(Scaling::Long(Long {
+        let Some(Scaling::Long(LongRope {
             original_context, ..
         })) = &self.scaling
         else {
@@ -81,7 +81,7 @@ impl Rope {
     }
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
-    fn angles_by(&self, head_dim: usize, divisors: fn(&Long) -> &Vec<f64>) -> Angles {
+    fn angles_by(&self, head_dim: usize, divisors: fn(&LongRope) -> &Vec<f64>) -> Angles {
         let dims = self.dims.unwrap_or(head_dim);
         let power = |pair| (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
         let plain = |pair| 1.0 / power(pair);
@@ -126,7 +126,7 @@ impl Rope {
                 allowed,
             ));
         }
-        let Some(Scaling::Long(Long { short, long, .. })) = &self.scaling else {
+        let Some(Scaling::Long(LongRope { short, long, .. })) = &self.scaling else {
             return Ok(());
         };
         for (key, list) in [("short_factor", short), ("long_factor", long)] {
@@ -140,7 +140,7 @@ impl Rope {
     }
 }
 
-impl Long {
+impl LongRope {
     /// Returns the factor of sines and cosines of a context that is `ratio` times the original one.
     pub(super) fn growth(ratio: f64, original_context: usize) -> f64 {
         #[allow(clippy::cast_precision_loss)] // contexts are far below 2^52

@@ -181,26 +181,8 @@ impl Tape {
                 self.typed(*out, self.activation)?;
                 self.columns_of(*out, self.buffer(*q).columns)
             }
-            Op::Project { input, weight, x } => {
-                self.residual(*x)?;
-                self.rows_of(*input, self.buffer(*x).rows)?;
-                self.typed(*input, self.activation)?;
-                self.matrix(
-                    *weight,
-                    self.buffer(*x).columns,
-                    self.buffer(*input).columns,
-                )
-            }
-            Op::Product { input, weight, out } => {
-                self.residual(*out)?;
-                self.rows_of(*input, self.rows)?;
-                self.typed(*input, self.activation)?;
-                self.matrix(
-                    *weight,
-                    self.buffer(*out).columns,
-                    self.buffer(*input).columns,
-                )
-            }
+            Op::Project { input, weight, x } => self.check_product(*input, *weight, *x),
+            Op::Product { input, weight, out } => self.check_product(*input, *weight, *out),
             Op::AddNormed { y, norm, x, .. } => {
                 self.residual(*x)?;
                 self.residual(*y)?;
@@ -245,6 +227,13 @@ impl Tape {
             Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }
+    }
+
+    fn check_product(&self, input: Buffer, weight: WeightId, out: Buffer) -> Result<(), String> {
+        self.residual(out)?;
+        self.rows_of(input, self.rows)?;
+        self.typed(input, self.activation)?;
+        self.matrix(weight, self.buffer(out).columns, self.buffer(input).columns)
     }
 
     /// The number of rows that choose a token.

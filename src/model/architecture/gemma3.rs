@@ -126,15 +126,12 @@ fn shape_layers(
     };
     shape.angles.push(local.angles(shape.head_dim));
     let layers = 0..shape.layers;
-    let of = |layer| match slides(layer) {
-        true => LayerAttention {
-            angles: Some(1),
-            window: NonZeroUsize::new(window),
-        },
-        false => LayerAttention {
-            angles: Some(0),
-            window: None,
-        },
+    let of = |layer| {
+        let slides = slides(layer);
+        LayerAttention {
+            angles: Some(usize::from(slides)),
+            window: NonZeroUsize::new(window).filter(|_| slides),
+        }
     };
     shape.attention = layers.map(of).collect();
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::computed::{refuse_members, stated};
 use crate::model::architecture::{Architecture, Keys as _};
 use crate::model::error::Defect;
-use crate::model::rope::{Llama3, Long, Rope, Scaling, Yarn};
+use crate::model::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 
 /// The members that are read, and those without an effect.
 const MEMBERS: &[&str] = &[
@@ -124,7 +124,7 @@ fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value)
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss
 )] // contexts are far below 2^52
-fn long(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Long, Defect> {
+fn long(parameters: &Value, original: Option<f64>, trained: f64) -> Result<LongRope, Defect> {
     let factors = |key: &str| {
         let numbers = parameters.get(key).and_then(Value::as_array);
         let numbers = numbers.and_then(|list| list.iter().map(Value::as_f64).collect());
@@ -137,11 +137,11 @@ fn long(parameters: &Value, original: Option<f64>, trained: f64) -> Result<Long,
     };
     let stated = parameters.float("attention_factor")?;
     let original_context = original as usize;
-    Ok(Long {
+    Ok(LongRope {
         short: factors("short_factor")?,
         long: factors("long_factor")?,
         original_context,
-        amplitude: stated.unwrap_or_else(|| Long::growth(ratio, original_context)),
+        amplitude: stated.unwrap_or_else(|| LongRope::growth(ratio, original_context)),
     })
 }
 

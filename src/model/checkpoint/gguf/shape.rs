@@ -3,7 +3,7 @@
 use super::metadata::{Metadata, required};
 use crate::model::architecture::{Architecture, Keys};
 use crate::model::error::Defect;
-use crate::model::rope::{Long, Rope, Scaling, Yarn};
+use crate::model::rope::{LongRope, Rope, Scaling, Yarn};
 use crate::model::shape::{Multipliers, Shape, Softcaps};
 
 /// Keys that are accepted only with the value that has no effect.
@@ -191,8 +191,8 @@ impl Own<'_> {
         Ok(factor.filter(|factor| *factor != 0.0))
     }
 
-    fn long(&self, [short, long]: [Vec<f64>; 2]) -> Result<Long, Defect> {
-        Ok(Long {
+    fn long(&self, [short, long]: [Vec<f64>; 2]) -> Result<LongRope, Defect> {
+        Ok(LongRope {
             short,
             long,
             original_context: self.needed("rope.scaling.original_context_length")?,
