@@ -165,7 +165,7 @@ impl Needs {
                     normed = normed.max(padded(tape.buffer(x).columns));
                 }
                 Op::Project { input, .. } | Op::Product { input, .. } => {
-                    widest = widest.max(stride(tape, input))
+                    widest = widest.max(stride(tape, input));
                 }
                 Op::Attend { q, .. } => queries = queries.max(tape.buffer(q).columns),
                 Op::Embed { .. }
