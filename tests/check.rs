@@ -52,11 +52,11 @@ fn equals_are_equal_and_every_fault_is_caught() {
     }
     assert!(equal.failures().is_empty(), "{equal}");
     // Each format has its own cases, and each pair of cache types has some.
-    let most = 748 + 32 * Format::ALL.len() + 7 * 12 * KvTypes::MIXED.len();
+    let most = 796 + 38 * Format::ALL.len() + 7 * 12 * KvTypes::MIXED.len();
     assert!((600..=most).contains(&cases), "{cases} cases");
     let all = caught.values().all(|count| *count >= 5);
     assert!(
-        caught.len() == 8 && all,
+        caught.len() == 11 && all,
         "every operation, every fault: {caught:?}"
     );
 }

@@ -300,7 +300,7 @@ fn unsupported_computations_are_refused_by_name() {
         (
             "num_hidden_layers",
             json!(4),
-            "model.layers.3.input_layernorm.weight is missing",
+            "model.layers.3.self_attn.q_proj.weight is missing",
         ),
         (
             "tie_word_embeddings",
