@@ -61,6 +61,7 @@ pub(in crate::model) const GGUF: Names = Names {
         "ffn_up.bias",
         "ffn_down.bias",
         "ffn_gate_inp.weight",
+        "attn_qkv.bias",
     ],
 };
 
@@ -98,5 +99,7 @@ pub(in crate::model) const HUGGING_FACE: Names = Names {
         "mlp.up_proj.bias",
         "mlp.down_proj.bias",
         "mlp.gate.weight",
+        "self_attn.qkv_proj.bias",
+        "mlp.gate_up_proj.bias",
     ],
 };

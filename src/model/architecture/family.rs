@@ -87,6 +87,7 @@ pub trait Keys {
     fn has(&self, key: &str) -> bool;
     fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
+    fn flag(&self, key: &str) -> Result<Option<bool>, Defect>;
     /// Returns a flag for each layer; numbers other than 0 are true.
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
     /// Returns a word for each layer.

@@ -1,6 +1,6 @@
-//! Granite 3 and the dense members of Granite 4: Llama with four multipliers.
+//! Granite 3, and GGUF files of dense Granite 4 models: Llama with four multipliers.
 
-use super::family::{Architecture, Defaults, Keys};
+use super::family::{Architecture, Keys};
 use super::llama::LLAMA;
 use crate::model::error::Defect;
 use crate::model::shape::Shape;
@@ -8,11 +8,16 @@ use crate::model::shape::Shape;
 pub(super) const GRANITE: Architecture = Architecture {
     name: "granite",
     gguf: "granite",
-    defaults: Defaults {
-        tied: false,
-        ..Defaults::PLAIN
-    },
     from_config: multiply,
+    from_gguf: |keys, shape| {
+        // In this family the key says whether q and k rotate at all.
+        if keys.flag("rope.scaling.finetuned")? == Some(false) {
+            for layer in &mut shape.attention {
+                layer.angles = None;
+            }
+        }
+        Ok(())
+    },
     ..LLAMA
 };
 
@@ -31,6 +36,43 @@ fn multiply(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{of_config, of_gguf};
+    use super::{Defect, GRANITE, Keys};
+
+    /// A file that says that positions are not rotated.
+    struct Still;
+
+    impl Keys for Still {
+        fn has(&self, _: &str) -> bool {
+            false
+        }
+
+        fn size(&self, _: &str) -> Result<Option<usize>, Defect> {
+            Ok(None)
+        }
+
+        fn float(&self, _: &str) -> Result<Option<f64>, Defect> {
+            Ok(None)
+        }
+
+        fn flag(&self, key: &str) -> Result<Option<bool>, Defect> {
+            Ok((key == "rope.scaling.finetuned").then_some(false))
+        }
+
+        fn flags(&self, _: &str) -> Result<Option<Vec<bool>>, Defect> {
+            Ok(None)
+        }
+
+        fn words(&self, _: &str) -> Result<Option<Vec<String>>, Defect> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn a_file_can_say_that_nothing_rotates() {
+        let mut shape = of_gguf("tiny-granite");
+        (GRANITE.from_gguf)(&Still, &mut shape).expect("it is read");
+        assert!(shape.attention.iter().all(|layer| layer.angles.is_none()));
+    }
 
     #[test]
     fn both_forms_have_the_same_multipliers() {

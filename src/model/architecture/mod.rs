@@ -105,6 +105,17 @@ mod tests {
         assert!(now.attention.iter().all(|layer| layer.angles == Some(0)));
     }
 
+    /// `config.v5.json` is as transformers 5 writes it.
+    #[test]
+    fn configs_of_both_versions_say_the_same() {
+        for name in ["tiny-gemma3", "tiny-granite", "tiny-phi3"] {
+            let text = std::fs::read_to_string(golden(name).join("config.v5.json"));
+            let newer = serde_json::from_str(&text.expect("golden data")).expect("JSON");
+            let newer = of_config(name, |config| *config = newer);
+            assert_eq!(newer, of_config(name, |_| ()), "{name}");
+        }
+    }
+
     /// save_pretrained leaves out keys with their default values.
     #[test]
     fn a_key_that_is_left_out_has_its_familys_default() {

@@ -128,6 +128,10 @@ impl Keys for Value {
         found(self, key, "it must be a number", Value::as_f64)
     }
 
+    fn flag(&self, key: &str) -> Result<Option<bool>, Defect> {
+        found(self, key, "it must be true or false", Value::as_bool)
+    }
+
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
         let flag = |value: &Value| value.as_bool().or(value.as_u64().map(|value| value != 0));
         found(self, key, "it must be an array of 0 and 1", |value| {

@@ -50,6 +50,10 @@ impl Keys for Own<'_> {
         self.metadata.float(&self.key(key))
     }
 
+    fn flag(&self, key: &str) -> Result<Option<bool>, Defect> {
+        self.metadata.boolean(&self.key(key))
+    }
+
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
         self.metadata.flags(&self.key(key))
     }
@@ -133,11 +137,11 @@ impl Own<'_> {
                 return Err(Defect::bad_value(self.key(suffix), value, allowed));
             }
         }
-        let causal = self.key("attention.causal");
-        if self.metadata.boolean(&causal)? == Some(false) {
+        let causal = "attention.causal";
+        if self.flag(causal)? == Some(false) {
             let allowed =
                 "a model that sees what follows, such as one for embeddings, is not supported";
-            return Err(Defect::bad_value(causal, false, allowed));
+            return Err(Defect::bad_value(self.key(causal), false, allowed));
         }
         Ok(())
     }
