@@ -28,8 +28,11 @@ use crate::support::needs;
 use crate::support::private_bus::PrivateBus;
 
 fn ctl(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ganglionctl"));
+    // Shells start background jobs with SIGINT ignored, and `hold` would ignore it, too.
+    let mut command = Command::new("env");
     command
+        .arg("--default-signal")
+        .arg(env!("CARGO_BIN_EXE_ganglionctl"))
         .args(arguments)
         .env_remove("GANGLION_BUS")
         .stdin(Stdio::null())
