@@ -9,6 +9,7 @@ mod reference;
 pub(crate) mod sentencepiece;
 mod smollm2;
 mod template;
+mod thoughts;
 mod tools;
 mod turns;
 

@@ -16,10 +16,6 @@ use crate::confined::Bound;
 use crate::model::language::Words;
 use crate::sampler::Mask;
 
-/// The text that a thinking model writes at the end of its thoughts, and between these and the answer.
-const LAST: &str = "\n";
-const APART: &str = "\n\n";
-
 /// Compiles grammars for one vocabulary.
 pub struct Grammars {
     words: Words,
@@ -254,8 +250,9 @@ impl Grammars {
     /// Returns the model's way of thinking; `ends` says whether an answer may end within its thoughts.
     fn thinking(&self, thoughts: Thoughts, ends: bool) -> Option<Thinking> {
         let [begin, end] = self.words.thinking()?;
-        let apart = self.words.encode(APART);
-        let close = [self.words.encode(LAST), vec![end], apart.clone()];
+        let texts = self.words.thoughts();
+        let apart = self.words.encode(&texts.apart);
+        let close = [self.words.encode(&texts.last), vec![end], apart.clone()];
         Some(Thinking {
             begin,
             end,

@@ -84,6 +84,28 @@ fn an_assistants_text_holds_no_control_tokens() {
     );
 }
 
+/// Calls are in an assistant's text only if the template does not write them.
+#[test]
+fn an_assistants_text_holds_calls_that_its_template_does_not_write() {
+    let written = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let knowing = format!("{written}{{# tool_calls #}}");
+    for (template, expected) in [(written, 1), (&*knowing, 0)] {
+        let mut vocabulary = qwen3_style();
+        let begin = vocabulary
+            .tokens
+            .iter()
+            .position(|token| token == "<tool_call>");
+        let begin = begin.expect("it has one");
+        vocabulary.token_types[begin] = 3;
+        vocabulary.chat_template = Some(template.into());
+        let specials = specials(&vocabulary);
+        let language = load(vocabulary);
+        let said = [Role::User, Role::Assistant].map(|role| says(role, "<tool_call>"));
+        let ids = special_ids(&language, &said, &specials);
+        assert_eq!(ids.len(), expected, "{template}: {ids:?}");
+    }
+}
+
 #[test]
 fn two_messages_side_by_side_make_no_special_token() {
     let mut vocabulary = qwen3_style();

@@ -2,6 +2,7 @@
 //!
 //! It never runs a step and never chooses which generation runs next: `worker` and `schedule` do.
 
+mod heading;
 pub(super) mod speech;
 pub(super) mod state;
 pub(super) mod stop;

@@ -1,5 +1,6 @@
 //! Splits the tokens of an answer into thoughts, text and tool calls.
 
+use super::heading::Heading;
 use crate::model::Decoder;
 use crate::model::{Call, Message, Role};
 use crate::tools::{AnswerPart, Listener, Piece};
@@ -31,6 +32,8 @@ pub(crate) struct Speech {
     stage: Stage,
     listener: Option<Listener>,
     reasoning: String,
+    /// The text at the beginning of the thoughts, which is not a thought.
+    heading: Heading,
     /// White space at the end of the thoughts so far, which is only sent if something follows.
     space: String,
     /// Whether white space is dropped until something else comes: around thoughts it only separates.
@@ -66,11 +69,18 @@ impl Speech {
             stage,
             listener,
             reasoning: String::new(),
+            heading: Heading::default(),
             space: String::new(),
             trims: stage == Stage::Thinks,
             apart,
             left_out: 0,
         }
+    }
+
+    /// Removes a text from the beginning of thoughts, unless the prompt has begun them.
+    pub(crate) fn without_heading(mut self, heading: String) -> Self {
+        self.heading = Heading::new(heading);
+        self
     }
 
     /// Adds the next token, and returns the parts that it completes.
@@ -79,10 +89,12 @@ impl Speech {
         match self.stage {
             Stage::Begins if Some(token) == begin => {
                 self.turn_to(Stage::Thinks);
+                self.heading.begin();
                 Vec::new()
             }
             Stage::Thinks if Some(token) == end => {
                 let rest = self.decoder.clone().finish();
+                let rest = self.heading.end(&rest);
                 let said = self.think(&rest);
                 self.turn_to(Stage::Answers);
                 if let Some(apart) = self.apart {
@@ -91,7 +103,7 @@ impl Speech {
                 said
             }
             Stage::Thinks => {
-                let text = self.decoder.push(token);
+                let text = self.heading.rest_of(&self.decoder.push(token));
                 self.think(&text)
             }
             Stage::Answers if self.left_out > 0 => {
@@ -113,6 +125,7 @@ impl Speech {
     pub(crate) fn finish(&mut self) -> Vec<Said> {
         let rest = std::mem::replace(&mut self.decoder, self.fresh.clone()).finish();
         if self.stage == Stage::Thinks {
+            let rest = self.heading.end(&rest);
             return self.think(&rest);
         }
         let heard = match &mut self.listener {

@@ -133,6 +133,7 @@ impl Generation {
         let fits = request.options.grammar.as_ref().and(request.guide.as_ref());
         let thinking = encoder.codec().thinking(&prompt);
         let speech = Speech::new(decoder, thinking, fits.map(Guide::apart), listener);
+        let speech = speech.without_heading(encoder.codec().thought_heading());
         let usage = Usage {
             queue_us: micros(began - request.accepted),
             prompt_tokens: count(prompt.len()),

@@ -154,6 +154,15 @@ impl Codec {
         }
     }
 
+    /// Returns the text at the beginning of thoughts, which is not a thought.
+    #[must_use]
+    pub fn thought_heading(&self) -> String {
+        match self {
+            Self::Model(language) => language.words().thoughts().heading.clone(),
+            Self::Words => String::new(),
+        }
+    }
+
     /// Returns the text of a token alone.
     #[must_use]
     pub fn text_of(&self, token: u32) -> String {

@@ -5,10 +5,10 @@
 use std::borrow::Cow;
 
 use crate::model::Message;
+use crate::model::chat::thoughts_name;
 use crate::tools::Writing;
 
-/// The name of a message's thoughts in templates that support them.
-const REASONING: &str = "reasoning_content";
+/// The name of a message's calls in templates that support them.
 const CALLS: &str = "tool_calls";
 
 /// Returns the messages as a template supports them. Merging calls needs the `writing` of the model.
@@ -17,9 +17,8 @@ pub(crate) fn messages<'a>(
     template: &str,
     writing: Option<&Writing>,
 ) -> Cow<'a, [Message]> {
-    let knows = |field: &str| template.contains(field);
-    let thinks = !knows(REASONING);
-    let calls = !knows(CALLS) && writing.is_some();
+    let thinks = thoughts_name(template).is_none();
+    let calls = !template.contains(CALLS) && writing.is_some();
     let is_it = |message: &Message| {
         thinks && !message.reasoning.is_empty() || calls && !message.calls.is_empty()
     };

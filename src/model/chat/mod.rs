@@ -8,9 +8,12 @@ mod guard;
 mod jinja;
 mod renderer;
 mod serve;
+mod system_tools;
+mod thoughts;
 
 pub(super) use guard::Guard;
 pub use serve::TASK;
+pub use thoughts::{ThoughtTexts, name as thoughts_name};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +25,8 @@ use renderer::Renderer;
 
 /// The most bytes of a template; real ones are below 50 KB.
 const LONGEST_SOURCE: usize = 1 << 20;
+
+const SYSTEM_ROLE: &str = Role::System.name();
 
 /// A compiled template.
 #[derive(Debug)]
@@ -59,10 +64,16 @@ struct Turn<'a> {
     content: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     reasoning_content: &'a str,
+    /// The thoughts, for templates that name them so.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    thinking: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Called<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
+    /// The tools, for templates that read them from the system message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,6 +152,21 @@ impl ChatTemplate {
         is_wrong && rendered(true).is_ok_and(|text| text.contains(&format!("\"{NAME}\"")))
     }
 
+    /// Returns the texts that it writes around thoughts, whose tokens are spelled `marks`; `None` if it writes none.
+    pub(super) fn thoughts(&self, names: &Names, marks: [&str; 2]) -> Option<ThoughtTexts> {
+        let manner = Manner {
+            thinking: Some(true),
+            tools: None,
+        };
+        let rendered = self.render(&thoughts::conversation(), names, manner, None);
+        thoughts::texts(&rendered.ok()?, marks)
+    }
+
+    /// Whether it writes the calls of a message.
+    pub(super) fn writes_calls(&self) -> bool {
+        self.source.contains("tool_calls")
+    }
+
     /// Whether it takes arguments of calls as text.
     pub(super) fn takes_text(&self) -> bool {
         self.takes_text
@@ -188,11 +214,10 @@ impl ChatTemplate {
         Manner { thinking, tools }: Manner<'_>,
         mark: Option<char>,
     ) -> Result<String, LanguageError> {
+        let system_tools = tools.filter(|_| system_tools::reads(&self.source));
+        let system_tools = system_tools.map(system_tools::text);
         let variables = Variables {
-            messages: messages
-                .iter()
-                .map(|message| Turn::of(message, self.takes_text))
-                .collect(),
+            messages: self.turns(messages, system_tools.as_deref()),
             add_generation_prompt: true,
             tools,
             documents: (),
@@ -206,9 +231,44 @@ impl ChatTemplate {
             .map_err(|error| LanguageError::Template(error.to_string()))?;
         self.renderer.render(&self.source, &variables)
     }
+
+    /// Returns the messages for the template; `tools` are those of the system message.
+    fn turns<'a>(&self, messages: &'a [Message], tools: Option<&'a str>) -> Vec<Turn<'a>> {
+        let names_thinking = thoughts::name(&self.source) == Some(thoughts::THINKING);
+        let turns = messages.iter().map(|message| Turn {
+            thinking: if names_thinking {
+                &message.reasoning
+            } else {
+                ""
+            },
+            ..Turn::of(message, self.takes_text)
+        });
+        let mut turns: Vec<_> = turns.collect();
+        if tools.is_some() {
+            if turns.first().is_none_or(|turn| turn.role != SYSTEM_ROLE) {
+                turns.insert(0, Turn::system(system_tools::SYSTEM));
+            }
+            if let Some(first) = turns.first_mut() {
+                first.tools = tools;
+            }
+        }
+        turns
+    }
 }
 
 impl<'a> Turn<'a> {
+    fn system(content: &'a str) -> Self {
+        Self {
+            role: SYSTEM_ROLE,
+            content,
+            reasoning_content: "",
+            thinking: "",
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            tools: None,
+        }
+    }
+
     fn of(message: &'a Message, takes_text: bool) -> Self {
         let calls = message.calls.iter().map(|call| Called {
             id: &call.id,
@@ -227,8 +287,10 @@ impl<'a> Turn<'a> {
             role: message.role.name(),
             content: &message.content,
             reasoning_content: &message.reasoning,
+            thinking: "",
             tool_calls: calls.collect(),
             tool_call_id: message.call_id.as_deref(),
+            tools: None,
         }
     }
 }

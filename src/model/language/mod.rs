@@ -11,7 +11,7 @@ pub use words::{Part, Words};
 
 use std::sync::Arc;
 
-use super::chat::{Guard, Manner};
+use super::chat::{ChatTemplate, Guard, Manner};
 use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
 use super::message::{Call, Message, Role};
@@ -24,6 +24,7 @@ use templates::Templates;
 pub struct Language {
     tokenizer: Arc<Tokenizer>,
     templates: Templates,
+    words: Words,
 }
 
 impl Language {
@@ -39,9 +40,14 @@ impl Language {
         };
         let tokenizer = Arc::new(Tokenizer::load(source)?);
         let templates = Templates::load(template.as_ref(), tokenizer.names())?;
+        let words = Words::new(tokenizer.clone(), |marks| {
+            let template = templates.chosen(false)?;
+            template.thoughts(tokenizer.names(), marks)
+        });
         Ok(Self {
             tokenizer,
             templates,
+            words,
         })
     }
 
@@ -190,9 +196,7 @@ impl Language {
     /// Returns the template of conversations with tools.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
-        self.templates
-            .chosen(true)
-            .map(super::chat::ChatTemplate::source)
+        self.templates.chosen(true).map(ChatTemplate::source)
     }
 
     /// Returns the file or key of the chat templates; empty if there are none.
@@ -205,7 +209,7 @@ impl Language {
     #[must_use]
     pub fn can_think(&self) -> bool {
         let template = self.templates.chosen(false);
-        template.is_some_and(super::chat::ChatTemplate::uses_thinking)
+        template.is_some_and(ChatTemplate::uses_thinking)
     }
 
     /// Returns a decoder of an answer, which turns tokens into text one by one. Many vocabularies begin an answer with a
@@ -218,7 +222,7 @@ impl Language {
     /// Returns the single tokens, from which guides choose the allowed ones.
     #[must_use]
     pub fn words(&self) -> Words {
-        Words(self.tokenizer.clone())
+        self.words.clone()
     }
 
     /// Returns one more than the largest id, which is the least number of rows of the model's embedding.
@@ -243,7 +247,7 @@ impl Language {
         let guard = template.guard(specials, messages, manner.tools)?;
         let guarded: Vec<_> = messages
             .iter()
-            .map(|message| guarded(&guard, message, template.takes_text()))
+            .map(|message| guarded(&guard, message, template))
             .collect();
         let tools = manner.tools.map(|tools| guard.mark_json(tools));
         let manner = Manner {
@@ -303,10 +307,10 @@ impl Language {
 
 /// Returns a message in which special tokens are broken, except those that an answer may contain. Arguments of calls
 /// stay text if the template takes text.
-fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
+fn guarded(guard: &Guard<'_>, message: &Message, template: &ChatTemplate) -> Message {
     let whole = |text: &String| guard.mark(text, |_| true);
     let calls = message.calls.iter().map(|call| {
-        let arguments = if takes_text {
+        let arguments = if template.takes_text() {
             whole(&call.arguments)
         } else {
             let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
@@ -321,7 +325,7 @@ fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
     Message {
         role: message.role,
         content: guard.mark(&message.content, |special| {
-            message.role != Role::Assistant || !is_answerable(special)
+            message.role != Role::Assistant || !is_answerable(special, template)
         }),
         reasoning: whole(&message.reasoning),
         calls: calls.collect(),
@@ -331,7 +335,8 @@ fn guarded(guard: &Guard<'_>, message: &Message, takes_text: bool) -> Message {
 }
 
 /// Whether an answer's text may contain the token. Templates look for such tokens in past answers (Qwen3's cuts at
-/// `</think>`).
-fn is_answerable(special: &Special) -> bool {
-    special.class != Class::Control
+/// `</think>`). If a template does not write calls, they are in the text of past answers, with the tokens around them.
+fn is_answerable(special: &Special, template: &ChatTemplate) -> bool {
+    let is_of_call = !template.writes_calls() && special.spelling.contains("tool_call");
+    special.class != Class::Control || is_of_call
 }
