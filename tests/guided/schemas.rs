@@ -44,6 +44,15 @@ pub(crate) fn judge(schema: &Value) -> jsonschema::Validator {
     if dialect.is_some_and(|dialect| !dialect.contains("//json-schema.org/")) {
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     }
+    // Next to these keywords, additionalProperties means the same. With unevaluatedProperties, the validator of a schema that
+    // refers to itself takes twice the memory for each level of an instance.
+    let simple = ["$schema", "properties", "type", "unevaluatedProperties"];
+    if let Some(members) = schema.as_object_mut()
+        && members.keys().all(|keyword| simple.contains(&&**keyword))
+        && let Some(others) = members.shift_remove("unevaluatedProperties")
+    {
+        members.insert("additionalProperties".into(), others);
+    }
     jsonschema::validator_for(&schema).expect("it is a schema")
 }
 
