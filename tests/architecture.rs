@@ -94,7 +94,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("files", &[]),
     (
         "tools",
-        &["model::Call", "model::Decoder", "model::language"],
+        &[
+            "guide::syntax",
+            "model::Call",
+            "model::Decoder",
+            "model::language",
+        ],
     ),
     ("model", &["confined", "quant", "tape"]),
     ("confined", &[]),

@@ -1,12 +1,11 @@
 //! Grammars as callers state them: the required format of an answer.
 
-use std::fmt::Write as _;
-
 use llguidance::api::TopLevelGrammar;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::schema::{self, Prepared, Unchecked, inexact};
+use super::schema::{self, Prepared, Unchecked, inexact, spaced};
+use super::syntax::{ArgumentTypes, Rules, Syntax, Written};
 
 /// The deepest nesting of groups.
 const DEEPEST: usize = 128;
@@ -40,6 +39,8 @@ pub enum Grammar {
         bytes: usize,
         /// The trigger of calls, if it is text and not a token.
         trigger: Option<Box<str>>,
+        /// The syntax of the arguments, if they are not a JSON object.
+        syntax: Option<Box<Syntax>>,
     },
 }
 
@@ -173,17 +174,45 @@ impl Grammar {
 
     fn part(&self, at: Option<usize>, place: String, schema: Value) -> Result<Part, GrammarError> {
         self.admit(&schema)?;
+        let types = self.syntax().map(|_| ArgumentTypes::of(&schema));
         let Prepared { schema, unchecked } = schema::prepare(schema);
-        if let Some(first) = unchecked.first().filter(|_| !self.is_lenient()) {
-            let pointer = shortened(&format!("{place}{}", first.pointer));
-            return Err(self.wrong(&format!("{} at {pointer:?}; {REMEDY}", first.why)));
-        }
-        Ok(Part {
+        let mut part = Part {
             at,
             place,
             schema,
+            types,
             unchecked,
-        })
+        };
+        if part.types.is_some() {
+            let lost = self.rules(&part).unchecked;
+            part.unchecked.extend(lost);
+        }
+        if let Some(first) = part.unchecked.first().filter(|_| !self.is_lenient()) {
+            let pointer = shortened(&format!("{}{}", part.place, first.pointer));
+            return Err(self.wrong(&format!("{} at {pointer:?}; {REMEDY}", first.why)));
+        }
+        Ok(part)
+    }
+
+    /// Writes the rules of the arguments of a tool.
+    fn rules(&self, part: &Part) -> Written {
+        let at = part.at.unwrap_or_default();
+        if let (Some(syntax), Some(types)) = (self.syntax(), &part.types) {
+            return Rules::new(syntax, types, &part.schema, at).write();
+        }
+        let schema = spaced(part.schema.clone());
+        Written {
+            lark: format!("arguments{at}: %json {schema}\n"),
+            unchecked: Vec::new(),
+        }
+    }
+
+    /// Returns the syntax of the arguments of calls that are not JSON objects.
+    fn syntax(&self) -> Option<&Syntax> {
+        match self {
+            Self::Tools { syntax, .. } => syntax.as_deref(),
+            _ => None,
+        }
     }
 
     /// Refuses a schema with an object that is too large.
@@ -232,6 +261,8 @@ pub(super) struct Part {
     /// A JSON pointer to the schema within what the caller gave.
     pub(super) place: String,
     pub(super) schema: Value,
+    /// The types of the arguments of a call that are not a JSON object.
+    types: Option<ArgumentTypes>,
     /// Keywords that are not enforced; their pointers are within the schema.
     pub(super) unchecked: Vec<Unchecked>,
 }
@@ -250,9 +281,7 @@ impl Source<'_> {
             Grammar::Tools { lark, .. } => {
                 let mut lark = lark.clone();
                 for part in &self.parts {
-                    let schema = spaced(part.schema.clone());
-                    let at = part.at.unwrap_or_default();
-                    let _ = writeln!(lark, "arguments{at}: %json {schema}");
+                    lark += &self.grammar.rules(part).lark;
                 }
                 TopLevelGrammar::from_lark(lark)
             }
@@ -340,29 +369,6 @@ fn widest(json: &Value) -> usize {
         Value::Array(items) => items.iter().map(widest).max().unwrap_or_default(),
         _ => 0,
     }
-}
-
-/// Restricts white space to that of one line, as models write it. Free white space would cost tokens, and a small model
-/// may never end it. A schema can override this.
-pub(super) fn spaced(mut schema: Value) -> Value {
-    if schema == Value::Bool(true) {
-        schema = json!({});
-    }
-    if let Some(schema) = schema.as_object_mut()
-        && !schema.contains_key("x-guidance")
-    {
-        let spacing = json!({
-            "whitespace_flexible": false,
-            "item_separator": ", ",
-            "key_separator": ": ",
-        });
-        schema.insert("x-guidance".into(), spacing);
-    }
-    // Overlapping alternatives are refused or listed when the schema is prepared.
-    if let Some(guidance) = schema.get_mut("x-guidance").and_then(Value::as_object_mut) {
-        guidance.insert("coerce_one_of".into(), true.into());
-    }
-    schema
 }
 
 #[cfg(test)]

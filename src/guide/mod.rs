@@ -12,6 +12,7 @@ mod limits;
 mod matching;
 mod schema;
 mod shelf;
+pub mod syntax;
 mod table;
 mod task;
 

@@ -7,6 +7,8 @@ use std::{fs, io};
 
 use serde::Deserialize;
 
+use super::arguments_file::ArgumentsFile;
+use crate::guide::syntax::{Syntax, spelled};
 use crate::model::Call;
 
 /// Placeholders of a pattern: the name of a tool, the id of the call, and the JSON object of its arguments.
@@ -49,6 +51,8 @@ pub struct Format {
     /// The text after the last call.
     pub(super) end: String,
     pub(super) parallel: bool,
+    /// The syntax of arguments that are not a JSON object, in which special tokens are spelled.
+    pub(super) syntax: Option<Arc<Syntax>>,
 }
 
 /// The content of a format's file.
@@ -68,6 +72,7 @@ struct File {
     end: String,
     #[serde(default)]
     parallel: bool,
+    arguments: Option<ArgumentsFile>,
 }
 
 /// The reason why a file is not a valid format.
@@ -75,7 +80,7 @@ struct File {
 pub enum FormatError {
     #[error("{}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("{}: {why}; config/tools/hermes.toml explains the keys", path.display())]
+    #[error("{}: {why}; config/tools/hermes.toml and qwen3-xml.toml explain the keys", path.display())]
     Wrong { path: PathBuf, why: String },
 }
 
@@ -147,6 +152,7 @@ impl Format {
             separator,
             end,
             parallel,
+            arguments,
         } = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let parts = call.split_once(NAME).and_then(|(open, rest)| {
             let (between, close) = rest.split_once(ARGUMENTS)?;
@@ -175,6 +181,10 @@ impl Format {
             separator,
             end,
             parallel,
+            syntax: arguments
+                .map(ArgumentsFile::syntax)
+                .transpose()?
+                .map(Arc::new),
         };
         match format.defect() {
             Some(defect) => Err(defect.to_owned()),
@@ -187,6 +197,13 @@ impl Format {
         let first = |text: &str| text.chars().next();
         let starts = format!("{}{}", self.begin, self.open);
         let next = format!("{}{}", self.separator, self.open);
+        let syntax = self.syntax.as_deref();
+        let ambiguous = syntax.is_some_and(|syntax| {
+            let next = spelled(&syntax.separator) + &spelled(&syntax.open);
+            self.close.is_empty()
+                || !next.is_empty()
+                    && (next.starts_with(&self.close) || self.close.starts_with(&next))
+        });
         let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let after_name = self.id.as_ref().unwrap_or(&self.middle);
         if self.template.is_empty() {
@@ -209,6 +226,8 @@ impl Format {
             Some("nothing is between two calls")
         } else if self.parallel && first(&self.end).is_some() && first(&self.end) == first(&next) {
             Some("end begins as another call does")
+        } else if ambiguous {
+            Some("what follows {arguments} could begin another argument")
         } else {
             None
         }
@@ -222,10 +241,15 @@ impl Format {
                 .id
                 .as_ref()
                 .map_or(String::new(), |id| [id, &*call.id].concat());
-            let Call {
-                name, arguments, ..
-            } = call;
-            [&self.open, name, &id, &self.middle, arguments, &self.close]
+            let arguments = match &self.syntax {
+                Some(syntax) => {
+                    let arguments = serde_json::from_str(&call.arguments);
+                    spelled(&syntax.write(&arguments.unwrap_or_default()))
+                }
+                None => call.arguments.clone(),
+            };
+            let name = &call.name;
+            [&self.open, name, &id, &self.middle, &arguments, &self.close]
                 .map(String::as_str)
                 .concat()
         });

@@ -1,8 +1,9 @@
 //! Reads the tool calls of an answer from its tokens. A grammar of the same format bounds the answer, so its fixed text
 //! is as expected.
 
+use super::arguments::{ArgumentsReader, OwnSyntax};
 use super::format::ID_CHARS;
-use crate::model::language::Part;
+use super::symbols::Symbol;
 use crate::model::{Call, Decoder};
 
 /// A part of an answer that a token completes.
@@ -25,13 +26,6 @@ pub struct Piece {
     pub arguments: String,
 }
 
-/// A unit of fixed text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Symbol {
-    Special(u32),
-    Char(char),
-}
-
 #[derive(Clone, Debug)]
 enum Place {
     /// Before the first call.
@@ -41,6 +35,8 @@ enum Place {
     Name,
     Id,
     Arguments(Nesting),
+    /// Within arguments that are not a JSON object.
+    Own(Box<ArgumentsReader>),
     /// After a call that another one may follow.
     Between,
     /// After the last call.
@@ -88,6 +84,8 @@ pub struct Listener {
     trigger: Option<Vec<Symbol>>,
     /// The fixed texts in the order of `Fixed`.
     fixed: [Vec<Symbol>; 6],
+    /// The syntax of arguments that are not a JSON object.
+    own: Option<OwnSyntax>,
     salt: u64,
     place: Place,
     /// Text that may belong to a trigger or precede calls, and is not reported yet.
@@ -102,11 +100,17 @@ pub struct Listener {
 
 impl Listener {
     /// `fixed` holds the text before the first name, before an id (empty without ids), before arguments, after them,
-    /// before the next name, and at the end.
-    pub(super) fn new(trigger: Option<Vec<Part>>, fixed: [Vec<Part>; 6], salt: u64) -> Self {
+    /// before the next name, and at the end. `own` is the syntax of arguments that are not a JSON object.
+    pub(super) fn new(
+        trigger: Option<Vec<Symbol>>,
+        fixed: [Vec<Symbol>; 6],
+        own: Option<OwnSyntax>,
+        salt: u64,
+    ) -> Self {
         Self {
-            trigger: trigger.map(symbols),
-            fixed: fixed.map(symbols),
+            trigger,
+            fixed,
+            own,
             salt,
             place: Place::Text,
             held: String::new(),
@@ -151,7 +155,8 @@ impl Listener {
 
     fn is_of_format(&self, token: u32) -> bool {
         let trigger = self.trigger.iter().flatten();
-        let mut all = self.fixed.iter().flatten().chain(trigger);
+        let own = self.own.iter().flat_map(|own| own.delimiters.all());
+        let mut all = self.fixed.iter().flatten().chain(trigger).chain(own);
         all.any(|symbol| *symbol == Symbol::Special(token))
     }
 
@@ -187,15 +192,20 @@ impl Listener {
             Place::Arguments(nesting) => {
                 let Symbol::Char(c) = symbol else { return };
                 let over = nesting.take(c);
-                self.arguments.push(c);
-                self.add_argument(c, parts);
+                self.add_argument(c.encode_utf8(&mut [0; 4]), parts);
                 if over {
-                    self.calls.push(Call {
-                        id: std::mem::take(&mut self.id),
-                        name: std::mem::take(&mut self.name),
-                        arguments: std::mem::take(&mut self.arguments),
-                    });
+                    self.end_call();
                     self.at(Fixed::Close, 0);
+                }
+            }
+            Place::Own(reader) => {
+                let mut json = String::new();
+                let over = reader.take(symbol, &mut json);
+                self.add_argument(&json, parts);
+                if over {
+                    self.end_call();
+                    // The reader has seen the text after the arguments.
+                    self.at(Fixed::Close, self.fixed[Fixed::Close as usize].len());
                 }
             }
             Place::Between => {
@@ -228,19 +238,31 @@ impl Listener {
         self.at(Fixed::Middle, 1);
     }
 
-    /// Adds a character of the arguments of the current call.
-    fn add_argument(&self, c: char, parts: &mut Vec<AnswerPart>) {
+    /// Adds text of the arguments of the current call.
+    fn add_argument(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
+        if text.is_empty() {
+            return;
+        }
+        self.arguments += text;
         let at = self.calls.len();
         match parts.last_mut() {
             Some(AnswerPart::Call(piece)) if piece.index == at && piece.name.is_none() => {
-                piece.arguments.push(c);
+                piece.arguments += text;
             }
             _ => parts.push(AnswerPart::Call(Piece {
                 index: at,
-                arguments: c.into(),
+                arguments: text.into(),
                 ..Piece::default()
             })),
         }
+    }
+
+    fn end_call(&mut self) {
+        self.calls.push(Call {
+            id: std::mem::take(&mut self.id),
+            name: std::mem::take(&mut self.name),
+            arguments: std::mem::take(&mut self.arguments),
+        });
     }
 
     /// Advances to this number of symbols of the fixed text.
@@ -251,11 +273,19 @@ impl Listener {
             match fixed {
                 Fixed::First | Fixed::Next => Place::Name,
                 Fixed::Id => Place::Id,
-                Fixed::Middle => Place::Arguments(Nesting::default()),
+                Fixed::Middle => self.arguments_place(),
                 Fixed::Close => Place::Between,
                 Fixed::End => Place::Over,
             }
         };
+    }
+
+    /// Returns the place at the beginning of the current call's arguments.
+    fn arguments_place(&self) -> Place {
+        match &self.own {
+            None => Place::Arguments(Nesting::default()),
+            Some(own) => Place::Own(Box::new(own.reader(&self.name))),
+        }
     }
 
     /// Adds text before the calls, which may begin here.
@@ -300,15 +330,6 @@ impl Listener {
     }
 }
 
-impl Symbol {
-    const fn bytes(self) -> usize {
-        match self {
-            Self::Special(_) => 0,
-            Self::Char(c) => c.len_utf8(),
-        }
-    }
-}
-
 fn text(text: String, parts: &mut Vec<AnswerPart>) {
     if text.is_empty() {
         return;
@@ -323,14 +344,6 @@ fn ends_with(text: &str, symbols: &[Symbol]) -> bool {
     let mut chars = text.chars().rev();
     let mut symbols = symbols.iter().rev();
     symbols.all(|symbol| chars.next().map(Symbol::Char) == Some(*symbol))
-}
-
-fn symbols(parts: Vec<Part>) -> Vec<Symbol> {
-    let each = parts.into_iter().flat_map(|part| match part {
-        Part::Special(id) => vec![Symbol::Special(id)],
-        Part::Text(text) => text.chars().map(Symbol::Char).collect(),
-    });
-    each.collect()
 }
 
 /// Makes an id of letters and digits, which depends only on the prompt and the call's position.

@@ -2,10 +2,15 @@
 //! grammar made of both (`Writing`), and the reader of calls (`Listener`).
 //! Not here: running tools, and conversations.
 
+mod arguments;
+mod arguments_file;
 mod calls;
+mod delimiters;
 mod format;
 mod listener;
 mod offer;
+mod symbols;
+mod values;
 mod writing;
 
 pub use calls::{read, written};

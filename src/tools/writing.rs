@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::arguments::{OwnSyntax, ToolTypes};
+use super::delimiters::Delimiters;
 use super::format::{Format, ID_CHARS};
 use super::listener::Listener;
 use super::offer::{Choice, Tool, Tools};
+use super::symbols::symbols;
+use crate::guide::syntax::{self, ArgumentTypes, Syntax};
 use crate::model::language::{Part, Words};
 
 /// The syntax of calls in the tokens of one model.
@@ -15,6 +19,8 @@ use crate::model::language::{Part, Words};
 pub struct Writing {
     format: Arc<Format>,
     words: Words,
+    /// The types of the arguments of each tool, which decide how arguments without quotes are read.
+    types: Arc<ToolTypes>,
 }
 
 /// A rule for any text.
@@ -23,7 +29,25 @@ const TEXT: &str = r"/(.|\n)*/";
 impl Writing {
     #[must_use]
     pub fn new(format: Arc<Format>, words: Words) -> Self {
-        Self { format, words }
+        Self {
+            format,
+            words,
+            types: Arc::default(),
+        }
+    }
+
+    /// Sets the tools whose calls are read.
+    #[must_use]
+    pub fn of(mut self, tools: &Tools) -> Self {
+        if self.format.syntax.is_some() {
+            let types = tools.schemas().map(|(name, schema)| {
+                // The text was valid JSON when it was made.
+                let schema = serde_json::from_str(schema).unwrap_or_default();
+                (name.to_owned(), ArgumentTypes::of(&schema))
+            });
+            self.types = Arc::new(types.collect());
+        }
+        self
     }
 
     /// Returns the JSON Schemas of the arguments that may be written, and the positions of their tools.
@@ -108,10 +132,17 @@ impl Writing {
         trigger.filter(|trigger| !self.begins_special(trigger))
     }
 
+    /// Returns the syntax of arguments that are not a JSON object, in the tokens of the model.
+    #[must_use]
+    pub fn syntax(&self) -> Option<Syntax> {
+        let syntax = self.format.syntax.as_ref()?;
+        Some(syntax.in_words(|text| self.words.parts(text)))
+    }
+
     /// Returns a reader of the calls of an answer, whose generated ids depend on `salt`.
     #[must_use]
     pub fn listener(&self, salt: u64) -> Listener {
-        let symbols = |text: &str| self.words.parts(text);
+        let split = |text: &str| symbols(self.words.parts(text));
         let Format {
             trigger,
             begin,
@@ -124,25 +155,27 @@ impl Writing {
             ..
         } = &*self.format;
         let trigger = trigger.as_deref().map(|trigger| {
-            let mut parts = symbols(trigger);
+            let mut trigger_symbols = split(trigger);
             if self.begins_special(trigger) {
-                // The first part identifies a call.
-                parts.truncate(1);
+                // The first one identifies a call.
+                trigger_symbols.truncate(1);
             }
-            parts
+            trigger_symbols
         });
-        Listener::new(
-            trigger,
-            [
-                symbols(&format!("{begin}{open}")),
-                symbols(id.as_deref().unwrap_or_default()),
-                symbols(middle),
-                symbols(close),
-                symbols(&format!("{separator}{open}")),
-                symbols(end),
-            ],
-            salt,
-        )
+        let close = split(close);
+        let own = self.syntax().map(|syntax| OwnSyntax {
+            delimiters: Arc::new(Delimiters::new(syntax, &close)),
+            types: self.types.clone(),
+        });
+        let fixed = [
+            split(&format!("{begin}{open}")),
+            split(id.as_deref().unwrap_or_default()),
+            split(middle),
+            close,
+            split(&format!("{separator}{open}")),
+            split(end),
+        ];
+        Listener::new(trigger, fixed, own, salt)
     }
 
     /// Returns the format of the calls.
@@ -172,13 +205,9 @@ impl Writing {
         matches!(self.words.parts(text).first(), Some(Part::Special(_)))
     }
 
-    /// Writes a piece in Lark's syntax, whose escapes are those of JSON.
+    /// Writes a piece in Lark's syntax.
     fn literal(&self, text: &str) -> String {
-        let parts = self.words.parts(text).into_iter().map(|part| match part {
-            Part::Special(id) => format!("<[{id}]>"),
-            Part::Text(text) => json!(text).to_string(),
-        });
-        parts.collect::<Vec<_>>().join(" ")
+        syntax::literal(&self.words.parts(text))
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn guided(words: &Words, texts: &str) -> [(&'static str, Grammar); 6]
         lenient: false,
         bytes: 0,
         trigger: writing.spelled_trigger().map(Box::from),
+        syntax: writing.syntax().map(Box::new),
     };
     [
         ("a small schema", Grammar::JsonSchema(action(texts))),
@@ -89,12 +90,14 @@ pub(crate) fn anew(grammar: &Grammar, time: usize) -> Grammar {
             lenient,
             bytes,
             trigger,
+            syntax,
         } => Grammar::Tools {
             lark: format!("{lark}\n{blanks}"),
             arguments: arguments.clone(),
             lenient: *lenient,
             bytes: *bytes,
             trigger: trigger.clone(),
+            syntax: syntax.clone(),
         },
         grammar => grammar.clone(),
     }

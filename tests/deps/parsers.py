@@ -1,10 +1,11 @@
 """Fetches public parsers of tool calls to the given folder, from Python wheels.
 
-transformers' parser, trl's response templates for it with their chat templates, and Mistral's own parser. These files need little; the packages as a whole need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it is whole.
+transformers' parser, trl's response templates for it with their chat templates, mlx-lm's parsers, and Mistral's own parser. These files need little; the packages as a whole need hundreds of megabytes. The wheels are checked by SHA-256, and the folder appears only when it is whole.
 """
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,14 @@ WHEELS = {
         "98b4d0755b8d90bf4691fa8f1b70cb3b4a8cd4dc1653c4ed08ef3d1c7d2c29af",
         "mistral_common/experimental/",
     ),
+    "mlx-lm==0.32.2": (
+        "5c0991248cfff5872503d74f466d2532dd8cb7fb3670cb9be7a06d7305dadc04",
+        "mlx_lm/tool_parsers/",
+    ),
 }
+# The file that names the extracted packages.
+ORIGIN = "packages.txt"
+TAKEN = "\n".join(WHEELS)
 
 
 def fetch(folder):
@@ -42,12 +50,16 @@ def fetch(folder):
                 sys.exit(f"{wheel.name}: SHA-256 is {found}, expected {digest}")
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(part, [one for one in archive.namelist() if one.startswith(members)])
+        part.joinpath(ORIGIN).write_text(TAKEN)
+        if folder.is_dir():
+            shutil.rmtree(folder)
         os.replace(part, folder)
 
 
 def main():
     folder = Path(sys.argv[1])
-    if folder.is_dir():
+    origin = folder / ORIGIN
+    if origin.is_file() and origin.read_text() == TAKEN:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     print("Fetching parsers of tool calls (21 MB)", flush=True)

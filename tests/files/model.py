@@ -35,13 +35,14 @@ CONFIG = {
 }
 
 
-def weights(tokens: list[str], following: dict[str, str]) -> dict[str, numpy.ndarray]:
-    """Tensors in f16, [rows, columns]; names are those of a directory."""
+def weights(tokens: list[str], following: dict[str, str | list[str]]) -> dict[str, numpy.ndarray]:
+    """Tensors in f16, [rows, columns]; names are those of a directory. Tokens of a list are equally probable."""
     embeddings = numpy.random.default_rng(1).choice((-0.25, 0.25), (len(tokens), WIDTH))
     head = numpy.zeros((len(tokens), WIDTH))
-    for token, after in (NEXT | following).items():
-        if token in tokens:
-            head[tokens.index(after)] += embeddings[tokens.index(token)] * 4
+    for token, all_after in (NEXT | following).items():
+        for after in [all_after] if isinstance(all_after, str) else all_after:
+            if token in tokens:
+                head[tokens.index(after)] += embeddings[tokens.index(token)] * 4
     square, narrow, ones = numpy.zeros((WIDTH, WIDTH)), numpy.zeros((WIDTH // 2, WIDTH)), numpy.ones(WIDTH)
     layer = {
         "input_layernorm": ones,
@@ -64,7 +65,8 @@ def directory(folder: Path, spec: dict) -> Path:
     folder.mkdir(parents=True)
     added = {token: {"id": index, "content": token} for index, token in enumerate(CONTROL)}
     added |= {token["content"]: token for token in spec.get("added_tokens", ())}
-    tokens = WORDS["tokens"] + [token for token in added if token not in WORDS["tokens"]]
+    words = spec.get("words", WORDS)
+    tokens = words["tokens"] + [token for token in added if token not in words["tokens"]]
     config = CONFIG | {"vocab_size": len(tokens)} | spec.get("config", {})
     tokenizer = {
         "version": "1.0",
@@ -80,8 +82,8 @@ def directory(folder: Path, spec: dict) -> Path:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
-            "vocab": {token: index for index, token in enumerate(WORDS["tokens"])},
-            "merges": WORDS["merges"],
+            "vocab": {token: index for index, token in enumerate(words["tokens"])},
+            "merges": words["merges"],
         },
     } | spec.get("tokenizer", {})
     described = {"bos_token": "<|begin|>", "eos_token": "<|end|>", "chat_template": TEMPLATE}

@@ -10,6 +10,7 @@ use super::{ask, options};
 use crate::support::tiny_gguf;
 use crate::text;
 use crate::together::Engine;
+use crate::tools::excessive_tools;
 
 pub(crate) fn hostile() -> Vec<(&'static str, Grammar)> {
     let nested = |open: &str, close: &str, n: usize| open.repeat(n) + &close.repeat(n);
@@ -191,7 +192,7 @@ fn an_excessive_grammar_is_refused_and_bounded() {
     let grammars = Grammars::new(language.words());
     grammars.prepare();
     let own = |process| peak(process).expect("a number");
-    for (name, grammar) in hostile() {
+    for (name, grammar) in hostile().into_iter().chain(excessive_tools()) {
         let before = own("self");
         if let Ok(guide) = grammars.guide(&grammar, HOSTILE, &[], Thoughts::NONE) {
             say(guide, &language);

@@ -16,6 +16,7 @@ fn calls(lark: &str) -> Grammar {
         lenient: false,
         bytes: 0,
         trigger: Some("<call>".into()),
+        syntax: None,
     }
 }
 

@@ -309,8 +309,10 @@ impl Encoder {
         let calls = tools.zip(writing.as_ref());
         let bound = self.bound(options, calls, rules.grammar)?;
         // Without permission to call, text that looks like a call is text.
-        let calls = |tools: &Tools| tools.choice() != "none";
-        let writing = writing.filter(|_| tools.is_some_and(calls));
+        let called = tools.filter(|tools| tools.choice() != "none");
+        let writing = writing
+            .zip(called)
+            .map(|(writing, tools)| writing.of(tools));
         Ok(Prepared {
             prompt,
             bound,
@@ -357,6 +359,7 @@ impl Encoder {
             lenient: tools.is_optional() || options.schema_lenient,
             bytes: tools.given().len(),
             trigger: writing.spelled_trigger().map(Box::from),
+            syntax: writing.syntax().map(Box::new),
         });
         let grammar = called.or_else(|| options.grammar.clone());
         if grammar.is_none() && options.thinking_tokens.is_none() {

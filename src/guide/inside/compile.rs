@@ -77,8 +77,14 @@ impl Shared {
             Grammar::Json | Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => {
                 Some(Numbers::of_json(tokens))
             }
+            // The rules of a syntax bound numbers.
+            Grammar::Tools {
+                syntax: Some(_), ..
+            }
+            | Grammar::Regex(_)
+            | Grammar::Lark(_)
+            | Grammar::Choice(_) => None,
             Grammar::Tools { trigger, .. } => Some(Numbers::of_calls(tokens, trigger.as_deref())),
-            Grammar::Regex(_) | Grammar::Lark(_) | Grammar::Choice(_) => None,
         }
     }
 

@@ -10,6 +10,7 @@ mod names;
 mod node;
 mod numbers;
 mod pointer;
+mod spacing;
 mod texts;
 mod wrapper;
 
@@ -20,11 +21,12 @@ use serde_json::{Map, Value};
 pub(super) use loosen::loosen;
 pub(super) use node::Unchecked;
 pub(super) use numbers::inexact;
-pub(super) use pointer::part;
+pub(super) use pointer::{part, target};
+pub(super) use spacing::spaced;
+pub(super) use texts::scan;
 pub(super) use wrapper::unwrapped;
 
 use node::Node;
-use pointer::target;
 
 /// A schema for llguidance, and the keywords that were removed.
 #[derive(Clone, Debug, PartialEq)]

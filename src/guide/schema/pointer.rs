@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Returns the pointer of a reference within the same schema.
-pub(super) fn target(reference: &str) -> Option<String> {
+pub(in crate::guide) fn target(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let is_pointer = fragment.is_empty() || fragment.starts_with('/');
     is_pointer.then(|| decoded(fragment)).flatten()

@@ -145,7 +145,10 @@ fn other(one: &str) -> Option<String> {
 
 /// Calls `each` with the position, the character and the depth of groups of everything that is neither escaped nor in a class,
 /// until it returns something.
-fn scan<T>(pattern: &str, mut each: impl FnMut(usize, char, usize) -> Option<T>) -> Option<T> {
+pub(in crate::guide) fn scan<T>(
+    pattern: &str,
+    mut each: impl FnMut(usize, char, usize) -> Option<T>,
+) -> Option<T> {
     let (mut escaped, mut class, mut depth) = (false, false, 0_usize);
     for (at, c) in pattern.char_indices() {
         if escaped {
