@@ -34,14 +34,13 @@ fn forward() -> Forward {
         Ok::<_, ()>(WeightId(infos.len() - 1))
     });
     let kv = KvInfo {
-        layers: shape.layers,
-        heads: shape.kv_heads,
-        head_dim: shape.head_dim,
+        kinds: shape.kv_kinds(),
         context: 64,
         slots: 1,
         pages: 1,
         chunk: 1,
         types: KvType::F16.into(),
+        run: 64,
     };
     let weights = weights.expect("nothing fails");
     Forward {
@@ -112,12 +111,12 @@ fn a_tape_with_one_mistake_is_refused() {
         ("a weight of another shape", reshape, ", not "),
         (
             "a layer that the cache lacks",
-            |tape| tape.kv.layers -= 1,
-            "is not in a cache",
+            |tape| tape.kv.kinds[0].layers -= 1,
+            "is not in the cache",
         ),
         (
             "heads that no block of the cache divides",
-            |tape| (tape.kv.types, tape.kv.head_dim) = (KvType::Q8_0.into(), 24),
+            |tape| (tape.kv.types, tape.kv.kinds[0].head_dim) = (KvType::Q8_0.into(), 24),
             "not a multiple of 16",
         ),
     ];
@@ -164,7 +163,9 @@ fn a_step_must_move_its_weights_and_its_cache() {
     // The head reads the whole tied embedding; the lookup reads one more row.
     assert!(first >= weights as u64, "{first} < {weights}");
     assert!(first < 2 * weights as u64, "{first} counts weights twice");
-    let per_position = forward.kv.bytes_per_position() as u64;
+    let kinds = forward.kv.kinds.iter();
+    let per_position = kinds.map(|kind| kind.layers * kind.position_bytes(forward.kv.types));
+    let per_position = per_position.sum::<usize>() as u64;
     assert_eq!(bytes.at(10) - first, 10 * per_position);
 
     // With different windows per layer it is still the sum of its operations.

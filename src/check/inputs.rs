@@ -8,7 +8,7 @@ use super::compare::ulp;
 use super::world::World;
 use crate::quant::DType;
 use crate::quant::random::Random;
-use crate::tape::{Buffer, Op, WeightId};
+use crate::tape::{Buffer, KvKind, Op, WeightId};
 
 /// Positions before a window that may be read with it, but do not count. Earlier positions are not read.
 const BESIDE_A_WINDOW: usize = 128;
@@ -112,9 +112,12 @@ impl World {
 
     fn cache(&self, readable: Range<usize>, random: &mut Random) -> Vec<f32> {
         let kv = self.kv;
-        let mut values = vec![f32::NAN; kv.heads * kv.context * kv.head_dim];
-        for head in values.chunks_exact_mut(kv.context * kv.head_dim) {
-            let readable = readable.start * kv.head_dim..readable.end * kv.head_dim;
+        let KvKind {
+            heads, head_dim, ..
+        } = kv.kinds[0];
+        let mut values = vec![f32::NAN; heads * kv.context * head_dim];
+        for head in values.chunks_exact_mut(kv.context * head_dim) {
+            let readable = readable.start * head_dim..readable.end * head_dim;
             for value in &mut head[readable] {
                 *value = random.normal();
             }

@@ -153,8 +153,8 @@ impl World {
                 [0, 1].map(|side| {
                     // Other positions must not be read.
                     let held = inputs.cache[side].get(&slot);
-                    let stride = self.kv.types.sides()[side].bytes(self.kv.head_dim);
-                    let bytes = self.kv.context * self.kv.heads * stride;
+                    let stride = self.kv.types.sides()[side].bytes(self.kv.kinds[0].head_dim);
+                    let bytes = self.kv.context * self.kv.kinds[0].heads * stride;
                     held.map_or_else(|| vec![POISON; bytes], |values| self.cached(values, side))
                 })
             })
@@ -301,7 +301,7 @@ impl World {
                 ));
             }
         }
-        let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.head_dim));
+        let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.kinds[0].head_dim));
         let stores = case.stores().is_some();
         for (slot, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate() {
             for (stride, (before, after)) in strides.into_iter().zip(before.iter().zip(after)) {

@@ -7,7 +7,7 @@ use super::report::Report;
 use super::world::World;
 use super::{DiffError, decode};
 use crate::executor::Probe;
-use crate::tape::{Op, Rotation};
+use crate::tape::{KvKind, Op, Rotation};
 
 impl World {
     /// Compares the rotation, the cache and the attention of a case with plain loops. Other operations, and prompts
@@ -70,7 +70,7 @@ impl World {
             if let Some(number) = self.kv.types.sides()[side].number() {
                 let exact = self.exact(case, &inputs, side);
                 let stored = decode(number, &self.stored(case, &left, side));
-                hold(name, &exact, &stored, self.kv.head_dim, number);
+                hold(name, &exact, &stored, self.kv.kinds[0].head_dim, number);
             }
         }
         report.add(case.op().name(), &case.name, ratio, failure);
@@ -98,7 +98,7 @@ impl World {
         let mut turned: Vec<f64> = values.iter().copied().map(f64::from).collect();
         let rows = turned.chunks_exact_mut(info.columns);
         for (row, (_, position)) in rows.zip(case.rows()) {
-            for head in row.chunks_exact_mut(self.kv.head_dim).filter(|_| which < 2) {
+            for head in row.chunks_exact_mut(self.kv.kinds[0].head_dim).filter(|_| which < 2) {
                 if let Some(norm) = &norm {
                     normalize(head, norm, *epsilon);
                 }
@@ -129,8 +129,11 @@ impl World {
             return Vec::new();
         };
         let (kv, stored) = (self.kv, case.stores().is_some());
-        let (head_dim, columns) = (kv.head_dim, case.tape.buffer(q).columns);
-        let group = columns / head_dim / kv.heads;
+        let KvKind {
+            heads, head_dim, ..
+        } = kv.kinds[0];
+        let columns = case.tape.buffer(q).columns;
+        let group = columns / head_dim / heads;
         let queries = if stored {
             let turned = self.turned(case, inputs, 0);
             let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
@@ -143,8 +146,8 @@ impl World {
         let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
         let held = |side: usize, row: usize, slot: usize, position: usize| {
             let mut values = inputs.cache[side][&slot].clone();
-            for head in (0..kv.heads).filter(|_| stored) {
-                let from = (row * kv.heads + head) * head_dim;
+            for head in (0..heads).filter(|_| stored) {
+                let from = (row * heads + head) * head_dim;
                 let to = (head * kv.context + position) * head_dim;
                 for (to, from) in values[to..]
                     .iter_mut()
@@ -165,7 +168,7 @@ impl World {
         let mut attended = Vec::new();
         for (row, (slot, position)) in case.rows().into_iter().enumerate() {
             let [k, v] = [0, 1].map(|side| held(side, row, slot, position));
-            for head in 0..group * kv.heads {
+            for head in 0..group * heads {
                 let at = |position: usize| {
                     let from = (head / group * kv.context + position) * head_dim;
                     from..from + head_dim

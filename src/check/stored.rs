@@ -19,7 +19,7 @@ const SCALE_ULPS: f64 = 1.0;
 impl World {
     /// Encodes heads of values of K (0) or V (1), (head, position), as the cache does.
     pub(super) fn cached(&self, values: &[f32], side: usize) -> Vec<u8> {
-        let (head_dim, element) = (self.kv.head_dim, self.kv.types.sides()[side]);
+        let (head_dim, element) = (self.kv.kinds[0].head_dim, self.kv.types.sides()[side]);
         let mut bytes = vec![0; values.len() / head_dim * element.bytes(head_dim)];
         let heads = bytes.chunks_exact_mut(element.bytes(head_dim));
         for (bytes, values) in heads.zip(values.chunks_exact(head_dim)) {
@@ -37,7 +37,7 @@ impl World {
         side: usize,
     ) -> Worst {
         let [ours, theirs] = [reference, subject].map(|left| self.stored(case, left, side));
-        let (head_dim, element) = (self.kv.head_dim, self.kv.types.sides()[side]);
+        let (head_dim, element) = (self.kv.kinds[0].head_dim, self.kv.types.sides()[side]);
         if let Some(number) = element.number() {
             let [ours, theirs] = [ours, theirs].map(|bytes| decode(number, &bytes));
             return worst(&ours, &theirs, head_dim, number);
@@ -61,7 +61,7 @@ impl World {
 
     /// The stored positions of a case, (slot, head, position).
     pub(super) fn stored(&self, case: &Case, left: &Left, side: usize) -> Vec<u8> {
-        let bytes = self.kv.types.sides()[side].bytes(self.kv.head_dim);
+        let bytes = self.kv.types.sides()[side].bytes(self.kv.kinds[0].head_dim);
         let mut stored = Vec::new();
         for (slot, positions) in case.runs() {
             let values = &left.cache_after[slot][side];
@@ -74,7 +74,7 @@ impl World {
 
     /// The correct values, (slot, head, position).
     pub(super) fn exact(&self, case: &Case, inputs: &Inputs, side: usize) -> Vec<f64> {
-        let (heads, head_dim) = (self.kv.heads, self.kv.head_dim);
+        let (heads, head_dim) = (self.kv.kinds[0].heads, self.kv.kinds[0].head_dim);
         let values = self.turned(case, inputs, 1 + side);
         let (mut exact, mut first) = (Vec::new(), 0);
         for (_, positions) in case.runs() {

@@ -90,7 +90,7 @@ impl World {
             options,
             (self, &mut |_| ()),
         )?;
-        let mut random = Random::new(self.kv.head_dim as u64);
+        let mut random = Random::new(self.kv.kinds[0].head_dim as u64);
         cuda.scatter_pages(|n| random.below(n))?;
         Ok(cuda)
     }
@@ -278,7 +278,7 @@ impl Builder {
             case.tape.weights = infos.clone();
         }
         // The second table rotates only a part of a head.
-        let head_dim = self.kv.head_dim;
+        let head_dim = self.kv.kinds[0].head_dim;
         let angles = [(head_dim, 10_000.0, 1.0), (part(head_dim), 500_000.0, 1.25)];
         #[allow(clippy::cast_precision_loss)] // heads are far narrower than 2^24
         let angles = angles.map(|(dims, theta, amplitude): (usize, f32, f32)| Angles {

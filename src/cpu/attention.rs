@@ -17,7 +17,7 @@ use super::softmax::{Softmax, TILE, Weighted};
 use super::threads::each;
 use crate::kv::KvType;
 use crate::quant::DType;
-use crate::tape::{Attention, KvInfo};
+use crate::tape::{Attention, CacheLayer, KvHeads};
 
 /// The most rows that share a decoded tile.
 const ROWS: usize = 16;
@@ -39,29 +39,29 @@ pub(super) struct Heads<'a> {
 }
 
 /// Bytes that a thread needs for attention, with `columns` in a row of q.
-pub(super) fn thread_bytes(kv: KvInfo, columns: usize) -> usize {
+pub(super) fn thread_bytes(kv: KvHeads, columns: usize) -> usize {
     Scratch::bytes(ROWS * columns / kv.heads / kv.head_dim, kv.head_dim)
 }
 
 /// The length of a step's partial results, with `columns` in a row of q: a maximum, a sum and an output for each query
 /// head and split.
-pub(super) fn partials(kv: KvInfo, columns: usize) -> usize {
+pub(super) fn partials(kv: KvHeads, columns: usize) -> usize {
     kv.context.div_ceil(SPLIT) * (columns / kv.head_dim) * (kv.head_dim + 2)
 }
 
 /// Computes `out = softmax(scale q K^T) V` for a prompt's rows in a slot and layer; q and out are (rows, columns).
 pub(super) fn attend(
     cache: &Cache,
-    (slot, layer): (usize, usize),
+    (slot, layer): (usize, CacheLayer),
     heads: Heads<'_>,
     q: &[f32],
     out: &mut [f32],
 ) {
-    let KvInfo {
+    let KvHeads {
         head_dim,
         heads: shared,
         ..
-    } = cache.info;
+    } = cache.info.heads_of(layer);
     let Heads {
         columns,
         position,
@@ -111,17 +111,17 @@ pub(super) fn attend(
 /// are merged in order; `partials` has room for them.
 pub(super) fn attend_step(
     cache: &Cache,
-    (slot, layer): (usize, usize),
+    (slot, layer): (usize, CacheLayer),
     heads: Heads<'_>,
     q: &[f32],
     partials: &mut [f32],
     out: &mut [f32],
 ) {
-    let KvInfo {
+    let KvHeads {
         head_dim,
         heads: shared,
         ..
-    } = cache.info;
+    } = cache.info.heads_of(layer);
     let (width, position) = (q.len() / shared, heads.position);
     let group = width / head_dim;
     let first = heads.attention.seen_from(position) / SPLIT;
@@ -257,7 +257,7 @@ impl Scratch {
 struct Queries<'a> {
     cache: &'a Cache,
     /// Slot, layer and head of the cache.
-    place: (usize, usize, usize),
+    place: (usize, CacheLayer, usize),
     heads: Heads<'a>,
     /// The position of the first row.
     position: usize,
@@ -290,7 +290,7 @@ impl WithSimd for Queries<'_> {
             shared,
             scratch,
         } = self;
-        let head_dim = cache.info.head_dim;
+        let head_dim = cache.info.kind(place.1).head_dim;
         let (rows, group) = (q.len() / columns, shared.len() / head_dim);
         let queries = rows * group;
         scratch.begin(queries, head_dim);

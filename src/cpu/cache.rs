@@ -1,10 +1,10 @@
-//! The key-value cache in host memory: pages, and the page table of each slot.
+//! The key-value cache in host memory: pages, and the page tables of each slot.
 
 use std::ops::Range;
 
 use super::softmax::TILE;
 use crate::kv::PAGE;
-use crate::tape::KvInfo;
+use crate::tape::{CacheLayer, KvHeads, KvInfo};
 
 // All positions of a tile are in one page.
 const _: () = assert!(PAGE.is_multiple_of(TILE));
@@ -16,33 +16,43 @@ pub(super) struct Cache {
     pub(super) info: KvInfo,
     /// The pages of each chunk; empty if the chunk is released.
     chunks: Vec<Vec<u8>>,
-    /// The pages of each slot, in the order of positions.
-    tables: Vec<Vec<usize>>,
+    /// The tables of each slot, one for each group of layers, in the order of positions.
+    tables: Vec<Vec<Vec<usize>>>,
 }
 
 impl Cache {
     /// Creates a cache in which each slot has its own pages, as far as there are enough.
     pub(super) fn new(info: KvInfo) -> Self {
-        let each = info.pages_each();
-        let table = |slot: usize| slot * each..((slot + 1) * each).min(info.pages);
+        let (each, groups) = (info.blocks(), info.groups());
+        let table = |number: usize| {
+            let pages = number * each..((number + 1) * each).min(info.pages);
+            pages.collect()
+        };
+        let tables = |slot: usize| (slot * groups..(slot + 1) * groups).map(table).collect();
         Self {
             info,
             chunks: (0..info.chunks()).map(|chunk| zeros(info, chunk)).collect(),
-            tables: (0..info.slots).map(|slot| table(slot).collect()).collect(),
+            tables: (0..info.slots).map(tables).collect(),
         }
     }
 
-    pub(super) fn set_pages(&mut self, slot: usize, pages: &[usize]) {
-        let table = &mut self.tables[slot];
-        table.clear();
-        table.extend_from_slice(pages);
+    pub(super) fn set_pages(&mut self, slot: usize, tables: &[Vec<Option<usize>>]) {
+        // An element that no row reads has the number of any page.
+        let table = |table: &Vec<Option<usize>>| {
+            let pages = table.iter().map(|page| page.unwrap_or(0));
+            pages.collect()
+        };
+        self.tables[slot] = tables.iter().map(table).collect();
     }
 
     /// Frees the memory of chunks, and cuts each table before its first page there.
     pub(super) fn release(&mut self, chunks: &[usize]) {
-        for table in &mut self.tables {
-            let gone = |page: &usize| chunks.contains(&(page / self.info.chunk));
-            table.truncate(table.iter().position(gone).unwrap_or(table.len()));
+        let is_gone = |page: &usize| chunks.contains(&(page / self.info.chunk));
+        for tables in &mut self.tables {
+            let first = |table: &Vec<usize>| table.iter().position(is_gone);
+            if let Some(first) = tables.iter().filter_map(first).min() {
+                tables.iter_mut().for_each(|table| table.truncate(first));
+            }
         }
         for chunk in chunks {
             self.chunks[*chunk] = Vec::new();
@@ -67,7 +77,8 @@ impl Cache {
 
     /// The number of positions for which a slot has pages.
     pub(super) fn capacity(&self, slot: usize) -> usize {
-        (self.tables[slot].len() * PAGE).min(self.info.context)
+        let blocks = self.tables[slot].iter().map(Vec::len).min();
+        (blocks.unwrap_or(0) * PAGE).min(self.info.context)
     }
 
     pub(super) fn copy_page(&mut self, from: usize, to: usize) {
@@ -75,17 +86,21 @@ impl Cache {
         self.page_mut(to).copy_from_slice(&bytes);
     }
 
-    /// Copies the first positions of a page; the others are zero.
-    pub(super) fn read_page(&self, page: usize, positions: usize, out: &mut [u8]) {
+    /// Copies the first positions of a page of a group of layers; the others are zero.
+    pub(super) fn read_page(
+        &self,
+        (page, group): (usize, usize),
+        positions: usize,
+        out: &mut [u8],
+    ) {
         out.copy_from_slice(self.page(page));
-        let mut rest = out;
-        for _ in 0..self.info.layers {
-            for side in [0, 1] {
-                let (sides, others) = rest.split_at_mut(self.info.side_bytes()[side]);
-                for head in sides.chunks_exact_mut(PAGE * self.stride(side)) {
-                    head[positions * self.stride(side)..].fill(0);
+        for layer in self.info.layers_of(group) {
+            let bytes = self.info.kind(layer).side_bytes(self.info.types);
+            for (side, begin) in self.info.sides_of(layer).into_iter().enumerate() {
+                let stride = self.stride(layer, side);
+                for head in out[begin..begin + bytes[side]].chunks_exact_mut(PAGE * stride) {
+                    head[positions * stride..].fill(0);
                 }
-                rest = others;
             }
         }
     }
@@ -95,20 +110,20 @@ impl Cache {
     }
 
     /// Bytes of K (0) or V (1) of one position of one head.
-    fn stride(&self, side: usize) -> usize {
-        self.info.types.sides()[side].bytes(self.info.head_dim)
+    fn stride(&self, layer: CacheLayer, side: usize) -> usize {
+        self.info.types.sides()[side].bytes(self.info.kind(layer).head_dim)
     }
 
     /// The page that holds K (0) or V (1) of some positions of a head, and their bytes in it. All positions are in one
     /// page.
     fn place(
         &self,
-        (slot, layer, head): (usize, usize, usize),
+        (slot, layer, head): (usize, CacheLayer, usize),
         side: usize,
         positions: Range<usize>,
     ) -> (usize, Range<usize>) {
-        let page = self.tables[slot][positions.start / PAGE];
-        let stride = self.stride(side);
+        let page = self.tables[slot][self.info.group_of(layer)][positions.start / PAGE];
+        let stride = self.stride(layer, side);
         let begin = self.info.sides_of(layer)[side];
         let at = begin + (head * PAGE + positions.start % PAGE) * stride;
         (page, at..at + positions.len() * stride)
@@ -117,17 +132,17 @@ impl Cache {
     /// Stores rows of k and v, each (heads * head_dim), from `position` on.
     pub(super) fn store(
         &mut self,
-        (slot, layer): (usize, usize),
+        (slot, layer): (usize, CacheLayer),
         position: usize,
         k: &[f32],
         v: &[f32],
     ) {
-        let KvInfo {
+        let KvHeads {
             heads,
             head_dim,
             types,
             ..
-        } = self.info;
+        } = self.info.heads_of(layer);
         for (side, (rows, element)) in [k, v].into_iter().zip(types.sides()).enumerate() {
             for (at, values) in (position..).zip(rows.chunks_exact(heads * head_dim)) {
                 for (head, values) in values.chunks_exact(head_dim).enumerate() {
@@ -139,7 +154,7 @@ impl Cache {
     }
 
     /// K and V of a tile of positions of a head, encoded. The last tile ends at `end`.
-    pub(super) fn tile(&self, head: (usize, usize, usize), index: usize, end: usize) -> [&[u8]; 2] {
+    pub(super) fn tile(&self, head: (usize, CacheLayer, usize), index: usize, end: usize) -> [&[u8]; 2] {
         let positions = index * TILE..end.min((index + 1) * TILE);
         [0, 1].map(|side| {
             let (page, place) = self.place(head, side, positions.clone());
@@ -148,7 +163,7 @@ impl Cache {
     }
 
     /// K and V of a layer in a slot, each (head, position).
-    pub(super) fn read(&self, slot: usize, layer: usize) -> [Vec<u8>; 2] {
+    pub(super) fn read(&self, slot: usize, layer: CacheLayer) -> [Vec<u8>; 2] {
         [0, 1].map(|side| {
             let mut bytes = Vec::new();
             for (page, place) in self.places((slot, layer), side) {
@@ -159,7 +174,7 @@ impl Cache {
     }
 
     /// Writes K and V of a layer in a slot, each (head, position).
-    pub(super) fn write(&mut self, slot: usize, layer: usize, sides: &[Vec<u8>; 2]) {
+    pub(super) fn write(&mut self, slot: usize, layer: CacheLayer, sides: &[Vec<u8>; 2]) {
         for (side, bytes) in sides.iter().enumerate() {
             let mut bytes = bytes.as_slice();
             for (page, place) in self.places((slot, layer), side).collect::<Vec<_>>() {
@@ -173,11 +188,11 @@ impl Cache {
     /// The pages and byte ranges of all positions in a slot, by head and page.
     fn places(
         &self,
-        (slot, layer): (usize, usize),
+        (slot, layer): (usize, CacheLayer),
         side: usize,
     ) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
         let context = self.info.context;
-        let heads = 0..self.info.heads;
+        let heads = 0..self.info.kind(layer).heads;
         heads.flat_map(move |head| {
             let starts = (0..context).step_by(PAGE);
             starts.map(move |start| {

@@ -328,7 +328,7 @@ impl Core {
                 let rotated_k = &mut product[..len(k)];
                 rotated_k.copy_from_slice(&activations[k.0][..len(k)]);
                 let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
-                let heads = (tape.kv.head_dim, norms, epsilon);
+                let heads = (tape.kv.kind(layer).head_dim, norms, epsilon);
                 let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, heads);
                 let (wide, narrow) = (tape.buffer(q).columns, tape.buffer(k).columns);
                 for run in runs {

@@ -2,7 +2,7 @@
 
 use super::attention;
 use crate::executor::{MemoryEstimate, PLACES};
-use crate::tape::{Buffer, Op, Tape, WeightInfo};
+use crate::tape::{Buffer, KvHeads, Op, Tape, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
@@ -41,8 +41,10 @@ impl Lengths {
             };
             lengths.normed = lengths.normed.max(longest(|op| op.buffers().0));
             lengths.product = lengths.product.max(longest(|op| op.buffers().1));
-            let partials = attention::partials(tape.kv, queried(tape));
-            lengths.partials = lengths.partials.max(partials);
+            for (kv, columns) in attends(tape) {
+                let partials = attention::partials(kv, columns);
+                lengths.partials = lengths.partials.max(partials);
+            }
         }
         lengths
     }
@@ -63,8 +65,8 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let activations =
-        Lengths::of(tapes).bytes() + threads * attention::thread_bytes(tape.kv, queried(tape));
+    let of_thread = attends(tape).map(|(kv, columns)| attention::thread_bytes(kv, columns));
+    let activations = Lengths::of(tapes).bytes() + threads * of_thread.max().unwrap_or(0);
     MemoryEstimate {
         weights: tape.weights.iter().map(bytes).sum(),
         kv: tape.kv.bytes() as u64,
@@ -72,13 +74,12 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
     }
 }
 
-/// Columns of the queries.
-fn queried(tape: &Tape) -> usize {
-    let columns = |op: &Op| match op {
-        Op::Attend { q, .. } => Some(tape.buffer(*q).columns),
+/// The heads of the cache and the columns of the queries of each attention.
+fn attends(tape: &Tape) -> impl Iterator<Item = (KvHeads, usize)> {
+    tape.ops.iter().filter_map(|op| match op {
+        Op::Attend { layer, q, .. } => Some((tape.kv.heads_of(*layer), tape.buffer(*q).columns)),
         _ => None,
-    };
-    tape.ops.iter().find_map(columns).unwrap_or_default()
+    })
 }
 
 /// Bytes of a weight in memory: a matrix as in its file, a vector as f32.

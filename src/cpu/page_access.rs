@@ -4,9 +4,13 @@ use super::Cpu;
 use crate::executor::{ExecuteError, Pages};
 
 impl Pages for Cpu {
-    fn set_pages(&mut self, slot: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+    fn set_pages(
+        &mut self,
+        slot: usize,
+        tables: &[Vec<Option<usize>>],
+    ) -> Result<(), ExecuteError> {
         self.discard_ahead_of(slot);
-        self.core.cache.set_pages(slot, pages);
+        self.core.cache.set_pages(slot, tables);
         Ok(())
     }
 
@@ -25,12 +29,18 @@ impl Pages for Cpu {
         Ok(())
     }
 
-    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError> {
+    fn send_page(
+        &mut self,
+        page: usize,
+        group: usize,
+        positions: usize,
+    ) -> Result<bool, ExecuteError> {
         if self.sent.is_some() {
             return Ok(false);
         }
         let mut bytes = vec![0; self.kv.page_bytes()];
-        self.core.cache.read_page(page, positions, &mut bytes);
+        let cache = &self.core.cache;
+        cache.read_page((page, group), positions, &mut bytes);
         self.sent = Some(bytes);
         Ok(true)
     }

@@ -3,7 +3,7 @@
 use super::Cpu;
 use crate::executor::{ExecuteError, Executor, Layout, Probe, Steps as _};
 use crate::quant::DType;
-use crate::tape::{Buffer, Ending, Input, Tape};
+use crate::tape::{Buffer, CacheLayer, Ending, Input, Tape};
 
 impl Probe for Cpu {
     fn executor(&mut self) -> &mut dyn Executor {
@@ -66,12 +66,12 @@ impl Probe for Cpu {
     }
 
     fn write_cache(&mut self, slot: usize, bytes: &[Vec<u8>; 2]) -> Result<(), ExecuteError> {
-        self.core.cache.write(slot, 0, bytes);
+        self.core.cache.write(slot, CacheLayer::default(), bytes);
         Ok(())
     }
 
     fn read_cache(&mut self, slot: usize) -> Result<[Vec<u8>; 2], ExecuteError> {
-        Ok(self.core.cache.read(slot, 0))
+        Ok(self.core.cache.read(slot, CacheLayer::default()))
     }
 
     fn poison_scratch(&mut self) -> Result<(), ExecuteError> {

@@ -7,7 +7,7 @@ use super::queue::LaunchQueue;
 use super::splits::splits;
 use super::work::{THREADS, Work};
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
-use crate::tape::{Buffer, Input, Op, Rotation, Tape, WeightId};
+use crate::tape::{Buffer, CacheLayer, Input, KvHeads, Op, Rotation, Tape, WeightId};
 
 const WARPS: u32 = 8;
 
@@ -83,7 +83,12 @@ impl Work<'_> {
             grid: [all.div_ceil(WARPS), rows, 1],
             ..Geometry::new(1, THREADS)
         };
-        queue.launch(&self.kernels.cache.rope_store, geometry, &args)
+        let kernels = &self.kernels.cache[layer.kind];
+        // A checked tape names layers of the cache only, and their kernels are loaded.
+        let Some(kernels) = kernels else {
+            return Ok(());
+        };
+        queue.launch(&kernels.rope_store, geometry, &args)
     }
 
     /// Launches attention. In a step, `raw` is the rotation that the kernel includes.
@@ -103,7 +108,10 @@ impl Work<'_> {
         else {
             return Ok(());
         };
-        let (kernels, at, kv) = (&self.kernels.cache, self.addresses, self.kv);
+        let Some(kernels) = &self.kernels.cache[layer.kind] else {
+            return Ok(());
+        };
+        let (at, kv) = (self.addresses, self.kv.heads_of(layer));
         let (rows, step) = (narrow(tape.rows), tape.input == Input::Step);
         let places = self.places_of(step);
         let columns = narrow(tape.buffer(q).columns);
@@ -180,15 +188,22 @@ impl Work<'_> {
     }
 
     /// A layer's cache for queries with `columns`.
-    fn cache(&self, places: Places, layer: usize, columns: u32) -> Cache {
+    fn cache(&self, places: Places, layer: CacheLayer, columns: u32) -> Cache {
         let [k, v] = self.pages.within(layer);
-        let head_dim = narrow(self.kv.head_dim);
+        let KvHeads {
+            heads, head_dim, ..
+        } = self.kv.heads_of(layer);
+        let head_dim = narrow(head_dim);
+        let table = self.kv.group_of(layer) * self.kv.blocks() * size_of::<u64>();
         Cache {
-            places,
+            places: Places {
+                tables: places.tables + table as u64,
+                ..places
+            },
             k,
             v,
             heads: columns / head_dim,
-            kv_heads: narrow(self.kv.heads),
+            kv_heads: narrow(heads),
             head_dim,
             ..Cache::default()
         }

@@ -12,7 +12,7 @@ use crate::device::{
     NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, SoftcapArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
-use crate::tape::KvInfo;
+use crate::tape::{KvHeads, KvInfo};
 
 /// The widest row of a step's product. Rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -34,7 +34,8 @@ pub(super) struct Kernels {
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) add_normed: Kernel<AddNormedArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
-    pub(super) cache: CacheKernels,
+    /// For each kind of the cache's layers; `None` for a kind without layers.
+    pub(super) cache: [Option<CacheKernels>; 2],
     step: HashMap<Storage, StepKernels>,
     mixed: HashMap<(Storage, Storage), MixedKernels>,
     /// The kernels of each storage form, by shape.
@@ -51,7 +52,20 @@ pub(super) struct CacheKernels {
 }
 
 impl CacheKernels {
-    pub(super) fn load(modules: &Modules, activation: DType, kv: KvInfo) -> Result<Self, Error> {
+    /// Loads the kernels of each kind of layers that a cache has.
+    pub(super) fn of_kinds(
+        modules: &Modules,
+        activation: DType,
+        kv: KvInfo,
+    ) -> Result<[Option<Self>; 2], Error> {
+        let mut kernels = [None, None];
+        for kind in kv.kind_indices() {
+            kernels[kind] = Some(Self::load(modules, activation, kv.heads_of_kind(kind))?);
+        }
+        Ok(kernels)
+    }
+
+    fn load(modules: &Modules, activation: DType, kv: KvHeads) -> Result<Self, Error> {
         let types = names(activation, kv.types);
         let attends = multiplies(activation, kv.types).then(|| {
             let is_number = kv.types.one().is_some_and(|one| one.number().is_some());
@@ -167,7 +181,7 @@ impl Kernels {
             sums: modules.kernel(&format!("column_sums_{name}"), 0, LaunchOrder::Between)?,
             add_normed: modules.kernel("add_normed", 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
-            cache: CacheKernels::load(modules, activation, kv)?,
+            cache: CacheKernels::of_kinds(modules, activation, kv)?,
             step: storages
                 .iter()
                 .map(|of| step(*of))

@@ -3,7 +3,7 @@
 use super::kernels::widest_row;
 use super::memory;
 use crate::quant::padded;
-use crate::tape::{Buffer, Op, Tape, WeightId};
+use crate::tape::{Buffer, KvKind, Op, Tape, WeightId};
 
 /// The widest head in `rope.cuh`: 4 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 4 * 32;
@@ -38,11 +38,11 @@ pub enum Unsuited {
 /// # Errors
 /// The first limit that the tape exceeds.
 pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
-    within("heads", tape.kv.head_dim, WIDEST_HEAD)?;
-    if !tape.kv.head_dim.is_multiple_of(16 / 2) {
-        return Err(Unsuited::Head {
-            value: tape.kv.head_dim,
-        });
+    for KvKind { head_dim, .. } in tape.kv.used_kinds() {
+        within("heads", head_dim, WIDEST_HEAD)?;
+        if !head_dim.is_multiple_of(16 / 2) {
+            return Err(Unsuited::Head { value: head_dim });
+        }
     }
     for op in &tape.ops {
         match *op {
@@ -65,9 +65,8 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 whole(tape, weight)?;
             }
             Op::Head { x, weight, .. } => normed(tape, x, weight)?,
-            Op::Attend { q, .. } => {
-                let heads = tape.buffer(q).columns / tape.kv.head_dim;
-                let group = heads / tape.kv.heads;
+            Op::Attend { layer, q, .. } => {
+                let group = tape.buffer(q).columns / tape.kv.kind(layer).width();
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
             Op::Embed { .. }
@@ -130,14 +129,13 @@ mod tests {
             dtype: DType::F32,
         };
         let kv = KvInfo {
-            layers: 1,
-            heads: 1,
-            head_dim,
+            kinds: KvInfo::alike(1, 1, head_dim),
             context: 1,
             slots: 1,
             pages: 1,
             chunk: 1,
             types: KvType::F16.into(),
+            run: 1,
         };
         Tape {
             rows: 1,

@@ -150,7 +150,7 @@ impl Needs {
         let bytes = |(index, info): (usize, &BufferInfo)| {
             info.rows * stride(tape, Buffer(index)) * info.dtype.bytes()
         };
-        let (mut normed, mut widest, mut queries, mut gates) = (0, 0, 0, 0);
+        let (mut normed, mut widest, mut partials, mut gates) = (0, 0, 0, 0);
         for op in &tape.ops {
             match *op {
                 Op::GateUp {
@@ -167,7 +167,14 @@ impl Needs {
                 Op::Project { input, .. } | Op::Product { input, .. } => {
                     widest = widest.max(stride(tape, input));
                 }
-                Op::Attend { q, .. } => queries = queries.max(tape.buffer(q).columns),
+                Op::Attend { layer, q, .. } => {
+                    let (kv, columns) = (tape.kv.heads_of(layer), tape.buffer(q).columns);
+                    let group = columns / kv.head_dim / kv.heads;
+                    partials = partials.max(match tape.input {
+                        Input::Prompt => prompt_attend::partial_bytes(kv, tape.rows * group),
+                        Input::Step => splits::partial_bytes(kv, tape.rows, columns),
+                    });
+                }
                 Op::Embed { .. }
                 | Op::RopeStore { .. }
                 | Op::AddNormed { .. }
@@ -187,12 +194,7 @@ impl Needs {
                 0
             },
             gates: tape.rows * gates * 4,
-            partials: if prompt {
-                let group = queries / tape.kv.head_dim / tape.kv.heads;
-                prompt_attend::partial_bytes(tape.kv, tape.rows * group)
-            } else {
-                splits::partial_bytes(tape.kv, tape.rows, queries)
-            },
+            partials,
         }
     }
 }

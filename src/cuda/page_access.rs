@@ -7,11 +7,15 @@ impl Pages for Cuda {
     /// Waits for steps of the slot in flight, so that none of them writes to a page that another conversation gets.
     ///
     /// Steps of other slots do not read this slot's table. The device receives the change with the slot's next command.
-    fn set_pages(&mut self, slot: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+    fn set_pages(
+        &mut self,
+        slot: usize,
+        tables: &[Vec<Option<usize>>],
+    ) -> Result<(), ExecuteError> {
         if self.is_launched(slot) {
             self.drain()?;
         }
-        let changed = self.pages.set_pages(slot, pages);
+        let changed = self.pages.set_pages(slot, tables);
         let each = self.pages.each();
         for index in changed.clone() {
             let address = self.pages.address(slot, index)?;
@@ -47,8 +51,13 @@ impl Pages for Cuda {
         Ok(self.pages.copy(from, to, &mut self.stream)?)
     }
 
-    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError> {
-        Ok(self.pages.send(page, positions, &mut self.stream)?)
+    fn send_page(
+        &mut self,
+        page: usize,
+        group: usize,
+        positions: usize,
+    ) -> Result<bool, ExecuteError> {
+        Ok(self.pages.send((page, group), positions, &mut self.stream)?)
     }
 
     fn take_page(&mut self) -> Result<Option<Vec<u8>>, ExecuteError> {

@@ -1,4 +1,5 @@
-//! The cache on a device: pages of `PAGE` positions, each with K and V of all layers, and the page table of each slot.
+//! The cache on a device: pages of `PAGE` positions, each with K and V of a group of layers, and the page tables of
+//! each slot.
 //!
 //! Kernels find a page in the slot's table, so recordings do not depend on the addresses of pages or on which of them
 //! have memory.
@@ -9,7 +10,7 @@ use std::rc::Rc;
 
 use crate::device::{Arena, Context, Error, MemoryKind, Plan, Region, Ring, RowSpans, Stream};
 use crate::kv::{KvType, PAGE};
-use crate::tape::KvInfo;
+use crate::tape::{CacheLayer, KvHeads, KvInfo};
 
 /// Pages in flight to or from the host: one is copied while another is taken.
 const IN_FLIGHT: usize = 2;
@@ -21,14 +22,15 @@ pub(super) struct Pages {
     /// The regions of all pages, then that of a spare page. Tables continue with the spare page after a slot's own
     /// pages, so that a step beyond the end of an answer writes to no other slot.
     held: Vec<Region>,
-    /// Each slot's table, filled up with the spare page; elements are indices of `held`.
+    /// Each slot's tables, one group of layers after another, filled up with the spare page; elements are indices of
+    /// `held`.
     tables: Vec<Vec<usize>>,
-    /// The number of each slot's own pages.
+    /// The number of elements of each slot's tables that are its own.
     own: Vec<usize>,
     /// Pages in flight to or from the host.
     in_flight: Ring,
-    /// The number of positions to copy of each page in flight to the host.
-    wanted: VecDeque<usize>,
+    /// The group and the number of positions to copy of each page in flight to the host.
+    wanted: VecDeque<(usize, usize)>,
 }
 
 impl Pages {
@@ -60,9 +62,10 @@ impl Pages {
         }
         stream.synchronize()?;
         // Each slot starts with its own pages, as far as there are enough.
-        let (each, spare) = (kv.pages_each(), kv.pages);
+        let (each, spare) = (kv.blocks() * kv.groups(), kv.pages);
         let pages = |slot: usize| (slot * each..(slot + 1) * each).map(|page| page.min(spare));
-        let own = |slot: usize| spare.saturating_sub(slot * each).min(each);
+        let last = each - kv.blocks();
+        let own = |slot: usize| spare.saturating_sub(slot * each + last).min(kv.blocks());
         Ok(Self {
             arena,
             kv,
@@ -74,11 +77,17 @@ impl Pages {
         })
     }
 
-    /// Sets the pages of a slot. Returns the elements of its table that have changed.
-    pub(super) fn set_pages(&mut self, slot: usize, pages: &[usize]) -> Range<usize> {
-        let spare = self.kv.pages;
-        self.own[slot] = pages.len();
-        let wanted = pages.iter().copied().chain(std::iter::repeat(spare));
+    /// Sets the tables of a slot. Returns their elements that have changed.
+    pub(super) fn set_pages(&mut self, slot: usize, tables: &[Vec<Option<usize>>]) -> Range<usize> {
+        let (spare, blocks) = (self.kv.pages, self.kv.blocks());
+        self.own[slot] = tables.iter().map(Vec::len).min().unwrap_or(0);
+        let filled = |table: &'_ Vec<Option<usize>>| {
+            let mut table: Vec<_> = table.iter().map(|page| page.unwrap_or(spare)).collect();
+            table.resize(blocks, spare);
+            table
+        };
+        let wanted = tables.iter().flat_map(filled);
+        let wanted = wanted.chain(std::iter::repeat(spare));
         let mut changed: Option<Range<usize>> = None;
         for (index, (page, wanted)) in self.tables[slot].iter_mut().zip(wanted).enumerate() {
             if std::mem::replace(page, wanted) != wanted {
@@ -89,11 +98,22 @@ impl Pages {
         changed.unwrap_or(0..0)
     }
 
-    /// The pages of a slot before its first page in these chunks.
-    pub(super) fn before(&self, slot: usize, chunks: &[usize]) -> Vec<usize> {
-        let own = self.tables[slot].iter().take(self.own[slot]);
-        let stays = |page: &&usize| !chunks.contains(&(**page / self.kv.chunk));
-        own.take_while(stays).copied().collect()
+    /// The tables of a slot before its first page in these chunks.
+    pub(super) fn before(&self, slot: usize, chunks: &[usize]) -> Vec<Vec<Option<usize>>> {
+        let own = self.tables[slot]
+            .chunks(self.kv.blocks())
+            .map(|table| &table[..self.own[slot]]);
+        let is_gone = |page: &usize| {
+            *page < self.kv.pages && chunks.contains(&(*page / self.kv.chunk))
+        };
+        let first = own
+            .clone()
+            .filter_map(|table| table.iter().position(is_gone))
+            .min();
+        let stays = first.unwrap_or(self.own[slot]);
+        let page = |page: &usize| Some(*page).filter(|page| *page < self.kv.pages);
+        own.map(|table| table[..stays].iter().map(page).collect())
+            .collect()
     }
 
     /// Releases the memory of chunks that no table uses. The stream has been synchronized.
@@ -115,9 +135,9 @@ impl Pages {
         Ok(())
     }
 
-    /// Pages of a table.
+    /// Elements of a slot's tables.
     pub(super) fn each(&self) -> usize {
-        self.kv.pages_each()
+        self.kv.blocks() * self.kv.groups()
     }
 
     /// The number of positions for which a slot has pages.
@@ -140,7 +160,7 @@ impl Pages {
 
     /// The offsets of a layer's K and V in a page: values (heads, `PAGE`, head_dim), then scales (heads, `PAGE`,
     /// blocks) for quants. They are multiples of 16 for all types.
-    pub(super) fn within(&self, layer: usize) -> [u64; 2] {
+    pub(super) fn within(&self, layer: CacheLayer) -> [u64; 2] {
         self.kv.sides_of(layer).map(|begin| begin as u64)
     }
 
@@ -161,15 +181,15 @@ impl Pages {
         self.arena.copy(from, to, whole, stream)
     }
 
-    /// Queues a copy of a page's first positions to the host. Returns false if too many are in flight.
+    /// Queues a copy of the first positions of a page of a group to the host. Returns false if too many are in flight.
     pub(super) fn send(
         &mut self,
-        page: usize,
+        (page, group): (usize, usize),
         positions: usize,
         stream: &mut Stream,
     ) -> Result<bool, Error> {
         let sent = self.in_flight.read(&self.arena, self.held[page], stream)?;
-        self.wanted.extend(sent.then_some(positions));
+        self.wanted.extend(sent.then_some((group, positions)));
         Ok(sent)
     }
 
@@ -179,22 +199,23 @@ impl Pages {
         let Some(mut page) = self.in_flight.take()? else {
             return Ok(None);
         };
-        let positions = self.wanted.pop_front().unwrap_or(0);
-        let KvInfo {
-            layers,
-            heads,
-            head_dim,
-            types,
-            ..
-        } = self.kv;
-        let mut rest = page.as_mut_slice();
-        for element in (0..layers).flat_map(|_| types.sides()) {
-            for length in element.parts(head_dim) {
-                let (part, others) = rest.split_at_mut(heads * PAGE * length);
-                for head in part.chunks_exact_mut((PAGE * length).max(1)) {
-                    head[positions * length..].fill(0);
+        let (group, positions) = self.wanted.pop_front().unwrap_or((0, 0));
+        for layer in self.kv.layers_of(group) {
+            let KvHeads {
+                heads,
+                head_dim,
+                types,
+                ..
+            } = self.kv.heads_of(layer);
+            for (element, begin) in types.sides().into_iter().zip(self.kv.sides_of(layer)) {
+                let mut rest = &mut page[begin..];
+                for length in element.parts(head_dim) {
+                    let (part, others) = rest.split_at_mut(heads * PAGE * length);
+                    for head in part.chunks_exact_mut((PAGE * length).max(1)) {
+                        head[positions * length..].fill(0);
+                    }
+                    rest = others;
                 }
-                rest = others;
             }
         }
         Ok(Some(page))
@@ -243,7 +264,7 @@ impl Pages {
         let mut bytes = vec![0xff; self.kv.page_bytes()];
         for index in 0..self.tables[slot].len() {
             for (side, values) in sides.iter().enumerate() {
-                let begin = self.kv.sides_of(0)[side];
+                let begin = self.kv.sides_of(CacheLayer::default())[side];
                 let element = self.kv.types.sides()[side];
                 let side = &mut bytes[begin..];
                 self.runs((index, element), |within, whole, length| {
@@ -257,13 +278,12 @@ impl Pages {
     }
 
     pub(super) fn read(&self, slot: usize, stream: &mut Stream) -> Result<[Vec<u8>; 2], Error> {
-        let KvInfo {
+        let KvHeads {
             heads,
             head_dim,
             context,
             types,
-            ..
-        } = self.kv;
+        } = self.kv.heads_of(CacheLayer::default());
         let whole = |element: KvType| vec![0; context * heads * element.bytes(head_dim)];
         let mut sides = types.sides().map(whole);
         let mut bytes = vec![0; self.kv.page_bytes()];
@@ -272,7 +292,7 @@ impl Pages {
             self.arena.read(page, &mut bytes, stream)?;
             for (side, values) in sides.iter_mut().enumerate() {
                 let element = types.sides()[side];
-                let side = &bytes[self.kv.sides_of(0)[side]..];
+                let side = &bytes[self.kv.sides_of(CacheLayer::default())[side]..];
                 self.runs((index, element), |within, whole, length| {
                     values[whole..whole + length].copy_from_slice(&side[within..within + length]);
                 });
@@ -284,12 +304,12 @@ impl Pages {
     /// For the values and the scales of each head and position: their offset in a side of a page and in the whole, and
     /// their bytes.
     fn runs(&self, (index, element): (usize, KvType), mut each: impl FnMut(usize, usize, usize)) {
-        let KvInfo {
+        let KvHeads {
             heads,
             head_dim,
             context,
             ..
-        } = self.kv;
+        } = self.kv.heads_of(CacheLayer::default());
         let (parts, position) = (element.parts(head_dim), element.bytes(head_dim));
         for head in 0..heads {
             for at in 0..(context - index * PAGE).min(PAGE) {

@@ -4,7 +4,7 @@
 use super::step_attend::HEAD_DIMS;
 use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
 use crate::kv::KvType;
-use crate::tape::KvInfo;
+use crate::tape::KvHeads;
 
 pub(super) const THREADS: u32 = 128;
 /// Positions in a split, before `LONG_SPLIT` and after it.
@@ -33,7 +33,7 @@ pub(super) struct PromptAttend {
 
 impl PromptAttend {
     /// `types` is the part of kernel names for the types of activations and cache.
-    pub(super) fn load(modules: &Modules, kv: KvInfo, types: &str) -> Result<Option<Self>, Error> {
+    pub(super) fn load(modules: &Modules, kv: KvHeads, types: &str) -> Result<Option<Self>, Error> {
         let head_dim = kv.head_dim;
         if !HEAD_DIMS.contains(&head_dim) {
             return Ok(None);
@@ -55,7 +55,7 @@ impl PromptAttend {
     }
 
     /// Selects tiles for a number of query rows of a KV head, counted over tokens and the heads that share it.
-    pub(super) fn select(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> &Tiles {
+    pub(super) fn select(&self, kv: KvHeads, rows: usize, multiprocessors: u32) -> &Tiles {
         let blocks = rows.div_ceil(FEW_ROWS) * kv.heads;
         let few = self.few.as_ref();
         // On an H100 all blocks are resident at the same time. An Orin has room for one block of f16 and 128 columns on
@@ -65,7 +65,7 @@ impl PromptAttend {
     }
 
     /// The number of splits with their own blocks: all, if a device can have more blocks.
-    pub(super) fn splits(&self, kv: KvInfo, rows: usize, multiprocessors: u32) -> usize {
+    pub(super) fn splits(&self, kv: KvHeads, rows: usize, multiprocessors: u32) -> usize {
         let blocks = rows.div_ceil(self.many.rows) * kv.heads;
         if blocks < multiprocessors as usize {
             apart(kv, rows)
@@ -85,8 +85,8 @@ const fn most_rows(head_dim: usize) -> usize {
 
 /// Bytes of shared memory: queries, keys and values, with rows shifted by a bank, and quants as they arrive. Prefetched
 /// data needs its own memory.
-fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
-    let KvInfo {
+fn shared(kv: KvHeads, rows: usize, ahead: bool) -> usize {
+    let KvHeads {
         head_dim, types, ..
     } = kv;
     let keys = if head_dim > 128 { 32 } else { 64 };
@@ -105,7 +105,7 @@ fn shared(kv: KvInfo, rows: usize, ahead: bool) -> usize {
 }
 
 /// The splits of the longest conversation.
-fn splits(kv: KvInfo) -> usize {
+fn splits(kv: KvHeads) -> usize {
     if kv.head_dim > 128 {
         1
     } else {
@@ -115,7 +115,7 @@ fn splits(kv: KvInfo) -> usize {
 }
 
 /// The number of splits for which there is memory to have their own blocks.
-fn apart(kv: KvInfo, rows: usize) -> usize {
+fn apart(kv: KvHeads, rows: usize) -> usize {
     let (blocks, splits) = (rows.div_ceil(most_rows(kv.head_dim)) * kv.heads, splits(kv));
     if blocks * splits <= APART { splits } else { 1 }
 }
@@ -125,7 +125,7 @@ fn apart(kv: KvInfo, rows: usize) -> usize {
 ///
 /// Only few rows have splits of their own, so fewer rows may need more memory than many. No prompt may need more than
 /// was allocated, because moving a buffer would invalidate all recordings.
-pub(super) fn partial_bytes(kv: KvInfo, rows: usize) -> usize {
+pub(super) fn partial_bytes(kv: KvHeads, rows: usize) -> usize {
     if splits(kv) == 1 {
         return 0;
     }
@@ -148,14 +148,10 @@ mod tests {
             (2, 131_072, KvType::F16),
             (1, 600, KvType::BF16),
         ] {
-            let kv = KvInfo {
-                layers: 1,
+            let kv = KvHeads {
                 heads,
                 head_dim: 128,
                 context,
-                slots: 1,
-                pages: 1,
-                chunk: 1,
                 types: element.into(),
             };
             let of_block = most_rows(kv.head_dim);

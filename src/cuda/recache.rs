@@ -22,7 +22,7 @@ impl Cuda {
         (self.preempted_step, self.started) = (None, None);
         self.buffers = Buffers::default();
         let modules = Modules::load(&self.context)?;
-        self.kernels.cache = CacheKernels::load(&modules, self.options.activation, kv)?;
+        self.kernels.cache = CacheKernels::of_kinds(&modules, self.options.activation, kv)?;
         let memory = self.options.places.kv(self.context.properties().integrated);
         self.pages = Pages::new(&self.context, memory, kv, &mut self.stream)?;
         let widths = (self.vocabulary, self.options.rows);

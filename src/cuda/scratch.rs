@@ -60,7 +60,7 @@ impl Scratch {
         let mut plan = Plan::new();
         let regions = Regions {
             conversations: plan.add(kv.slots * SamplerState::CONVERSATION_BYTES)?,
-            tables: plan.add(8 * kv.slots * kv.pages_each())?,
+            tables: plan.add(8 * kv.slots * kv.blocks() * kv.groups())?,
             rows: plan.add(STEP_ROWS * Row::BYTES)?,
             prompt: plan.add(PromptMailbox::bytes(rows))?,
             sequence: plan.add(4)?,
@@ -107,7 +107,7 @@ impl Scratch {
         let steps = StepMailbox::new(context)?;
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
-        let page_tables = PageTables::new(context, kv.slots * kv.pages_each())?;
+        let page_tables = PageTables::new(context, kv.slots * kv.blocks() * kv.groups())?;
         let masks = Masks::new(context, kv.slots, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;

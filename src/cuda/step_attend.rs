@@ -7,7 +7,7 @@ use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
 use crate::kv::{KvType, KvTypes};
 use crate::quant::DType;
-use crate::tape::{KvInfo, STEP_ROWS};
+use crate::tape::{KvHeads, STEP_ROWS};
 
 /// Head widths that tensor cores multiply.
 pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
@@ -25,7 +25,7 @@ pub(super) struct StepAttend {
     tiles: Option<Kernel<AttendArgs>>,
     /// `attend.cuh`
     lanes: Kernel<AttendArgs>,
-    kv: KvInfo,
+    kv: KvHeads,
 }
 
 /// A kernel and its launch parameters.
@@ -46,10 +46,10 @@ impl StepAttend {
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
-        kv: KvInfo,
+        kv: KvHeads,
         types: &str,
     ) -> Result<Self, Error> {
-        let KvInfo {
+        let KvHeads {
             head_dim,
             types: of,
             ..
@@ -74,7 +74,7 @@ impl StepAttend {
 
     /// Selects a kernel for rows with a number of query heads, for a step or a prompt.
     pub(super) fn select(&self, heads: usize, step: bool) -> Selected<'_> {
-        let KvInfo {
+        let KvHeads {
             head_dim, types, ..
         } = self.kv;
         if let Some(kernel) = self.tiles.as_ref().filter(|_| step) {
@@ -111,9 +111,9 @@ const fn tiles_group(head_dim: usize) -> usize {
 
 /// Bytes of `Memory` in `attend_tiles.cuh`: queries, keys and values of a step's rows; for each warp sixteen keys and
 /// values, converted quants, and its result for each head.
-fn tiles_shared(kv: KvInfo, heads: usize) -> usize {
+fn tiles_shared(kv: KvHeads, heads: usize) -> usize {
     const UNIT: usize = 16;
-    let KvInfo {
+    let KvHeads {
         head_dim, types, ..
     } = kv;
     let pitch = 2 * head_dim + 16;

@@ -70,7 +70,7 @@ impl Work<'_> {
             conversations: at.conversations,
             tables: at.tables,
             rows: if step { at.rows } else { at.prompt },
-            pages: narrow(self.kv.pages_each()),
+            pages: narrow(self.kv.blocks() * self.kv.groups()),
             step: step.into(),
         }
     }

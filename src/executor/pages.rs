@@ -4,15 +4,20 @@ use super::step::ExecuteError;
 
 /// Pages of the cache. All of them have the same size, and belong to chunks that are allocated and released as a whole.
 pub trait Pages {
-    /// Sets the pages of a slot, in the order of positions. The slot has no others afterwards.
+    /// Sets the page tables of a slot, one for each group of layers, in the order of positions. The slot has no other
+    /// pages afterwards. No row reads an element without a page.
     ///
     /// # Errors
     /// If the device has failed.
-    fn set_pages(&mut self, slot: usize, pages: &[usize]) -> Result<(), ExecuteError>;
+    fn set_pages(
+        &mut self,
+        slot: usize,
+        tables: &[Vec<Option<usize>>],
+    ) -> Result<(), ExecuteError>;
 
     /// Waits for launched work, then returns the memory of chunks to the system.
     ///
-    /// No running turn may have a page in these chunks. The pages of any other slot are cut before its first page there.
+    /// No running turn may have a page in these chunks. The tables of any other slot are cut before its first page there.
     /// The pages cannot be used again before `allocate`.
     ///
     /// # Errors
@@ -31,12 +36,17 @@ pub trait Pages {
     /// If the device has failed. The content of the destination is then undefined.
     fn copy_page(&mut self, from: usize, to: usize) -> Result<(), ExecuteError>;
 
-    /// Starts copying the first positions of a page to the host, in order after all launched work. Returns false if too many
-    /// copies are in flight; `take_page` makes room.
+    /// Starts copying the first positions of a page of a group of layers to the host, in order after all launched work. Returns
+    /// false if too many copies are in flight; `take_page` makes room.
     ///
     /// # Errors
     /// If the device has failed.
-    fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, ExecuteError>;
+    fn send_page(
+        &mut self,
+        page: usize,
+        group: usize,
+        positions: usize,
+    ) -> Result<bool, ExecuteError>;
 
     /// Returns the oldest page in flight if its copy has finished. Positions that were not requested are zero.
     ///

@@ -1,6 +1,8 @@
 //! Reports about the cache: changes, and how a turn begins.
 
+use super::checkpoint::StateStart;
 use super::prompt::Family;
+use super::stored::PagePlace;
 
 /// A change of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,14 +36,16 @@ impl Change {
 }
 
 /// How a turn begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The slot of the turn.
     pub slot: usize,
     /// Tokens of the prompt that are in the cache, after the copy.
     pub cached: usize,
-    /// A shared page that has to be copied before anything else is written.
-    pub copy: Option<Copied>,
+    /// Shared pages that have to be copied before anything else is written: at most one of each group of layers.
+    pub copies: Vec<Copied>,
+    /// Where the recurrent state begins; `None` if the model has none.
+    pub state: Option<StateStart>,
     pub change: Change,
 }
 
@@ -53,11 +57,11 @@ pub struct Copied {
 }
 
 /// A sequence of a conversation without a running turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Resting<'a> {
     pub tokens: &'a [(u32, Family)],
-    /// The pages of the tokens.
-    pub pages: &'a [usize],
+    /// The pages of the tokens, by their places, in order.
+    pub pages: Vec<(PagePlace, usize)>,
     /// A version that differs after each turn and rewind.
     pub used: (u64, usize),
 }

@@ -2,7 +2,7 @@
 
 use super::change::{Change, Resting};
 use super::prompt::Family;
-use super::{Kv, Owner, PAGE, Sequence};
+use super::{Kv, Owner, Sequence};
 
 impl Kv {
     /// The sequence of a conversation, or `None` if it has none or a turn of it runs.
@@ -11,13 +11,13 @@ impl Kv {
         let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
         let Sequence {
             tokens,
-            pages,
+            tables,
             used,
             ..
         } = self.sequences.get(&id)?;
         Some(Resting {
             tokens,
-            pages: &pages[..tokens.len().div_ceil(PAGE).min(pages.len())],
+            pages: tables.placed(tokens.len()),
             used: (*used, tokens.len()),
         })
     }
@@ -74,10 +74,11 @@ impl Kv {
             return;
         };
         let mut branch = one.clone();
-        branch.pages.truncate(branch.needed());
+        branch.tables = branch.tables.lasting();
+        branch.trim(&self.layout);
         branch.owner = Some(to);
-        for page in &branch.pages {
-            self.pool.share(*page);
+        for page in branch.pages() {
+            self.pool.share(page);
         }
         self.turns += 1;
         let (id, user) = (self.turns, branch.user);

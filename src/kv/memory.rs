@@ -3,10 +3,9 @@
 //! This module allocates and frees nothing; callers do, and report the result.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::pool::Pool;
-use super::{Kv, Owner, PAGE, Sequence};
+use super::{Kv, Owner};
 
 impl Kv {
     /// The number of pages with memory.
@@ -25,13 +24,13 @@ impl Kv {
     #[must_use]
     pub fn lacks(&self, owner: Option<Owner>, positions: usize) -> Option<usize> {
         let runs = self.sequences.iter().filter(|(id, _)| self.runs(**id));
-        let run: HashSet<_> = runs.flat_map(|(_, one)| &one.pages).collect();
+        let run: HashSet<_> = runs.flat_map(|(_, one)| one.pages()).collect();
         let own = owner.and_then(|owner| self.sequence_of(owner));
-        let own = own.map_or(&[][..], |id| &self.sequences[&id].pages);
-        let own = own.iter().filter(|page| !run.contains(page)).count();
+        let own = own.map_or_else(BTreeSet::new, |id| self.sequences[&id].pages());
+        let own = own.iter().filter(|page| !run.contains(*page)).count();
         let needed = self.needed(self.rested);
         let spare = self.pool.allocated() - needed.iter().filter(|needed| **needed).count();
-        let lacks = positions.div_ceil(PAGE) > own + spare && !self.refused;
+        let lacks = self.layout.pages(positions) > own + spare && !self.refused;
         self.pool.next_chunk().filter(|_| lacks)
     }
 
@@ -60,8 +59,8 @@ impl Kv {
         let needed = self.needed(rested);
         let mut used = vec![0; self.pool.chunks()];
         for sequence in self.sequences.values() {
-            for page in &sequence.pages {
-                let used = &mut used[self.pool.chunk_of(*page)];
+            for page in sequence.pages() {
+                let used = &mut used[self.pool.chunk_of(page)];
                 *used = sequence.used.max(*used);
             }
         }
@@ -85,23 +84,33 @@ impl Kv {
     pub fn release_memory(&mut self, keep: usize, rested: u64) -> Vec<usize> {
         self.rested = rested;
         let mut spare = self.spare(keep, rested);
-        let ends = |pool: &Pool, sequence: &Sequence| {
-            let mut pages = sequence.pages.iter();
-            pages.position(|page| spare.contains(&pool.chunk_of(*page)))
-        };
-        let cut = self.sequences.iter();
-        let cut = cut.filter_map(|(id, one)| Some((*id, ends(&self.pool, one)?)));
-        for (id, pages) in cut.collect::<Vec<_>>() {
-            if let Some(sequence) = self.sequences.get_mut(&id) {
-                // Earlier tokens can still be reused.
-                sequence.tokens.truncate(pages * PAGE);
-            }
-            self.trim(id);
+        let ids: Vec<_> = self.sequences.keys().copied().collect();
+        for id in ids {
+            self.lose_chunks(id, &spare);
         }
         self.sequences
-            .retain(|_, one| one.owner.is_some() || !one.pages.is_empty());
+            .retain(|_, one| one.owner.is_some() || !one.pages().is_empty());
         spare.retain(|chunk| self.pool.release_chunk(*chunk));
         spare
+    }
+
+    /// Takes the pages of chunks from a sequence. Earlier tokens can still be reused.
+    fn lose_chunks(&mut self, id: u64, chunks: &[usize]) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let before = sequence.pages();
+        let is_lost = |page: &usize| chunks.contains(&self.pool.chunk_of(*page));
+        if !before.iter().any(is_lost) {
+            return;
+        }
+        sequence.replace(|page| Some(page).filter(|page| !is_lost(page)));
+        sequence.tokens.truncate(sequence.tables.reach(&self.layout));
+        let after = sequence.pages();
+        for page in before.difference(&after) {
+            self.pool.leave(*page);
+        }
+        self.trim(id);
     }
 
     /// For each page, whether a running turn or a conversation needs it, or a sequence that was used after turn
@@ -110,7 +119,8 @@ impl Kv {
         let mut needed = vec![false; self.pool.len()];
         for (id, sequence) in &self.sequences {
             if sequence.owner.is_some() || sequence.used > rested || self.runs(*id) {
-                sequence.pages.iter().for_each(|page| needed[*page] = true);
+                let pages = sequence.pages();
+                pages.into_iter().for_each(|page| needed[page] = true);
             }
         }
         needed

@@ -7,6 +7,10 @@
 //! 2023). Steps and prompts are computed by two families of kernels whose last bits differ. With exact reuse, a
 //! sequence shares only tokens that the same family computed.
 //!
+//! Layers that see only a window of positions have page tables of their own (`Layout`). Their pages are used in turn, so
+//! that a long conversation holds only the positions that its windows see. A prompt that diverges where pages have left
+//! a window continues from an earlier checkpoint, whose pages were kept.
+//!
 //! Steps are launched before the tokens of earlier steps have been taken, so a conversation can end while a step may
 //! still write to its pages. These pages are in quarantine: no other sequence gets them before the step has ended
 //! (`Kv::launched`).
@@ -19,25 +23,36 @@
 //! cached prefix is reported and can be timed, and would disclose other users' prompts.
 
 mod change;
+mod checkpoint;
 mod conversations;
 mod eviction;
 mod kv_type;
 mod kv_types;
+mod layout;
 mod memory;
 mod moving;
 mod pages;
+mod plan;
 mod pool;
 mod prompt;
 mod q8_0;
 mod room;
+mod states;
+mod stored;
+mod tables;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use self::checkpoint::Checkpoint;
 use self::pool::Pool;
+use self::tables::Tables;
 
 pub use self::change::{Change, Copied, Resting, Turn};
+pub use self::checkpoint::StateStart;
 pub use self::kv_type::KvType;
 pub use self::kv_types::KvTypes;
+pub use self::layout::Layout;
+pub use self::stored::PagePlace;
 pub use self::prompt::{Family, Reuse, Wanted, common_prefix};
 
 /// Positions of a page.
@@ -53,6 +68,7 @@ pub struct Owner(pub u64);
 /// The sequences of the cache and the slots of the executor, one of which is active.
 #[derive(Clone, Debug)]
 pub struct Kv {
+    layout: Layout,
     pool: Pool,
     sequences: BTreeMap<u64, Sequence>,
     /// The last sequence of each slot.
@@ -81,7 +97,7 @@ struct Seat {
     pinned: bool,
     /// Whether a step in flight may still write to its pages.
     launched: bool,
-    /// The number of pages at the beginning of the turn.
+    /// The length of its page tables at the beginning of the turn.
     given: usize,
     /// Whether the turn has ended, so that its unused pages are spare.
     ended: bool,
@@ -98,7 +114,9 @@ struct Sequence {
     /// The tokens whose K and V the pages hold, oldest first.
     tokens: Vec<(u32, Family)>,
     /// Pages for the tokens, and for those that a running turn may still generate.
-    pages: Vec<usize>,
+    tables: Tables,
+    /// The positions that it can be continued from besides its end, in order.
+    checkpoints: Vec<Checkpoint>,
     owner: Option<Owner>,
     /// The user of the tokens, also after the conversation has ended.
     user: u32,
@@ -107,10 +125,11 @@ struct Sequence {
 }
 
 impl Kv {
-    /// Creates an empty cache with at least one slot. All pages have memory.
+    /// Creates an empty cache with at least one slot. All pages have memory. All layers see all positions.
     #[must_use]
     pub fn new(slots: usize, (pages, chunk): (usize, usize), reuse: Reuse) -> Self {
         Self {
+            layout: Layout::plain(),
             pool: Pool::new(pages, chunk),
             sequences: BTreeMap::new(),
             slots: vec![Seat::default(); slots.max(1)],
@@ -125,6 +144,17 @@ impl Kv {
         }
     }
 
+    /// Sets the groups of layers of an empty cache.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// Sets the groups of layers of a cache that will be allocated again, with `resize` or `move_to`.
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
     /// Tokens of the active slot.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -137,10 +167,26 @@ impl Kv {
         self.at(slot).map_or(0, |sequence| sequence.tokens.len())
     }
 
-    /// The pages of a slot, in the order of their positions.
+    /// The page tables of a slot, one for each group of layers, in the order of positions. No row reads an element
+    /// without a page.
     #[must_use]
-    pub fn pages_of(&self, slot: usize) -> &[usize] {
-        self.at(slot).map_or(&[], |sequence| &sequence.pages)
+    pub fn tables_of(&self, slot: usize) -> Vec<Vec<Option<usize>>> {
+        self.at(slot)
+            .map_or_else(Vec::new, |sequence| sequence.tables.of_executor())
+    }
+
+    /// The positions for which a slot has pages.
+    #[must_use]
+    pub fn capacity_of(&self, slot: usize) -> usize {
+        self.at(slot)
+            .map_or(0, |sequence| sequence.tables.len() * PAGE)
+    }
+
+    /// The page of a slot at a place.
+    #[must_use]
+    pub fn page_at(&self, slot: usize, place: PagePlace) -> Option<usize> {
+        let table = self.at(slot)?.tables.groups.get(place.group)?;
+        Some((*table.get(place.index)?)?.page)
     }
 
     /// The active slot.
@@ -227,7 +273,7 @@ impl Kv {
         self.turns == 0
             || self
                 .at(slot)
-                .is_some_and(|sequence| sequence.pages.len() >= seat.given)
+                .is_some_and(|sequence| sequence.tables.len() >= seat.given)
     }
 
     /// Activates a slot.
@@ -254,19 +300,26 @@ impl Kv {
         if own.is_some_and(|own| self.is_launched(own)) {
             return None;
         }
-        let shared =
+        self.settle();
+        let common =
             |sequence: &Sequence| sequence.common_prefix(user, prompt, self.reuse).min(most);
+        let shared = |sequence: &Sequence| sequence.usable(&self.layout, common(sequence));
         let rank =
             |(id, sequence): (&u64, &Sequence)| (shared(sequence), Some(*id) == own, sequence.used);
         let source = self.sequences.iter().max_by_key(|one| rank(*one));
         let source = source.map(|(id, sequence)| (*id, shared(sequence)));
         let source = source.filter(|(_, shared)| *shared > 0);
+        let longest = self.sequences.values().map(common).max().unwrap_or(0);
         // Sharing the pages of a running turn costs no pages. Sharing those of an idle one may need too many in total.
-        let sources = [source, self.shared_with_running(user, prompt, &[])];
-        let fits = |source: &Option<(u64, usize)>| {
-            self.fits(*source, positions, &[], self.pool.allocated())
-        };
-        let (source, cached) = sources.into_iter().find(fits)?.unzip();
+        let run = self.shared_with_running(user, prompt, &[]);
+        let sources = [(source, true, longest), (source, false, 0), (run, true, 0), (None, false, 0)];
+        let planned = sources.into_iter().find_map(|(source, inherits, common)| {
+            let plan = self.plan(source, (tokens.len(), common), positions, inherits);
+            let fits = self.fits(&plan, &[], self.pool.allocated());
+            fits.then_some((source, plan))
+        });
+        let (source, plan) = planned?;
+        let (source, cached) = source.unzip();
         let cached = cached.unwrap_or(0);
         let ended = source.filter(|id| self.is_continued(*id, cached));
         let last = self.slots[self.active].sequence;
@@ -297,9 +350,10 @@ impl Kv {
             _ => Change::Switched,
         };
         let held = source.map_or_else(Vec::new, |id| self.sequences[&id].tokens[..cached].to_vec());
-        let copy = self.take_over((id, user), source, cached, positions.div_ceil(PAGE));
+        let copies = self.take_over((id, user), &plan);
         let sequence = self.sequences.entry(id).or_default();
         sequence.tokens = held;
+        let state = sequence.state_at(&self.layout, cached);
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);
         self.slots[slot].sequence = Some(id);
         self.slots[slot].given = positions.div_ceil(PAGE);
@@ -310,9 +364,22 @@ impl Kv {
         Some(Turn {
             slot,
             cached,
-            copy,
+            copies,
+            state,
             change,
         })
+    }
+
+    /// Takes the pages of windows from sequences whose turns have ended without `unpin`.
+    fn settle(&mut self) {
+        if self.layout.has_checkpoints() {
+            let ids: Vec<_> = self.sequences.keys().copied().collect();
+            for id in ids {
+                if !self.runs(id) {
+                    self.trim(id);
+                }
+            }
+        }
     }
 
     /// Drops all sequences, because the cache was allocated again.
@@ -393,6 +460,62 @@ impl Kv {
 }
 
 impl Sequence {
+    /// Drops the pages that its tokens and checkpoints do not need, and returns them.
+    fn trim(&mut self, layout: &Layout) -> Vec<usize> {
+        let tokens = self.tokens.len();
+        let before = self.pages();
+        // Without its state, a checkpoint is of no use.
+        let holds = |one: &Checkpoint| one.position <= tokens && (one.filled || layout.state == 0);
+        self.checkpoints.retain(holds);
+        let positions: Vec<_> = self.checkpoints.iter().map(|one| one.position).collect();
+        self.tables.trim(layout, tokens, &positions);
+        before.difference(&self.pages()).copied().collect()
+    }
+
+    /// Replaces every page by `new(page)`, and drops those that it returns `None` for.
+    fn replace(&mut self, mut new: impl FnMut(usize) -> Option<usize>) {
+        self.tables.replace(&mut new);
+        self.checkpoints.retain_mut(|one| {
+            let pieces: Option<Vec<_>> = one.pieces.iter().map(|page| new(*page)).collect();
+            let stays = pieces.is_some();
+            one.pieces = pieces.unwrap_or_default();
+            stays
+        });
+    }
+
+    /// All pages, each once.
+    fn pages(&self) -> BTreeSet<usize> {
+        let pieces = self.checkpoints.iter().flat_map(|one| &one.pieces);
+        let mut pages = self.tables.pages();
+        pages.extend(pieces);
+        pages
+    }
+
+    /// The greatest number of positions, at most `positions`, that later tokens can be computed after.
+    fn usable(&self, layout: &Layout, positions: usize) -> usize {
+        let mut usable = self.tables.usable(layout, positions);
+        while layout.state > 0 && usable > 0 {
+            let filled = self.checkpoints.iter().filter(|one| one.filled);
+            let last = filled.map(|one| one.position).filter(|at| *at <= usable);
+            let last = last.max().unwrap_or(0);
+            usable = self.tables.usable(layout, last);
+            if usable == last {
+                break;
+            }
+        }
+        usable
+    }
+
+    /// Where the recurrent state of a turn begins that continues after `cached` tokens.
+    fn state_at(&self, layout: &Layout, cached: usize) -> Option<StateStart> {
+        let mut filled = self.checkpoints.iter().filter(|one| one.filled);
+        let at = filled.find(|one| one.position == cached);
+        let start = at.map_or(StateStart::Empty, |one| {
+            StateStart::Pieces(one.pieces.clone())
+        });
+        (layout.state > 0).then_some(start)
+    }
+
     /// The pages of its tokens.
     fn needed(&self) -> usize {
         self.tokens.len().div_ceil(PAGE)

@@ -16,26 +16,22 @@ impl Kv {
         let change = self.resize(slots, pages);
         let (mut moved, mut copies) = (HashMap::new(), Vec::new());
         for (id, mut sequence) in all {
-            sequence.pages.truncate(sequence.needed());
-            let unmoved = sequence
-                .pages
-                .iter()
-                .filter(|page| !moved.contains_key(*page));
+            sequence.trim(&self.layout);
+            let pages = sequence.pages();
+            let unmoved = pages.iter().filter(|page| !moved.contains_key(*page));
             if unmoved.count() > self.pool.free() {
                 self.lost.extend(sequence.owner);
                 continue;
             }
-            for page in &mut sequence.pages {
-                let from = *page;
-                if let Some(to) = moved.get(page) {
-                    *page = *to;
-                    self.pool.share(*page);
+            for from in pages {
+                if let Some(to) = moved.get(&from) {
+                    self.pool.share(*to);
                 } else if let Some(to) = self.pool.take() {
-                    *page = to;
                     moved.insert(from, to);
                     copies.push(Copied { from, to });
                 }
             }
+            sequence.replace(|page| moved.get(&page).copied());
             self.sequences.insert(id, sequence);
         }
         (change, copies)

@@ -3,56 +3,57 @@
 use std::collections::BTreeMap;
 
 use super::change::Copied;
-use super::{Kv, Owner, PAGE, SEQUENCES, Sequence, eviction};
+use super::plan::Plan;
+use super::tables::Tables;
+use super::{Kv, Owner, SEQUENCES, Sequence, eviction};
 
 impl Kv {
-    /// Gives a sequence a number of pages, of which the first `cached` positions are those of `source`. Returns the
-    /// copy of the shared page that both sequences would write to.
-    pub(super) fn take_over(
-        &mut self,
-        (id, user): (u64, u32),
-        source: Option<u64>,
-        cached: usize,
-        pages: usize,
-    ) -> Option<Copied> {
-        let held = source.map_or(&[][..], |source| &self.sequences[&source].pages);
-        let mut taken: Vec<usize> = held[..cached.div_ceil(PAGE)].to_vec();
-        for page in &taken {
-            self.pool.share(*page);
+    /// Gives a sequence the pages of a plan. Returns the copies of the shared pages that it and other sequences would
+    /// write to.
+    pub(super) fn take_over(&mut self, (id, user): (u64, u32), plan: &Plan) -> Vec<Copied> {
+        let kept = plan.kept();
+        let of_tables = kept.iter().map(|(_, page)| *page);
+        for page in of_tables.chain(plan.kept_pieces()) {
+            self.pool.share(page);
         }
-        let before = self
-            .sequences
-            .get_mut(&id)
-            .map(|one| std::mem::take(&mut one.pages));
-        for page in before.into_iter().flatten() {
+        let before = self.sequences.get_mut(&id).map(|one| {
+            let pages = one.pages();
+            one.checkpoints.clear();
+            one.tables = Tables::default();
+            pages
+        });
+        for page in before.unwrap_or_default() {
             self.pool.leave(page);
         }
-        let mut copy = None;
-        if !cached.is_multiple_of(PAGE)
-            && let Some(from) = taken.last_mut()
-        {
+        let wanted = (user, plan.new + kept.len());
+        let mut copies = Vec::new();
+        let written = kept.iter().filter(|(at, _)| *at >= plan.whole);
+        for from in written.map(|(_, page)| *page) {
             // Another holder of the page may have to give it up.
-            while self.pool.is_shared(*from) && copy.is_none() {
+            while self.pool.is_shared(from) {
                 if let Some(to) = self.pool.take() {
-                    self.pool.leave(*from);
-                    copy = Some(Copied { from: *from, to });
-                    *from = to;
-                } else if !self.give_up(id, (user, pages)) {
+                    self.pool.leave(from);
+                    copies.push(Copied { from, to });
+                    break;
+                } else if !self.give_up(id, wanted) {
                     break;
                 }
             }
         }
-        while taken.len() < pages {
+        let mut new = Vec::with_capacity(plan.new);
+        while new.len() < plan.new {
             match self.pool.take() {
-                Some(page) => taken.push(page),
-                None if self.give_up(id, (user, pages)) => {}
+                Some(page) => new.push(page),
+                None if self.give_up(id, wanted) => {}
                 None => break,
             }
         }
-        debug_assert!(taken.len() >= pages, "pages were counted before");
-        self.sequences.entry(id).or_default().pages = taken;
+        debug_assert!(new.len() >= plan.new, "pages were counted before");
+        let sequence = self.sequences.entry(id).or_default();
+        sequence.tables = plan.tables(&copies, &new);
+        sequence.checkpoints = plan.checkpoints(&new);
         self.bound(id, user);
-        copy
+        copies
     }
 
     /// The last slot of a sequence, or else an unused slot, or the one whose sequence was least recently used. Slots
@@ -74,14 +75,14 @@ impl Kv {
     pub(super) fn give_up(&mut self, but: u64, wanted: (u32, usize)) -> bool {
         let idle = |id: u64| id != but && !self.runs(id);
         let mut all = self.sequences.iter().filter(|(id, _)| idle(**id));
-        let untrimmed = all.find(|(_, one)| one.pages.len() > one.needed());
+        let untrimmed = all.find(|(_, one)| one.tables.len() > one.needed());
         if let Some(id) = untrimmed.map(|(id, _)| *id) {
             self.trim(id);
             return true;
         }
         let share = (self.held(wanted), self.pool.len());
         self.evict(share, |id, sequence| {
-            id != but && !sequence.pages.is_empty()
+            id != but && !sequence.pages().is_empty()
         })
     }
 
@@ -122,9 +123,10 @@ impl Kv {
 
     /// Removes a sequence and returns its owner. Pages that others share stay.
     pub(super) fn remove(&mut self, id: u64) -> Option<Owner> {
-        let Sequence { pages, owner, .. } = self.sequences.remove(&id)?;
+        let sequence = self.sequences.remove(&id)?;
+        let pages = sequence.pages();
         pages.into_iter().for_each(|page| self.pool.leave(page));
-        owner
+        sequence.owner
     }
 
     /// The pages of each user, including those that one needs.
@@ -133,20 +135,19 @@ impl Kv {
         // Pages are shared within a user only, and count once.
         let mut seen = vec![false; self.pool.len()];
         for sequence in self.sequences.values() {
-            let pages = sequence.pages.iter();
-            let theirs = pages.filter(|page| !std::mem::replace(&mut seen[**page], true));
+            let pages = sequence.pages().into_iter();
+            let theirs = pages.filter(|page| !std::mem::replace(&mut seen[*page], true));
             *held.entry(sequence.user).or_default() += theirs.count();
         }
         held.retain(|_, pages| *pages > 0);
         held
     }
 
-    /// Frees the pages beyond a sequence's tokens.
+    /// Frees the pages that a sequence's tokens do not need.
     pub(super) fn trim(&mut self, id: u64) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            let needed = sequence.needed().min(sequence.pages.len());
-            let pages = sequence.pages.drain(needed..);
-            pages.for_each(|page| self.pool.leave(page));
+            let pages = sequence.trim(&self.layout);
+            pages.into_iter().for_each(|page| self.pool.leave(page));
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use super::{Kv, Sequence};
+use super::plan::Plan;
 use super::prompt::Wanted;
-use super::{Kv, PAGE};
 
 impl Kv {
     /// Whether a user's turn of `positions` could begin if the `leaving` slots were freed.
@@ -22,10 +23,14 @@ impl Kv {
         } else {
             self.pool.len()
         };
-        self.fits(None, positions, leaving, pages)
+        let fits = |source| {
+            let plan = self.plan(source, (prompt.tokens.len(), 0), positions, true);
+            self.fits(&plan, leaving, pages)
+        };
+        fits(None)
             || self
                 .shared_with_running(user, prompt, leaving)
-                .is_some_and(|source| self.fits(Some(source), positions, leaving, pages))
+                .is_some_and(|source| fits(Some(source)))
     }
 
     /// The pages that a user's running turns hold, each counted once, and those that another turn would add.
@@ -39,20 +44,20 @@ impl Kv {
             .sequences
             .iter()
             .filter(|(id, one)| one.user == user && self.runs(**id));
-        let theirs: HashSet<_> = runs.flat_map(|(_, one)| &one.pages).collect();
+        let theirs: HashSet<_> = runs.flat_map(|(_, one)| one.pages()).collect();
         let source = self.shared_with_running(user, prompt, &[]);
-        let shared = source.map_or(0, |(_, tokens)| tokens / PAGE);
-        (
-            theirs.len(),
-            positions.div_ceil(PAGE).saturating_sub(shared),
-        )
+        let plan = self.plan(source, (prompt.tokens.len(), 0), positions, true);
+        (theirs.len(), plan.takes(|page| theirs.contains(&page)))
     }
 
     /// The length of the longest prefix of a user's prompt in any sequence.
     #[must_use]
     pub fn held_of(&self, (user, prompt): (u32, Wanted<'_>)) -> usize {
         let sequences = self.sequences.values();
-        let held = sequences.map(|one| one.common_prefix(user, prompt, self.reuse));
+        let held = sequences.map(|one| {
+            let common = one.common_prefix(user, prompt, self.reuse);
+            one.usable(&self.layout, common)
+        });
         held.max().unwrap_or(0)
     }
 
@@ -69,38 +74,24 @@ impl Kv {
         let most = prompt.tokens.len().saturating_sub(1);
         let shared = run.filter_map(|id| {
             let sequence = self.sequences.get(&id)?;
-            let shared = sequence.common_prefix(user, prompt, self.reuse).min(most);
+            let common = sequence.common_prefix(user, prompt, self.reuse).min(most);
+            let shared = sequence.usable(&self.layout, common);
             (shared > 0).then_some((id, shared))
         });
         shared.max_by_key(|(_, shared)| *shared)
     }
 
-    /// Whether a number of pages fits if the turn shares a prefix with another sequence.
-    pub(super) fn fits(
-        &self,
-        source: Option<(u64, usize)>,
-        positions: usize,
-        leaving: &[usize],
-        of: usize,
-    ) -> bool {
+    /// Whether a turn with planned pages fits into `of` pages.
+    pub(super) fn fits(&self, plan: &Plan, leaving: &[usize], of: usize) -> bool {
         let stays = |slot: usize| self.slots[slot].keeps_pages() && !leaving.contains(&slot);
         // This is called before each step while a request waits.
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
         for slot in (0..self.slots.len()).filter(|slot| stays(*slot)) {
             seats += 1;
-            for page in self.pages_of(slot) {
-                pages += usize::from(!std::mem::replace(&mut held[*page], true));
+            for page in self.at(slot).into_iter().flat_map(Sequence::pages) {
+                pages += usize::from(!std::mem::replace(&mut held[page], true));
             }
         }
-        // The page that both sequences would write to is copied.
-        let source =
-            source.and_then(|(id, tokens)| self.sequences.get(&id)?.pages.get(..tokens / PAGE));
-        let shared = source
-            .unwrap_or_default()
-            .iter()
-            .filter(|page| held[**page])
-            .count();
-        let takes = positions.div_ceil(PAGE).saturating_sub(shared);
-        seats < self.slots.len() && takes <= of - pages
+        seats < self.slots.len() && plan.takes(|page| held[page]) <= of - pages
     }
 }

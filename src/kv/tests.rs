@@ -1,5 +1,8 @@
 //! Tests with turns of several conversations, in few pages or many.
 
+use std::collections::HashSet;
+use std::ops::Range;
+
 use super::*;
 
 const A: Option<Owner> = Some(Owner(1));
@@ -19,6 +22,15 @@ fn turn(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32], positions: usize) -> 
         .expect("there is room");
     kv.extend(&prompt[turn.cached..]);
     turn
+}
+
+/// The pages of a slot whose layers see all positions.
+fn pages_of(kv: &Kv, slot: usize) -> Vec<usize> {
+    let tables = kv.tables_of(slot);
+    let [table] = &tables[..] else {
+        return Vec::new();
+    };
+    table.iter().map_while(|page| *page).collect()
 }
 
 fn short(kv: &mut Kv, owner: Option<Owner>, prompt: &[u32]) -> (usize, Change) {
@@ -51,27 +63,27 @@ fn prefixes_are_shared_and_copied_on_write() {
     let prompt = tokens(1, 2, 10);
     turn(&mut kv, A, &prompt, 3 * PAGE);
     kv.pin(0);
-    let first = kv.pages_of(0).to_vec();
+    let first = pages_of(&kv, 0);
     let mut other = prompt[..2 * PAGE + 5].to_vec();
     other.push(99);
     let begun = turn(&mut kv, B, &other, 4 * PAGE);
     kv.pin(begun.slot);
-    let second = kv.pages_of(begun.slot).to_vec();
+    let second = pages_of(&kv, begun.slot);
     assert_eq!((begun.slot, begun.cached), (1, 2 * PAGE + 5));
     assert_eq!(second[..2], first[..2]);
     let (from, to) = (first[2], second[2]);
-    assert_eq!(begun.copy, Some(Copied { from, to }));
+    assert_eq!(begun.copies, [Copied { from, to }]);
     assert_eq!(kv.pages(), (16, 16 - 3 - 2));
     // Whole pages are shared without a copy, and an unshared last page is kept. Other users share nothing.
     let mut whole = prompt[..2 * PAGE].to_vec();
     whole.push(98);
-    assert_eq!(turn(&mut kv, C, &whole, 3 * PAGE).copy, None);
+    assert_eq!(turn(&mut kv, C, &whole, 3 * PAGE).copies, []);
     kv.unpin(0);
-    assert_eq!(turn(&mut kv, A, &prompt, 3 * PAGE).copy, None);
+    assert_eq!(turn(&mut kv, A, &prompt, 3 * PAGE).copies, []);
     let theirs = kv
         .begin(None, 7, Wanted::without_answers(&prompt), 3 * PAGE)
         .expect("room");
-    assert_eq!((theirs.cached, theirs.copy), (0, None));
+    assert_eq!((theirs.cached, theirs.copies), (0, vec![]));
 }
 
 /// Whether a prompt without a cached prefix has room.
@@ -140,7 +152,7 @@ fn a_branch_keeps_its_pages_when_the_other_ends() {
     let prompt = tokens(1, 1, 10);
     turn(&mut kv, A, &prompt, 2 * PAGE);
     kv.branch(Owner(1), Owner(2));
-    let pages = |kv: &Kv, owner: u64| kv.resting(Owner(owner)).expect("it rests").pages.to_vec();
+    let pages = |kv: &Kv, owner: u64| kv.resting(Owner(owner)).expect("it rests").pages;
     assert_eq!(pages(&kv, 1), pages(&kv, 2), "nothing is copied");
     assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
     let held = pages(&kv, 2);
@@ -238,10 +250,59 @@ impl Held {
         }
     }
 
-    fn write(&mut self, pages: &[usize], tokens: &[u32], from: usize) {
-        for at in from..tokens.len() {
-            self.pages[pages[at / PAGE]][at % PAGE] = tokens[..=at].to_vec();
+    /// Writes positions to all groups of layers.
+    fn write(&mut self, tables: &[Vec<Option<usize>>], tokens: &[u32], positions: Range<usize>) {
+        for table in tables {
+            for at in positions.clone() {
+                let page = table[at / PAGE].expect("it has a page");
+                self.pages[page][at % PAGE] = tokens[..=at].to_vec();
+            }
         }
+    }
+
+    /// Writes a prompt in runs, each after the positions that it sees, and the states of its checkpoints.
+    fn read(&mut self, kv: &mut Kv, slot: usize, prompt: &[u32], cached: usize) {
+        let tables = kv.tables_of(slot);
+        let mut at = cached;
+        while at < prompt.len() {
+            let left = prompt.len() - at;
+            let most = if kv.layout.run == 0 { left } else { kv.layout.run };
+            let end = at + kv.run_length(slot, left, most);
+            self.write(&tables, prompt, at..end);
+            assert!(self.has(&tables, &kv.layout, &prompt[..at]));
+            kv.extend(&prompt[at..end]);
+            at = end;
+            if let Some(pieces) = kv.due_pieces(slot) {
+                self.write_state(pieces, &prompt[..at]);
+                kv.checkpointed(slot);
+            }
+        }
+    }
+
+    /// Writes the state after some tokens, which they determine.
+    fn write_state(&mut self, pieces: &[usize], tokens: &[u32]) {
+        for page in pieces {
+            self.pages[*page][0] = tokens.to_vec();
+        }
+    }
+
+    fn has_state(&self, start: Option<&StateStart>, tokens: &[u32]) -> bool {
+        match start {
+            None => true,
+            Some(StateStart::Empty) => tokens.is_empty(),
+            Some(StateStart::Pieces(pieces)) => {
+                pieces.iter().all(|page| self.pages[*page][0] == tokens)
+            }
+        }
+    }
+
+    /// Ends the turn of a slot with these tokens.
+    fn end(&mut self, kv: &mut Kv, slot: usize, tokens: &[u32]) {
+        if let Some(pieces) = kv.end_pieces(slot) {
+            self.write_state(pieces, tokens);
+            kv.ended(slot);
+        }
+        kv.unpin(slot);
     }
 
     fn copy(&mut self, Copied { from, to }: Copied) {
@@ -249,9 +310,14 @@ impl Held {
         self.pages[to] = self.pages[from].clone();
     }
 
-    fn has(&self, pages: &[usize], tokens: &[u32]) -> bool {
-        let is = |at: usize| self.pages[pages[at / PAGE]].get(at % PAGE);
-        (0..tokens.len()).all(|at| is(at).is_some_and(|held| *held == tokens[..=at]))
+    /// Whether each group has the positions that the next row sees.
+    fn has(&self, tables: &[Vec<Option<usize>>], layout: &Layout, tokens: &[u32]) -> bool {
+        tables.iter().enumerate().all(|(group, table)| {
+            let is = |at: usize| self.pages[table[at / PAGE]?].get(at % PAGE);
+            let first = layout.needed(group, tokens.len()).start * PAGE;
+            let first = first.max((tokens.len() + 1).saturating_sub(layout.window(group)));
+            (first..tokens.len()).all(|at| is(at).is_some_and(|held| *held == tokens[..=at]))
+        })
     }
 
     fn has_memory(&self, page: usize) -> bool {
@@ -294,14 +360,15 @@ impl Held {
 ///
 /// The cached prefix of a prompt is correct when its turn begins. Pages of running turns are neither overwritten nor
 /// released. No page is lost, and no page belongs to two users.
-#[test]
-fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
+fn random_turns(layout: &Layout, longest: usize) -> [usize; 4] {
     let mut random = fastrand::Rng::with_seed(16);
     let (mut kept, mut copies, mut refused, mut released) = (0, 0, 0, 0);
     for _ in 0..150 {
-        let pages = random.usize(3..20);
+        let most = layout.pages(longest);
+        let pages = random.usize(most..7 * most);
         let chunk = random.usize(1..5);
-        let mut kv = Kv::new(random.usize(1..5), (pages, chunk), Reuse::Fast);
+        let kv = Kv::new(random.usize(1..5), (pages, chunk), Reuse::Fast);
+        let mut kv = kv.with_layout(layout.clone());
         let mut held = Held::new(pages, chunk);
         let keep = random.usize(1..=pages);
         // All tokens of each running slot.
@@ -317,8 +384,8 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                 0 => kv.release(session),
                 1 if !runs(&kv, session) => drop(kv.rewind(session, random.usize(0..200))),
                 2..=3 => {
-                    if let Some((slot, _)) = running.pop_first() {
-                        kv.unpin(slot);
+                    if let Some((slot, said)) = running.pop_first() {
+                        held.end(&mut kv, slot, &said);
                     }
                 }
                 4 => {
@@ -327,7 +394,7 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                 }
                 _ => {
                     // Long common prefixes that diverge at some point.
-                    let mut prompt = tokens(0, 0, random.usize(2..150));
+                    let mut prompt = tokens(0, 0, random.usize(2..longest - 100));
                     let parts = random.usize(0..prompt.len());
                     prompt[parts..].fill(random.u32(0..3));
                     let positions = prompt.len() + random.usize(0..100);
@@ -344,39 +411,38 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
                         continue;
                     };
                     assert!(room && !running.contains_key(&turn.slot));
-                    if let Some(copy) = turn.copy {
-                        held.copy(copy);
+                    for copy in &turn.copies {
+                        held.copy(*copy);
                         copies += 1;
                     }
-                    let table = kv.pages_of(turn.slot).to_vec();
-                    assert_eq!(table.len(), positions.div_ceil(PAGE));
-                    assert!(held.has(&table, &prompt[..turn.cached]), "{turn:?}");
-                    held.write(&table, &prompt, turn.cached);
-                    kv.extend(&prompt[turn.cached..]);
+                    let tables = kv.tables_of(turn.slot);
+                    assert_eq!(tables[0].len(), positions.div_ceil(PAGE));
+                    let cached = &prompt[..turn.cached];
+                    assert!(held.has(&tables, layout, cached), "{turn:?}");
+                    assert!(held.has_state(turn.state.as_ref(), cached), "{turn:?}");
+                    held.read(&mut kv, turn.slot, &prompt, turn.cached);
                     kv.pin(turn.slot);
                     running.insert(turn.slot, prompt);
                     kept += turn.cached;
                 }
             }
             for (slot, said) in &mut running {
-                let table = kv.pages_of(*slot).to_vec();
-                if random.bool() && said.len() < table.len() * PAGE {
+                let tables = kv.tables_of(*slot);
+                if random.bool() && said.len() < tables[0].len() * PAGE {
                     let token = random.u32(0..3);
                     said.push(token);
-                    held.write(&table, said, said.len() - 1);
+                    held.write(&tables, said, said.len() - 1..said.len());
                     kv.push_to(*slot, token);
                 }
                 assert!(
-                    held.has(&table, said),
+                    held.has(&tables, layout, said),
                     "the pages of slot {slot} were overwritten"
                 );
             }
             let mut holders = vec![Vec::new(); pages];
             for sequence in kv.sequences.values() {
-                sequence
-                    .pages
-                    .iter()
-                    .for_each(|page| holders[*page].push(sequence.user));
+                let pages = sequence.pages().into_iter();
+                pages.for_each(|page| holders[page].push(sequence.user));
             }
             let free = holders.iter().filter(|users| users.is_empty()).count();
             assert_eq!(kv.pages(), (pages, free));
@@ -385,20 +451,38 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
             for users in &holders {
                 assert!(users.iter().all(|user| *user == users[0]), "{kv:?}");
             }
-            let mut pages = kv.sequences.values().flat_map(|one| &one.pages);
-            assert!(pages.all(|page| held.has_memory(*page)), "{kv:?}");
+            let all = kv.sequences.values();
+            let mut pages = all.flat_map(Sequence::pages);
+            assert!(pages.all(|page| held.has_memory(page)), "{kv:?}");
         }
         released += held.released;
         // The remaining memory is enough for one turn, even if no more can be allocated.
         running.keys().for_each(|slot| kv.unpin(*slot));
         kv.refuse();
-        let turn = kv.begin(None, 9, Wanted::without_answers(&[1]), keep * PAGE);
-        assert!(turn.is_some(), "{keep} of {kv:?}");
+        let positions = (1..=keep).map(|blocks| blocks * PAGE);
+        let positions = positions.rev().find(|positions| layout.pages(*positions) <= keep);
+        if let Some(positions) = positions {
+            let turn = kv.begin(None, 9, Wanted::without_answers(&[1]), positions);
+            assert!(turn.is_some(), "{keep} of {:?}", kv.pages());
+        }
     }
-    assert!(
-        kept > 20_000 && copies > 200 && refused > 200 && released > 200,
-        "{kept} {copies} {refused} {released}"
-    );
+    [kept, copies, refused, released]
+}
+
+#[test]
+fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
+    let plain = Layout::plain();
+    let all = random_turns(&plain, 250);
+    let least = [20_000, 200, 200, 200];
+    assert!(all.iter().zip(least).all(|(all, least)| *all > least), "{all:?}");
+    let windows = Layout::new(vec![None, Some(100), Some(100)], 30);
+    let states = Layout::new(vec![None], 100).with_state(2);
+    // Prompts are shared up to a multiple of 64 tokens, so that no page is copied.
+    for (layout, copies) in [(windows, 200), (states, 0)] {
+        let all = random_turns(&layout, 700);
+        let least = [20_000, copies, 200, 200];
+        assert!(all.iter().zip(least).all(|(all, least)| *all >= least), "{all:?}");
+    }
 }
 
 /// A device that runs steps late. A step writes to the page that was in its slot's table when the step was launched.
@@ -414,8 +498,8 @@ impl Late {
         for (slot, said) in running {
             let mut tokens = said.clone();
             tokens.push(7);
-            let page = kv.pages_of(*slot).get(said.len() / PAGE);
-            self.ahead.extend(page.map(|page| (*slot, *page, tokens)));
+            let page = pages_of(kv, *slot).get(said.len() / PAGE).copied();
+            self.ahead.extend(page.map(|page| (*slot, page, tokens)));
         }
         let slots: Vec<_> = self.ahead.iter().map(|(slot, ..)| *slot).collect();
         if reports {
@@ -483,30 +567,30 @@ fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
                         continue;
                     };
                     let Turn { slot, cached, .. } = begun;
-                    if let Some(copy) = begun.copy {
-                        device.held.copy(copy);
+                    for copy in &begun.copies {
+                        device.held.copy(*copy);
                     }
-                    let table = kv.pages_of(slot).to_vec();
-                    if !device.held.has(&table, &prompt[..cached]) {
+                    let tables = kv.tables_of(slot);
+                    if !device.held.has(&tables, &kv.layout, &prompt[..cached]) {
                         return Err(format!(
                             "some of {cached} cached positions belong to another conversation"
                         ));
                     }
-                    device.held.write(&table, &prompt, cached);
+                    device.held.write(&tables, &prompt, cached..prompt.len());
                     kv.extend(&prompt[cached..]);
                     kv.pin(slot);
                     running.insert(slot, prompt);
                 }
             }
             for (slot, said) in &running {
-                if !device.held.has(kv.pages_of(*slot), said) {
+                if !device.held.has(&kv.tables_of(*slot), &kv.layout, said) {
                     return Err(format!("the running turn in slot {slot} was overwritten"));
                 }
             }
             if kv
                 .sequences
                 .values()
-                .any(|one| one.pages.len() < one.needed())
+                .any(|one| one.tables.len() < one.needed())
             {
                 return Err("a token is in a page of another conversation".into());
             }
@@ -547,9 +631,9 @@ fn a_step_in_flight_takes_no_pages_from_a_continuing_turn() {
     kv.pin(second.slot);
     kv.launched(&[second.slot]);
     kv.unpin(second.slot);
-    assert_eq!(kv.pages_of(second.slot).len(), 2);
+    assert_eq!(pages_of(&kv, second.slot).len(), 2);
     kv.launched(&[]);
-    assert_eq!(kv.pages_of(second.slot).len(), 1);
+    assert_eq!(pages_of(&kv, second.slot).len(), 1);
 }
 
 /// The most recently used sequences move first, shared pages move once, and sequences without room are dropped.
@@ -561,7 +645,7 @@ fn sequences_move_to_a_resized_cache_as_far_as_there_is_room() {
     let mut pages = Vec::new();
     for (owner, prompt) in [(A, &first), (B, &second), (C, &apart)] {
         let begun = turn(&mut kv, owner, prompt, 4 * PAGE);
-        pages.push(kv.pages_of(begun.slot).to_vec());
+        pages.push(pages_of(&kv, begun.slot));
     }
     let (change, copies) = kv.move_to(2, (6, 2));
     let from: HashSet<_> = copies.iter().map(|copy| copy.from).collect();
@@ -569,11 +653,10 @@ fn sequences_move_to_a_resized_cache_as_far_as_there_is_room() {
     assert_eq!((change, from.len(), to.len()), (Change::Resized, 6, 6));
     let moved = |owner: Option<Owner>, before: &[usize]| {
         let now = owner.and_then(|owner| kv.resting(owner));
-        let pairs = before.iter().zip(now.map_or(&[][..], |now| now.pages));
-        let pairs = pairs.map(|(from, to)| Copied {
-            from: *from,
-            to: *to,
-        });
+        let now = now.map_or_else(Vec::new, |now| now.pages);
+        let now = now.into_iter().map(|(_, page)| page);
+        let pairs = before.iter().zip(now);
+        let pairs = pairs.map(|(from, to)| Copied { from: *from, to });
         pairs.filter(|pair| copies.contains(pair)).count()
     };
     assert_eq!(moved(C, &pages[2]), 3);
@@ -623,4 +706,38 @@ fn a_long_recent_sequence_survives_many_short_ones() {
     assert_eq!(cached(0, &long), 0);
     assert_eq!(cached(most + 1, &[0, 1]), 0);
     assert_eq!(cached(0, &[&long[..], &[5]].concat()), long.len());
+}
+
+/// A long conversation holds the positions that its windows see, and continues at its end and at the end of its prompt.
+#[test]
+fn pages_that_left_a_window_are_free() {
+    const WINDOW: usize = 4;
+    let layout = Layout::new(vec![None, Some(WINDOW * PAGE), Some(WINDOW * PAGE)], PAGE);
+    let mut kv = Kv::new(2, (600, 1), Reuse::Exact).with_layout(layout);
+    let prompt = tokens(1, 100, 0);
+    let begun = turn(&mut kv, A, &prompt, 200 * PAGE);
+    kv.pin(begun.slot);
+    let held = |kv: &Kv| kv.pages().0 - kv.pages().1;
+    // Besides the pages that are used in turn, those of the end of the prompt stay.
+    assert!(held(&kv) <= 200 + 2 * (WINDOW + 2 + WINDOW + 2), "{}", held(&kv));
+    for token in 0..50 * PAGE {
+        kv.push_to(begun.slot, u32::try_from(token).expect("few"));
+    }
+    kv.unpin(begun.slot);
+    assert_eq!(held(&kv), 150 + 2 * (WINDOW + WINDOW + 1));
+    let continued = |kv: &Kv, tokens: &[u32], said: Range<usize>| {
+        let said = std::slice::from_ref(&said);
+        kv.held_of((0, Wanted { tokens, said }))
+    };
+    let all: Vec<u32> = (0..50 * PAGE).map(|token| u32::try_from(token).expect("few")).collect();
+    let all = [&prompt[..], &all, &[7]].concat();
+    let end = 150 * PAGE;
+    assert_eq!(continued(&kv, &all, 100 * PAGE..end), end);
+    // Another answer begins at the end of the prompt, or a little before it.
+    for cut in [0, 5, PAGE] {
+        let other = [&all[..100 * PAGE - cut], &[9; 3]].concat();
+        assert_eq!(continued(&kv, &other, 0..0), 100 * PAGE - cut);
+    }
+    let early = [&prompt[..50 * PAGE], &[9; 3]].concat();
+    assert_eq!(continued(&kv, &early, 0..0), 0, "its pages left the window");
 }

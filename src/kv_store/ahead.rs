@@ -1,7 +1,6 @@
 //! Reads the pages of a file in order, several at the same time. A disk reaches its full speed only with several
 //! requests.
 
-use std::ops::Range;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -16,7 +15,7 @@ const HELD: usize = 40 << 20;
 /// Reads pages and passes each to `take`, until it returns false or a page is damaged. Returns whether all were taken.
 pub(super) fn read(
     reading: &Reading,
-    pages: Range<usize>,
+    pages: &[usize],
     mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<bool, Refusal> {
     let readers = HELD / reading.page_bytes().max(1);
@@ -25,7 +24,7 @@ pub(super) fn read(
         // Each reader reads every n-th page, and holds one until it is taken.
         let read = |first: usize| -> Result<Receiver<_>, Refusal> {
             let (sender, read) = sync_channel(0);
-            let pages = pages.clone().skip(first).step_by(readers);
+            let pages = pages.iter().copied().skip(first).step_by(readers);
             let work = move || {
                 for page in pages {
                     let bytes = reading.page(page);
@@ -40,7 +39,7 @@ pub(super) fn read(
             Ok(read)
         };
         let read: Vec<_> = (0..readers).map(read).collect::<Result<_, _>>()?;
-        for (page, read) in pages.zip(read.iter().cycle()) {
+        for (page, read) in pages.iter().copied().zip(read.iter().cycle()) {
             let bytes = read.recv().unwrap_or(Err(Refusal::Page(page)))?;
             if !take(bytes) {
                 return Ok(false);

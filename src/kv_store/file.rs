@@ -1,5 +1,5 @@
-//! The file format of a sequence: a header of one sector, the key, the tokens, a checksum of each page, zeros up to a
-//! multiple of 4096 bytes, and the pages.
+//! The file format of a sequence: a header of one sector, the key, the tokens, the place of each page, a checksum of
+//! each page, zeros up to a multiple of 4096 bytes, and the pages.
 //!
 //! Numbers are little-endian, and every byte has a checksum. A file gets its name after all of it is on the disk, so an
 //! incomplete file was damaged later, and is not used.
@@ -9,17 +9,19 @@ use std::path::Path;
 use super::key::Key;
 use super::refusal::Refusal;
 use crate::files::{File, Files};
-use crate::kv::{Family, PAGE};
+use crate::kv::{Family, PagePlace};
 
 const MAGIC: &[u8; 8] = b"GNGLpage";
 /// The version of the file format. Other versions are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD: usize = 512;
 const ALIGNMENT: usize = 4096;
 /// The most bytes between header and pages, many more than the longest context needs.
 const LONGEST_BODY: usize = 64 << 20;
 /// Marks a generated token. No vocabulary is this large.
 const SAID: u32 = 1 << 31;
+/// The place of a page is a number: its index, and from this bit on its group of layers.
+const GROUP: u32 = 24;
 
 /// Tokens and the families that computed them.
 pub(super) type Tokens = Vec<(u32, Family)>;
@@ -29,26 +31,25 @@ pub(super) type Tokens = Vec<(u32, Family)>;
 pub(super) struct Layout {
     key: usize,
     tokens: usize,
+    pages: usize,
     /// Bytes of each page.
     page: usize,
 }
 
 impl Layout {
-    pub(super) fn new(key: &Key, tokens: usize, page: usize) -> Self {
+    /// Creates the layout of a file with a number of tokens, and of pages of some bytes.
+    pub(super) fn new(key: &Key, tokens: usize, (pages, page): (usize, usize)) -> Self {
         Self {
             key: key.bytes().len(),
             tokens,
+            pages,
             page,
         }
     }
 
-    pub(super) fn pages(&self) -> usize {
-        self.tokens.div_ceil(PAGE)
-    }
-
     /// Bytes between the header and the pages, including the padding.
     fn body(&self) -> usize {
-        let numbers = 4 * (self.tokens + self.pages());
+        let numbers = 4 * (self.tokens + 2 * self.pages);
         (HEAD + self.key + numbers).next_multiple_of(ALIGNMENT) - HEAD
     }
 
@@ -57,7 +58,7 @@ impl Layout {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.offset(self.pages())
+        self.offset(self.pages)
     }
 }
 
@@ -75,7 +76,7 @@ impl Writing {
         Ok(Self {
             file: files.open(path, true)?,
             layout,
-            sums: Vec::with_capacity(layout.pages()),
+            sums: Vec::with_capacity(layout.pages),
         })
     }
 
@@ -89,30 +90,37 @@ impl Writing {
 
     /// Whether all pages were written.
     pub(super) fn is_whole(&self) -> bool {
-        self.sums.len() == self.layout.pages()
+        self.sums.len() == self.layout.pages
     }
 
     /// Writes everything before the pages, and returns when all of it is on the disk.
-    pub(super) fn finish(mut self, key: &Key, tokens: &Tokens) -> std::io::Result<()> {
+    pub(super) fn finish(
+        mut self,
+        key: &Key,
+        tokens: &Tokens,
+        places: &[PagePlace],
+    ) -> std::io::Result<()> {
         let mut body = key.bytes().to_vec();
         let marked = tokens.iter().map(|(token, family)| match family {
             Family::Prompt => *token,
             Family::Step => *token | SAID,
         });
-        let numbers = marked.chain(self.sums.iter().copied());
+        let places = places.iter().copied().map(place_number);
+        let numbers = marked.chain(places).chain(self.sums.iter().copied());
         body.extend(numbers.flat_map(u32::to_le_bytes));
         body.resize(self.layout.body(), 0);
         let mut head = [0; HEAD];
         head[..8].copy_from_slice(MAGIC);
-        let Layout { key, tokens, page } = self.layout;
-        let fields = [key, tokens, page].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        let fields = [
-            VERSION,
-            fields[0],
-            fields[1],
-            fields[2],
-            crc32fast::hash(&body),
-        ];
+        let Layout {
+            key,
+            tokens,
+            pages,
+            page,
+        } = self.layout;
+        let lengths = [key, tokens, pages, page].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let [key, tokens, pages, page] = lengths;
+        let sum = crc32fast::hash(&body);
+        let fields = [VERSION, key, tokens, pages, page, sum];
         for (place, value) in head[8..].chunks_exact_mut(4).zip(fields) {
             place.copy_from_slice(&value.to_le_bytes());
         }
@@ -130,6 +138,8 @@ pub(super) struct Reading {
     file: Box<dyn File>,
     layout: Layout,
     pub(super) tokens: Tokens,
+    /// The places of all pages, in order.
+    pub(super) places: Vec<PagePlace>,
     sums: Vec<u32>,
 }
 
@@ -150,7 +160,7 @@ impl Reading {
         if &head[..8] != MAGIC || crc32fast::hash(&head[..HEAD - 4]) != number(&head[HEAD - 4..]) {
             return Err(Refusal::Damaged("head"));
         }
-        let [found, key_length, tokens, page, sum] =
+        let [found, key_length, tokens, pages, page, sum] =
             std::array::from_fn(|index| number(&head[8 + 4 * index..]));
         if found != VERSION {
             let known = VERSION;
@@ -159,6 +169,7 @@ impl Reading {
         let layout = Layout {
             key: key_length as usize,
             tokens: tokens as usize,
+            pages: pages as usize,
             page: page as usize,
         };
         if layout.body() > LONGEST_BODY || length != layout.bytes() {
@@ -179,9 +190,12 @@ impl Reading {
             let family = if said { Family::Step } else { Family::Prompt };
             (marked & !SAID, family)
         });
+        let tokens = tokens.collect();
+        let places = numbers.by_ref().take(layout.pages).map(place_of);
         Ok(Self {
-            tokens: tokens.collect(),
-            sums: numbers.take(layout.pages()).collect(),
+            tokens,
+            places: places.collect(),
+            sums: numbers.take(layout.pages).collect(),
             file,
             layout,
         })
@@ -206,6 +220,19 @@ impl Reading {
     pub(super) fn touch(&mut self) {
         // Without it, this file is evicted earlier than necessary.
         let _ = self.file.touch();
+    }
+}
+
+/// The number of a place. No context has as many pages, and no model as many groups, as would not fit.
+fn place_number(PagePlace { group, index }: PagePlace) -> u32 {
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    number(group) << GROUP | number(index)
+}
+
+fn place_of(number: u32) -> PagePlace {
+    PagePlace {
+        group: (number >> GROUP) as usize,
+        index: (number & ((1 << GROUP) - 1)) as usize,
     }
 }
 

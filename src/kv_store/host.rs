@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::cost::{Cost, Rate};
 use super::key::Key;
 use super::place::Place;
-use crate::kv::{Family, PAGE, Reuse, Wanted, common_prefix};
+use crate::kv::{Family, Layout, PAGE, PagePlace, Reuse, Wanted, common_prefix};
 
 /// The settings of the host's page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub struct Filling {
     user: u32,
     key: Key,
     tokens: Vec<(u32, Family)>,
+    /// The places of all pages, in order.
+    places: Vec<PagePlace>,
+    /// The first pages.
     pages: Vec<Page>,
     page_bytes: usize,
 }
@@ -74,6 +77,7 @@ pub struct Asked<'a> {
     pub prompt: Wanted<'a>,
     pub reuse: Reuse,
     pub page_bytes: usize,
+    pub layout: &'a Layout,
     /// Tokens that are in the cache already.
     pub held: usize,
     /// The cost of computing the positions again.
@@ -85,7 +89,8 @@ pub struct Asked<'a> {
 pub struct Found {
     /// All tokens of the restored sequence.
     pub tokens: Vec<(u32, Family)>,
-    /// The pages from the first incomplete one on.
+    /// The places of the pages that the cache lacks, in order.
+    pub places: Vec<PagePlace>,
     pub pages: Vec<Page>,
 }
 
@@ -105,18 +110,18 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts copying a sequence of a user. Pages with unchanged tokens are reused. Returns `None` if the sequence
-    /// needs more than `most` bytes.
+    /// Starts copying a sequence of a user: its tokens, and the places of its pages. The first pages are reused if their
+    /// tokens are unchanged. Returns `None` if the sequence needs more than `most` bytes.
     #[must_use]
     pub fn fill(
         &self,
         (whose, user): (Whose, u32),
         key: Key,
-        tokens: &[(u32, Family)],
+        (tokens, places): (&[(u32, Family)], Vec<PagePlace>),
         page_bytes: usize,
         most: u64,
     ) -> Option<Filling> {
-        let needed = tokens.len().div_ceil(PAGE) * page_bytes;
+        let needed = places.len() * page_bytes;
         if needed as u64 > most {
             return None;
         }
@@ -126,7 +131,9 @@ impl Host {
             let equal = one.tokens.iter().zip(tokens);
             let equal = equal.take_while(|(before, now)| before == now).count();
             // A page that was not full may have more tokens.
-            &one.pages[..equal / PAGE]
+            let alike = one.places.iter().zip(&places);
+            let alike = alike.take_while(|(before, now)| before == now && now.index < equal / PAGE);
+            &one.pages[..alike.count()]
         });
         Some(Filling {
             whose,
@@ -134,13 +141,14 @@ impl Host {
             key,
             tokens: tokens.to_vec(),
             pages: pages.to_vec(),
+            places,
             page_bytes,
         })
     }
 
     /// Evicts sequences whose memory the remaining pages need.
     pub fn make_room(&mut self, filling: &Filling, most: u64) {
-        let pages = filling.tokens.len().div_ceil(PAGE) - filling.pages.len();
+        let pages = filling.places.len() - filling.pages.len();
         let lacks = (pages * filling.page_bytes) as u64;
         self.shrink(most.saturating_sub(lacks), Some((filling.user, lacks)));
     }
@@ -206,11 +214,17 @@ impl Host {
         if made_with != (asked.user, asked.key, asked.page_bytes) {
             return None;
         }
-        let shared = common_prefix(&filling.tokens, asked.prompt, asked.reuse);
+        let common = common_prefix(&filling.tokens, asked.prompt, asked.reuse);
+        let shared = asked.layout.usable(&filling.places, common);
         if shared < asked.held + PAGE {
             return None;
         }
-        let pages = &filling.pages[asked.held / PAGE..shared.div_ceil(PAGE)];
+        let places: Vec<_> = asked.layout.missing(asked.held, shared).collect();
+        let page = |place| {
+            let at = filling.places.binary_search(place).ok()?;
+            filling.pages.get(at).cloned()
+        };
+        let pages: Vec<Page> = places.iter().map(page).collect::<Option<_>>()?;
         let bytes = (pages.len() * filling.page_bytes) as u64;
         let missing = filling.tokens[asked.held..shared].iter();
         let missing = missing.map(|(_, family)| *family);
@@ -221,7 +235,8 @@ impl Host {
         *used = self.uses;
         Some(Found {
             tokens: filling.tokens[..shared].to_vec(),
-            pages: pages.to_vec(),
+            places,
+            pages,
         })
     }
 
@@ -258,7 +273,8 @@ mod tests {
     /// Copies the pages of some tokens, and returns the number of copied pages.
     fn keep(host: &mut Host, whose: u64, user: u32, tokens: &[(u32, Family)], most: u64) -> usize {
         let whose = (Whose::Open(whose), user);
-        let Some(mut filling) = host.fill(whose, key(1), tokens, BYTES, most) else {
+        let places: Vec<_> = Layout::plain().missing(0, tokens.len()).collect();
+        let Some(mut filling) = host.fill(whose, key(1), (tokens, places), BYTES, most) else {
             return 0;
         };
         let there = filling.pages();
@@ -291,6 +307,7 @@ mod tests {
             },
             reuse: Reuse::Exact,
             page_bytes: BYTES,
+            layout: &Layout::plain(),
             held,
             again: Cost::default(),
         };
@@ -347,6 +364,7 @@ mod tests {
                 },
                 reuse: Reuse::Exact,
                 page_bytes: BYTES,
+                layout: &Layout::plain(),
                 held: 0,
                 again: Cost {
                     said: Some(1.0),

@@ -24,7 +24,7 @@ use super::rules::Rules;
 use super::shelf::Shelf;
 use crate::files::Files;
 use crate::journal;
-use crate::kv::{Family, PAGE, Reuse, Wanted, common_prefix};
+use crate::kv::{self, Family, PAGE, PagePlace, Reuse, Wanted, common_prefix};
 
 /// Pages in flight.
 const IN_FLIGHT: usize = 2;
@@ -37,6 +37,8 @@ pub struct Save {
     pub place: Place,
     pub key: Key,
     pub tokens: Vec<(u32, Family)>,
+    /// The places of its pages, in order.
+    pub places: Vec<PagePlace>,
     /// Bytes of each page.
     pub page_bytes: usize,
     /// The time of the session's last use. If the session was deleted later, nothing is stored.
@@ -55,6 +57,7 @@ pub struct Load {
     pub reuse: Reuse,
     /// Bytes of each page.
     pub page_bytes: usize,
+    pub layout: kv::Layout,
     /// Tokens that are in the cache already.
     pub held: usize,
     /// The cost of computing the positions again.
@@ -66,9 +69,9 @@ pub struct Load {
 /// A message of a reading.
 #[derive(Debug)]
 pub enum Arrived {
-    /// The tokens of the restored sequence. This is the first message.
-    Tokens(Vec<(u32, Family)>),
-    /// The next page, from the first incomplete one on.
+    /// The tokens of the restored sequence, and the places of the pages that follow. This is the first message.
+    Sequence(Vec<(u32, Family)>, Vec<PagePlace>),
+    /// The next page.
     Page(Vec<u8>),
 }
 
@@ -163,7 +166,8 @@ impl Store {
     /// Returns `None` without room, or if too much was written today.
     #[must_use]
     pub fn save(&self, save: Save) -> Option<SyncSender<Vec<u8>>> {
-        let bytes = Layout::new(&save.key, save.tokens.len(), save.page_bytes).bytes();
+        let pages = (save.places.len(), save.page_bytes);
+        let bytes = Layout::new(&save.key, save.tokens.len(), pages).bytes();
         let Rules {
             bytes: most,
             writes,
@@ -230,7 +234,7 @@ impl Shared {
 
     fn save(&self, save: &Save, pages: &Receiver<Vec<u8>>) {
         let (place, tokens) = (&save.place, &save.tokens);
-        let layout = Layout::new(&save.key, tokens.len(), save.page_bytes);
+        let layout = Layout::new(&save.key, tokens.len(), (save.places.len(), save.page_bytes));
         let unfinished = place.unfinished(&self.root);
         let mut bytes = 0;
         let whole = self.write(save, pages, layout, &mut bytes);
@@ -276,7 +280,7 @@ impl Shared {
             return Ok(false);
         }
         *bytes = layout.bytes();
-        writing.finish(&save.key, &save.tokens)?;
+        writing.finish(&save.key, &save.tokens, &save.places)?;
         Ok(true)
     }
 
@@ -346,8 +350,11 @@ impl Shared {
             tokens: &load.tokens,
             said: &load.said,
         };
-        let shared = common_prefix(&reading.tokens, wanted, load.reuse);
-        let pages = load.held / PAGE..shared.div_ceil(PAGE);
+        let common = common_prefix(&reading.tokens, wanted, load.reuse);
+        let shared = load.layout.usable(&reading.places, common);
+        let places: Vec<_> = load.layout.missing(load.held, shared).collect();
+        let at = |place| reading.places.binary_search(place).ok();
+        let pages: Vec<usize> = places.iter().filter_map(at).collect();
         // Less than a page is not worth restoring.
         if shared < load.held + PAGE {
             return Ok(0);
@@ -360,11 +367,11 @@ impl Shared {
             return Ok(0);
         }
         let tokens: Tokens = reading.tokens[..shared].to_vec();
-        if arrived.send(Arrived::Tokens(tokens)).is_err() {
+        if arrived.send(Arrived::Sequence(tokens, places)).is_err() {
             return Ok(0);
         }
         let begun = Instant::now();
-        let all = ahead::read(&reading, pages, |page| {
+        let all = ahead::read(&reading, &pages, |page| {
             let taken = arrived.send(Arrived::Page(page)).is_ok();
             (load.wake)();
             taken

@@ -11,7 +11,7 @@ use faulty::Faulty;
 
 use super::{Arrived, Cost, Counts, Key, Load, Place, Rules, Save, Store};
 use crate::files::{Disk, Files};
-use crate::kv::{Family, PAGE, Reuse};
+use crate::kv::{self, Family, PAGE, Reuse};
 use crate::session_store::Name;
 
 const PAGE_BYTES: usize = 1 << 14;
@@ -57,6 +57,7 @@ fn save_of(store: &Store, name: &str, used: Instant, pages: usize) -> bool {
         place: place(name),
         key: key(),
         tokens: vec![(7, Family::Prompt); pages * PAGE],
+        places: kv::Layout::plain().missing(0, pages * PAGE).collect(),
         page_bytes: PAGE_BYTES,
         used,
         wake: Arc::new(|| {}),
@@ -75,6 +76,7 @@ fn load(store: &Store, name: &str) -> usize {
         said: Vec::new(),
         reuse: Reuse::Exact,
         page_bytes: PAGE_BYTES,
+        layout: kv::Layout::plain(),
         held: 0,
         again: Cost::default(),
         wake: Arc::new(|| {}),

@@ -167,7 +167,7 @@ impl KvPlan {
 
 /// Returns a cache that is large enough for the built-in text.
 fn small(kv: KvInfo, types: KvTypes) -> KvInfo {
-    let pages = PROBE_TOKENS / PAGE;
+    let pages = PROBE_TOKENS / PAGE * kv.groups();
     KvInfo {
         context: kv.context.min(PROBE_TOKENS),
         slots: 1,

@@ -10,6 +10,8 @@ use crate::tape::{KvInfo, STEP_ROWS, WeightId, WeightInfo};
 
 /// Slots of the cache for each row of a step: as many sessions can be idle as are answered.
 const SLOTS_PER_ROW: usize = 2;
+/// The positions that a step and the step ahead of it write at most.
+const RUN_OF_STEPS: usize = 2 * STEP_ROWS;
 
 /// Returns what a step computes, and the tensors in the order of their weight ids.
 pub(crate) fn plan<'a>(
@@ -42,14 +44,13 @@ pub(crate) fn plan<'a>(
         });
     }
     let kv = KvInfo {
-        layers: shape.layers,
-        heads: shape.kv_heads,
-        head_dim,
+        kinds: shape.kv_kinds(),
         context,
         slots: SLOTS_PER_ROW * settings.rows.clamp(1, STEP_ROWS),
         pages: 0,
         chunk: 1,
         types,
+        run: settings.prefill_chunk.max(RUN_OF_STEPS),
     };
     let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
     let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;

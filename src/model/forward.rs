@@ -57,6 +57,7 @@ impl Forward {
             ]),
         };
         for (layer, w) in self.weights.layers.iter().enumerate() {
+            let cache_layer = shape.cache_layer(layer);
             let projections = [&w.q, &w.k, &w.v].map(|p| Projection {
                 weight: p.weight,
                 bias: p.bias,
@@ -70,7 +71,7 @@ impl Forward {
                     outputs: [q, k, v],
                 },
                 Op::RopeStore {
-                    layer,
+                    layer: cache_layer,
                     inputs: [q, k, v],
                     norms: w.q_norm.zip(w.k_norm).map(Into::into),
                     epsilon: head_epsilon,
@@ -78,7 +79,7 @@ impl Forward {
                     rotated,
                 },
                 Op::Attend {
-                    layer,
+                    layer: cache_layer,
                     q: rotated,
                     attention: shape.attention_of(layer),
                     out: attended,

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::error::Defect;
 use super::rope::Rope;
-use crate::tape::{Activation, Angles, Attention, QueryScale, Rotation};
+use crate::tape::{Activation, Angles, Attention, CacheLayer, KvKind, QueryScale, Rotation};
 
 /// Dimensions in elements. A `Shape` has been checked: no field is zero, `heads` is a multiple of `kv_heads`,
 /// `head_dim` is even, and no product overflows.
@@ -131,6 +131,36 @@ impl Shape {
         if let Some((_, far)) = self.far_angles.take_if(|(near, _)| context > *near) {
             self.angles[0] = far;
         }
+    }
+
+    /// Returns the layers of the cache: those that see all positions, and those that see a window.
+    #[must_use]
+    pub fn kv_kinds(&self) -> [KvKind; 2] {
+        let window = self.attention.iter().filter_map(|layer| layer.window).max();
+        [None, window].map(|window| KvKind {
+            layers: self.layers_like(window.is_some(), self.layers),
+            heads: self.kv_heads,
+            head_dim: self.head_dim,
+            window,
+        })
+    }
+
+    /// Returns the layer of the cache that holds K and V of a layer.
+    #[must_use]
+    pub fn cache_layer(&self, layer: usize) -> CacheLayer {
+        let windowed = self.attention[layer].window.is_some();
+        CacheLayer {
+            kind: usize::from(windowed),
+            index: self.layers_like(windowed, layer),
+        }
+    }
+
+    /// Counts the first `layers` layers with a window, or those without one.
+    fn layers_like(&self, windowed: bool, layers: usize) -> usize {
+        let first = self.attention[..layers].iter();
+        first
+            .filter(|layer| layer.window.is_some() == windowed)
+            .count()
     }
 
     /// Returns the rotation of q and k in a layer.

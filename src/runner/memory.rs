@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Runner;
 use super::error::RunError;
 use super::system_memory::MemoryUse;
-use crate::kv::Owner;
+use crate::kv::{Layout, Owner};
 
 impl Runner {
     /// Returns the bytes that are allocated.
@@ -23,6 +23,12 @@ impl Runner {
     pub fn pages(&self) -> [usize; 3] {
         let (pages, free) = self.kv.pages();
         [pages, free, self.kv.allocated()]
+    }
+
+    /// Returns how a request uses pages.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.forward.kv.layout()
     }
 
     /// Whether pages have changed their owners since the last call.

@@ -113,7 +113,7 @@ impl Runner {
         let mut runner = Self {
             executor,
             description,
-            kv: Kv::new(slots, (pages, chunk), reuse),
+            kv: Kv::new(slots, (pages, chunk), reuse).with_layout(forward.kv.layout()),
             step_bytes: StepBytes::of(&step),
             step,
             steps: HashMap::new(),
@@ -197,13 +197,16 @@ impl Runner {
     #[must_use]
     pub fn context(&self) -> usize {
         let KvInfo { context, pages, .. } = self.forward.kv;
-        context.min(pages * PAGE)
+        if pages >= self.forward.kv.pages_each() {
+            return context;
+        }
+        context.min(pages / self.forward.kv.groups() * PAGE)
     }
 
     /// Returns the positions that a slot has pages for.
     #[must_use]
     pub fn capacity_of(&self, slot: usize) -> usize {
-        self.context().min(self.kv.pages_of(slot).len() * PAGE)
+        self.context().min(self.kv.capacity_of(slot))
     }
 
     /// Returns the most tokens of one `prefill`.
@@ -270,12 +273,13 @@ impl Runner {
         let kv::Turn {
             slot,
             cached,
-            copy,
+            copies,
             change,
+            ..
         } = begun.ok_or(RunError::NoPages { positions })?;
         self.changed(change);
-        let mut seated = self.executor.set_pages(slot, self.kv.pages_of(slot));
-        if let Some(Copied { from, to }) = copy {
+        let mut seated = self.executor.set_pages(slot, &self.kv.tables_of(slot));
+        for Copied { from, to } in copies {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
         seated.inspect_err(|_| self.kv.lose())?;
@@ -322,15 +326,29 @@ impl Runner {
         self.prefill_until(tokens, ending, None).map(drop)
     }
 
+    /// Returns the rows of the next run of a slot's prompt: at most `most` of the `left` tokens before the next token that was
+    /// generated. Runs of recurrent layers end where their state can be stored.
+    #[must_use]
+    pub fn run_length(&self, slot: usize, left: usize, most: usize) -> usize {
+        self.kv.run_length(slot, left, most)
+    }
+
     /// Runs the rest of a prompt in chunks, and chooses the next token.
     ///
     /// # Errors
     /// As `prefill`. The earlier chunks stay in the cache.
     pub fn prefill_all(&mut self, tokens: &[u32]) -> Result<(), RunError> {
-        let mut chunks = tokens.chunks(self.prefill_chunk()).peekable();
-        while let Some(chunk) = chunks.next() {
-            let is_last = chunks.peek().is_none();
-            self.prefill(chunk, if is_last { Ending::Token } else { Ending::Kv })?;
+        let mut left = tokens;
+        while !left.is_empty() {
+            let rows = self.run_length(self.slot(), left.len(), self.prefill_chunk);
+            let (run, others) = left.split_at(rows);
+            let ending = if others.is_empty() {
+                Ending::Token
+            } else {
+                Ending::Kv
+            };
+            self.prefill(run, ending)?;
+            left = others;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::Runner;
 use super::error::RunError;
-use crate::kv::{Family, Owner, PAGE, Resting};
+use crate::kv::{Family, Owner, PAGE, PagePlace, Resting};
 use crate::sampler::Parameters;
 
 impl Runner {
@@ -18,9 +18,14 @@ impl Runner {
         self.kv.resting(owner)
     }
 
-    /// Starts copying the first positions of a page to the host. Returns false if the device is busy.
-    pub fn send_page(&mut self, page: usize, positions: usize) -> Result<bool, RunError> {
-        Ok(self.executor.send_page(page, positions.min(PAGE))?)
+    /// Starts copying a page of a sequence with a number of positions to the host. Returns false if the device is busy.
+    pub fn send_page(
+        &mut self,
+        (place, page): (PagePlace, usize),
+        positions: usize,
+    ) -> Result<bool, RunError> {
+        let positions = positions.saturating_sub(place.index * PAGE).min(PAGE);
+        Ok(self.executor.send_page(page, place.group, positions)?)
     }
 
     /// Returns the oldest page whose copy was started, once it has arrived.
@@ -37,15 +42,12 @@ impl Runner {
     pub fn write_page(
         &mut self,
         slot: usize,
-        index: usize,
+        place: PagePlace,
         bytes: &[u8],
     ) -> Result<bool, RunError> {
-        let pages = self.kv.pages_of(slot);
-        match pages
-            .get(index)
-            .filter(|_| bytes.len() == self.page_bytes())
-        {
-            Some(page) => Ok(self.executor.write_page(*page, bytes)?),
+        let page = self.kv.page_at(slot, place);
+        match page.filter(|_| bytes.len() == self.page_bytes()) {
+            Some(page) => Ok(self.executor.write_page(page, bytes)?),
             None => Ok(true),
         }
     }

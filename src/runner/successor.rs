@@ -22,6 +22,7 @@ impl Runner {
     pub fn inherit(&mut self, before: &mut Self) -> Result<bool, RunError> {
         let is_alike = self.executor.identity() == before.executor.identity()
             && self.page_bytes() == before.page_bytes()
+            && self.forward.kv.kinds == before.forward.kv.kinds
             && self.shape().angles == before.shape().angles;
         self.take_place(before, is_alike)
     }
@@ -36,6 +37,7 @@ impl Runner {
         std::mem::swap(&mut self.kv, &mut before.kv);
         let keeps = keeps && reuse == self.kv.reuse();
         self.kv.set_reuse(reuse);
+        self.kv.set_layout(self.forward.kv.layout());
         let KvInfo {
             slots,
             pages,
@@ -62,7 +64,7 @@ impl Runner {
         before.executor.discard_pages();
         for Copied { from, to } in copies {
             before.executor.attach_thread()?;
-            if !before.executor.send_page(*from, PAGE)? {
+            if !before.executor.send_page(*from, 0, PAGE)? {
                 return Ok(false);
             }
             let bytes = loop {

@@ -1,8 +1,14 @@
 //! The bytes that each operation has to move, which limit the speed of decoding.
 
 use super::attention::Attention;
+use super::kv_info::CacheLayer;
 use super::op::Op;
 use super::{Input, Tape};
+
+/// Bytes of K and V of one position in a layer.
+fn position_bytes(tape: &Tape, layer: CacheLayer) -> usize {
+    tape.kv.kind(layer).position_bytes(tape.kv.types)
+}
 
 impl Op {
     /// Bytes that this operation has to read and write once, in a run that starts at `position`.
@@ -29,17 +35,18 @@ impl Op {
                 rows * weight.format.row_bytes(weight.columns)
             })
             .sum();
-        let position_bytes = tape.kv.bytes_per_position() / tape.kv.layers;
         let kv = match self {
-            Self::RopeStore { .. } => tape.rows * position_bytes,
-            Self::Attend { attention, .. } => {
+            Self::RopeStore { layer, .. } => tape.rows * position_bytes(tape, *layer),
+            Self::Attend {
+                layer, attention, ..
+            } => {
                 let seen = |rows: usize| position + rows - attention.seen_from(position);
                 // Each row of a step reads its own conversation.
                 let all = match tape.input {
                     Input::Step => tape.rows * seen(1),
                     Input::Prompt => seen(tape.rows),
                 };
-                all * position_bytes
+                all * position_bytes(tape, *layer)
             }
             _ => 0,
         };
@@ -53,31 +60,32 @@ impl Op {
 pub struct StepBytes {
     /// The bytes that do not depend on the position.
     fixed: u64,
-    /// The number of layers for each window.
-    layers: Vec<(Attention, u64)>,
-    position: u64,
+    /// The bytes of a position in all layers, for each window.
+    windows: Vec<(Attention, u64)>,
 }
 
 impl StepBytes {
     /// The bytes of a step with the rows of `tape`.
     #[must_use]
     pub fn of(tape: &Tape) -> Self {
-        let mut layers: Vec<(Attention, u64)> = Vec::new();
+        let mut windows: Vec<(Attention, u64)> = Vec::new();
         for op in &tape.ops {
-            let Op::Attend { attention, .. } = op else {
+            let Op::Attend {
+                layer, attention, ..
+            } = op
+            else {
                 continue;
             };
             let alike = |(other, _): &&mut (Attention, u64)| other.window == attention.window;
-            match layers.iter_mut().find(alike) {
-                Some((_, count)) => *count += 1,
-                None => layers.push((*attention, 1)),
+            let bytes = (tape.rows * position_bytes(tape, *layer)) as u64;
+            match windows.iter_mut().find(alike) {
+                Some((_, all)) => *all += bytes,
+                None => windows.push((*attention, bytes)),
             }
         }
-        let position = (tape.rows * (tape.kv.bytes_per_position() / tape.kv.layers)) as u64;
         let mut bytes = Self {
             fixed: tape.ops.iter().map(|op| op.bytes(tape, 0)).sum(),
-            layers,
-            position,
+            windows,
         };
         bytes.fixed -= bytes.cache_at(0);
         bytes
@@ -91,8 +99,7 @@ impl StepBytes {
 
     fn cache_at(&self, position: usize) -> u64 {
         let seen = |attention: &Attention| (position + 1 - attention.seen_from(position)) as u64;
-        let layers = self.layers.iter();
-        let positions: u64 = layers.map(|(of, count)| count * seen(of)).sum();
-        positions * self.position
+        let windows = self.windows.iter();
+        windows.map(|(of, bytes)| bytes * seen(of)).sum()
     }
 }

@@ -1,7 +1,7 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
 use super::attention::Rotation;
-use super::kv_info::KvInfo;
+use super::kv_info::{CacheLayer, KvInfo, KvKind};
 use super::op::{Op, Projection};
 use super::operands::{Buffer, WeightId};
 use super::{Ending, Input, STEP_ROWS, Tape};
@@ -75,21 +75,18 @@ impl Tape {
             return Err(format!("weight {id} does not exist"));
         }
         match op {
-            Op::RopeStore { layer, .. } | Op::Attend { layer, .. } if *layer >= self.kv.layers => {
-                Err(format!(
-                    "layer {layer} is not in a cache of {}",
-                    self.kv.layers
-                ))
-            }
-            Op::RopeStore { .. } | Op::Attend { .. } => self.check_heads(),
+            Op::RopeStore { layer, .. } | Op::Attend { layer, .. } => self.check_heads(*layer),
             _ => Ok(()),
         }
     }
 
-    fn check_heads(&self) -> Result<(), String> {
-        let KvInfo {
-            head_dim, types, ..
-        } = self.kv;
+    fn check_heads(&self, layer: CacheLayer) -> Result<(), String> {
+        let KvInfo { kinds, types, .. } = self.kv;
+        let CacheLayer { kind, index } = layer;
+        let of = kinds.get(kind).filter(|of| index < of.layers);
+        let Some(KvKind { head_dim, .. }) = of else {
+            return Err(format!("layer {index} of kind {kind} is not in the cache"));
+        };
         if !types.is_supported() {
             let [k, v] = types.sides().map(KvType::name);
             return Err(format!(
@@ -159,22 +156,27 @@ impl Tape {
                 Ok(())
             }
             Op::RopeStore {
+                layer,
                 inputs,
                 norms,
                 rotation,
                 rotated,
                 ..
             } => {
-                self.check_rotation(*inputs, *rotation, *rotated)?;
+                let kind = self.kv.kind(*layer);
+                self.check_rotation(kind, *inputs, *rotation, *rotated)?;
                 norms
                     .iter()
                     .flatten()
-                    .try_for_each(|norm| self.matrix(*norm, 1, self.kv.head_dim))
+                    .try_for_each(|norm| self.matrix(*norm, 1, kind.head_dim))
             }
             Op::Attend {
-                q, attention, out, ..
+                layer,
+                q,
+                attention,
+                out,
             } => {
-                let heads = self.buffer(*q).columns / self.kv.head_dim;
+                let heads = self.buffer(*q).columns / self.kv.kind(*layer).head_dim;
                 let sinks = attention.sinks;
                 sinks.map_or(Ok(()), |sinks| self.matrix(sinks, 1, heads))?;
                 self.rows_of(*out, self.rows)?;
@@ -247,12 +249,13 @@ impl Tape {
 
     fn check_rotation(
         &self,
+        kind: KvKind,
         [q, k, v]: [Buffer; 3],
         rotation: Rotation,
         rotated: Buffer,
     ) -> Result<(), String> {
-        let (query, head_dim) = (self.buffer(q).columns, self.kv.head_dim);
-        let kv = self.kv.heads * head_dim;
+        let (query, head_dim) = (self.buffer(q).columns, kind.head_dim);
+        let kv = kind.width();
         self.columns_of(k, kv)?;
         self.columns_of(v, kv)?;
         self.columns_of(rotated, query)?;

@@ -14,7 +14,7 @@ mod operands;
 pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
-pub use kv_info::KvInfo;
+pub use kv_info::{CacheLayer, KvHeads, KvInfo, KvKind};
 pub use op::{Activation, Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 

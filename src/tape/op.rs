@@ -1,6 +1,7 @@
 //! The operations. Each is a fused kernel, and both executors match on them exhaustively.
 
 use super::attention::{Attention, Rotation};
+use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
 
 /// `y = weight x + bias`
@@ -41,7 +42,7 @@ pub enum Op {
     /// Rotates each head of q and k by its row's position, and stores k and v in the cache at that position. Some
     /// models norm each head of q and k first.
     RopeStore {
-        layer: usize,
+        layer: CacheLayer,
         inputs: [Buffer; 3],
         /// (head_dim) of q and of k
         norms: Option<[WeightId; 2]>,
@@ -52,7 +53,7 @@ pub enum Op {
     /// `out = softmax(scale q K^T) V` over the positions that the row sees, up to its own. Groups of query heads share
     /// a KV head.
     Attend {
-        layer: usize,
+        layer: CacheLayer,
         q: Buffer,
         attention: Attention,
         out: Buffer,

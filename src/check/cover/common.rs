@@ -13,13 +13,12 @@ pub(super) const VOCABULARY: usize = 151_936;
 /// A cache that no case of a world reads.
 pub(super) fn unused_cache() -> KvInfo {
     KvInfo {
-        layers: 1,
-        heads: 1,
-        head_dim: 16,
+        kinds: KvInfo::alike(1, 1, 16),
         context: 512,
         slots: STEP_ROWS,
         pages: STEP_ROWS * 512 / PAGE,
         chunk: CHUNK,
         types: KvType::F16.into(),
+        run: 512,
     }
 }

@@ -18,14 +18,13 @@ const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
 /// All worlds except the large ones, in an order that runs one executor after another.
 pub fn worlds() -> impl Iterator<Item = World> {
     let cache = |(index, head_dim): (usize, usize), (at, types): (usize, KvTypes)| KvInfo {
-        layers: 1,
-        heads: 1 + (index + at) % 3,
-        head_dim,
+        kinds: KvInfo::alike(1, 1 + (index + at) % 3, head_dim),
         context: 4096,
         slots: SLOTS,
         pages: SLOTS * 4096 / PAGE,
         chunk: CHUNK,
         types,
+        run: 4096,
     };
     let heads = move |head_dim: (usize, usize)| {
         let types = KvType::ALL.map(KvTypes::both).into_iter().enumerate();
@@ -57,14 +56,13 @@ pub fn worlds() -> impl Iterator<Item = World> {
         (96, KvType::Q8_0),
     ];
     let far = far.map(|(head_dim, element)| KvInfo {
-        layers: 1,
-        heads: 1,
-        head_dim,
+        kinds: KvInfo::alike(1, 1, head_dim),
         context: 40_960,
         slots: SLOTS,
         pages: SLOTS * 40_960 / PAGE,
         chunk: CHUNK,
         types: element.into(),
+        run: 40_960,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
     let mut deal_mixed = positions::Deal::new();

@@ -7,7 +7,7 @@ use crate::check::deck::Deck;
 use crate::check::world::{Builder, ROWS, Run, World, rotations};
 use crate::kv::KvTypes;
 use crate::quant::Format;
-use crate::tape::{Attention, Buffer, Input, KvInfo, Op, QueryScale, Rotation};
+use crate::tape::{Attention, Buffer, CacheLayer, Input, KvInfo, KvKind, Op, QueryScale, Rotation};
 
 /// Query heads for each KV head. The last is more than attention computes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
@@ -92,9 +92,9 @@ enum Kind {
 }
 
 pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
-    let KvInfo {
+    let KvKind {
         heads, head_dim, ..
-    } = kv;
+    } = kv.kinds[0];
     let nth = KvTypes::all().position(|types| types == kv.types);
     let seed = (1000 * head_dim + nth.unwrap_or_default()) as u64;
     let mut b = Builder::new(seed, kv, (Format::F16, 2, 64));
@@ -136,7 +136,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
                     ("v", narrow, false),
                 ]);
                 ops.push(Op::RopeStore {
-                    layer: 0,
+                    layer: CacheLayer::default(),
                     inputs: [Buffer(0), Buffer(1), Buffer(2)],
                     norms: normed.then_some(norms),
                     epsilon: 1e-6,
@@ -149,7 +149,7 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
                 let q = Buffer(buffers.len() - 1);
                 buffers.push(("attended", wide, true));
                 ops.push(Op::Attend {
-                    layer: 0,
+                    layer: CacheLayer::default(),
                     q,
                     attention: deal.attention(&mut b, (group * heads, head_dim), &mut name),
                     out: Buffer(buffers.len() - 1),

@@ -1,5 +1,6 @@
 //! The status of the engine: its state, its model, its memory.
 
+use crate::kv::Layout;
 use crate::runner::{KvSelection, MemoryUse};
 use crate::sampler::Partial;
 use crate::telemetry::Receipt;
@@ -39,6 +40,8 @@ pub struct ModelInfo {
     pub context: u32,
     /// Pages of the cache; a script has none.
     pub pages: u32,
+    /// How a session uses pages.
+    pub layout: Layout,
     /// The types of the cache; a script has none.
     pub kv: Option<KvSelection>,
     /// Bytes of the weights as stored.

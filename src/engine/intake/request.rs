@@ -21,7 +21,7 @@ use crate::engine::session::answer::Answer;
 use crate::engine::session::sessions::{Answered, SessionId};
 use crate::guide::Guide;
 use crate::journal;
-use crate::kv::{PAGE, Wanted};
+use crate::kv::Wanted;
 use crate::model::Message;
 use crate::sampler::Parameters;
 use crate::telemetry::{FinishReason, Receipt, Sampling, Usage, decimal};
@@ -157,19 +157,14 @@ impl Request {
         (self.client.user, wanted.unwrap_or_default())
     }
 
-    /// Returns how many pages of the cache its prompt and its answer may need.
-    pub(crate) fn pages(&self, context: usize) -> usize {
-        self.positions(context).div_ceil(PAGE)
-    }
-
     /// Refuses it if it can never fit its user's share of the cache. A prompt that is not encoded yet must be checked later.
     pub(crate) fn admit_pages(&self) -> Result<(), Refusal> {
-        let (all, context) = self.shared.cache();
+        let (all, pages) = self.shared.pages_of(|context| self.positions(context));
         if all == 0 || self.prompt.is_none() {
             return Ok(());
         }
         let limits = self.shared.limits();
-        let (pages, share) = (self.pages(context), limits.user_pages(all));
+        let share = limits.user_pages(all);
         if pages <= share {
             return Ok(());
         }

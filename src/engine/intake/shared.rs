@@ -191,10 +191,13 @@ impl Shared {
         }
     }
 
-    /// Returns the number of pages of the cache, which is 0 for a script, and the context length.
-    pub(crate) fn cache(&self) -> (usize, usize) {
+    /// Returns the number of pages of the cache, which is 0 for a script, and the pages that the positions of a request
+    /// with a given context length need.
+    pub(crate) fn pages_of(&self, positions: impl Fn(usize) -> usize) -> (usize, usize) {
         let status = self.status.borrow();
-        (status.model.pages as usize, status.model.context as usize)
+        let model = &status.model;
+        let needed = model.layout.pages(positions(model.context as usize));
+        (model.pages as usize, needed)
     }
 
     /// Returns why the queue is closed: the published reason, or else that the engine has ended.

@@ -171,6 +171,7 @@ impl LoadedModel {
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),
             pages: count(runner.pages()[0]),
+            layout: runner.layout(),
             kv: Some(selection),
             weight_bytes: checkpoint.weight_bytes(),
             parameters: checkpoint.parameters(),

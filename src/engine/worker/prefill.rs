@@ -45,7 +45,8 @@ impl Worker<'_> {
                 (0, Priority::Realtime) => chunk,
                 _ => self.slices.rows(share, chunk),
             };
-            (rows.min(remaining.len()), Duration::ZERO)
+            let rows = self.runner.run_length(slot, remaining.len(), rows);
+            (rows, Duration::ZERO)
         });
         let last = generation.ends_with(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };

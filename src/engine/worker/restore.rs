@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-use crate::kv::Family;
+use crate::kv::{Family, PagePlace};
 use crate::kv_store::{Arrived, Page};
 
 /// A slot whose pages are being restored. Its generation runs no step until then.
@@ -14,8 +14,10 @@ pub(super) struct Restore {
     pub(super) from: PageSource,
     /// The tokens that all of its pages will hold.
     pub(super) tokens: Vec<(u32, Family)>,
-    /// The index of the next page.
-    pub(super) next: usize,
+    /// The places of all of its pages, in order.
+    pub(super) places: Vec<PagePlace>,
+    /// The number of pages that have arrived.
+    pub(super) arrived: usize,
     /// A page that the device could not take yet.
     pub(super) waits: Option<Page>,
     /// When the last page arrived.
@@ -42,8 +44,8 @@ impl Restore {
                 next.map(Some)
             }
             PageSource::Disk(arrived) => Ok(match arrived.try_recv()? {
-                Arrived::Tokens(tokens) => {
-                    self.tokens = tokens;
+                Arrived::Sequence(tokens, places) => {
+                    (self.tokens, self.places) = (tokens, places);
                     None
                 }
                 Arrived::Page(bytes) => Some(bytes.into()),

@@ -53,6 +53,7 @@ impl Worker<'_> {
             },
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
+            layout: &self.runner.layout(),
             held,
             again: self.slices.cost(self.runner.rows()),
         };
@@ -67,7 +68,8 @@ impl Worker<'_> {
             slot,
             from: PageSource::Host(found.pages.into(), bytes, Instant::now()),
             tokens: found.tokens,
-            next: held / PAGE,
+            places: found.places,
+            arrived: 0,
             waits: None,
             since: Instant::now(),
         });
@@ -98,6 +100,7 @@ impl Worker<'_> {
             said: generation.said().to_vec(),
             reuse: self.runner.reuse(),
             page_bytes: self.runner.page_bytes(),
+            layout: self.runner.layout(),
             held,
             again: self.slices.cost(self.runner.rows()),
             wake: self.queue.wake(),
@@ -108,7 +111,8 @@ impl Worker<'_> {
             slot,
             from: PageSource::Disk(pages.load(load)),
             tokens: Vec::new(),
-            next: held / PAGE,
+            places: Vec::new(),
+            arrived: 0,
             waits: None,
             since: Instant::now(),
         });
@@ -126,9 +130,10 @@ impl Worker<'_> {
             match restore.next_page() {
                 Ok(None) => more = true,
                 Ok(Some(page)) => {
-                    let (slot, next) = (restore.slot, restore.next);
-                    if self.runner.write_page(slot, next, &page)? {
-                        (restore.next, restore.since) = (next + 1, Instant::now());
+                    let (slot, arrived) = (restore.slot, restore.arrived);
+                    let place = restore.places.get(arrived).copied().unwrap_or_default();
+                    if self.runner.write_page(slot, place, &page)? {
+                        (restore.arrived, restore.since) = (arrived + 1, Instant::now());
                         self.shared.progress.advance();
                     } else {
                         restore.waits = Some(page);
@@ -155,7 +160,9 @@ impl Worker<'_> {
         if let PageSource::Host(_, bytes, begun) = restore.from {
             self.host.measure(bytes, begun.elapsed());
         }
-        let restored = restore.tokens.len().min(restore.next * PAGE);
+        let (places, positions) = (&restore.places, restore.tokens.len());
+        let layout = self.runner.layout();
+        let restored = layout.reached(places, restore.arrived, positions);
         if restored <= self.runner.len_of(slot) {
             return Ok(());
         }

@@ -129,8 +129,8 @@ impl Worker<'_> {
             return Ok(());
         }
         if let Some(page) = current.pages.get(current.asked) {
-            let positions = current.used.1 - current.asked * PAGE;
-            current.asked += usize::from(self.runner.send_page(*page, positions)?);
+            let sent = self.runner.send_page(*page, current.used.1)?;
+            current.asked += usize::from(sent);
         }
         if current.ready.is_none() {
             current.ready = self.runner.take_sent()?;
@@ -195,7 +195,8 @@ impl Worker<'_> {
         let Some(now) = self.runner.resting(idle.owner) else {
             return self.finish_saving(&idle);
         };
-        let (pages, used, most) = (now.pages.to_vec(), now.used, self.host_bytes());
+        let (used, most) = (now.used, self.host_bytes());
+        let pages = now.pages.clone();
         match self.destination(&idle, &now) {
             Some(to) => {
                 let there = match &to {
@@ -224,13 +225,16 @@ impl Worker<'_> {
         if now.tokens.len() < PAGE {
             return None;
         }
+        let places: Vec<_> = now.pages.iter().map(|(place, _)| *place).collect();
         let (key, page_bytes) = (self.pages_key()?, self.runner.page_bytes());
         let whose = idle.whose.clone();
         match (idle.tier, whose) {
             (Tier::Host, whose) => {
                 let (most, whose) = (self.host_bytes(), (whose, idle.user));
-                let filling = self.host.fill(whose, key, now.tokens, page_bytes, most)?;
-                let lacks = (now.pages.len() - filling.pages()) * page_bytes;
+                let lacks = places.len();
+                let sequence = (now.tokens, places);
+                let filling = self.host.fill(whose, key, sequence, page_bytes, most)?;
+                let lacks = (lacks - filling.pages()) * page_bytes;
                 let fits = self.runner.has_system_memory(lacks as u64);
                 fits.then_some(Destination::Host(filling))
             }
@@ -239,6 +243,7 @@ impl Worker<'_> {
                     place,
                     key,
                     tokens: now.tokens.to_vec(),
+                    places,
                     page_bytes,
                     used: idle.since,
                     wake: self.queue.wake(),

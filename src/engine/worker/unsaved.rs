@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use crate::kv::Owner;
+use crate::kv::{Owner, PagePlace};
 use crate::kv_store::{Filling, Whose};
 
 /// How soon the device is polled for a page that it copies, if nothing else happens.
@@ -56,7 +56,7 @@ pub(super) struct Idle {
 pub(super) struct Current {
     pub(super) idle: Idle,
     /// Its pages, valid until the session is used again.
-    pub(super) pages: Vec<usize>,
+    pub(super) pages: Vec<(PagePlace, usize)>,
     pub(super) used: (u64, usize),
     /// How many of the pages the device was asked to copy.
     pub(super) asked: usize,
