@@ -28,6 +28,9 @@ enum class Epilogue : u32 {
 enum class Activation : u32 {
     Silu = 0,
     GeluTanh = 1,
+    // Only of gate.cu, as the next one.
+    SquaredRelu = 2,
+    Sigmoid = 3,
 };
 
 // A weight matrix in tiles (see tile.cuh).
@@ -79,6 +82,7 @@ struct EmbedArgs {
 // out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride)
 struct NormArgs {
     u64 x;
+    // Null: out = T(x)
     u64 weight;
     u64 out;
     // As in SumsArgs, or null.
@@ -91,16 +95,53 @@ struct NormArgs {
     u32 rows;
 };
 
-// x += y / sqrt(mean(y^2) + epsilon) * weight, (rows, hidden)
+// x = scale (x + y / sqrt(mean(y^2) + epsilon) * weight), (rows, hidden)
 struct AddNormedArgs {
     u64 y;
     u64 weight;
+    // A float, or null: 1.
+    u64 scale;
     u64 x;
     u64 count;
     u64 stamp;
     u32 hidden;
     u32 rows;
     f32 epsilon;
+    u32 pad;
+};
+
+// inputs = (scale table[token] + rmsnorm(inputs)) / sqrt(2), (rows, columns), where each `width` columns are normed apart
+struct LayerInputsArgs {
+    Tiles table;
+    Places places;
+    // Tokens of a prompt.
+    u64 tokens;
+    u64 norm;
+    u64 inputs;
+    u64 stamp;
+    u32 width;
+    u32 columns;
+    // First row of the whole table that this part has.
+    u32 first;
+    f32 scale;
+    f32 epsilon;
+    u32 pad;
+};
+
+// out = T(activation(gate) * input), (rows, width)
+struct GateArgs {
+    u64 gate;
+    // The first column of the input; or null: 1.
+    u64 input;
+    u64 out;
+    u64 count;
+    u64 stamp;
+    u32 width;
+    u32 input_stride;
+    u32 stride;
+    Activation activation;
+    // Whether the input is T, and not f32.
+    u32 rounded;
     u32 pad;
 };
 
@@ -214,6 +255,7 @@ struct Cache {
 struct RopeStoreArgs {
     Cache cache;
     u64 q;
+    // Null: k and v are not stored.
     u64 k;
     u64 v;
     u64 q_norm;
@@ -223,6 +265,9 @@ struct RopeStoreArgs {
     u64 stamp;
     u32 stride;
     f32 epsilon;
+    // Whether each head of v is normed, by weights of 1.
+    u32 norms_v;
+    u32 pad;
 };
 
 // out = softmax(scale q K^T) V. For a step, q, k and v may be a product's plain outputs: the kernel then rotates q and

@@ -1,4 +1,5 @@
-// Adds the RMS norm (Zhang and Sennrich 2019) of a result to the residual stream, in f32: one block a row.
+// Adds the RMS norm (Zhang and Sennrich 2019) of a result to the residual stream, in f32, and multiplies it by a layer's factor: one
+// block a row.
 #include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) add_normed(const __grid_constant__ AddNormedArgs a) {
@@ -9,5 +10,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) add_normed(const __grid_co
     float *x = at<float>(a.x) + (u64)blockIdx.x * a.hidden, sum = 0.0f;
     for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) sum = fmaf(y[i], y[i], sum);
     const float scale = 1.0f / sqrtf(block_sum(sum, scratch) / (float)a.hidden + a.epsilon);
-    for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] += y[i] * scale * weight[i];
+    const float by = a.scale ? *at<const float>(a.scale) : 1.0f;
+    for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) x[i] = by * (x[i] + y[i] * scale * weight[i]);
 }

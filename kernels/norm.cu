@@ -1,5 +1,5 @@
 // RMS norm of a prompt's rows (Zhang and Sennrich 2019), rounded to the activations' type: one block a row. Steps
-// normalize inside their products (step/product.cuh).
+// normalize inside their products (step/product.cuh). Without weights, rows of either are only rounded.
 #include "sums.cuh"
 
 // With `sums`, also leaves the sums of 32 columns each of the stored values, for weights with a minimum.
@@ -36,9 +36,14 @@ template <typename T> __device__ __forceinline__ void norm_row(const NormArgs &a
             *reinterpret_cast<uint4 *>(out + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         if (a.sums) leave_sums(a.sums, a.rows, row, column, a.stride, sum);
     };
+    auto read_weights = [&](u32 column, float (&eight)[8]) {
+        if (weight) return read(weight, column, eight);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) eight[i] = 1.0f;
+    };
     float kept[KEPT][8], weights[KEPT][8], sum = 0.0f;
 #pragma unroll
-    for (u32 c = 0; c < KEPT; ++c) read(weight, c * EACH + 8 * threadIdx.x, weights[c]);
+    for (u32 c = 0; c < KEPT; ++c) read_weights(c * EACH + 8 * threadIdx.x, weights[c]);
 #pragma unroll
     for (u32 c = 0; c < KEPT; ++c) read(x, c * EACH + 8 * threadIdx.x, kept[c]);
     auto square = [&](const float (&eight)[8]) {
@@ -53,12 +58,13 @@ template <typename T> __device__ __forceinline__ void norm_row(const NormArgs &a
         square(eight);
     }
     float scale = 1.0f / sqrtf(block_sum(sum, scratch) / (float)a.hidden + a.epsilon);
+    if (!weight) scale = 1.0f;
 #pragma unroll
     for (u32 c = 0; c < KEPT; ++c) put(c * EACH + 8 * threadIdx.x, scale, kept[c], weights[c]);
     for (u32 first = KEPT * EACH; first < a.stride; first += EACH) {
         float eight[8], by[8];
         read(x, first + 8 * threadIdx.x, eight);
-        read(weight, first + 8 * threadIdx.x, by);
+        read_weights(first + 8 * threadIdx.x, by);
         put(first + 8 * threadIdx.x, scale, eight, by);
     }
 }

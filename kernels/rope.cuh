@@ -106,6 +106,16 @@ struct Head : HeadLayout {
             });
     }
 
+    // By weights of 1.
+    __device__ __forceinline__ void normalize(const Cache &c, float epsilon) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
+        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)c.head_dim + epsilon);
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) first[i] *= scale, second[i] *= scale;
+    }
+
     __device__ __forceinline__ void rotate(const Cache &c, const Angles &angles, u32 lane) {
         auto turn = [&](int i, float cosine, float sine) {
             float low = first[i] * cosine - second[i] * sine;

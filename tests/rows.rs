@@ -27,13 +27,19 @@ const MIXED: KvTypes = KvTypes::of(KvType::F16, KvType::Q8_0);
 /// A token, and the bits of the logits that it was chosen from.
 type Step = (u32, Vec<u32>);
 
+/// The model of most tests.
+const MODEL: &str = "tiny-qwen3";
+/// A model that continues with more than the residual stream.
+const WITH_INPUTS: &str = "tiny-gemma4";
+
 fn load(types: impl Into<KvTypes>) -> Runner {
-    load_with(types.into(), false)
+    load_with(MODEL, types.into(), false)
 }
 
 /// Some steps are launched ahead.
-fn load_with(types: KvTypes, launch_ahead: bool) -> Runner {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+fn load_with(model: &str, types: KvTypes, launch_ahead: bool) -> Runner {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let model = models.join(model);
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
@@ -92,7 +98,7 @@ fn step(runner: &mut Runner, entries: &[usize]) -> Vec<Step> {
 #[test]
 fn conversations_that_step_together_have_the_bits_of_each_alone() {
     for types in [KvType::F16.into(), KvType::Q8_0.into(), MIXED] {
-        hold(types);
+        hold(MODEL, types);
     }
 }
 
@@ -270,7 +276,7 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
         (KvType::F16, Mode::None),
     ];
     for (kv_type, mode) in ways {
-        let mut runner = load_with(kv_type.into(), true);
+        let mut runner = load_with(MODEL, kv_type.into(), true);
         runner.set_graph_mode(mode);
         let name = format!("{} cache, {}", kv_type.name(), mode.name());
         let held = joining::hold(&mut runner);
@@ -282,14 +288,18 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
 
 #[test]
 fn preempted_prompts_have_the_bits_of_others() {
-    for kv_type in [KvType::F16, KvType::Q8_0] {
-        let held = preempted::hold(&mut load(kv_type));
-        held.unwrap_or_else(|differs| panic!("{} cache: {differs}", kv_type.name()));
+    for (model, kv_type) in [
+        (MODEL, KvType::F16),
+        (MODEL, KvType::Q8_0),
+        (WITH_INPUTS, KvType::F16),
+    ] {
+        let held = preempted::hold(&mut load_with(model, kv_type.into(), false));
+        held.unwrap_or_else(|differs| panic!("{model}, {} cache: {differs}", kv_type.name()));
     }
 }
 
-fn hold(types: KvTypes) {
-    let mut runner = load(types);
+fn hold(model: &str, types: KvTypes) {
+    let mut runner = load_with(model, types, false);
     let entries = begin(&mut runner);
     let mut together = vec![Vec::<Step>::new(); PROMPTS.len()];
     for conversations in TOGETHER.iter().cycle().take(3 * TOGETHER.len()) {

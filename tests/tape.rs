@@ -9,6 +9,7 @@ use ganglion::kv::KvType;
 use ganglion::load::{self, Backend, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::model::forward::Forward;
+use ganglion::model::shape::MixerShape;
 use ganglion::quant::DType;
 use ganglion::runner::RunError;
 use ganglion::sampler::Parameters;
@@ -90,7 +91,7 @@ fn a_tape_with_one_mistake_is_refused() {
         ),
         (
             "an alias",
-            |tape| set_rotated(tape, |inputs| inputs[0]),
+            |tape| set_rotated(tape, |q| q),
             "written while it is read",
         ),
         (
@@ -128,13 +129,10 @@ fn a_tape_with_one_mistake_is_refused() {
     }
 }
 
-fn set_rotated(tape: &mut Tape, to: impl Fn(&[Buffer; 3]) -> Buffer) {
+fn set_rotated(tape: &mut Tape, to: impl Fn(Buffer) -> Buffer) {
     for op in &mut tape.ops {
-        if let Op::RopeStore {
-            inputs, rotated, ..
-        } = op
-        {
-            *rotated = to(inputs);
+        if let Op::RopeStore { q, rotated, .. } = op {
+            *rotated = to(*q);
         }
     }
 }
@@ -272,7 +270,11 @@ fn heads_that_no_block_divides_have_no_cache_of_quants() {
     };
     let load = |checkpoint: &Checkpoint| load::runner(checkpoint, &settings, &mut |_, _| {});
     assert!(load(&checkpoint).is_ok());
-    checkpoint.shape.head_dim = 24;
+    for layer in &mut checkpoint.shape.layers {
+        if let Some(MixerShape::Attention(attention)) = &mut layer.mixer {
+            attention.head_dim = 24;
+        }
+    }
     let error = load(&checkpoint).expect_err("24 is not a multiple of 16");
     assert_eq!(
         error.to_string(),

@@ -131,7 +131,8 @@ fn a_sharded_directory_reads_as_the_file_it_was_split_from() {
     );
     assert!(all_rows(&sharded) == all_rows(&single));
     let bias = |checkpoint: &Checkpoint| {
-        let bias = checkpoint.tensors.layers[0].q.bias.as_ref().unwrap();
+        let attention = checkpoint.tensors.layers[0].attention().unwrap();
+        let bias = attention.q.bias.as_ref().unwrap();
         checkpoint.vector(bias, &mut ReadBuffer::default()).unwrap()
     };
     assert_eq!(bias(&sharded), bias(&single));

@@ -6,7 +6,7 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
     LaunchTurn launch_turn(a.stamp);
     const Cache &c = a.cache;
     u32 lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y;
-    if (head >= c.heads + 2 * c.kv_heads) return;
+    if (head >= c.heads + (a.k ? 2 * c.kv_heads : 0)) return;
     bool is_q = head < c.heads, is_k = !is_q && head < c.heads + c.kv_heads;
     u32 index = head - (is_q ? 0 : is_k ? c.heads : c.heads + c.kv_heads), heads = is_q ? c.heads : c.kv_heads;
     // Requested before the kernel knows whether the row exists; there are values in any case.
@@ -16,6 +16,7 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
     if (c.places.step ? mine->slot == NO_SLOT : row >= mine->count) return;
     u32 position = mine->position + (c.places.step ? 0 : row);
     if (norm.all) values.normalize(c, norm, a.epsilon, lane);
+    if (a.norms_v && !is_q && !is_k) values.normalize(c, a.epsilon);
     if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
     if (is_q) {
         values.scale(c, position);

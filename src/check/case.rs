@@ -63,10 +63,16 @@ impl Case {
         ops.flat_map(|op| op.buffers().1).collect()
     }
 
-    /// The operation that stores in the cache, if there is one.
-    pub(super) fn stores(&self) -> Option<&Op> {
+    /// The rotation, if there is one.
+    pub(super) fn rotates(&self) -> Option<&Op> {
         let mut ops = self.tape.ops.iter();
         ops.find(|op| matches!(op, Op::RopeStore { .. }))
+    }
+
+    /// The rotation, if it stores in the cache.
+    pub(super) fn stores(&self) -> Option<&Op> {
+        self.rotates()
+            .filter(|op| matches!(op, Op::RopeStore { kv: Some(_), .. }))
     }
 
     /// Slot and position of each row that is not padding.

@@ -301,7 +301,8 @@ impl World {
                 ));
             }
         }
-        let strides = (self.kv.types.sides()).map(|element| element.bytes(self.kv.kinds[0].head_dim));
+        let strides =
+            (self.kv.types.sides()).map(|element| element.bytes(self.kv.kinds[0].head_dim));
         let stores = case.stores().is_some();
         for (slot, (before, after)) in left.cache_before.iter().zip(&left.cache_after).enumerate() {
             for (stride, (before, after)) in strides.into_iter().zip(before.iter().zip(after)) {

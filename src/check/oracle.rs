@@ -80,29 +80,40 @@ impl World {
     /// q, k or v (0, 1, 2) of a case after its rotation, (row, head, head_dim).
     pub(super) fn turned(&self, case: &Case, inputs: &Inputs, which: usize) -> Vec<f64> {
         let Some(Op::RopeStore {
-            inputs: buffers,
+            q,
+            kv,
             norms,
             epsilon,
             rotation,
             ..
-        }) = case.stores()
+        }) = case.rotates()
         else {
             return Vec::new();
         };
-        let info = case.tape.buffer(buffers[which]);
-        let mut values = inputs.buffers.iter();
-        let Some((_, values)) = values.find(|(buffer, _)| *buffer == buffers[which]) else {
+        let mut buffers = std::iter::once(*q).chain(kv.iter().flatten().copied());
+        let Some(buffer) = buffers.nth(which) else {
             return Vec::new();
         };
-        let norm = norms.and_then(|norms| norms.get(which).map(|norm| self.vector(*norm)));
+        let info = case.tape.buffer(buffer);
+        let mut values = inputs.buffers.iter();
+        let Some((_, values)) = values.find(|(of, _)| *of == buffer) else {
+            return Vec::new();
+        };
+        let norm = match which {
+            0 => norms.q.map(|norm| self.vector(norm)),
+            1 => norms.k.map(|norm| self.vector(norm)),
+            _ => norms.v.then(|| vec![1.0; self.kv.kinds[0].head_dim]),
+        };
         let mut turned: Vec<f64> = values.iter().copied().map(f64::from).collect();
         let rows = turned.chunks_exact_mut(info.columns);
         for (row, (_, position)) in rows.zip(case.rows()) {
-            for head in row.chunks_exact_mut(self.kv.kinds[0].head_dim).filter(|_| which < 2) {
+            for head in row.chunks_exact_mut(self.kv.kinds[0].head_dim) {
                 if let Some(norm) = &norm {
                     normalize(head, norm, *epsilon);
                 }
-                self.rotate(head, *rotation, position);
+                if which < 2 {
+                    self.rotate(head, *rotation, position);
+                }
                 if let Some(scale) = rotation.query_scale.filter(|_| which == 0) {
                     let by = f64::from(scale.at(position));
                     head.iter_mut().for_each(|value| *value *= by);
@@ -134,7 +145,7 @@ impl World {
         } = kv.kinds[0];
         let columns = case.tape.buffer(q).columns;
         let group = columns / head_dim / heads;
-        let queries = if stored {
+        let queries = if case.rotates().is_some() {
             let turned = self.turned(case, inputs, 0);
             let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
             case.tape.buffer(q).dtype.round(&mut queries);

@@ -154,7 +154,12 @@ impl Cache {
     }
 
     /// K and V of a tile of positions of a head, encoded. The last tile ends at `end`.
-    pub(super) fn tile(&self, head: (usize, CacheLayer, usize), index: usize, end: usize) -> [&[u8]; 2] {
+    pub(super) fn tile(
+        &self,
+        head: (usize, CacheLayer, usize),
+        index: usize,
+        end: usize,
+    ) -> [&[u8]; 2] {
         let positions = index * TILE..end.min((index + 1) * TILE);
         [0, 1].map(|side| {
             let (page, place) = self.place(head, side, positions.clone());

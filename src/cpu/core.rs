@@ -75,7 +75,7 @@ pub(super) enum Guide {
 pub(super) struct Buffers {
     /// The values of each buffer, long enough for every prepared tape.
     pub(super) activations: Vec<Vec<f32>>,
-    /// The residual streams of preempted prompts and of a preempted step.
+    /// The buffers that preempted prompts and a preempted step continue with.
     pub(super) saved: [Vec<f32>; PLACES],
     /// (rows, hidden): the normed rows of the current operation
     pub(super) normed: Vec<f32>,
@@ -151,25 +151,31 @@ impl Core {
         4 * (activations.iter().chain(saved).map(Vec::len).sum::<usize>() + others)
     }
 
-    /// Saves the residual stream of a preempted prompt or step.
-    pub(super) fn save_residual(&mut self, tape: &Tape, place: usize) {
+    /// Saves the buffers that a preempted prompt or step continues with.
+    pub(super) fn save_carried(&mut self, tape: &Tape, place: usize) {
         let Buffers {
             activations, saved, ..
         } = &mut self.buffers;
-        if let Some(x) = tape.residual_stream() {
-            let length = tape.rows * tape.buffer(x).columns;
-            saved[place][..length].copy_from_slice(&activations[x.0][..length]);
+        let mut rest = &mut saved[place][..];
+        for buffer in tape.carried() {
+            let length = tape.rows * tape.buffer(buffer).columns;
+            let (to, others) = rest.split_at_mut(length);
+            to.copy_from_slice(&activations[buffer.0][..length]);
+            rest = others;
         }
     }
 
-    /// Restores the residual stream of a preempted prompt or step.
-    pub(super) fn restore_residual(&mut self, tape: &Tape, place: usize) {
+    /// Restores the buffers that a preempted prompt or step continues with.
+    pub(super) fn restore_carried(&mut self, tape: &Tape, place: usize) {
         let Buffers {
             activations, saved, ..
         } = &mut self.buffers;
-        if let Some(x) = tape.residual_stream() {
-            let length = tape.rows * tape.buffer(x).columns;
-            activations[x.0][..length].copy_from_slice(&saved[place][..length]);
+        let mut rest = &saved[place][..];
+        for buffer in tape.carried() {
+            let length = tape.rows * tape.buffer(buffer).columns;
+            let (from, others) = rest.split_at(length);
+            activations[buffer.0][..length].copy_from_slice(from);
+            rest = others;
         }
     }
 
@@ -276,19 +282,16 @@ impl Core {
             Input::Step => Family::Step,
             Input::Prompt => Family::Prompt,
         };
+        let token_of = |row: usize| match tape.input {
+            Input::Prompt => prompt[row],
+            Input::Step => runs[row].state.token,
+        };
         match *op {
             Op::Embed { table, scale, x } => {
                 let table = weights[table.0].matrix();
-                let vocabulary = table.rows();
                 let all = activations[x.0].chunks_exact_mut(table.columns());
                 for (row, out) in all.take(real).enumerate() {
-                    let token = match tape.input {
-                        Input::Prompt => prompt[row],
-                        Input::Step => runs[row].state.token,
-                    };
-                    let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
-                    table
-                        .dequantize_row(row.ok_or(ExecuteError::Token { token, vocabulary })?, out);
+                    table.dequantize_row(token_row(token_of(row), table.rows())?, out);
                     out.iter_mut().for_each(|value| *value *= scale);
                 }
             }
@@ -296,19 +299,19 @@ impl Core {
                 x,
                 norm,
                 epsilon,
-                projections,
-                outputs,
+                ref projections,
             } => {
                 let normed = &mut normed[..len(x)];
                 norm::rms_norm(&activations[x.0], weights[norm.0].vector(), epsilon, normed);
                 tape.activation.round(normed);
-                let all = outputs.map(len).into_iter().sum();
+                let all = projections.iter().map(|to| len(to.out)).sum();
                 let mut product = &mut product[..all];
-                let matrices = projections.map(|projection| weights[projection.weight.0].matrix());
+                let matrices = projections.iter().map(|of| weights[of.weight.0].matrix());
+                let matrices: Vec<_> = matrices.collect();
                 matmul::multiply(family, &matrices, normed, rows, product);
-                for (Projection { bias, .. }, out) in projections.into_iter().zip(outputs) {
+                for Projection { bias, out, .. } in projections {
                     let bias = bias.map(|bias| weights[bias.0].vector());
-                    let (own, others) = product.split_at_mut(len(out));
+                    let (own, others) = product.split_at_mut(len(*out));
                     matmul::transpose(own, rows, &mut activations[out.0], |out, y, output| {
                         *out = y + bias.map_or(0.0, |bias| bias[output]);
                     });
@@ -317,7 +320,8 @@ impl Core {
             }
             Op::RopeStore {
                 layer,
-                inputs: [q, k, v],
+                q,
+                kv,
                 norms,
                 epsilon,
                 rotation,
@@ -325,18 +329,28 @@ impl Core {
             } => {
                 let mut out = std::mem::take(&mut activations[rotated.0]);
                 out[..len(q)].copy_from_slice(&activations[q.0][..len(q)]);
-                let rotated_k = &mut product[..len(k)];
-                rotated_k.copy_from_slice(&activations[k.0][..len(k)]);
-                let norms = norms.map(|norms| norms.map(|WeightId(norm)| weights[norm].vector()));
-                let heads = (tape.kv.kind(layer).head_dim, norms, epsilon);
-                let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, heads);
-                let (wide, narrow) = (tape.buffer(q).columns, tape.buffer(k).columns);
+                let vector = |norm: Option<WeightId>| norm.map(|norm| weights[norm.0].vector());
+                let of_heads = (tape.kv.kind(layer).head_dim, epsilon);
+                let sides = [vector(norms.q), vector(norms.k)];
+                let [of_q, of_k] = rope::Rope::of(rotation, &self.angles, sides, of_heads);
+                let columns = |buffer: Buffer| tape.buffer(buffer).columns;
                 for run in runs {
-                    let k = &mut rotated_k[run.of(narrow)];
-                    of_q.rotate(&mut out[run.of(wide)], wide, run.state.position);
-                    of_k.rotate(k, narrow, run.state.position);
-                    let v = &activations[v.0][run.of(narrow)];
-                    cache.store((run.slot, layer), run.state.position, k, v);
+                    let (wide, position) = (columns(q), run.state.position);
+                    of_q.rotate(&mut out[run.of(wide)], wide, position);
+                    let Some([k, v]) = kv else {
+                        continue;
+                    };
+                    let (narrow, rows) = (columns(k), run.of(columns(k)));
+                    let (stored_k, stored_v) = product[..2 * len(k)].split_at_mut(len(k));
+                    let (stored_k, stored_v) =
+                        (&mut stored_k[rows.clone()], &mut stored_v[rows.clone()]);
+                    stored_k.copy_from_slice(&activations[k.0][rows.clone()]);
+                    stored_v.copy_from_slice(&activations[v.0][rows]);
+                    of_k.rotate(stored_k, narrow, position);
+                    if norms.v {
+                        norm::heads(stored_v, of_heads);
+                    }
+                    cache.store((run.slot, layer), position, stored_k, stored_v);
                 }
                 tape.buffer(rotated).dtype.round(&mut out[..len(q)]);
                 activations[rotated.0] = out;
@@ -384,22 +398,79 @@ impl Core {
             }
             Op::Product { input, weight, out } => {
                 let product = &mut product[..len(out)];
-                let input = &activations[input.0][..len(input)];
                 let weight = weights[weight.0].matrix();
-                matmul::multiply(family, &[weight], input, rows, product);
+                let mut rounded = &activations[input.0][..len(input)];
+                if tape.buffer(input).dtype != tape.activation {
+                    let normed = &mut normed[..len(input)];
+                    normed.copy_from_slice(rounded);
+                    tape.activation.round(normed);
+                    rounded = normed;
+                }
+                matmul::multiply(family, &[weight], rounded, rows, product);
                 matmul::transpose(product, rows, &mut activations[out.0], |out, y, _| *out = y);
             }
             Op::AddNormed {
                 y,
                 norm,
                 epsilon,
+                scale,
                 x,
             } => {
                 let normed = &mut normed[..len(y)];
                 norm::rms_norm(&activations[y.0], weights[norm.0].vector(), epsilon, normed);
+                let scale = scale.map_or(1.0, |scale| weights[scale.0].vector()[0]);
                 for (x, added) in activations[x.0].iter_mut().zip(normed) {
-                    *x += *added;
+                    *x = scale * (*x + *added);
                 }
+            }
+            Op::LayerInputs {
+                table,
+                scale,
+                norm,
+                epsilon,
+                inputs,
+            } => {
+                let table = weights[table.0].matrix();
+                let normed = &mut normed[..len(inputs)];
+                norm::rms_norm(
+                    &activations[inputs.0],
+                    weights[norm.0].vector(),
+                    epsilon,
+                    normed,
+                );
+                let all = activations[inputs.0].chunks_exact_mut(table.columns());
+                let rows = all.zip(normed.chunks_exact(table.columns())).take(real);
+                for (row, (out, normed)) in rows.enumerate() {
+                    let token = token_of(row);
+                    table.dequantize_row(token_row(token, table.rows())?, out);
+                    for (out, normed) in out.iter_mut().zip(normed) {
+                        *out = (scale * *out + normed) * std::f32::consts::FRAC_1_SQRT_2;
+                    }
+                }
+            }
+            Op::Gate {
+                gate,
+                input,
+                first,
+                activation,
+                out,
+            } => {
+                let width = tape.buffer(gate).columns;
+                let mut gated = std::mem::take(&mut activations[out.0]);
+                let result = &mut gated[..len(out)];
+                match input {
+                    None => result.fill(1.0),
+                    Some(input) => {
+                        let inputs = &activations[input.0];
+                        let inputs = inputs.chunks_exact(tape.buffer(input).columns);
+                        for (out, input) in result.chunks_exact_mut(width).zip(inputs) {
+                            out.copy_from_slice(&input[first..][..width]);
+                        }
+                    }
+                }
+                matmul::gate(&activations[gate.0][..len(gate)], activation, result);
+                tape.buffer(out).dtype.round(result);
+                activations[out.0] = gated;
             }
             Op::GateUp {
                 x,
@@ -525,6 +596,12 @@ impl Run {
     fn of(&self, columns: usize) -> Range<usize> {
         self.rows.start * columns..self.rows.end * columns
     }
+}
+
+/// The row of a table for a token.
+fn token_row(token: u32, vocabulary: usize) -> Result<usize, ExecuteError> {
+    let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
+    row.ok_or(ExecuteError::Token { token, vocabulary })
 }
 
 fn grow(buffer: &mut Vec<f32>, len: usize) {

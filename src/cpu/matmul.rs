@@ -102,6 +102,15 @@ pub(super) fn gate_up(
     });
 }
 
+/// Multiplies values by the activations of gates.
+pub(super) fn gate(gates: &[f32], activation: Activation, out: &mut [f32]) {
+    pulp::Arch::new().dispatch(Gated {
+        gates,
+        activation,
+        out,
+    });
+}
+
 /// Rows that weights are multiplied with.
 #[derive(Clone, Copy)]
 struct Input<'a> {
@@ -245,6 +254,10 @@ impl pulp::NullaryFnOnce for Gated<'_> {
         match self.activation {
             Activation::Silu => pairs.for_each(|(out, gate)| *out *= silu(*gate)),
             Activation::GeluTanh => pairs.for_each(|(out, gate)| *out *= gelu_tanh(*gate)),
+            Activation::SquaredRelu => {
+                pairs.for_each(|(out, gate)| *out *= gate.max(0.0) * gate.max(0.0));
+            }
+            Activation::Sigmoid => pairs.for_each(|(out, gate)| *out *= 1.0 / (1.0 + exp(-*gate))),
         }
     }
 }

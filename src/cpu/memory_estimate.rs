@@ -8,7 +8,7 @@ use crate::tape::{Buffer, KvHeads, Op, Tape, WeightInfo};
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub(super) activations: Vec<usize>,
-    /// The length of a saved residual stream.
+    /// The length of the buffers that a preempted run continues with.
     pub(super) saved: usize,
     pub(super) normed: usize,
     pub(super) product: usize,
@@ -27,10 +27,9 @@ impl Lengths {
                 }
                 lengths.activations[index] = lengths.activations[index].max(length);
             }
-            let residual = tape
-                .residual_stream()
-                .map_or(0, |Buffer(x)| lengths.activations[x]);
-            lengths.saved = lengths.saved.max(residual);
+            let carried = tape.carried().into_iter();
+            let carried = carried.map(|Buffer(buffer)| lengths.activations[buffer]);
+            lengths.saved = lengths.saved.max(carried.sum());
             let length = |buffers: Vec<Buffer>| -> usize {
                 let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
                 buffers.map(|info| info.rows * info.columns).sum()
@@ -40,7 +39,10 @@ impl Lengths {
                 lengths.max().unwrap_or(0)
             };
             lengths.normed = lengths.normed.max(longest(|op| op.buffers().0));
-            lengths.product = lengths.product.max(longest(|op| op.buffers().1));
+            lengths.product = lengths.product.max(longest(|op| match op {
+                Op::RopeStore { kv, .. } => kv.iter().flatten().copied().collect(),
+                op => op.buffers().1,
+            }));
             for (kv, columns) in attends(tape) {
                 let partials = attention::partials(kv, columns);
                 lengths.partials = lengths.partials.max(partials);

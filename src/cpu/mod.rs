@@ -140,7 +140,7 @@ impl Cpu {
         };
         let (all, mut next) = (tape.ops.len(), 0);
         if let Some((place, saved)) = self.base.preempted.take(&rows) {
-            self.core.restore_residual(tape, place);
+            self.core.restore_carried(tape, place);
             next = saved;
         }
         let pauses = tape.pauses();
@@ -151,7 +151,7 @@ impl Cpu {
             if let Some(place) = self.base.preempted.place()
                 && preempts.as_mut().is_some_and(|preempts| preempts())
             {
-                self.core.save_residual(tape, place);
+                self.core.save_carried(tape, place);
                 self.base.preempted.keep(place, rows, next);
                 return Ok(Pass::Preempted);
             }
@@ -178,7 +178,7 @@ impl Cpu {
         let same = |step: &PreemptedStep| forced.is_empty() && step.slots == slots;
         let before = self.preempted_step.take().filter(same);
         if before.is_some() {
-            self.core.restore_residual(tape, STEP_PLACE);
+            self.core.restore_carried(tape, STEP_PLACE);
         }
         let (mut step, graph, _) = self.split(tape);
         let is_cut = preempts.is_some() && forced.is_empty();
@@ -191,7 +191,7 @@ impl Cpu {
                 .as_mut()
                 .is_some_and(|preempts| preempts(Instant::now()))
             {
-                self.core.save_residual(tape, STEP_PLACE);
+                self.core.save_carried(tape, STEP_PLACE);
                 let slots = slots.to_vec();
                 self.preempted_step = Some(PreemptedStep { slots, ran, rest });
                 return Ok(Pass::Preempted);

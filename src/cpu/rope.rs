@@ -15,17 +15,18 @@ pub(super) struct Rope<'a> {
 }
 
 impl<'a> Rope<'a> {
-    /// The rotations of q and of k. `heads` are the head dimension, optional norms, and the epsilon of the norms.
+    /// The rotations of q and of k, with their norms. `heads` are the head dimension and the epsilon of the norms.
     pub(super) fn of(
         rotation: Rotation,
         tables: &'a [Angles],
-        (head_dim, norms, epsilon): (usize, Option<[&'a [f32]; 2]>, f32),
+        norms: [Option<&'a [f32]>; 2],
+        (head_dim, epsilon): (usize, f32),
     ) -> [Self; 2] {
         let turns = rotation.dims > 0;
         [0, 1].map(|which| Self {
             angles: turns.then(|| &tables[rotation.table]),
             head_dim,
-            norm: norms.map(|norms| norms[which]),
+            norm: norms[which],
             epsilon,
             scale: rotation.query_scale.filter(|_| which == 0),
         })
@@ -61,7 +62,7 @@ impl<'a> Rope<'a> {
         if let Some(weight) = self.norm {
             arch.dispatch(Norm {
                 x: head,
-                weight,
+                weight: Some(weight),
                 epsilon: self.epsilon,
             });
         }

@@ -8,5 +8,7 @@ pub(super) const fn number(activation: Activation) -> Number {
     match activation {
         Activation::Silu => Number::Silu,
         Activation::GeluTanh => Number::GeluTanh,
+        Activation::SquaredRelu => Number::SquaredRelu,
+        Activation::Sigmoid => Number::Sigmoid,
     }
 }

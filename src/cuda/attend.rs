@@ -7,14 +7,15 @@ use super::queue::LaunchQueue;
 use super::splits::splits;
 use super::work::{THREADS, Work};
 use crate::device::{AttendArgs, Cache, Error, Geometry, Places, RopeStoreArgs};
-use crate::tape::{Buffer, CacheLayer, Input, KvHeads, Op, Rotation, Tape, WeightId};
+use crate::tape::{Buffer, CacheLayer, HeadNorms, Input, KvHeads, Op, Rotation, Tape};
 
 const WARPS: u32 = 8;
 
 /// The inputs of a step's rotation, which its attention kernel includes: q, k and v as their product left them.
 pub(super) struct Raw {
-    inputs: [Buffer; 3],
-    norms: Option<[WeightId; 2]>,
+    q: Buffer,
+    kv: [Buffer; 2],
+    norms: HeadNorms,
     epsilon: f32,
     rotation: Rotation,
 }
@@ -23,7 +24,8 @@ pub(super) struct Raw {
 pub(super) fn raw(tape: &Tape, index: usize) -> Option<Raw> {
     let before = index.checked_sub(1)?;
     let &Op::RopeStore {
-        inputs,
+        q,
+        kv: Some(kv),
         norms,
         epsilon,
         rotation,
@@ -33,7 +35,8 @@ pub(super) fn raw(tape: &Tape, index: usize) -> Option<Raw> {
         return None;
     };
     tape.is_fused_with_next(before).then_some(Raw {
-        inputs,
+        q,
+        kv,
         norms,
         epsilon,
         rotation,
@@ -50,7 +53,8 @@ impl Work<'_> {
     ) -> Result<(), Error> {
         let Op::RopeStore {
             layer,
-            inputs: [q, k, v],
+            q,
+            kv,
             norms,
             epsilon,
             rotation,
@@ -63,13 +67,14 @@ impl Work<'_> {
         let places = self.places_of(step);
         let columns = narrow(tape.buffer(q).columns);
 
-        let [q_norm, k_norm] = norms.map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
+        let [q_norm, k_norm] = self.norms(norms);
+        let [k, v] = kv.map_or([0, 0], |kv| kv.map(|side| self.buffer(side)));
         let cache = rotated_by(rotation, self.cache(places, layer, columns));
         let args = RopeStoreArgs {
             cache,
             q: self.buffer(q),
-            k: self.buffer(k),
-            v: self.buffer(v),
+            k,
+            v,
             q_norm,
             k_norm,
             angles: self.angles(rotation),
@@ -77,8 +82,11 @@ impl Work<'_> {
             stamp: queue.stamp(),
             stride: narrow(stride(tape, rotated)),
             epsilon,
+            norms_v: norms.v.into(),
+            pad: 0,
         };
-        let all = cache.heads + 2 * cache.kv_heads;
+        let stored = if kv.is_some() { 2 * cache.kv_heads } else { 0 };
+        let all = cache.heads + stored;
         let geometry = Geometry {
             grid: [all.div_ceil(WARPS), rows, 1],
             ..Geometry::new(1, THREADS)
@@ -151,10 +159,8 @@ impl Work<'_> {
             return queue.launch(&tiles.kernel, geometry, &args);
         }
         if let Some(raw) = raw {
-            let [q, k, v] = raw.inputs.map(|buffer| self.buffer(buffer));
-            let [q_norm, k_norm] = raw
-                .norms
-                .map_or([0, 0], |norms| norms.map(|norm| self.vector(norm)));
+            let ([k, v], q) = (raw.kv.map(|side| self.buffer(side)), self.buffer(raw.q));
+            let [q_norm, k_norm] = self.norms(raw.norms);
             args = AttendArgs {
                 q,
                 k,
@@ -207,6 +213,11 @@ impl Work<'_> {
             head_dim,
             ..Cache::default()
         }
+    }
+
+    /// The addresses of the norms of q and of k; 0 means none.
+    fn norms(&self, norms: HeadNorms) -> [u64; 2] {
+        [norms.q, norms.k].map(|norm| norm.map_or(0, |norm| self.vector(norm)))
     }
 
     /// The address of the table of a rotation.

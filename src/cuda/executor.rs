@@ -46,7 +46,7 @@ impl Steps for Cuda {
         if self.buffers.grow(&self.context, tape, &mut self.stream)? {
             self.base.moves += 1;
             self.started = None;
-            // The saved residual stream has moved.
+            // The saved buffers have moved.
             self.discard_in_flight();
         }
         Ok(())

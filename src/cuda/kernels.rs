@@ -8,8 +8,9 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, AddNormedArgs, EmbedArgs, Error, Kernel, LaunchOrder, MixedStepArgs, Modules,
-    NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, SoftcapArgs, StepArgs, SumsArgs,
+    ALL_SHARED, AddNormedArgs, EmbedArgs, Error, GateArgs, Kernel, LaunchOrder, LayerInputsArgs,
+    MixedStepArgs, Modules, NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, SoftcapArgs, StepArgs,
+    SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
 use crate::tape::{KvHeads, KvInfo};
@@ -33,6 +34,8 @@ pub(super) struct Kernels {
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) add_normed: Kernel<AddNormedArgs>,
+    pub(super) layer_inputs: Kernel<LayerInputsArgs>,
+    pub(super) gate: Kernel<GateArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
     /// For each kind of the cache's layers; `None` for a kind without layers.
     pub(super) cache: [Option<CacheKernels>; 2],
@@ -180,6 +183,8 @@ impl Kernels {
             norm: modules.kernel(&format!("norm_{name}"), 0, LaunchOrder::Between)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, LaunchOrder::Between)?,
             add_normed: modules.kernel("add_normed", 0, LaunchOrder::Between)?,
+            layer_inputs: modules.kernel("layer_inputs", 0, LaunchOrder::Between)?,
+            gate: modules.kernel(&format!("gate_{name}"), 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
             cache: CacheKernels::of_kinds(modules, activation, kv)?,
             step: storages

@@ -10,9 +10,10 @@ use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
 use crate::device::{
-    AddNormedArgs, Command, EmbedArgs, Epilogue, Error, Geometry, Row, SampleArgs, SoftcapArgs,
-    StepArgs,
+    AddNormedArgs, Command, EmbedArgs, Epilogue, Error, GateArgs, Geometry, LayerInputsArgs, Row,
+    SampleArgs, SoftcapArgs, StepArgs,
 };
+use crate::quant::DType;
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
 
 /// `sample.cu`
@@ -86,33 +87,40 @@ impl Work<'_> {
                 x,
                 norm,
                 epsilon,
-                projections,
-                outputs,
+                ref projections,
             } => {
-                let matrices = projections.map(|Projection { weight, .. }| self.whole(weight));
-                let biases = projections.map(|p| p.bias.map_or(0, |bias| self.vector(bias)));
-                let filled = outputs.map(|out| self.buffer(out));
-                if !step {
+                let normed = if step {
+                    None
+                } else {
                     let prompt = self.prompt(tape);
                     let input = prompt.norm(queue, (x, norm, epsilon))?;
-                    return prompt.linear(queue, input, &matrices, &biases, &filled);
-                }
-                let [weight0, weight1, weight2] = matrices;
-                let [bias0, bias1, bias2] = biases;
-                let [out0, out1, out2] = filled;
-                let args = StepArgs {
-                    weight0,
-                    weight1,
-                    weight2,
-                    bias0,
-                    bias1,
-                    bias2,
-                    out0,
-                    out1,
-                    out2,
-                    ..self.of_normed(tape, (x, norm, epsilon), queue)
+                    Some((prompt, input))
                 };
-                self.product(queue, args)
+                // A launch takes up to three matrices.
+                projections.chunks(3).try_for_each(|some| {
+                    let matrices = each(some, |of| self.whole(of.weight));
+                    let biases = each(some, |of| of.bias.map_or(0, |bias| self.vector(bias)));
+                    let filled = each(some, |of| self.buffer(of.out));
+                    if let Some((prompt, input)) = normed {
+                        return prompt.linear(queue, input, &matrices, &biases, &filled);
+                    }
+                    let [weight0, weight1, weight2] = matrices;
+                    let [bias0, bias1, bias2] = biases;
+                    let [out0, out1, out2] = filled;
+                    let args = StepArgs {
+                        weight0,
+                        weight1,
+                        weight2,
+                        bias0,
+                        bias1,
+                        bias2,
+                        out0,
+                        out1,
+                        out2,
+                        ..self.of_normed(tape, (x, norm, epsilon), queue)
+                    };
+                    self.product(queue, args)
+                })
             }
             Op::RopeStore { .. } => self.rope_store(tape, index, queue),
             Op::Attend { .. } => self.attend(tape, index, raw, queue),
@@ -126,11 +134,13 @@ impl Work<'_> {
                 y,
                 norm,
                 epsilon,
+                scale,
                 x,
             } => {
                 let args = AddNormedArgs {
                     y: self.buffer(y),
                     weight: self.vector(norm),
+                    scale: scale.map_or(0, |scale| self.vector(scale)),
                     x: self.buffer(x),
                     count,
                     stamp: queue.stamp(),
@@ -140,6 +150,67 @@ impl Work<'_> {
                     pad: 0,
                 };
                 queue.launch(&kernels.add_normed, Geometry::new(rows, THREADS), &args)
+            }
+            Op::LayerInputs {
+                table,
+                scale,
+                norm,
+                epsilon,
+                inputs,
+            } => {
+                let width = narrow(tape.weight(norm).columns);
+                let geometry = Geometry {
+                    grid: [columns(inputs) / width, rows, 1],
+                    ..Geometry::new(1, THREADS)
+                };
+                self.parts(table)
+                    .iter()
+                    .try_for_each(|MatrixPart { first, tiles }| {
+                        let args = LayerInputsArgs {
+                            table: *tiles,
+                            places,
+                            tokens: at.prompt + Command::TOKENS_AT,
+                            norm: self.vector(norm),
+                            inputs: self.buffer(inputs),
+                            stamp: queue.stamp(),
+                            width,
+                            columns: columns(inputs),
+                            first: narrow(*first),
+                            scale,
+                            epsilon,
+                            pad: 0,
+                        };
+                        queue.launch(&kernels.layer_inputs, geometry, &args)
+                    })
+            }
+            Op::Gate {
+                gate,
+                input,
+                first,
+                activation,
+                out,
+            } => {
+                let width = columns(gate);
+                let rounded = input.is_some_and(|input| tape.buffer(input).dtype != DType::F32);
+                let skipped = if rounded { 2 } else { 4 } * first as u64;
+                let args = GateArgs {
+                    gate: self.buffer(gate),
+                    input: input.map_or(0, |input| self.buffer(input) + skipped),
+                    out: self.buffer(out),
+                    count,
+                    stamp: queue.stamp(),
+                    width,
+                    input_stride: input.map_or(0, |input| narrow(stride(tape, input))),
+                    stride: narrow(stride(tape, out)),
+                    activation: number(activation),
+                    rounded: rounded.into(),
+                    pad: 0,
+                };
+                let geometry = Geometry {
+                    grid: [width.div_ceil(THREADS), rows, 1],
+                    ..Geometry::new(1, THREADS)
+                };
+                queue.launch(&kernels.gate, geometry, &args)
             }
             Op::GateUp {
                 x,
@@ -254,18 +325,22 @@ impl Work<'_> {
         (input, weight): (Buffer, WeightId),
         (out, epilogue): (Buffer, Epilogue),
     ) -> Result<(), Error> {
-        let weight = self.whole(weight);
+        let (weight, prompt) = (self.whole(weight), self.prompt(tape));
+        let rounds = tape.buffer(input).dtype == DType::F32;
+        let input = match tape.input {
+            _ if rounds => prompt.round(queue, input)?,
+            Input::Prompt => prompt.summed(queue, input, weight)?,
+            Input::Step => prompt.rows_of(input),
+        };
         if tape.input == Input::Prompt {
-            let prompt = self.prompt(tape);
-            let input = prompt.summed(queue, input, weight)?;
             return prompt.multiply(queue, input, weight, (self.buffer(out), epilogue));
         }
         let args = StepArgs {
             weight0: weight,
             out0: self.buffer(out),
-            input: self.buffer(input),
+            input: input.address,
             stamp: queue.stamp(),
-            stride: narrow(stride(tape, input)),
+            stride: input.stride,
             epilogue,
             rows: narrow(tape.rows),
             ..StepArgs::default()
@@ -302,4 +377,9 @@ impl Work<'_> {
     fn prompt<'p>(&'p self, tape: &'p Tape) -> Prompt<'p> {
         Prompt { work: self, tape }
     }
+}
+
+/// Returns a property of up to three projections. A missing matrix has no rows.
+fn each<T: Copy + Default>(projections: &[Projection], of: impl Fn(&Projection) -> T) -> [T; 3] {
+    std::array::from_fn(|at| projections.get(at).map(&of).unwrap_or_default())
 }

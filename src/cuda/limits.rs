@@ -46,7 +46,9 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
     }
     for op in &tape.ops {
         match *op {
-            Op::Qkv { x, projections, .. } => {
+            Op::Qkv {
+                x, ref projections, ..
+            } => {
                 for projection in projections {
                     normed(tape, x, projection.weight)?;
                     whole(tape, projection.weight)?;
@@ -72,6 +74,8 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
             Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }
+            | Op::LayerInputs { .. }
+            | Op::Gate { .. }
             | Op::Softcap { .. }
             | Op::Sample { .. } => {}
         }

@@ -123,8 +123,8 @@ pub(super) fn storages(infos: &[WeightInfo], activation: DType) -> Vec<Storage> 
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) held: Vec<(Arena, Region, u64)>,
-    /// The saved rows of preempted prompts and of a preempted step, in the arena of the residual stream.
-    pub(super) saved: Vec<Region>,
+    /// The buffers that preempted prompts and a preempted step continue with, and their saved rows in the same arena.
+    pub(super) saved: Vec<(Buffer, Vec<Region>)>,
     /// Normed rows of a prompt, in the activations' type.
     pub(super) normed: Option<(Arena, Region, u64)>,
     /// Sums of a prompt's inputs, over 32 columns each: f32.
@@ -151,6 +151,8 @@ impl Needs {
             info.rows * stride(tape, Buffer(index)) * info.dtype.bytes()
         };
         let (mut normed, mut widest, mut partials, mut gates) = (0, 0, 0, 0);
+        // The widest rows in f32 that products round, in a step, too.
+        let mut rounded = 0;
         for op in &tape.ops {
             match *op {
                 Op::GateUp {
@@ -163,6 +165,9 @@ impl Needs {
                 }
                 Op::Qkv { x, .. } | Op::Head { x, .. } => {
                     normed = normed.max(padded(tape.buffer(x).columns));
+                }
+                Op::Product { input, .. } if tape.buffer(input).dtype == DType::F32 => {
+                    rounded = rounded.max(padded(tape.buffer(input).columns));
                 }
                 Op::Project { input, .. } | Op::Product { input, .. } => {
                     widest = widest.max(stride(tape, input));
@@ -178,17 +183,20 @@ impl Needs {
                 Op::Embed { .. }
                 | Op::RopeStore { .. }
                 | Op::AddNormed { .. }
+                | Op::LayerInputs { .. }
+                | Op::Gate { .. }
                 | Op::Softcap { .. }
                 | Op::Sample { .. } => {}
             }
         }
         let prompt = tape.input == Input::Prompt;
+        normed = if prompt { normed.max(rounded) } else { rounded };
         Self {
             buffers: tape.buffers.iter().enumerate().map(bytes).collect(),
             // The kernels of a step norm their rows themselves.
-            normed: if prompt { tape.rows * normed * 2 } else { 0 },
-            sums: if prompt {
-                // `sums.cuh`
+            normed: tape.rows * normed * 2,
+            // `sums.cuh`
+            sums: if prompt || rounded > 0 {
                 tape.rows.next_multiple_of(16) * normed.max(widest) / 32 * 4
             } else {
                 0
@@ -218,7 +226,8 @@ impl Buffers {
                 let copies = copies(tape, Buffer(index));
                 let (buffer, saved) = allocate_copies(context, bytes, copies, stream)?;
                 if copies > 0 {
-                    self.saved = saved;
+                    self.saved.retain(|(buffer, _)| buffer.0 != index);
+                    self.saved.push((Buffer(index), saved));
                 }
                 match self.held.get_mut(index) {
                     Some(held) => *held = buffer,
@@ -278,31 +287,33 @@ impl Buffers {
             .sum()
     }
 
-    /// Queues saving the residual stream of a tape's rows in a place, or restoring it from there.
-    pub(super) fn copy_residual(
+    /// Queues saving the buffers that a run continues with in a place, or restoring them from there.
+    pub(super) fn copy_carried(
         &mut self,
         tape: &Tape,
         (place, back): (usize, bool),
         stream: &mut Stream,
     ) -> Result<(), Error> {
-        let buffer = tape
-            .residual_stream()
-            .and_then(|x| Some((x, self.held.get_mut(x.0)?)));
-        let (Some((x, (arena, residual, _))), Some(saved)) = (buffer, self.saved.get(place)) else {
-            return Ok(());
-        };
-        let bytes = 4 * tape.buffer(x).columns;
-        let rows = RowSpans {
-            pitch: bytes,
-            bytes,
-            count: tape.rows,
-        };
-        let (from, to) = if back {
-            (*saved, *residual)
-        } else {
-            (*residual, *saved)
-        };
-        arena.copy(from, to, rows, stream)
+        for buffer in tape.carried() {
+            let saved = self.saved.iter().find(|(of, _)| *of == buffer);
+            let saved = saved.and_then(|(_, saved)| saved.get(place));
+            let (Some((arena, held, _)), Some(saved)) = (self.held.get_mut(buffer.0), saved) else {
+                continue;
+            };
+            let bytes = 4 * tape.buffer(buffer).columns;
+            let rows = RowSpans {
+                pitch: bytes,
+                bytes,
+                count: tape.rows,
+            };
+            let (from, to) = if back {
+                (*saved, *held)
+            } else {
+                (*held, *saved)
+            };
+            arena.copy(from, to, rows, stream)?;
+        }
+        Ok(())
     }
 
     /// Copies the logits of the last run of a tape.
@@ -341,9 +352,9 @@ pub(super) fn stride(tape: &Tape, buffer: Buffer) -> usize {
     }
 }
 
-/// The number of copies of a buffer for preempted prompts and a preempted step, which need the residual stream.
+/// The number of copies of a buffer for preempted prompts and a preempted step, which continue with some buffers.
 pub(super) fn copies(tape: &Tape, buffer: Buffer) -> usize {
-    if tape.residual_stream() == Some(buffer) {
+    if tape.carried().contains(&buffer) {
         PLACES
     } else {
         0

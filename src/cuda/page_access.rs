@@ -57,7 +57,9 @@ impl Pages for Cuda {
         group: usize,
         positions: usize,
     ) -> Result<bool, ExecuteError> {
-        Ok(self.pages.send((page, group), positions, &mut self.stream)?)
+        Ok(self
+            .pages
+            .send((page, group), positions, &mut self.stream)?)
     }
 
     fn take_page(&mut self) -> Result<Option<Vec<u8>>, ExecuteError> {

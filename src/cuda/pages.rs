@@ -103,9 +103,8 @@ impl Pages {
         let own = self.tables[slot]
             .chunks(self.kv.blocks())
             .map(|table| &table[..self.own[slot]]);
-        let is_gone = |page: &usize| {
-            *page < self.kv.pages && chunks.contains(&(*page / self.kv.chunk))
-        };
+        let is_gone =
+            |page: &usize| *page < self.kv.pages && chunks.contains(&(*page / self.kv.chunk));
         let first = own
             .clone()
             .filter_map(|table| table.iter().position(is_gone))

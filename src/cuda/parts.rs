@@ -94,7 +94,7 @@ impl Cuda {
         };
         let saved = self
             .buffers
-            .copy_residual(tape, (STEP_PLACE, false), &mut self.stream);
+            .copy_carried(tape, (STEP_PLACE, false), &mut self.stream);
         saved.inspect_err(|_| self.lose(step.slots()))?;
         self.preempted_step = Some(step);
         Ok(())
@@ -109,7 +109,7 @@ impl Cuda {
         let embedded = self.split(tape).0.eager(0..1);
         let resumed = embedded.and_then(|()| {
             self.buffers
-                .copy_residual(tape, (STEP_PLACE, true), &mut self.stream)
+                .copy_carried(tape, (STEP_PLACE, true), &mut self.stream)
         });
         resumed.inspect_err(|_| self.lose(step.slots()))?;
         self.pace

@@ -12,7 +12,7 @@ use super::shapes::{self, SHAPES};
 use super::work::Work;
 use crate::device::{Epilogue, Error, Geometry, NormArgs, PromptArgs, Row, SumsArgs, Tiles};
 use crate::quant::Storage;
-use crate::tape::{Activation, Buffer, Tape, WeightId};
+use crate::tape::{Activation, Buffer, Input, Tape, WeightId};
 
 /// Threads of a block of the small kernels.
 const THREADS: u32 = 256;
@@ -26,8 +26,8 @@ pub(super) struct Prompt<'a> {
 /// Rows that are prepared for products.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
-    address: u64,
-    stride: u32,
+    pub(super) address: u64,
+    pub(super) stride: u32,
 }
 
 impl Prompt<'_> {
@@ -37,10 +37,32 @@ impl Prompt<'_> {
         queue: &mut LaunchQueue<'_>,
         (x, norm, epsilon): (Buffer, WeightId, f32),
     ) -> Result<Inputs, Error> {
+        self.normed(queue, (x, self.work.vector(norm), epsilon))
+    }
+
+    /// Launches the rounding of the rows of x to the type of activations, and their sums. A step has rows for it, too.
+    pub(super) fn round(&self, queue: &mut LaunchQueue<'_>, x: Buffer) -> Result<Inputs, Error> {
+        self.normed(queue, (x, 0, 0.0))
+    }
+
+    /// Returns the rows of a buffer.
+    pub(super) fn rows_of(&self, input: Buffer) -> Inputs {
+        Inputs {
+            address: self.work.buffer(input),
+            stride: narrow(stride(self.tape, input)),
+        }
+    }
+
+    /// Launches the norm of rows, by the weights at an address; 0 means none.
+    fn normed(
+        &self,
+        queue: &mut LaunchQueue<'_>,
+        (x, weight, epsilon): (Buffer, u64, f32),
+    ) -> Result<Inputs, Error> {
         let hidden = narrow(self.tape.buffer(x).columns);
         let args = NormArgs {
             x: self.work.buffer(x),
-            weight: self.work.vector(norm),
+            weight,
             out: self.work.buffers.normed(),
             sums: self.work.buffers.sums(),
             count: self.count(),
@@ -65,10 +87,7 @@ impl Prompt<'_> {
         input: Buffer,
         weight: Tiles,
     ) -> Result<Inputs, Error> {
-        let inputs = Inputs {
-            address: self.work.buffer(input),
-            stride: narrow(stride(self.tape, input)),
-        };
+        let inputs = self.rows_of(input);
         if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
             let args = SumsArgs {
                 input: inputs.address,
@@ -234,8 +253,11 @@ impl Prompt<'_> {
         narrow(self.tape.rows)
     }
 
-    /// The address of the number of rows that are not padding.
+    /// The address of the number of rows that are not padding; 0 in a step.
     fn count(&self) -> u64 {
-        self.work.addresses.prompt + Row::COUNT_AT
+        match self.tape.input {
+            Input::Prompt => self.work.addresses.prompt + Row::COUNT_AT,
+            Input::Step => 0,
+        }
     }
 }

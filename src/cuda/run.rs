@@ -204,7 +204,7 @@ impl Cuda {
         };
         self.split(tape).0.eager(0..1)?;
         self.buffers
-            .copy_residual(tape, (place, true), &mut self.stream)?;
+            .copy_carried(tape, (place, true), &mut self.stream)?;
         Ok(next)
     }
 
@@ -247,7 +247,7 @@ impl Cuda {
                 && preempts.as_mut().is_some_and(|preempts| preempts())
             {
                 self.buffers
-                    .copy_residual(tape, (place, false), &mut self.stream)?;
+                    .copy_carried(tape, (place, false), &mut self.stream)?;
                 self.base.preempted.keep(place, rows, next);
                 return Ok(Pass::Preempted);
             }

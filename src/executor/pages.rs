@@ -9,11 +9,8 @@ pub trait Pages {
     ///
     /// # Errors
     /// If the device has failed.
-    fn set_pages(
-        &mut self,
-        slot: usize,
-        tables: &[Vec<Option<usize>>],
-    ) -> Result<(), ExecuteError>;
+    fn set_pages(&mut self, slot: usize, tables: &[Vec<Option<usize>>])
+    -> Result<(), ExecuteError>;
 
     /// Waits for launched work, then returns the memory of chunks to the system.
     ///

@@ -105,7 +105,9 @@ impl Kv {
             return;
         }
         sequence.replace(|page| Some(page).filter(|page| !is_lost(page)));
-        sequence.tokens.truncate(sequence.tables.reach(&self.layout));
+        sequence
+            .tokens
+            .truncate(sequence.tables.reach(&self.layout));
         let after = sequence.pages();
         for page in before.difference(&after) {
             self.pool.leave(*page);

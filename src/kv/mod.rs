@@ -52,8 +52,8 @@ pub use self::checkpoint::StateStart;
 pub use self::kv_type::KvType;
 pub use self::kv_types::KvTypes;
 pub use self::layout::Layout;
-pub use self::stored::PagePlace;
 pub use self::prompt::{Family, Reuse, Wanted, common_prefix};
+pub use self::stored::PagePlace;
 
 /// Positions of a page.
 pub const PAGE: usize = 64;
@@ -312,7 +312,12 @@ impl Kv {
         let longest = self.sequences.values().map(common).max().unwrap_or(0);
         // Sharing the pages of a running turn costs no pages. Sharing those of an idle one may need too many in total.
         let run = self.shared_with_running(user, prompt, &[]);
-        let sources = [(source, true, longest), (source, false, 0), (run, true, 0), (None, false, 0)];
+        let sources = [
+            (source, true, longest),
+            (source, false, 0),
+            (run, true, 0),
+            (None, false, 0),
+        ];
         let planned = sources.into_iter().find_map(|(source, inherits, common)| {
             let plan = self.plan(source, (tokens.len(), common), positions, inherits);
             let fits = self.fits(&plan, &[], self.pool.allocated());

@@ -114,7 +114,9 @@ impl Plan {
             let mut all = self.checkpoints.iter().filter(|one| one.position != END);
             all.any(|one| layout.kept(group, one.position).contains(&at))
         };
-        let ring = layout.ring(group).filter(|ring| end - first.min(end) > *ring);
+        let ring = layout
+            .ring(group)
+            .filter(|ring| end - first.min(end) > *ring);
         let mut recycled = Vec::new();
         let mut turns = 0;
         for at in first..end {
@@ -228,6 +230,11 @@ impl Kv {
             checkpoints.extend((self.layout.state > 0).then_some(END));
         }
         let checkpoints = (&checkpoints[..], inherits);
-        Plan::new(&self.layout, (held, cached), positions.max(prompt), checkpoints)
+        Plan::new(
+            &self.layout,
+            (held, cached),
+            positions.max(prompt),
+            checkpoints,
+        )
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Kv, Sequence};
 use super::plan::Plan;
 use super::prompt::Wanted;
+use super::{Kv, Sequence};
 
 impl Kv {
     /// Whether a user's turn of `positions` could begin if the `leaving` slots were freed.

@@ -19,7 +19,9 @@ impl Kv {
         let sequence = self.at(slot)?;
         let mut all = sequence.checkpoints.iter().filter(|one| !one.filled);
         let due = all.find(|one| one.position == sequence.tokens.len())?;
-        Some(&due.pieces).filter(|pieces| !pieces.is_empty()).map(Vec::as_slice)
+        Some(&due.pieces)
+            .filter(|pieces| !pieces.is_empty())
+            .map(Vec::as_slice)
     }
 
     /// The pages for the state at the end of the turn in a slot, unless a checkpoint has it.
@@ -64,7 +66,9 @@ impl Kv {
             return length;
         }
         let begin = self.len_of(slot);
-        let checkpoint = self.next_checkpoint(slot).map_or(usize::MAX, |at| at - begin);
+        let checkpoint = self
+            .next_checkpoint(slot)
+            .map_or(usize::MAX, |at| at - begin);
         if checkpoint <= length {
             return checkpoint;
         }

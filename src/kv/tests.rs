@@ -266,7 +266,11 @@ impl Held {
         let mut at = cached;
         while at < prompt.len() {
             let left = prompt.len() - at;
-            let most = if kv.layout.run == 0 { left } else { kv.layout.run };
+            let most = if kv.layout.run == 0 {
+                left
+            } else {
+                kv.layout.run
+            };
             let end = at + kv.run_length(slot, left, most);
             self.write(&tables, prompt, at..end);
             assert!(self.has(&tables, &kv.layout, &prompt[..at]));
@@ -356,6 +360,26 @@ impl Held {
     }
 }
 
+/// No page is lost, none belongs to two users, and all pages of sequences have memory.
+fn check_pages(kv: &Kv, held: &Held) {
+    let pages = held.pages.len();
+    let mut holders = vec![Vec::new(); pages];
+    for sequence in kv.sequences.values() {
+        let pages = sequence.pages().into_iter();
+        pages.for_each(|page| holders[page].push(sequence.user));
+    }
+    let free = holders.iter().filter(|users| users.is_empty()).count();
+    assert_eq!(kv.pages(), (pages, free));
+    let memory = (0..pages).filter(|page| held.has_memory(*page));
+    assert_eq!(kv.allocated(), memory.count());
+    for users in &holders {
+        assert!(users.iter().all(|user| *user == users[0]), "{kv:?}");
+    }
+    let all = kv.sequences.values();
+    let mut pages = all.flat_map(Sequence::pages);
+    assert!(pages.all(|page| held.has_memory(page)), "{kv:?}");
+}
+
 /// Random parallel turns of three users with common prefixes, in few pages whose memory is released and allocated.
 ///
 /// The cached prefix of a prompt is correct when its turn begins. Pages of running turns are neither overwritten nor
@@ -439,28 +463,16 @@ fn random_turns(layout: &Layout, longest: usize) -> [usize; 4] {
                     "the pages of slot {slot} were overwritten"
                 );
             }
-            let mut holders = vec![Vec::new(); pages];
-            for sequence in kv.sequences.values() {
-                let pages = sequence.pages().into_iter();
-                pages.for_each(|page| holders[page].push(sequence.user));
-            }
-            let free = holders.iter().filter(|users| users.is_empty()).count();
-            assert_eq!(kv.pages(), (pages, free));
-            let memory = (0..pages).filter(|page| held.has_memory(*page));
-            assert_eq!(kv.allocated(), memory.count());
-            for users in &holders {
-                assert!(users.iter().all(|user| *user == users[0]), "{kv:?}");
-            }
-            let all = kv.sequences.values();
-            let mut pages = all.flat_map(Sequence::pages);
-            assert!(pages.all(|page| held.has_memory(page)), "{kv:?}");
+            check_pages(&kv, &held);
         }
         released += held.released;
         // The remaining memory is enough for one turn, even if no more can be allocated.
         running.keys().for_each(|slot| kv.unpin(*slot));
         kv.refuse();
         let positions = (1..=keep).map(|blocks| blocks * PAGE);
-        let positions = positions.rev().find(|positions| layout.pages(*positions) <= keep);
+        let positions = positions
+            .rev()
+            .find(|positions| layout.pages(*positions) <= keep);
         if let Some(positions) = positions {
             let turn = kv.begin(None, 9, Wanted::without_answers(&[1]), positions);
             assert!(turn.is_some(), "{keep} of {:?}", kv.pages());
@@ -474,14 +486,20 @@ fn random_turns_find_their_pages_and_share_them_with_no_other_user() {
     let plain = Layout::plain();
     let all = random_turns(&plain, 250);
     let least = [20_000, 200, 200, 200];
-    assert!(all.iter().zip(least).all(|(all, least)| *all > least), "{all:?}");
+    assert!(
+        all.iter().zip(least).all(|(all, least)| *all > least),
+        "{all:?}"
+    );
     let windows = Layout::new(vec![None, Some(100), Some(100)], 30);
     let states = Layout::new(vec![None], 100).with_state(2);
     // Prompts are shared up to a multiple of 64 tokens, so that no page is copied.
     for (layout, copies) in [(windows, 200), (states, 0)] {
         let all = random_turns(&layout, 700);
         let least = [20_000, copies, 200, 200];
-        assert!(all.iter().zip(least).all(|(all, least)| *all >= least), "{all:?}");
+        assert!(
+            all.iter().zip(least).all(|(all, least)| *all >= least),
+            "{all:?}"
+        );
     }
 }
 
@@ -719,7 +737,11 @@ fn pages_that_left_a_window_are_free() {
     kv.pin(begun.slot);
     let held = |kv: &Kv| kv.pages().0 - kv.pages().1;
     // Besides the pages that are used in turn, those of the end of the prompt stay.
-    assert!(held(&kv) <= 200 + 2 * (WINDOW + 2 + WINDOW + 2), "{}", held(&kv));
+    assert!(
+        held(&kv) <= 200 + 2 * (WINDOW + 2 + WINDOW + 2),
+        "{}",
+        held(&kv)
+    );
     for token in 0..50 * PAGE {
         kv.push_to(begun.slot, u32::try_from(token).expect("few"));
     }
@@ -729,7 +751,9 @@ fn pages_that_left_a_window_are_free() {
         let said = std::slice::from_ref(&said);
         kv.held_of((0, Wanted { tokens, said }))
     };
-    let all: Vec<u32> = (0..50 * PAGE).map(|token| u32::try_from(token).expect("few")).collect();
+    let all: Vec<u32> = (0..50 * PAGE)
+        .map(|token| u32::try_from(token).expect("few"))
+        .collect();
     let all = [&prompt[..], &all, &[7]].concat();
     let end = 150 * PAGE;
     assert_eq!(continued(&kv, &all, 100 * PAGE..end), end);

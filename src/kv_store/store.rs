@@ -234,7 +234,11 @@ impl Shared {
 
     fn save(&self, save: &Save, pages: &Receiver<Vec<u8>>) {
         let (place, tokens) = (&save.place, &save.tokens);
-        let layout = Layout::new(&save.key, tokens.len(), (save.places.len(), save.page_bytes));
+        let layout = Layout::new(
+            &save.key,
+            tokens.len(),
+            (save.places.len(), save.page_bytes),
+        );
         let unfinished = place.unfinished(&self.root);
         let mut bytes = 0;
         let whole = self.write(save, pages, layout, &mut bytes);

@@ -9,8 +9,8 @@ use super::kv_choice::KvChoices;
 use super::settings::Settings;
 use crate::executor::{ExecuteError, Executor};
 use crate::kv::{KvType, KvTypes, PAGE};
+use crate::model::Checkpoint;
 use crate::model::forward::Forward;
-use crate::model::{Checkpoint, Shape};
 use crate::runner::{KEY_BOUND, KeyReason, KvSelection, RunError, log_sum_exp};
 use crate::sampler::Parameters;
 use crate::tape::{Ending, Input, KvInfo};
@@ -44,8 +44,12 @@ pub(crate) struct KvPlan {
 impl KvPlan {
     /// `probed` says that there is a text to measure with.
     pub(crate) fn new(checkpoint: &Checkpoint, choices: KvChoices, probed: bool) -> Self {
-        let Shape { head_dim, .. } = checkpoint.shape;
-        let biased = (checkpoint.tensors.layers.iter()).any(|layer| layer.k.bias.is_some());
+        let head_dims = checkpoint.shape.stored().map(|(_, of)| of.head_dim);
+        let unfit = |head_dim: &usize| !head_dim.is_multiple_of(KvType::Q8_0.granule());
+        let head_dim = head_dims.max_by_key(unfit).unwrap_or_default();
+        let biased = (checkpoint.tensors.layers.iter())
+            .filter_map(|layer| layer.attention()?.k.as_ref())
+            .any(|k| k.bias.is_some());
         Self::of(choices, (head_dim, biased), probed)
     }
 

@@ -19,6 +19,12 @@ pub(crate) fn plan<'a>(
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
     let mut shape = checkpoint.shape.clone();
+    if let Some(what) = shape.uncomputed() {
+        return Err(LoadError::Uncomputed {
+            architecture: shape.architecture,
+            what,
+        });
+    }
     let context = match settings.context {
         0 => shape.context,
         context if settings.shortens => context.min(shape.context),
@@ -32,14 +38,14 @@ pub(crate) fn plan<'a>(
     }
     shape.rotate_within(context);
     settings.kv_type.check()?;
-    let (types, head_dim) = (
-        KvPlan::of_settings(checkpoint, settings).types,
-        shape.head_dim,
-    );
-    if !head_dim.is_multiple_of(types.granule()) {
+    let types = KvPlan::of_settings(checkpoint, settings).types;
+    let granule = types.granule();
+    let unfit = |head_dim: &usize| !head_dim.is_multiple_of(granule);
+    let head_dim = shape.stored().map(|(_, of)| of.head_dim).find(unfit);
+    if let Some(head_dim) = head_dim {
         return Err(LoadError::KvType {
             name: types.name(),
-            granule: types.granule(),
+            granule,
             head_dim,
         });
     }

@@ -4,6 +4,10 @@
 use super::error::Defect;
 use crate::tape::Angles;
 
+/// The frequencies that are allowed.
+pub(super) const FREQUENCIES: &str =
+    "it must be positive and finite: check the rope base and its scaling";
+
 /// The rotation: its base, and an optional scaling.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rope {
@@ -18,6 +22,12 @@ pub(super) struct Rope {
 pub(super) enum Scaling {
     /// Divides positions by a factor.
     Linear {
+        factor: f64,
+    },
+    /// Rotates only a part of the pairs, from the first, and divides positions by a factor (Gemma 4). The frequencies
+    /// are those of all pairs.
+    Proportional {
+        part: f64,
         factor: f64,
     },
     Llama3(Llama3),
@@ -80,13 +90,24 @@ impl Rope {
         ))
     }
 
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // float32 is the reference
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )] // float32 is the reference
     fn angles_by(&self, head_dim: usize, divisors: fn(&LongRope) -> &Vec<f64>) -> Angles {
         let dims = self.dims.unwrap_or(head_dim);
         let power = |pair| (self.theta as f32).powf((2 * pair) as f32 / dims as f32);
         let plain = |pair| 1.0 / power(pair);
         let scaled = |pair| match &self.scaling {
             Some(Scaling::Linear { factor }) => plain(pair) / *factor as f32,
+            Some(Scaling::Proportional { part, factor }) => {
+                if pair < (part * dims as f64 / 2.0) as usize {
+                    plain(pair) / *factor as f32
+                } else {
+                    0.0
+                }
+            }
             Some(Scaling::Llama3(scaling)) => scaling.apply(plain(pair)),
             Some(Scaling::Yarn(scaling)) => scaling.apply(plain(pair), pair, self.theta, dims),
             Some(Scaling::Long(scaling)) => 1.0 / (divisors(scaling)[pair] as f32 * power(pair)),
@@ -97,7 +118,10 @@ impl Rope {
             amplitude: match &self.scaling {
                 Some(Scaling::Yarn(scaling)) => scaling.amplitude as f32,
                 Some(Scaling::Long(scaling)) => scaling.amplitude as f32,
-                Some(Scaling::Linear { .. } | Scaling::Llama3(_)) | None => 1.0,
+                Some(
+                    Scaling::Linear { .. } | Scaling::Proportional { .. } | Scaling::Llama3(_),
+                )
+                | None => 1.0,
             },
         }
     }
@@ -127,7 +151,7 @@ impl Rope {
             ));
         }
         let Some(Scaling::Long(LongRope { short, long, .. })) = &self.scaling else {
-            return Ok(());
+            return self.check_frequencies(head_dim);
         };
         for (key, list) in [("short_factor", short), ("long_factor", long)] {
             if list.len() != dims / 2 {
@@ -136,7 +160,22 @@ impl Rope {
                 return Err(Defect::bad_value(key, found, allowed));
             }
         }
-        Ok(())
+        self.check_frequencies(head_dim)
+    }
+
+    /// Checks that every pair rotates, unless a part is meant not to.
+    fn check_frequencies(&self, head_dim: usize) -> Result<(), Defect> {
+        let far = self.far_angles(head_dim).map(|(_, far)| far);
+        let tables = std::iter::once(self.angles(head_dim)).chain(far);
+        let rotates = |pair: usize| match self.scaling {
+            Some(Scaling::Proportional { .. }) => pair == 0,
+            _ => true,
+        };
+        let mut pairs = tables.flat_map(|table| table.frequencies.into_iter().enumerate());
+        match pairs.find(|(pair, frequency)| rotates(*pair) && !(*frequency > 0.0)) {
+            Some((_, bad)) => Err(Defect::bad_value("rope frequency", bad, FREQUENCIES)),
+            None => Ok(()),
+        }
     }
 }
 

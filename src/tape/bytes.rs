@@ -24,19 +24,17 @@ impl Op {
         let weights: usize = self
             .weights()
             .iter()
-            .map(|id| tape.weight(*id))
-            .map(|weight| {
-                // An embedding reads only the rows of the tokens.
-                let rows = if matches!(self, Self::Embed { .. }) {
-                    tape.rows
-                } else {
-                    weight.rows
-                };
+            .map(|id| {
+                let weight = tape.weight(*id);
+                let gathered = self.gathered() == Some(*id);
+                let rows = if gathered { tape.rows } else { weight.rows };
                 rows * weight.format.row_bytes(weight.columns)
             })
             .sum();
         let kv = match self {
-            Self::RopeStore { layer, .. } => tape.rows * position_bytes(tape, *layer),
+            Self::RopeStore {
+                layer, kv: Some(_), ..
+            } => tape.rows * position_bytes(tape, *layer),
             Self::Attend {
                 layer, attention, ..
             } => {

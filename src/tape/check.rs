@@ -2,7 +2,7 @@
 
 use super::attention::Rotation;
 use super::kv_info::{CacheLayer, KvInfo, KvKind};
-use super::op::{Op, Projection};
+use super::op::{Activation, Op, Projection};
 use super::operands::{Buffer, WeightId};
 use super::{Ending, Input, STEP_ROWS, Tape};
 use crate::kv::KvType;
@@ -140,13 +140,12 @@ impl Tape {
                 x,
                 norm,
                 projections,
-                outputs,
                 ..
             } => {
                 self.residual(*x)?;
                 let hidden = self.buffer(*x).columns;
                 self.matrix(*norm, 1, hidden)?;
-                for (Projection { weight, bias }, out) in projections.iter().zip(outputs) {
+                for Projection { weight, bias, out } in projections {
                     let width = self.buffer(*out).columns;
                     self.typed(*out, DType::F32)?;
                     self.rows_of(*out, self.rows)?;
@@ -157,18 +156,17 @@ impl Tape {
             }
             Op::RopeStore {
                 layer,
-                inputs,
+                q,
+                kv,
                 norms,
                 rotation,
                 rotated,
                 ..
             } => {
                 let kind = self.kv.kind(*layer);
-                self.check_rotation(kind, *inputs, *rotation, *rotated)?;
-                norms
-                    .iter()
-                    .flatten()
-                    .try_for_each(|norm| self.matrix(*norm, 1, kind.head_dim))
+                self.check_rotation(kind, (*q, *kv), *rotation, *rotated)?;
+                let mut norms = norms.q.into_iter().chain(norms.k);
+                norms.try_for_each(|norm| self.matrix(norm, 1, kind.head_dim))
             }
             Op::Attend {
                 layer,
@@ -184,21 +182,78 @@ impl Tape {
                 self.columns_of(*out, self.buffer(*q).columns)
             }
             Op::Project { input, weight, x } => self.check_product(*input, *weight, *x),
-            Op::Product { input, weight, out } => self.check_product(*input, *weight, *out),
-            Op::AddNormed { y, norm, x, .. } => {
+            Op::Product { input, weight, out } => {
+                let info = self.buffer(*input);
+                if info.dtype != DType::F32 {
+                    return self.check_product(*input, *weight, *out);
+                }
+                self.residual(*out)?;
+                self.residual(*input)?;
+                self.matrix(*weight, self.buffer(*out).columns, info.columns)
+            }
+            Op::AddNormed {
+                y, norm, scale, x, ..
+            } => {
                 self.residual(*x)?;
                 self.residual(*y)?;
                 self.columns_of(*y, self.buffer(*x).columns)?;
+                scale.map_or(Ok(()), |scale| self.matrix(scale, 1, 1))?;
                 self.matrix(*norm, 1, self.buffer(*x).columns)
+            }
+            Op::LayerInputs {
+                table,
+                norm,
+                inputs,
+                ..
+            } => {
+                self.residual(*inputs)?;
+                let columns = self.buffer(*inputs).columns;
+                self.matrix(*table, self.weight(*table).rows, columns)?;
+                let each = self.weight(*norm).columns;
+                self.matrix(*norm, 1, each)?;
+                let fits = columns.is_multiple_of(each);
+                fits.then_some(())
+                    .ok_or_else(|| format!("{columns} columns are not a multiple of {each}"))
+            }
+            Op::Gate {
+                gate,
+                input,
+                first,
+                out,
+                ..
+            } => {
+                self.residual(*gate)?;
+                self.rows_of(*out, self.rows)?;
+                self.typed(*out, self.activation)?;
+                let columns = self.buffer(*gate).columns;
+                self.columns_of(*out, columns)?;
+                let Some(input) = input else {
+                    return Ok(());
+                };
+                self.rows_of(*input, self.rows)?;
+                let info = self.buffer(*input);
+                if info.dtype != DType::F32 {
+                    self.typed(*input, self.activation)?;
+                }
+                let fits = first + columns <= info.columns;
+                fits.then_some(()).ok_or_else(|| {
+                    format!("{} has no {columns} columns from {first} on", info.name)
+                })
             }
             Op::GateUp {
                 x,
                 norm,
                 gate,
                 up,
+                activation,
                 out,
                 ..
             } => {
+                if !matches!(activation, Activation::Silu | Activation::GeluTanh) {
+                    return Err(format!(
+                        "{activation:?} is not the activation of an MLP's gate"
+                    ));
+                }
                 self.residual(*x)?;
                 let (hidden, width) = (self.buffer(*x).columns, self.buffer(*out).columns);
                 self.rows_of(*out, self.rows)?;
@@ -250,19 +305,20 @@ impl Tape {
     fn check_rotation(
         &self,
         kind: KvKind,
-        [q, k, v]: [Buffer; 3],
+        (q, kv): (Buffer, Option<[Buffer; 2]>),
         rotation: Rotation,
         rotated: Buffer,
     ) -> Result<(), String> {
         let (query, head_dim) = (self.buffer(q).columns, kind.head_dim);
-        let kv = kind.width();
-        self.columns_of(k, kv)?;
-        self.columns_of(v, kv)?;
+        let width = kind.width();
+        for side in kv.into_iter().flatten() {
+            self.columns_of(side, width)?;
+        }
         self.columns_of(rotated, query)?;
         self.rows_of(rotated, self.rows)?;
-        if !query.is_multiple_of(kv) {
+        if !query.is_multiple_of(width) {
             return Err(format!(
-                "{query} columns of q are not a multiple of the cache's {kv}"
+                "{query} columns of q are not a multiple of the cache's {width}"
             ));
         }
         let dims = rotation.dims;

@@ -173,10 +173,14 @@ impl KvInfo {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let groups = self.groups_of_kinds();
-        let windows = self.kinds.into_iter().zip(groups).flat_map(|(kind, groups)| {
-            let window = kind.window.map(NonZeroUsize::get);
-            std::iter::repeat_n(window, groups)
-        });
+        let windows = self
+            .kinds
+            .into_iter()
+            .zip(groups)
+            .flat_map(|(kind, groups)| {
+                let window = kind.window.map(NonZeroUsize::get);
+                std::iter::repeat_n(window, groups)
+            });
         Layout::new(windows.collect(), self.run)
     }
 
@@ -208,7 +212,8 @@ impl KvInfo {
     /// The layers that a group's pages hold, in order.
     pub fn layers_of(&self, group: usize) -> impl Iterator<Item = CacheLayer> + use<> {
         let info = *self;
-        self.layers().filter(move |layer| info.group_of(*layer) == group)
+        self.layers()
+            .filter(move |layer| info.group_of(*layer) == group)
     }
 
     /// Chunks of pages; the last one may have fewer than the others.

@@ -15,7 +15,7 @@ pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
 pub use kv_info::{CacheLayer, KvHeads, KvInfo, KvKind};
-pub use op::{Activation, Op, Projection};
+pub use op::{Activation, HeadNorms, Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 
 use crate::quant::DType;
@@ -74,12 +74,21 @@ impl Tape {
     }
 
     /// Whether an operation and the next one may run as one kernel: a step's rotation, and the attention that is the only
-    /// reader of the rotated queries.
+    /// reader of the rotated queries. A rotation that stores
+    /// nothing, or norms v, runs alone.
     #[must_use]
     pub fn is_fused_with_next(&self, index: usize) -> bool {
         let pair = (self.ops.get(index), self.ops.get(index + 1));
-        let (Some(Op::RopeStore { layer, rotated, .. }), Some(Op::Attend { layer: of, q, .. })) =
-            pair
+        let (
+            Some(Op::RopeStore {
+                layer,
+                rotated,
+                kv: Some(_),
+                norms: HeadNorms { v: false, .. },
+                ..
+            }),
+            Some(Op::Attend { layer: of, q, .. }),
+        ) = pair
         else {
             return false;
         };
@@ -89,7 +98,7 @@ impl Tape {
     /// Returns the points at which a run can be preempted, each as the number of operations before it: after the
     /// result of attention was added and after that of the MLP, in each layer.
     ///
-    /// At these points only the residual stream and the cache are needed to continue.
+    /// At these points only the buffers of `carried` and the cache are needed to continue.
     pub fn pauses(&self) -> impl Iterator<Item = usize> {
         let ops = self.ops.iter().enumerate();
         let added = ops.filter(|(_, op)| op.adds());
@@ -112,13 +121,15 @@ impl Tape {
         cuts
     }
 
-    /// The residual stream, which the embeddings write first.
+    /// The buffers that all layers read: the residual stream, and the additional inputs of layers.
     #[must_use]
-    pub fn residual_stream(&self) -> Option<Buffer> {
-        self.ops.iter().find_map(|op| match op {
+    pub fn carried(&self) -> Vec<Buffer> {
+        let carried = self.ops.iter().filter_map(|op| match op {
             Op::Embed { x, .. } => Some(*x),
+            Op::LayerInputs { inputs, .. } => Some(*inputs),
             _ => None,
-        })
+        });
+        carried.collect()
     }
 
     /// The number of tokens: the rows of the embeddings, which are the first weight.

@@ -4,14 +4,26 @@ use super::attention::{Attention, Rotation};
 use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
 
-/// `y = weight x + bias`
+/// `out = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projection {
     pub weight: WeightId,
     pub bias: Option<WeightId>,
+    pub out: Buffer,
 }
 
-/// The activation function of an MLP's gate.
+/// The norms of heads before they rotate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadNorms {
+    /// (head_dim)
+    pub q: Option<WeightId>,
+    /// (head_dim)
+    pub k: Option<WeightId>,
+    /// Whether each head of v is normed, by weights of 1 (Gemma 4).
+    pub v: bool,
+}
+
+/// The activation function of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// `x sigmoid(x)`
@@ -19,6 +31,10 @@ pub enum Activation {
     Silu,
     /// The tanh approximation of GELU (Hendrycks and Gimpel 2016): `x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))`
     GeluTanh,
+    /// `max(x, 0)^2` (Nemotron-H)
+    SquaredRelu,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
 }
 
 /// One operation. Shapes are (rows, columns); a weight is (outputs, inputs).
@@ -30,22 +46,22 @@ pub enum Op {
         scale: f32,
         x: Buffer,
     },
-    /// `q, k, v = W rmsnorm(x) + b`. The normed row is rounded to the tape's activation type. The RMS norm is `x /
-    /// sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
+    /// `out = W rmsnorm(x) + b` for q, k and v, or the other inputs of a mixer. The normed row is rounded to the tape's
+    /// activation type. The RMS norm is `x / sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
     Qkv {
         x: Buffer,
         norm: WeightId,
         epsilon: f32,
-        projections: [Projection; 3],
-        outputs: [Buffer; 3],
+        projections: Vec<Projection>,
     },
     /// Rotates each head of q and k by its row's position, and stores k and v in the cache at that position. Some
-    /// models norm each head of q and k first.
+    /// models norm heads first. Without k and v, it only rotates q: the layer reads those that another layer stored.
     RopeStore {
         layer: CacheLayer,
-        inputs: [Buffer; 3],
-        /// (head_dim) of q and of k
-        norms: Option<[WeightId; 2]>,
+        q: Buffer,
+        /// k and v. They may be one buffer: then v is k before its norm and rotation.
+        kv: Option<[Buffer; 2]>,
+        norms: HeadNorms,
         epsilon: f32,
         rotation: Rotation,
         rotated: Buffer,
@@ -64,18 +80,39 @@ pub enum Op {
         weight: WeightId,
         x: Buffer,
     },
-    /// `out = weight input`
+    /// `out = weight input`. The input may be in f32, such as the residual stream. It is then rounded to the tape's
+    /// activation type first.
     Product {
         input: Buffer,
         weight: WeightId,
         out: Buffer,
     },
-    /// `x += rmsnorm(y)`, where nothing is rounded.
+    /// `x = scale (x + rmsnorm(y))`, where nothing is rounded. Without `scale` the factor is 1.
     AddNormed {
         y: Buffer,
         norm: WeightId,
         epsilon: f32,
+        /// (1)
+        scale: Option<WeightId>,
         x: Buffer,
+    },
+    /// `inputs = (scale table[token] + rmsnorm(inputs)) / sqrt(2)`: the additional inputs of all layers (Gemma 4). The
+    /// columns of each layer, as many as the norm has, are normed apart from the others.
+    LayerInputs {
+        table: WeightId,
+        scale: f32,
+        norm: WeightId,
+        epsilon: f32,
+        inputs: Buffer,
+    },
+    /// `out = activation(gate) * input` with as many columns of the input as the gate has, from `first` on; without
+    /// an input, `activation(gate)`.
+    Gate {
+        gate: Buffer,
+        input: Option<Buffer>,
+        first: usize,
+        activation: Activation,
+        out: Buffer,
     },
     /// `out = activation(gate y) * (up y)` with `y = rmsnorm(x)`, rounded as in `Qkv`.
     GateUp {
@@ -112,6 +149,8 @@ impl Op {
             Self::Project { .. } => "project",
             Self::Product { .. } => "product",
             Self::AddNormed { .. } => "add_normed",
+            Self::LayerInputs { .. } => "layer_inputs",
+            Self::Gate { .. } => "gate",
             Self::GateUp { .. } => "gate_up",
             Self::Head { .. } => "head",
             Self::Softcap { .. } => "softcap",
@@ -125,14 +164,21 @@ impl Op {
     pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match *self {
             Self::Embed { x, .. } => (vec![], vec![x]),
-            Self::Qkv { x, outputs, .. } => (vec![x], outputs.to_vec()),
-            Self::RopeStore {
-                inputs, rotated, ..
-            } => (inputs.to_vec(), vec![rotated]),
+            Self::Qkv {
+                x, ref projections, ..
+            } => (vec![x], projections.iter().map(|to| to.out).collect()),
+            Self::RopeStore { q, kv, rotated, .. } => {
+                let kv = kv.into_iter().flatten();
+                (std::iter::once(q).chain(kv).collect(), vec![rotated])
+            }
             Self::Attend { q, out, .. } => (vec![q], vec![out]),
             Self::Project { input, x, .. } => (vec![input, x], vec![x]),
             Self::Product { input, out, .. } => (vec![input], vec![out]),
             Self::AddNormed { y, x, .. } => (vec![y, x], vec![x]),
+            Self::LayerInputs { inputs, .. } => (vec![inputs], vec![inputs]),
+            Self::Gate {
+                gate, input, out, ..
+            } => (std::iter::once(gate).chain(input).collect(), vec![out]),
             Self::GateUp { x, out, .. } => (vec![x], vec![out]),
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
@@ -143,13 +189,22 @@ impl Op {
     /// Whether the operation changes a buffer that it reads.
     #[must_use]
     pub const fn is_in_place(&self) -> bool {
-        self.adds() || matches!(self, Self::Softcap { .. })
+        self.adds() || matches!(self, Self::Softcap { .. } | Self::LayerInputs { .. })
     }
 
     /// Whether the operation adds to the residual stream.
     #[must_use]
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Project { .. } | Self::AddNormed { .. })
+    }
+
+    /// The table of which the operation reads only the rows of the tokens.
+    #[must_use]
+    pub const fn gathered(&self) -> Option<WeightId> {
+        match self {
+            Self::Embed { table, .. } | Self::LayerInputs { table, .. } => Some(*table),
+            _ => None,
+        }
     }
 
     /// The weights that the operation reads.
@@ -166,11 +221,12 @@ impl Op {
                     .flatten();
                 std::iter::once(*norm).chain(linear).collect()
             }
-            Self::RopeStore { norms, .. } => norms.map_or(vec![], |norms| norms.to_vec()),
+            Self::RopeStore { norms, .. } => norms.q.into_iter().chain(norms.k).collect(),
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
-            Self::Softcap { .. } | Self::Sample { .. } => vec![],
+            Self::Gate { .. } | Self::Softcap { .. } | Self::Sample { .. } => vec![],
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],
-            Self::AddNormed { norm, .. } => vec![*norm],
+            Self::AddNormed { norm, scale, .. } => std::iter::once(*norm).chain(*scale).collect(),
+            Self::LayerInputs { table, norm, .. } => vec![*table, *norm],
             Self::GateUp { norm, gate, up, .. } => vec![*norm, *gate, *up],
             Self::Head { norm, weight, .. } => vec![*norm, *weight],
         }

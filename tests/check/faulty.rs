@@ -86,7 +86,7 @@ impl Faulty {
                 Ok(())
             }
             Fault::Quant | Fault::Scale => {
-                let (element, head_dim) = (tape.kv.types.k, tape.kv.head_dim);
+                let (element, head_dim) = (tape.kv.types.k, tape.kv.kinds[0].head_dim);
                 let position = self.cpu.state_of(slot).position - 1;
                 let mut cache = self.cpu.read_cache(slot)?;
                 let head = &mut cache[0][position * element.bytes(head_dim)..];
@@ -151,8 +151,10 @@ impl Probe for Faulty {
 /// Returns the possible faults of an operation.
 pub(super) fn faults(op: &Op) -> &'static [Fault] {
     match op {
-        // A bound of logits has no input but its output.
-        Op::Embed { .. } | Op::Softcap { .. } => &[Fault::Element, Fault::Unwritten, Fault::Beyond],
+        // These have no input but their output.
+        Op::Embed { .. } | Op::Softcap { .. } | Op::LayerInputs { .. } => {
+            &[Fault::Element, Fault::Unwritten, Fault::Beyond]
+        }
         Op::RopeStore { .. } | Op::Attend { .. } => &[
             Fault::Element,
             Fault::Unwritten,

@@ -86,7 +86,7 @@ impl World<'_> {
         let taken = self.runner.succeed(&mut before);
         taken.map_err(|error| error.to_string())?;
         self.network = engine.model;
-        let layers = self.runner.shape().layers;
+        let layers = self.runner.shape().layers.len();
         self.model.reload(engine.mode, layers, engine.most_prompts);
         let change = self.cache.replace(engine.pages);
         self.met.changes.insert(change);
@@ -244,7 +244,7 @@ fn run(engine: &Engine) -> Runner {
 fn check(random: &Run, eager: &mut [Runner], met: &mut Met) -> Result<(), String> {
     let engine = &random.engine;
     let runner = run(engine);
-    let layers = runner.shape().layers;
+    let layers = runner.shape().layers.len();
     let mut world = World {
         runner,
         eager,

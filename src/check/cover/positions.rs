@@ -7,7 +7,9 @@ use crate::check::deck::Deck;
 use crate::check::world::{Builder, ROWS, Run, World, rotations};
 use crate::kv::KvTypes;
 use crate::quant::Format;
-use crate::tape::{Attention, Buffer, CacheLayer, Input, KvInfo, KvKind, Op, QueryScale, Rotation};
+use crate::tape::{
+    Attention, Buffer, CacheLayer, HeadNorms, Input, KvInfo, KvKind, Op, QueryScale, Rotation,
+};
 
 /// Query heads for each KV head. The last is more than attention computes at a time.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 5, 7, 8, 16];
@@ -23,6 +25,14 @@ const WINDOWS: [Option<usize>; 8] = [
     None,
     Some(700),
 ];
+/// Whether q and k are normed, v is normed, and k and v are stored.
+const NORMS: [[bool; 3]; 5] = [
+    [true, false, true],
+    [false, false, true],
+    [true, true, true],
+    [false, false, true],
+    [true, false, false],
+];
 /// Positions of long conversations.
 const FAR: [usize; 4] = [40_000, 9_001, 32_769, 20_000];
 
@@ -36,7 +46,8 @@ pub(super) struct Deal {
     rows: Deck<usize>,
     lengths: Deck<usize>,
     groups: Deck<usize>,
-    normed: Deck<bool>,
+    /// Whether q and k are normed, v is normed, and k and v are stored.
+    norms: Deck<[bool; 3]>,
     padding: Deck<usize>,
     slots: Deck<usize>,
     /// Rows of a step.
@@ -57,7 +68,7 @@ impl Deal {
             rows: Deck::new(21, &[1, 2, 7, 8, 9, 16, 63, 64, 65, 128, ROWS]),
             lengths: Deck::new(22, &LENGTHS),
             groups: Deck::new(23, &GROUPS),
-            normed: Deck::new(24, &[true, false]),
+            norms: Deck::new(24, &NORMS),
             padding: Deck::new(25, &[0, 1, 0, 11]),
             slots: Deck::new(26, &[0, 1]),
             steps: Deck::new(27, &[1, 8, 2, 4]),
@@ -128,20 +139,27 @@ pub(super) fn world(kv: KvInfo, deal: &mut Deal) -> World {
             let (mut ops, mut buffers) = (Vec::new(), Vec::new());
             if kind != Kind::Attend {
                 let rotation = deal.rotation(head_dim, &mut name);
-                let normed = deal.normed.deal();
+                let [normed, v, stored] = deal.norms.deal();
                 name.extend(normed.then(|| "normed".to_owned()));
-                buffers.extend([
-                    ("q", wide, false),
-                    ("k", narrow, false),
-                    ("v", narrow, false),
-                ]);
+                name.extend(v.then(|| "v normed".to_owned()));
+                name.extend((!stored).then(|| "nothing stored".to_owned()));
+                let norm = |which: usize| normed.then_some(norms[which]);
+                buffers.push(("q", wide, false));
+                if stored {
+                    buffers.extend([("k", narrow, false), ("v", narrow, false)]);
+                }
                 ops.push(Op::RopeStore {
                     layer: CacheLayer::default(),
-                    inputs: [Buffer(0), Buffer(1), Buffer(2)],
-                    norms: normed.then_some(norms),
+                    q: Buffer(0),
+                    kv: stored.then_some([Buffer(1), Buffer(2)]),
+                    norms: HeadNorms {
+                        q: norm(0),
+                        k: norm(1).filter(|_| stored),
+                        v,
+                    },
                     epsilon: 1e-6,
                     rotation,
-                    rotated: Buffer(3),
+                    rotated: Buffer(buffers.len()),
                 });
             }
             buffers.push(("rotated", wide, true));

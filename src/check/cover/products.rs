@@ -162,6 +162,7 @@ pub(super) fn world() -> World {
                 y: Buffer(0),
                 norm,
                 epsilon: 1e-6,
+                scale: (run.rows % 2 == 0).then(|| b.vector(1, 0.7, 0.1)),
                 x: Buffer(1),
             };
             let buffers = [("y", columns, false), ("x", columns, false)];
@@ -173,6 +174,7 @@ pub(super) fn world() -> World {
             b.case(&columns.to_string(), run, &[("logits", columns, false)], op);
         }
     }
+    layer_inputs(&mut b, &mut runs, &mut sizes);
     // The formats of one kernel, if the columns are a multiple of both blocks.
     for first in [Format::Q4_K, Format::Q5_K] {
         for formats in [
@@ -189,6 +191,64 @@ pub(super) fn world() -> World {
         }
     }
     b.finish()
+}
+
+/// Additional inputs of layers, and products of the residual stream.
+fn layer_inputs(b: &mut Builder, runs: &mut Runs, sizes: &mut Sizes) {
+    for format in Format::ALL {
+        for run in runs.each() {
+            let (outputs, columns) = (sizes.outputs.deal(), sizes.columns(format));
+            let op = Op::Product {
+                input: Buffer(0),
+                weight: b.matrix(format, outputs, columns),
+                out: Buffer(1),
+            };
+            let buffers = [("x", columns, false), ("y", outputs, false)];
+            let name = format!("{} of x", named(format, outputs, columns));
+            b.case(&name, run, &buffers, op);
+        }
+        let width = sizes.columns(format);
+        let rows = sizes.outputs.deal();
+        for run in runs.each().into_iter().take(3) {
+            let op = Op::LayerInputs {
+                table: b.matrix(format, rows, 3 * width),
+                scale: 2.5,
+                norm: b.vector(width, 1.0, 0.3),
+                epsilon: 1e-5,
+                inputs: Buffer(0),
+            };
+            let name = named(format, rows, 3 * width);
+            let case = b.case(&name, run, &[("inputs", 3 * width, false)], op);
+            for (at, token) in case.tokens.iter_mut().enumerate() {
+                *token = u32::try_from(at * 7 % rows).unwrap_or(0);
+            }
+            case.pad(if run.rows == 7 { 2 } else { 0 });
+        }
+    }
+    let activations = [
+        Activation::GeluTanh,
+        Activation::SquaredRelu,
+        Activation::Sigmoid,
+        Activation::Silu,
+    ];
+    let mut activations = Deck::new(61, &activations);
+    // In f32, in the type of activations, and none.
+    let mut inputs = Deck::new(62, &[Some(false), Some(true), None]);
+    for width in [16, 33, 256, 1000] {
+        for run in runs.each() {
+            let (activation, input) = (activations.deal(), inputs.deal());
+            let op = Op::Gate {
+                gate: Buffer(0),
+                input: input.map(|_| Buffer(2)),
+                first: if input.is_some() { 2 * width } else { 0 },
+                activation,
+                out: Buffer(1),
+            };
+            let mut buffers = vec![("gate", width, false), ("gated", width, true)];
+            buffers.extend(input.map(|rounded| ("inputs", 4 * width, rounded)));
+            b.case(&format!("{activation:?} {width}"), run, &buffers, op);
+        }
+    }
 }
 
 fn named(format: Format, rows: usize, columns: usize) -> String {
@@ -234,14 +294,14 @@ fn qkv(b: &mut Builder, (formats, columns): ([Format; 3], usize), run: Run, size
         Projection {
             weight: b.matrix(formats[at], widths[at], columns),
             bias: biased.then(|| b.vector(widths[at], 0.0, 1.0)),
+            out: Buffer(1 + at),
         }
     });
     let op = Op::Qkv {
         x: Buffer(0),
         norm,
         epsilon: 1e-5,
-        projections,
-        outputs: [Buffer(1), Buffer(2), Buffer(3)],
+        projections: projections.into(),
     };
     let buffers = [
         ("x", columns, false),

@@ -166,7 +166,7 @@ impl LoadedModel {
             name: checkpoint.name.clone(),
             architecture: shape.architecture.to_owned(),
             path: settings.model.display().to_string(),
-            layers: count(shape.layers),
+            layers: count(shape.layers.len()),
             hidden: count(shape.hidden),
             vocabulary: count(shape.vocabulary),
             context: count(runner.context()),

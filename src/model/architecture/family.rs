@@ -90,6 +90,8 @@ pub trait Keys {
     fn flag(&self, key: &str) -> Result<Option<bool>, Defect>;
     /// Returns a flag for each layer; numbers other than 0 are true.
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
+    /// Whether the files have a tensor; false if they are not open yet, as when a config.json is read.
+    fn has_tensor(&self, name: &str) -> bool;
     /// Returns a word for each layer.
     fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect>;
 }

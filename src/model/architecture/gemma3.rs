@@ -7,26 +7,32 @@ use super::family::{Architecture, Defaults, Keys, PLAIN};
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::rope::Rope;
-use crate::model::shape::{LayerAttention, Shape};
-use crate::model::weights::Layer;
+use crate::model::shape::Shape;
+use crate::model::weights::{Attention, Mlp};
 use crate::tape::Activation;
 
 const CONFIG_NAMES: Names = Names {
-    layer: Layer {
-        attention_after: Some("post_attention_layernorm.weight"),
-        mlp_norm: "pre_feedforward_layernorm.weight",
-        mlp_after: Some("post_feedforward_layernorm.weight"),
-        ..HUGGING_FACE.layer
+    attention: Attention {
+        after: Some("post_attention_layernorm.weight"),
+        ..HUGGING_FACE.attention
+    },
+    mlp: Mlp {
+        norm: "pre_feedforward_layernorm.weight",
+        after: Some("post_feedforward_layernorm.weight"),
+        ..HUGGING_FACE.mlp
     },
     norms_added: 1.0,
     ..HUGGING_FACE
 };
 
 const GGUF_NAMES: Names = Names {
-    layer: Layer {
-        attention_after: Some("post_attention_norm.weight"),
-        mlp_after: Some("post_ffw_norm.weight"),
-        ..GGUF.layer
+    attention: Attention {
+        after: Some("post_attention_norm.weight"),
+        ..GGUF.attention
+    },
+    mlp: Mlp {
+        after: Some("post_ffw_norm.weight"),
+        ..GGUF.mlp
     },
     ..GGUF
 };
@@ -79,8 +85,9 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let pattern = pattern.or(keys.size("_sliding_window_pattern")?);
     let window = keys.size("sliding_window")?.unwrap_or(WINDOW);
     let listed = keys.words("layer_types")?;
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
-        let allowed = format!("it must have one for each of {} layers", shape.layers);
+    let layers = shape.layers.len();
+    if let Some(listed) = listed.as_ref().filter(|list| list.len() != layers) {
+        let allowed = format!("it must have one for each of {layers} layers");
         let found = format!("{} words", listed.len());
         return Err(Defect::bad_value("layer_types", found, allowed));
     }
@@ -94,8 +101,9 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
 
 #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
 fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
-    if shape.layers == LAYERS_OF_27B {
-        let scale = (shape.hidden / shape.heads) as f32;
+    let heads = shape.attention().next().map_or(1, |(_, of)| of.heads);
+    if shape.layers.len() == LAYERS_OF_27B {
+        let scale = (shape.hidden / heads) as f32;
         shape.multipliers.scores = Some(1.0 / scale.sqrt());
     }
     let theta = keys.float("rope.freq_base_swa")?;
@@ -124,16 +132,14 @@ fn shape_layers(
         dims: None,
         scaling: None,
     };
-    shape.angles.push(local.angles(shape.head_dim));
-    let layers = 0..shape.layers;
-    let of = |layer| {
-        let slides = slides(layer);
-        LayerAttention {
-            angles: Some(usize::from(slides)),
-            window: NonZeroUsize::new(window).filter(|_| slides),
+    let head_dim = shape.attention().next().map_or(0, |(_, of)| of.head_dim);
+    shape.angles.push(local.angles(head_dim));
+    for (layer, attention) in shape.attention_mut() {
+        if slides(layer) {
+            attention.angles = Some(1);
+            attention.window = NonZeroUsize::new(window);
         }
-    };
-    shape.attention = layers.map(of).collect();
+    }
 }
 
 #[cfg(test)]
@@ -144,7 +150,7 @@ mod tests {
     use crate::model::Shape;
 
     fn windows(shape: &Shape) -> Vec<usize> {
-        let windows = shape.attention.iter().map(|layer| layer.window);
+        let windows = shape.attention().map(|(_, layer)| layer.window);
         windows
             .map(|window| window.map_or(0, usize::from))
             .collect()

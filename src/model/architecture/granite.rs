@@ -12,8 +12,8 @@ pub(super) const GRANITE: Architecture = Architecture {
     from_gguf: |keys, shape| {
         // In this family the key says whether q and k rotate at all.
         if keys.flag("rope.scaling.finetuned")? == Some(false) {
-            for layer in &mut shape.attention {
-                layer.angles = None;
+            for (_, attention) in shape.attention_mut() {
+                attention.angles = None;
             }
         }
         Ok(())
@@ -62,6 +62,10 @@ mod tests {
             Ok(None)
         }
 
+        fn has_tensor(&self, _: &str) -> bool {
+            false
+        }
+
         fn words(&self, _: &str) -> Result<Option<Vec<String>>, Defect> {
             Ok(None)
         }
@@ -71,7 +75,7 @@ mod tests {
     fn a_file_can_say_that_nothing_rotates() {
         let mut shape = of_gguf("tiny-granite");
         (GRANITE.from_gguf)(&Still, &mut shape).expect("it is read");
-        assert!(shape.attention.iter().all(|layer| layer.angles.is_none()));
+        assert!(shape.attention().all(|(_, of)| of.angles.is_none()));
     }
 
     #[test]

@@ -47,8 +47,8 @@ pub(super) fn slide(
         window => window,
     };
     let window = window.and_then(NonZeroUsize::new);
-    for layer in &mut shape.attention {
-        layer.window = window;
+    for (_, attention) in shape.attention_mut() {
+        attention.window = window;
     }
     Ok(())
 }
@@ -98,8 +98,7 @@ mod tests {
         let shape = of_config("tiny-ministral3", |config| {
             config["sliding_window"] = serde_json::json!(128);
         });
-        let windows = shape.attention.iter().map(|layer| layer.window);
-        assert!(windows.flatten().all(|window| window.get() == 128));
-        assert!(shape.attention[0].window.is_some());
+        let mut windows = shape.attention().map(|(_, of)| of.window);
+        assert!(windows.all(|window| window.is_some_and(|window| window.get() == 128)));
     }
 }

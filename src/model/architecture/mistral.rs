@@ -31,7 +31,7 @@ mod tests {
     fn all_layers_have_the_window_that_is_named_and_none_without() {
         let shape = of_config("tiny-mistral", |_| ());
         let of = |shape: &Shape| -> Vec<_> {
-            let windows = shape.attention.iter().map(|layer| layer.window);
+            let windows = shape.attention().map(|(_, layer)| layer.window);
             windows
                 .map(|window| window.map_or(0, usize::from))
                 .collect()

@@ -4,6 +4,7 @@
 
 mod family;
 mod gemma3;
+mod gemma4;
 mod granite;
 mod llama;
 mod ministral3;
@@ -19,7 +20,7 @@ pub use family::{Architecture, Keys};
 use super::error::Defect;
 
 /// All supported architectures.
-pub const ALL: [&Architecture; 9] = [
+pub const ALL: [&Architecture; 10] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
     &qwen3::QWEN3,
@@ -27,6 +28,7 @@ pub const ALL: [&Architecture; 9] = [
     &ministral3::MINISTRAL3,
     &mistral::MISTRAL,
     &gemma3::GEMMA3,
+    &gemma4::GEMMA4,
     &granite::GRANITE,
     &phi3::PHI3,
 ];
@@ -102,13 +104,19 @@ mod tests {
             config["rope_scaling"] = parameters;
         });
         assert_eq!(now, before);
-        assert!(now.attention.iter().all(|layer| layer.angles == Some(0)));
+        assert!(now.attention().all(|(_, of)| of.angles == Some(0)));
     }
 
     /// `config.v5.json` is as transformers 5 writes it.
     #[test]
     fn configs_of_both_versions_say_the_same() {
-        for name in ["tiny-gemma3", "tiny-granite", "tiny-phi3"] {
+        for name in [
+            "tiny-gemma3",
+            "tiny-gemma4",
+            "tiny-gemma4_dense",
+            "tiny-granite",
+            "tiny-phi3",
+        ] {
             let text = std::fs::read_to_string(golden(name).join("config.v5.json"));
             let newer = serde_json::from_str(&text.expect("golden data")).expect("JSON");
             let newer = of_config(name, |config| *config = newer);

@@ -27,13 +27,14 @@ pub(super) const SMOLLM3: Architecture = Architecture {
 /// `every`.
 fn skip_rotation(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
     let listed = keys.flags("no_rope_layers")?;
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != shape.layers) {
-        let allowed = format!("it must have one for each of {} layers", shape.layers);
+    let layers = shape.layers.len();
+    if let Some(listed) = listed.as_ref().filter(|list| list.len() != layers) {
+        let allowed = format!("it must have one for each of {layers} layers");
         let found = format!("{} flags", listed.len());
         return Err(Defect::bad_value("no_rope_layers", found, allowed));
     }
     let usually = |layer: usize| !(layer + 1).is_multiple_of(every);
-    for (layer, attention) in shape.attention.iter_mut().enumerate() {
+    for (layer, attention) in shape.attention_mut() {
         let turns = listed
             .as_ref()
             .map_or(usually(layer), |listed| listed[layer]);
@@ -49,7 +50,8 @@ mod tests {
     #[test]
     fn every_fourth_layer_has_no_rotation_without_a_list() {
         let listed = of_config("tiny-smollm3", |_| ());
-        let still = |layer: usize| listed.attention[layer].angles.is_none();
+        let angles: Vec<_> = listed.attention().map(|(_, of)| of.angles).collect();
+        let still = |layer: usize| angles[layer].is_none();
         assert_eq!(
             [0, 1, 2, 3, 4].map(still),
             [false, false, false, true, false]
@@ -62,7 +64,8 @@ mod tests {
         let other = of_config("tiny-smollm3", |config| {
             config["no_rope_layers"] = serde_json::json!([0, 1, 1, 1, true]);
         });
-        assert!(other.attention[0].angles.is_none() && other.attention[3].angles == Some(0));
+        let angles: Vec<_> = other.attention().map(|(_, of)| of.angles).collect();
+        assert_eq!([angles[0], angles[3]], [None, Some(0)]);
     }
 
     #[test]

@@ -99,6 +99,10 @@ impl ModelFile {
                 let head_dim = tensor.rows / heads;
                 rows.start / head_dim * head_dim..rows.end.next_multiple_of(head_dim)
             }
+            RowOrder::Blocks { .. } if rows.is_empty() => 0..0,
+            RowOrder::Blocks { .. } => {
+                tensor.file_row(rows.start)..tensor.file_row(rows.end - 1) + 1
+            }
         };
         let row_bytes = tensor.row_bytes();
         let offset = tensor.offset + (stored.start * row_bytes) as u64;

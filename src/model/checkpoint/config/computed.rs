@@ -91,7 +91,7 @@ pub(super) fn refuse_uncomputed(
     };
     for (key, allowed) in [
         activation,
-        ("use_bidirectional_attention", false.into()),
+        ("enable_moe_block", false.into()),
         ("use_sliding_window", false.into()),
         ("mlp_bias", false.into()),
         ("num_experts", 0.into()),
@@ -106,6 +106,13 @@ pub(super) fn refuse_uncomputed(
                 .map_or_else(|| allowed.to_string(), Into::into);
             return refuse(key, value, &allowed);
         }
+    }
+    let sees_later = "use_bidirectional_attention";
+    // Vision concerns the parts of images only.
+    let allowed = |value: &Value| *value == false || (own(sees_later) && *value == "vision");
+    let value = config.get(sees_later).filter(|value| !value.is_null());
+    if let Some(value) = value.filter(|value| !allowed(value)) {
+        return refuse(sees_later, value, "false");
     }
     let layers = config.get("layer_types").and_then(Value::as_array);
     let mut layers = layers.into_iter().flatten();
@@ -127,19 +134,29 @@ pub(super) fn refuse_uncomputed(
             "only a model that writes text is supported (a class that ends in ForCausalLM)";
         return Err(Defect::bad_value("architectures", class, allowed));
     }
-    refuse_objects(config.as_object())
+    let by_layer = "per_layer_config";
+    if let Some(layers) = config.get(by_layer).filter(|_| own(by_layer)) {
+        for (layer, object) in layers.as_object().into_iter().flatten() {
+            let key = format!("{by_layer}.{layer}");
+            refuse_members(&key, object, &["head_dim", "num_key_value_heads"])?;
+        }
+    }
+    let known = |key: &str| KNOWN_OBJECTS.contains(&key) || (key == by_layer && own(key));
+    refuse_objects(config.as_object(), known)
 }
 
 /// Refuses unknown objects, which could change any layer.
-fn refuse_objects(config: Option<&Map<String, Value>>) -> Result<(), Defect> {
+fn refuse_objects(
+    config: Option<&Map<String, Value>>,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<(), Defect> {
     let holds_more = |value: &Value| match value {
         Value::Object(members) => !members.is_empty(),
         Value::Array(items) => items.iter().any(Value::is_object),
         _ => false,
     };
     let members = config.into_iter().flatten();
-    let mut unknown =
-        members.filter(|(key, value)| holds_more(value) && !KNOWN_OBJECTS.contains(&key.as_str()));
+    let mut unknown = members.filter(|(key, value)| holds_more(value) && !is_known(key));
     match unknown.next() {
         Some((key, value)) => Err(Defect::bad_value(
             key,

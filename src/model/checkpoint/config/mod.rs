@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::model::architecture::{Architecture, Defaults, Keys};
 use crate::model::error::Defect;
-use crate::model::shape::Shape;
+use crate::model::shape::{self, LayerShape, Shape};
 
 /// The content of a `config.json`.
 pub(super) struct Described {
@@ -57,17 +57,16 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         None if text.has("rms_norm_eps") => return Err(missing("rms_norm_eps")),
         None => epsilon,
     };
+    let kv_heads = match text.size("num_key_value_heads")? {
+        Some(kv_heads) => kv_heads,
+        None if text.has("num_key_value_heads") => heads,
+        None => kv_heads.unwrap_or(heads),
+    };
+    let width = needed(text, "intermediate_size")?;
+    let layer = LayerShape::usual([heads, kv_heads, head_dim], width);
     let shape = Shape {
-        layers: needed(text, "num_hidden_layers")?,
         hidden,
-        heads,
-        kv_heads: match text.size("num_key_value_heads")? {
-            Some(kv_heads) => kv_heads,
-            None if text.has("num_key_value_heads") => heads,
-            None => kv_heads.unwrap_or(heads),
-        },
-        head_dim,
-        intermediate: needed(text, "intermediate_size")?,
+        layers: vec![layer; shape::layers(needed(text, "num_hidden_layers")?)?],
         vocabulary: needed_or(text, "vocab_size", vocabulary)?,
         context: match rope.scaled_context() {
             0 => trained,
@@ -137,6 +136,10 @@ impl Keys for Value {
         found(self, key, "it must be an array of 0 and 1", |value| {
             value.as_array()?.iter().map(flag).collect()
         })
+    }
+
+    fn has_tensor(&self, _: &str) -> bool {
+        false
     }
 
     fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect> {

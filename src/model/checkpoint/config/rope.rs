@@ -60,21 +60,27 @@ pub(super) fn read(
     let either = |name| Ok::<_, Defect>(parameters.float(name)?.or(config.float(name)?));
     #[allow(clippy::float_cmp)] // one is exact
     let part = either("partial_rotary_factor")?.filter(|factor| *factor != 1.0);
-    let rotates_parts = architecture.own_keys.contains(&"partial_rotary_factor");
+    let kind = |name| parameters.get(name).and_then(Value::as_str);
+    let kind = kind("rope_type").or_else(|| kind("type"));
+    let is_proportional = kind == Some("proportional");
+    let rotates_parts = is_proportional || architecture.own_keys.contains(&"partial_rotary_factor");
     if let Some(factor) = part.filter(|_| !rotates_parts) {
         let allowed = "only 1 is computed";
         return Err(Defect::bad_value("partial_rotary_factor", factor, allowed));
     }
-    let kind = |name| parameters.get(name).and_then(Value::as_str);
     #[allow(clippy::cast_precision_loss)] // contexts are far below 2^52
     let trained = trained as f64;
     let original = "original_max_position_embeddings";
     let original = config.float(original)?.or(parameters.float(original)?);
-    let scaling = match kind("rope_type").or_else(|| kind("type")) {
+    let scaling = match kind {
         // The dynamic kind scales only beyond the supported context.
         None | Some("default" | "dynamic") => None,
         Some("linear") => Some(Scaling::Linear {
             factor: stated(parameters, "factor")?,
+        }),
+        Some("proportional") => Some(Scaling::Proportional {
+            part: part.unwrap_or(1.0),
+            factor: parameters.float("factor")?.unwrap_or(1.0),
         }),
         Some("llama3") => Some(Scaling::Llama3(Llama3 {
             factor: stated(parameters, "factor")?,
@@ -85,7 +91,7 @@ pub(super) fn read(
         Some("yarn") => Some(Scaling::Yarn(yarn(parameters, original, trained)?)),
         Some("longrope" | "su") => Some(Scaling::Long(long(parameters, original, trained)?)),
         Some(other) => {
-            let allowed = "only default, linear, dynamic, llama3, yarn and longrope are computed";
+            let allowed = "only default, linear, dynamic, llama3, yarn, longrope and proportional are computed";
             return Err(Defect::bad_value("rope_type", other, allowed));
         }
     };
@@ -96,7 +102,7 @@ pub(super) fn read(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss
     )] // a part of a head
-    let dims = part.map(|part| (part * head_dim as f64) as usize);
+    let dims = (part.filter(|_| !is_proportional)).map(|part| (part * head_dim as f64) as usize);
     Ok(Rope {
         theta,
         dims,

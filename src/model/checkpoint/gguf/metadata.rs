@@ -178,6 +178,19 @@ impl Metadata {
         self.get(key, allowed, Value::whole)
     }
 
+    /// Returns a whole number for each of `count` layers: one that all share, or those of an array.
+    pub(super) fn sizes(&self, key: &str, count: usize) -> Result<Option<Vec<usize>>, Defect> {
+        let allowed = format!("it must be a whole number, or an array of {count}");
+        self.get(key, &allowed, |value| match value {
+            Value::Integers(values) if values.len() == count => {
+                let sizes = values.iter().map(|value| usize::try_from(*value).ok());
+                sizes.collect()
+            }
+            Value::Integers(_) => None,
+            value => value.whole().map(|size| vec![size; count]),
+        })
+    }
+
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, Defect> {
         self.get(key, "it must be a number", |value| match value {
             Value::Float(value) => Some(*value),

@@ -32,6 +32,9 @@ const MOST_KEYS: u64 = 1 << 10;
 /// The divisors of the rope frequencies. This tensor is the only sign of llama3 scaling.
 const FACTORS: &str = "rope_freqs.weight";
 
+/// A divisor of a pair that does not rotate.
+const STILL: f32 = 1e30;
+
 /// The divisors of the rope frequencies of a short cache, and of one that is longer than the original context.
 const LONG_FACTORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
 
@@ -66,7 +69,7 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         .and_then(|stored| stored.dimensions.first().copied())
         .ok_or_else(|| Defect::MissingTensor(embedding.into()))?;
     let long = long_factors(&directory, &sources)?;
-    let mut shape = shape::read(&metadata, architecture, vocabulary, long)?;
+    let mut shape = shape::read((&metadata, &directory), architecture, vocabulary, long)?;
     let plan = Plan {
         shape: &shape,
         architecture,
@@ -90,7 +93,11 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
         let frequencies = &mut shape.angles[0].frequencies;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
-            *frequency /= factor;
+            *frequency = if factor < STILL {
+                *frequency / factor
+            } else {
+                0.0
+            };
         }
         shape.check_rope()?;
     }

@@ -2,9 +2,10 @@
 
 use super::metadata::{Metadata, required};
 use crate::model::architecture::{Architecture, Keys};
+use crate::model::checkpoint::stored::Directory;
 use crate::model::error::Defect;
 use crate::model::rope::{LongRope, Rope, Scaling, Yarn};
-use crate::model::shape::{Multipliers, Shape, Softcaps};
+use crate::model::shape::{self, LayerShape, Multipliers, Shape, Softcaps};
 
 /// Keys that are accepted only with the value that has no effect.
 const NEUTRAL: [(&str, f64); 5] = [
@@ -18,6 +19,7 @@ const NEUTRAL: [(&str, f64); 5] = [
 /// The keys of a file's architecture.
 struct Own<'a> {
     metadata: &'a Metadata,
+    directory: &'a Directory,
     architecture: &'static Architecture,
 }
 
@@ -28,6 +30,11 @@ impl Own<'_> {
 
     fn needed(&self, suffix: &str) -> Result<usize, Defect> {
         required(self.size(suffix), &self.key(suffix))
+    }
+
+    /// Returns a size for each of `layers` layers: one that all share, or those of an array.
+    fn sizes(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>, Defect> {
+        self.metadata.sizes(&self.key(suffix), layers)
     }
 
     fn number(&self, suffix: &str) -> Result<Option<f32>, Defect> {
@@ -58,6 +65,10 @@ impl Keys for Own<'_> {
         self.metadata.flags(&self.key(key))
     }
 
+    fn has_tensor(&self, name: &str) -> bool {
+        self.directory.contains_key(name)
+    }
+
     // No supported family has words here.
     fn words(&self, _: &str) -> Result<Option<Vec<String>>, Defect> {
         Ok(None)
@@ -66,13 +77,14 @@ impl Keys for Own<'_> {
 
 /// Reads the shape. Its rope frequencies are not yet divided by `rope_freqs.weight`.
 pub(super) fn read(
-    metadata: &Metadata,
+    (metadata, directory): (&Metadata, &Directory),
     architecture: &'static Architecture,
     vocabulary: usize,
     long: Option<[Vec<f64>; 2]>,
 ) -> Result<Shape, Defect> {
     let own = Own {
         metadata,
+        directory,
         architecture,
     };
     own.refuse_uncomputed()?;
@@ -100,13 +112,17 @@ pub(super) fn read(
     } else {
         0
     };
+    let layers = shape::layers(own.needed("block_count")?)?;
+    let kv_heads = own.sizes("attention.head_count_kv", layers)?;
+    let kv_heads = kv_heads.unwrap_or_else(|| vec![heads; layers]);
+    let length = "feed_forward_length";
+    let widths = required(own.sizes(length, layers), &own.key(length))?;
+    let layers = kv_heads.into_iter().zip(widths);
+    let layers =
+        layers.map(|(kv_heads, width)| LayerShape::usual([heads, kv_heads, head_dim], width));
     let shape = Shape {
-        layers: own.needed("block_count")?,
         hidden,
-        heads,
-        kv_heads: own.size("attention.head_count_kv")?.unwrap_or(heads),
-        head_dim,
-        intermediate: own.needed("feed_forward_length")?,
+        layers: layers.collect(),
         vocabulary,
         context: own.needed("context_length")?.max(scaled),
         norm_epsilon: required(own.number(epsilon), &own.key(epsilon))?,

@@ -1,0 +1,135 @@
+//! The forward pass: writes the tape of one pass of `rows` rows.
+
+mod buffers;
+mod writer;
+
+use std::sync::Arc;
+
+use buffers::Buffers;
+use writer::Writer;
+
+use super::shape::{AttentionShape, KvSource, Shape};
+use super::weights::{Layer, Weights};
+use crate::quant::DType;
+use crate::tape::{Ending, Input, KvInfo, Op, Tape, WeightId, WeightInfo};
+
+/// The inputs that all tapes of a model share.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub shape: Shape,
+    pub weights: Weights<WeightId>,
+    pub infos: Arc<[WeightInfo]>,
+    /// The type of activations between the residual stream and the matrix multiplications.
+    pub activation: DType,
+    pub kv: KvInfo,
+}
+
+impl Forward {
+    /// Writes the tape of a step or of a prompt with `rows` rows. Buffers have the same order in every tape, so that
+    /// tapes of fewer rows run in the same buffers.
+    #[must_use]
+    pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
+        let shape = &self.shape;
+        let buffers = self.buffers(rows, input, ending);
+        // The residual stream is divided by the multiplier of what is added to it. The norms remove any common factor,
+        // if their epsilon has it, too.
+        let residual = shape.multipliers.residual;
+        let epsilon = shape.norm_epsilon / (residual * residual);
+        let x = buffers.of("x", shape.hidden);
+        let logits = buffers.of("logits", shape.vocabulary);
+        let mut writer = Writer {
+            shape,
+            buffers,
+            ops: Vec::new(),
+            x,
+            epsilon,
+        };
+        writer.ops.push(Op::Embed {
+            table: self.weights.embedding,
+            scale: shape.multipliers.embedding / residual,
+            x,
+        });
+        if let Some(weights) = &self.weights.layer_inputs {
+            writer.layer_inputs(weights);
+        }
+        for (index, weights) in self.weights.layers.iter().enumerate() {
+            writer.layer(index, weights);
+        }
+        let Writer {
+            mut ops, buffers, ..
+        } = writer;
+        if ending != Ending::Kv {
+            let weight = self.weights.head.unwrap_or(self.weights.embedding);
+            ops.push(Op::Head {
+                x,
+                norm: self.weights.output_norm,
+                epsilon,
+                weight,
+                logits,
+            });
+            ops.extend(shape.softcaps.logits.map(|cap| Op::Softcap { logits, cap }));
+        }
+        if ending == Ending::Token {
+            ops.push(Op::Sample { logits });
+        }
+        Tape {
+            rows,
+            input,
+            ending,
+            activation: self.activation,
+            kv: self.kv,
+            buffers: buffers.finish(),
+            weights: self.infos.clone(),
+            ops,
+        }
+    }
+
+    /// Whether a layer norms a result before it is added.
+    fn norms_results(&self) -> bool {
+        let normed = |layer: &Layer<WeightId>| {
+            let of_mixer = layer.attention().and_then(|attention| attention.after);
+            of_mixer.or_else(|| layer.mlp.as_ref()?.after)
+        };
+        self.weights
+            .layers
+            .iter()
+            .any(|layer| normed(layer).is_some())
+    }
+
+    /// Returns the buffers of a tape.
+    fn buffers(&self, rows: usize, input: Input, ending: Ending) -> Buffers {
+        let shape = &self.shape;
+        let all = ending == Ending::Logits || input == Input::Step;
+        let scored = if all { rows } else { 1 };
+        let attention = || shape.attention().map(|(_, attention)| attention);
+        let queries = || attention().map(AttentionShape::query_width);
+        let keys = attention().filter(|attention| attention.stores());
+        let values = attention().filter(|attention| attention.kv == KvSource::Projected);
+        let mlps = shape.layers.iter().filter_map(|layer| layer.mlp);
+        let mut buffers = Buffers::new(rows, self.activation);
+        buffers.add("x", [shape.hidden].into_iter());
+        buffers.add("q", queries());
+        buffers.add("k", keys.map(AttentionShape::kv_width));
+        buffers.add("v", values.map(AttentionShape::kv_width));
+        buffers.add_rounded("rotated", queries());
+        buffers.add_rounded("attended", queries());
+        buffers.add_rounded("mlp", mlps.map(|mlp| mlp.width));
+        buffers.add_rows("logits", scored, shape.vocabulary);
+        if self.norms_results() {
+            buffers.add("result", [shape.hidden].into_iter());
+        }
+        let ungated = shape.layers.iter().filter_map(|layer| layer.mlp);
+        let ungated = ungated.filter(|mlp| !mlp.gated);
+        buffers.add("up", ungated.map(|mlp| mlp.width));
+        let gated = || attention().filter(|attention| attention.gated);
+        buffers.add("gate", gated().map(AttentionShape::query_width));
+        buffers.add_rounded("gated", gated().map(AttentionShape::query_width));
+        let input = shape.layer_input;
+        if input > 0 {
+            buffers.add("inputs", [shape.layers.len() * input].into_iter());
+            buffers.add("gate", [input].into_iter());
+            buffers.add_rounded("gated", [input].into_iter());
+        }
+        buffers
+    }
+}

@@ -1,0 +1,233 @@
+//! The operations of a layer.
+
+use super::buffers::Buffers;
+use crate::model::shape::{AttentionShape, LayerShape, MixerShape, MlpShape, Shape};
+use crate::model::weights::{Attention, Layer, LayerInput, LayerInputs, Linear, Mixer, Mlp};
+use crate::tape::{Activation, Buffer, HeadNorms, Op, Projection, WeightId};
+
+/// A tape under construction.
+pub(super) struct Writer<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) buffers: Buffers,
+    pub(super) ops: Vec<Op>,
+    /// The residual stream.
+    pub(super) x: Buffer,
+    /// The epsilon of norms of the residual stream.
+    pub(super) epsilon: f32,
+}
+
+impl Writer<'_> {
+    /// Adds the operations of a layer.
+    pub(super) fn layer(&mut self, index: usize, weights: &Layer<WeightId>) {
+        let LayerShape { mixer, mlp } = self.shape.layers[index];
+        match (&weights.mixer, mixer) {
+            (Some(Mixer::Attention(weights)), Some(MixerShape::Attention(shape))) => {
+                self.attention(index, shape, weights);
+            }
+            (None, None) => {}
+            _ => unreachable!("a model with other mixers is refused before it is loaded"),
+        }
+        if let (Some(weights), Some(shape)) = (&weights.mlp, mlp) {
+            self.mlp(shape, weights);
+        }
+        if let Some(weights) = &weights.input {
+            self.layer_input(index, weights);
+        }
+        // The last operation of a layer with a factor adds a normed result.
+        if let (Some(by), Some(Op::AddNormed { scale, .. })) = (weights.scale, self.ops.last_mut())
+        {
+            *scale = Some(by);
+        }
+    }
+
+    /// Adds the operations that make the additional inputs of layers.
+    pub(super) fn layer_inputs(&mut self, weights: &LayerInputs<WeightId>) {
+        let Shape {
+            layer_input,
+            hidden,
+            norm_epsilon,
+            ..
+        } = *self.shape;
+        let inputs = self
+            .buffers
+            .of("inputs", self.shape.layers.len() * layer_input);
+        #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
+        let (width, hidden) = (layer_input as f32, hidden as f32);
+        self.ops.extend([
+            Op::Product {
+                input: self.x,
+                weight: weights.projection,
+                out: inputs,
+            },
+            Op::LayerInputs {
+                table: weights.table,
+                scale: width.sqrt(),
+                norm: weights.norm,
+                // The projection is divided by the root of the hidden size, which only the epsilon shows after a norm.
+                epsilon: norm_epsilon * hidden,
+                inputs,
+            },
+        ]);
+    }
+
+    /// Adds the additional input of a layer to the residual stream.
+    fn layer_input(&mut self, layer: usize, weights: &LayerInput<WeightId>) {
+        let width = self.shape.layer_input;
+        let inputs = self.buffers.of("inputs", self.shape.layers.len() * width);
+        let (gate, gated) = (
+            self.buffers.of("gate", width),
+            self.buffers.of("gated", width),
+        );
+        self.ops.extend([
+            Op::Product {
+                input: self.x,
+                weight: weights.gate,
+                out: gate,
+            },
+            Op::Gate {
+                gate,
+                input: Some(inputs),
+                first: layer * width,
+                activation: self.shape.activation,
+                out: gated,
+            },
+        ]);
+        self.add_result(gated, weights.projection, Some(weights.after));
+    }
+
+    fn attention(&mut self, index: usize, shape: AttentionShape, w: &Attention<WeightId>) {
+        let (of_q, of_kv) = (shape.query_width(), shape.kv_width());
+        let buffers = &self.buffers;
+        let q = buffers.of("q", of_q);
+        let (rotated, attended) = (buffers.of("rotated", of_q), buffers.of("attended", of_q));
+        let mut projections = vec![projection(&w.q, q)];
+        let kv = w.k.as_ref().map(|of_k| {
+            let k = buffers.of("k", of_kv);
+            projections.push(projection(of_k, k));
+            let v = w.v.as_ref().map_or(k, |of_v| {
+                let v = buffers.of("v", of_kv);
+                projections.push(projection(of_v, v));
+                v
+            });
+            [k, v]
+        });
+        let gate = w.gate.map(|weight| {
+            let out = buffers.of("gate", of_q);
+            let bias = None;
+            projections.push(Projection { weight, bias, out });
+            (out, buffers.of("gated", of_q))
+        });
+        let layer = self.shape.cache_layer(index, &shape);
+        self.ops.extend([
+            Op::Qkv {
+                x: self.x,
+                norm: w.norm,
+                epsilon: self.epsilon,
+                projections,
+            },
+            Op::RopeStore {
+                layer,
+                q,
+                kv,
+                norms: HeadNorms {
+                    q: w.q_norm,
+                    k: w.k_norm,
+                    v: shape.norms_values,
+                },
+                epsilon: self.shape.norm_epsilon,
+                rotation: self.shape.rotation(&shape),
+                rotated,
+            },
+            Op::Attend {
+                layer,
+                q: rotated,
+                attention: self.shape.scores(&shape),
+                out: attended,
+            },
+        ]);
+        let result = gate.map_or(attended, |(gate, out)| {
+            self.ops.push(Op::Gate {
+                gate,
+                input: Some(attended),
+                first: 0,
+                activation: Activation::Sigmoid,
+                out,
+            });
+            out
+        });
+        self.add_result(result, w.output, w.after);
+    }
+
+    fn mlp(&mut self, shape: MlpShape, w: &Mlp<WeightId>) {
+        let out = self.buffers.of("mlp", shape.width);
+        let (x, norm, epsilon) = (self.x, w.norm, self.epsilon);
+        let activation = self.shape.activation;
+        if let Some(gate) = w.gate {
+            self.ops.push(Op::GateUp {
+                x,
+                norm,
+                epsilon,
+                gate,
+                up: w.up,
+                activation,
+                out,
+            });
+        } else {
+            let up = self.buffers.of("up", shape.width);
+            let projection = Projection {
+                weight: w.up,
+                bias: None,
+                out: up,
+            };
+            self.ops.extend([
+                Op::Qkv {
+                    x,
+                    norm,
+                    epsilon,
+                    projections: vec![projection],
+                },
+                Op::Gate {
+                    gate: up,
+                    input: None,
+                    first: 0,
+                    activation,
+                    out,
+                },
+            ]);
+        }
+        self.add_result(out, w.down, w.after);
+    }
+
+    /// Adds `weight input` to the residual stream, after a norm if there is one.
+    fn add_result(&mut self, input: Buffer, weight: WeightId, after: Option<WeightId>) {
+        let x = self.x;
+        match after {
+            None => self.ops.push(Op::Project { input, weight, x }),
+            Some(norm) => {
+                let y = self.buffers.of("result", self.shape.hidden);
+                self.ops.extend([
+                    Op::Product {
+                        input,
+                        weight,
+                        out: y,
+                    },
+                    Op::AddNormed {
+                        y,
+                        norm,
+                        epsilon: self.shape.norm_epsilon,
+                        scale: None,
+                        x,
+                    },
+                ]);
+            }
+        }
+    }
+}
+
+const fn projection(linear: &Linear<WeightId>, out: Buffer) -> Projection {
+    Projection {
+        weight: linear.weight,
+        bias: linear.bias,
+        out,
+    }
+}
