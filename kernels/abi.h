@@ -110,7 +110,8 @@ struct AddNormedArgs {
     u32 pad;
 };
 
-// inputs = (scale table[token] + rmsnorm(inputs)) / sqrt(2), (rows, columns), where each `width` columns are normed apart
+// inputs = (scale table[token] + rmsnorm(inputs)) / sqrt(2), (rows, columns), where each `width` columns are normed
+// apart
 struct LayerInputsArgs {
     Tiles table;
     Places places;

@@ -1,5 +1,5 @@
-// Adds the RMS norm (Zhang and Sennrich 2019) of a result to the residual stream, in f32, and multiplies it by a layer's factor: one
-// block a row.
+// Adds the RMS norm (Zhang and Sennrich 2019) of a result to the residual stream, in f32, and multiplies it by a
+// layer's factor: one block a row.
 #include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) add_normed(const __grid_constant__ AddNormedArgs a) {

@@ -1,5 +1,5 @@
-// The additional inputs of layers (Gemma 4): a row of a table, and a norm of what is there, one block for each layer of a
-// row.
+// The additional inputs of layers (Gemma 4): a row of a table, and a norm of what is there, one block for each layer of
+// a row.
 #include "state.cuh"
 #include "tile.cuh"
 

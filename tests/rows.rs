@@ -31,6 +31,8 @@ type Step = (u32, Vec<u32>);
 const MODEL: &str = "tiny-qwen3";
 /// A model that continues with more than the residual stream.
 const WITH_INPUTS: &str = "tiny-gemma4";
+/// Models with recurrent states.
+const RECURRENT: [&str; 2] = ["tiny-qwen3_5", "tiny-lfm2"];
 
 fn load(types: impl Into<KvTypes>) -> Runner {
     load_with(MODEL, types.into(), false)
@@ -100,6 +102,9 @@ fn conversations_that_step_together_have_the_bits_of_each_alone() {
     for types in [KvType::F16.into(), KvType::Q8_0.into(), MIXED] {
         hold(MODEL, types);
     }
+    for model in [WITH_INPUTS, RECURRENT[0], RECURRENT[1]] {
+        hold(model, KvType::F16.into());
+    }
 }
 
 /// Each number of rows has its own recording, which stays valid when another is recorded.
@@ -125,7 +130,14 @@ fn each_number_of_rows_is_recorded_once() {
 #[test]
 fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
     const FORCED: [u32; 7] = [17, 400, 3, 3, 250, 77, 5];
-    for (kv_type, forced) in [(KvType::F16, &FORCED[..]), (KvType::Q8_0, &FORCED[..2])] {
+    let ways = [
+        (MODEL, KvType::F16, &FORCED[..]),
+        (MODEL, KvType::Q8_0, &FORCED[..2]),
+        (RECURRENT[0], KvType::F16, &FORCED[..]),
+        (RECURRENT[1], KvType::F16, &FORCED[..]),
+    ];
+    for (model, kv_type, forced) in ways {
+        let load = |kv_type: KvType| load_with(model, kv_type.into(), false);
         // Each counts for the penalty and the random numbers, like a chosen one.
         let drawn = Parameters {
             temperature: 0.9,
@@ -146,7 +158,7 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
         for (row, at_once) in rows.take(1 + forced.len()).enumerate() {
             let (token, bits) = step(&mut runner, &[entry]).remove(0);
             let same = at_once.iter().map(|logit| logit.to_bits()).eq(bits);
-            assert!(same, "{} cache, row {row}", kv_type.name());
+            assert!(same, "{model}, {} cache, row {row}", kv_type.name());
             match forced.get(row) {
                 Some(token) => runner.post(*token),
                 None => assert_eq!(token, next),
@@ -172,8 +184,8 @@ fn a_guided_conversation_waits_for_its_mask() {
         logprobs: Some(3),
         ..Parameters::default()
     };
-    let run = |late: u32| {
-        let mut runner = load(KvType::F16);
+    let run = |model: &str, late: u32| {
+        let mut runner = load_with(model, KvType::F16.into(), false);
         let entries =
             [(1, 40), (2, 63)].map(|(user, length)| read(&mut runner, user, length, scored));
         let [free, guided] = entries;
@@ -235,16 +247,21 @@ fn a_guided_conversation_waits_for_its_mask() {
         assert_eq!(runner.state_of(guided), before);
         (steps, other)
     };
-    let (steps, other) = run(0);
-    let (late, longer) = run(2);
-    assert!(steps == late, "a mask that comes late changes nothing");
-    assert!(
-        longer
-            .iter()
-            .zip(&other)
-            .all(|(with, without)| with == without),
-        "nor does it change the other conversation"
-    );
+    for model in [MODEL, RECURRENT[0], RECURRENT[1]] {
+        let (steps, other) = run(model, 0);
+        let (late, longer) = run(model, 2);
+        assert!(
+            steps == late,
+            "{model}: a mask that comes late changes nothing"
+        );
+        assert!(
+            longer
+                .iter()
+                .zip(&other)
+                .all(|(with, without)| with == without),
+            "{model}: nor does it change the other conversation"
+        );
+    }
 }
 
 /// A conversation that lost its pages, or shares a prefix, has the bits of one that did not.
@@ -271,14 +288,16 @@ fn a_restored_or_shared_prefix_changes_no_bits() {
 #[test]
 fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each_alone() {
     let ways = [
-        (KvType::F16, Mode::FullDecodeOnly),
-        (KvType::Q8_0, Mode::FullDecodeOnly),
-        (KvType::F16, Mode::None),
+        (MODEL, KvType::F16, Mode::FullDecodeOnly),
+        (MODEL, KvType::Q8_0, Mode::FullDecodeOnly),
+        (MODEL, KvType::F16, Mode::None),
+        (RECURRENT[0], KvType::F16, Mode::FullDecodeOnly),
+        (RECURRENT[1], KvType::F16, Mode::FullDecodeOnly),
     ];
-    for (kv_type, mode) in ways {
-        let mut runner = load_with(MODEL, kv_type.into(), true);
+    for (model, kv_type, mode) in ways {
+        let mut runner = load_with(model, kv_type.into(), true);
         runner.set_graph_mode(mode);
-        let name = format!("{} cache, {}", kv_type.name(), mode.name());
+        let name = format!("{model}, {} cache, {}", kv_type.name(), mode.name());
         let held = joining::hold(&mut runner);
         let (others, left) = held.unwrap_or_else(|differs| panic!("{name}: {differs}"));
         assert!(others > 8, "{others} steps were behind others");
@@ -292,6 +311,8 @@ fn preempted_prompts_have_the_bits_of_others() {
         (MODEL, KvType::F16),
         (MODEL, KvType::Q8_0),
         (WITH_INPUTS, KvType::F16),
+        (RECURRENT[0], KvType::F16),
+        (RECURRENT[1], KvType::F16),
     ] {
         let held = preempted::hold(&mut load_with(model, kv_type.into(), false));
         held.unwrap_or_else(|differs| panic!("{model}, {} cache: {differs}", kv_type.name()));
@@ -308,14 +329,14 @@ fn hold(model: &str, types: KvTypes) {
             together[*conversation].push(step);
         }
     }
-    let mut runner = load(types);
+    let mut runner = load_with(model, types, false);
     let entries = begin(&mut runner);
     for (conversation, together) in together.iter().enumerate() {
         for (index, together) in together.iter().enumerate() {
             let alone = step(&mut runner, &entries[conversation..=conversation]);
             assert!(
                 alone[0] == *together,
-                "{} cache, conversation {conversation}, step {index}: {} alone, {} together",
+                "{model}, {} cache, conversation {conversation}, step {index}: {} alone, {} together",
                 types.name(),
                 alone[0].0,
                 together.0

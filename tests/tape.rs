@@ -42,6 +42,7 @@ fn forward() -> Forward {
         chunk: 1,
         types: KvType::F16.into(),
         run: 64,
+        state_bytes: 0,
     };
     let weights = weights.expect("nothing fails");
     Forward {
@@ -50,6 +51,7 @@ fn forward() -> Forward {
         infos: infos.into(),
         activation: DType::F16,
         kv,
+        state: None,
     }
 }
 

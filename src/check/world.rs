@@ -246,6 +246,7 @@ impl Builder {
             ending,
             activation: run.activation,
             kv: self.kv,
+            state: None,
             buffers,
             weights: Arc::new([]),
             ops,

@@ -65,7 +65,7 @@ impl Cache {
         }
     }
 
-    fn page(&self, page: usize) -> &[u8] {
+    pub(super) fn page(&self, page: usize) -> &[u8] {
         let bytes = self.info.page_bytes();
         &self.chunks[page / self.info.chunk][page % self.info.chunk * bytes..][..bytes]
     }

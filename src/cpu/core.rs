@@ -10,13 +10,14 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::matmul::Family;
 use super::memory_estimate::Lengths;
+use super::recurrent::{self, Group, Memory, States};
 use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope};
 use crate::executor::{ExecuteError, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
-use crate::tape::{Angles, Buffer, Input, KvInfo, Op, Projection, Tape, WeightId};
+use crate::tape::{Angles, Buffer, Ending, Input, KvInfo, Op, Projection, Tape, WeightId};
 
 /// Weights, cache and activations, and the threads that compute on them.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Core {
     weights: Vec<Weight>,
     angles: Vec<Angles>,
     pub(super) cache: Cache,
+    /// The recurrent states, once a tape with recurrent layers was prepared.
+    pub(super) states: Option<States>,
     pub(super) buffers: Buffers,
     /// The conversation in each slot of the cache.
     pub(super) conversations: Vec<Conversation>,
@@ -96,6 +99,7 @@ impl Core {
             weights,
             angles,
             cache: Cache::new(kv),
+            states: None,
             buffers: Buffers::default(),
             conversations: vec![Conversation::default(); kv.slots],
             prompt: Vec::new(),
@@ -112,6 +116,7 @@ impl Core {
     /// Replaces the cache by an empty one, and frees the memory of activations.
     pub(super) fn replace_cache(&mut self, kv: KvInfo) {
         self.cache = Cache::new(kv);
+        self.states = None;
         self.buffers = Buffers::default();
         self.conversations = vec![Conversation::default(); kv.slots];
         self.slot = 0;
@@ -122,6 +127,10 @@ impl Core {
 
     /// Allocates buffers for a tape, so that no run of it moves memory.
     pub(super) fn prepare(&mut self, tape: &Tape) {
+        let states = self.states.as_ref().map(States::info);
+        if let Some(info) = tape.state.filter(|info| states != Some(*info)) {
+            self.states = Some(States::new(info));
+        }
         let lengths = Lengths::of(&[tape]);
         let buffers = &mut self.buffers;
         buffers.activations.resize_with(
@@ -268,6 +277,8 @@ impl Core {
                     ..
                 },
             cache,
+            states,
+            conversations,
             prompt,
             ..
         } = self;
@@ -531,11 +542,28 @@ impl Core {
                     *logit = cap * (*logit / cap).tanh();
                 }
             }
+            Op::Recurrent(ref op) => {
+                let Some(states) = states else {
+                    return Ok(());
+                };
+                let memory = Memory {
+                    states,
+                    weights,
+                    activations,
+                    scratch: normed,
+                    product,
+                };
+                let advanced = |slot: usize, end| {
+                    tape.ending != Ending::Token || conversations[slot].state.position == end
+                };
+                let groups = groups(runs, tape.input);
+                recurrent::execute(op, tape, &groups, memory, advanced)?;
+            }
             Op::Sample { logits } => {
                 let logits = activations[logits.0].chunks_exact(tape.buffer(logits).columns);
                 let mut failed = None;
                 for (run, logits) in runs.iter().zip(logits) {
-                    let conversation = &mut self.conversations[run.slot];
+                    let conversation = &mut conversations[run.slot];
                     if run.given {
                         conversation.sampler.accept(run.state.token);
                     }
@@ -602,6 +630,21 @@ impl Run {
 fn token_row(token: u32, vocabulary: usize) -> Result<usize, ExecuteError> {
     let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
     row.ok_or(ExecuteError::Token { token, vocabulary })
+}
+
+/// Joins the runs of each conversation, whose rows are adjacent.
+fn groups(runs: &[Run], input: Input) -> Vec<Group> {
+    let groups = runs.chunk_by(|run, next| run.slot == next.slot);
+    let joined = groups.filter_map(|runs| {
+        let (first, last) = (runs.first()?, runs.last()?);
+        Some(Group {
+            slot: first.slot,
+            position: first.state.position,
+            rows: first.rows.start..last.rows.end,
+            prompt: input == Input::Prompt,
+        })
+    });
+    joined.collect()
 }
 
 fn grow(buffer: &mut Vec<f32>, len: usize) {

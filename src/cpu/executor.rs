@@ -55,6 +55,7 @@ impl Steps for Cpu {
     ) -> Result<(), ExecuteError> {
         self.core.slot = slot;
         self.base.preempted.discard(slot);
+        self.discard_state(slot);
         self.discard_ahead_of(slot);
         let conversation = &mut self.core.conversations[slot];
         conversation.state.position = position;
@@ -131,6 +132,7 @@ impl Steps for Cpu {
 
     fn discard_preempted(&mut self, slot: usize) {
         self.base.preempted.discard(slot);
+        self.discard_state(slot);
     }
 
     fn step_rows(

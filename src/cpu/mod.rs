@@ -20,8 +20,10 @@ mod norm;
 mod page_access;
 mod prefetch;
 mod probe;
+mod recurrent;
 mod rope;
 mod softmax;
+mod state_access;
 mod step;
 mod threads;
 mod timestamps;
@@ -37,7 +39,7 @@ pub use self::memory_estimate::memory_estimate;
 use self::step::{CpuStep, Living};
 pub use self::weight::{Matrix, Weight};
 use crate::executor::{
-    Base, ExecuteError, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE,
+    Base, ExecuteError, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE, StateError,
 };
 use crate::fault::Faults;
 use crate::graph::{Buckets, DecodeGraph, GraphOptions, Key, Ran, Stepper as _};
@@ -100,6 +102,47 @@ impl Cpu {
         (self.preempted_step, self.sent) = (None, None);
         (self.ahead, self.previous_logits) = (None, None);
         self.kv = kv;
+    }
+
+    /// Replays the pending updates of a slot's recurrent state up to a position.
+    ///
+    /// # Errors
+    /// If the state has passed the position, or lacks updates before it.
+    pub fn commit_state(&mut self, slot: usize, position: usize) -> Result<(), StateError> {
+        let states = self.core.states.as_mut();
+        states.map_or(Ok(()), |states| states.commit(slot, position))
+    }
+
+    /// Appends a checkpoint of a slot's recurrent state at a position: `StateInfo::checkpoint_bytes`. Nothing is
+    /// appended without recurrent layers.
+    ///
+    /// # Errors
+    /// As `commit_state`, which runs first.
+    pub fn read_state(
+        &mut self,
+        slot: usize,
+        position: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        let states = self.core.states.as_mut();
+        states.map_or(Ok(()), |states| states.read(slot, position, out))
+    }
+
+    /// Replaces a slot's recurrent state by a checkpoint of `read_state`, and discards its prompt. Returns its position,
+    /// or `None` without recurrent layers.
+    ///
+    /// # Errors
+    /// If the checkpoint has another length.
+    pub fn write_state(&mut self, slot: usize, bytes: &[u8]) -> Result<Option<usize>, StateError> {
+        let states = self.core.states.as_mut();
+        states.map(|states| states.write(slot, bytes)).transpose()
+    }
+
+    /// Discards the recurrent state that a slot's prompt has written so far.
+    pub fn discard_state(&mut self, slot: usize) {
+        if let Some(states) = &mut self.core.states {
+            states.discard(slot);
+        }
     }
 
     fn key(&self, tape: &Tape) -> Key {

@@ -108,7 +108,10 @@ impl CpuStep<'_> {
         let same_slot = was.is_some_and(|was| was.slot == is.slot);
         for index in is.operations.clone() {
             let op = &self.tape.ops[index];
-            let of_the_cache = matches!(op, Op::RopeStore { .. } | Op::Attend { .. });
+            let of_the_cache = matches!(
+                op,
+                Op::RopeStore { .. } | Op::Attend { .. } | Op::Recurrent(_)
+            );
             if !same || (of_the_cache && !same_slot) {
                 self.attempt(Call::SetKernel, |_| Ok(()))?;
             }

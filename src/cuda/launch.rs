@@ -294,6 +294,8 @@ impl Work<'_> {
                 };
                 queue.launch(&kernels.softcap, geometry, &args)
             }
+            // `limits` refuses the tape.
+            Op::Recurrent(op) => unreachable!("{}", op.name()),
             Op::Sample { logits } => {
                 let args = SampleArgs {
                     places,

@@ -26,6 +26,8 @@ pub enum Unsuited {
         "the CUDA kernels take heads of a multiple of 8, and the model has {value}: use backend = \"cpu\""
     )]
     Head { value: usize },
+    #[error("the CUDA kernels take no recurrent layers: use backend = \"cpu\"")]
+    Recurrent,
     #[error(
         "{weight} is larger than the 512 MiB that a layer's matrix may have with CUDA: \
          use a smaller quantization of the model, or backend = \"cpu\""
@@ -71,6 +73,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 let group = tape.buffer(q).columns / tape.kv.kind(layer).width();
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
+            Op::Recurrent(_) => return Err(Unsuited::Recurrent),
             Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }
@@ -140,6 +143,7 @@ mod tests {
             chunk: 1,
             types: KvType::F16.into(),
             run: 1,
+            state_bytes: 0,
         };
         Tape {
             rows: 1,
@@ -147,6 +151,7 @@ mod tests {
             ending: Ending::Kv,
             activation: DType::F16,
             kv,
+            state: None,
             buffers: vec![buffer(columns), buffer(rows)],
             weights: [weight].into(),
             ops: vec![Op::Project {

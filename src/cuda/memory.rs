@@ -186,6 +186,7 @@ impl Needs {
                 | Op::LayerInputs { .. }
                 | Op::Gate { .. }
                 | Op::Softcap { .. }
+                | Op::Recurrent(_)
                 | Op::Sample { .. } => {}
             }
         }

@@ -33,6 +33,7 @@ mod send_late;
 mod shapes;
 mod splits;
 mod state;
+mod state_access;
 mod step;
 mod step_attend;
 mod step_shared;

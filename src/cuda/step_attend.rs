@@ -67,7 +67,8 @@ impl StepAttend {
         let name = format!("step_attend_{types}_{}", width.name);
         Ok(Self {
             tiles: tiles.transpose()?,
-            lanes: modules.kernel(&name, width.shared(head_dim), LaunchOrder::Step)?,
+            // Layers with other heads may use the same kernel, so its limit is that of the widest.
+            lanes: modules.kernel(&name, width.shared(width.head_dim), LaunchOrder::Step)?,
             kv,
         })
     }

@@ -1,6 +1,7 @@
 //! The interface that the CPU and a CUDA device implement: it runs tapes on a paged key-value cache.
 //!
-//! An executor is `Steps` (prefill and decode), `Pages` (the memory of the cache) and `Inspect` (names, times, logits).
+//! An executor is `Steps` (prefill and decode), `Pages` (the memory of the cache), `States` (recurrent states) and
+//! `Inspect` (names, times, logits).
 //! `Base` holds the state that both executors share. This module names neither executor and knows no model.
 //!
 //! The cache has several slots, each for one conversation. An executor can be sent to another thread, and one thread at a
@@ -12,6 +13,7 @@ mod memory_estimate;
 mod pages;
 mod preempted;
 mod probe;
+mod states;
 mod step;
 mod steps;
 mod weights;
@@ -26,7 +28,8 @@ pub use self::preempted::{
     PLACES, PREEMPTED, Pass, PreemptPrompt, PreemptStep, Preempted, PromptRows, STEP_PLACE,
 };
 pub use self::probe::{Layout, Probe};
-pub use self::step::{ExecuteError, Span, StepState, StepTimes, Timed};
+pub use self::states::States;
+pub use self::step::{ExecuteError, Span, StateError, StepState, StepTimes, Timed};
 pub use self::steps::{Behind, Steps};
 pub use self::weights::{
     FLIGHT_BYTES, FillError, PIECE_BYTES, WeightSource, in_flight, pieces_at_once,
@@ -34,7 +37,7 @@ pub use self::weights::{
 use crate::fault::Faults;
 
 /// A backend that runs tapes.
-pub trait Executor: Steps + Pages + Inspect + Debug + Send {
+pub trait Executor: Steps + Pages + States + Inspect + Debug + Send {
     /// The name of the backend: "cpu" or "cuda".
     fn name(&self) -> &'static str;
 

@@ -60,6 +60,8 @@ pub enum ExecuteError {
     Refused { call: Call, lost: bool },
     #[error("a recorded step was replayed after its memory had moved")]
     Stale,
+    #[error(transparent)]
+    State(#[from] StateError),
     #[error("token {token} is not in the vocabulary of {vocabulary}")]
     Token { token: u32, vocabulary: usize },
     #[cfg(feature = "cuda")]
@@ -71,6 +73,20 @@ pub enum ExecuteError {
         position: usize,
         context: usize,
     },
+}
+
+/// Why a recurrent state cannot serve its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    #[error(
+        "rows from position {position} do not continue a recurrent state at position {state}: \
+         load a checkpoint first"
+    )]
+    Position { position: usize, state: usize },
+    #[error("all {spares} spare recurrent states are in use: end or discard a prompt first")]
+    Spares { spares: usize },
+    #[error("a checkpoint of a recurrent state has {given} bytes, not {needed}")]
+    Checkpoint { given: usize, needed: usize },
 }
 
 impl ExecuteError {

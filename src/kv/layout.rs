@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use super::PAGE;
+use super::page::PAGE;
 
 /// The most positions of a sequence, besides its end, for which pages of windows are kept.
 pub(super) const CHECKPOINTS: usize = 4;
 /// A prompt may diverge a little before a checkpoint, for example within the text that begins an answer.
 const MARGIN: usize = PAGE;
+/// The same for a recurrent state, which is stored at few positions.
+const ANSWER_BEGINS: usize = 16;
 
 /// Groups of layers with a page table each, and the positions that they see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,11 @@ impl Layout {
         Self::new(vec![None], 0)
     }
 
+    /// Whether all layers see all positions, so that any prefix can be continued.
+    pub(super) fn is_plain(&self) -> bool {
+        self.windows == [None] && self.state == 0
+    }
+
     pub(super) fn groups(&self) -> usize {
         self.windows.len()
     }
@@ -62,7 +69,7 @@ impl Layout {
     /// chunks of a prompt.
     pub(super) fn checkpoint(&self, position: usize) -> usize {
         if self.state > 0 {
-            position / PAGE * PAGE
+            position.saturating_sub(ANSWER_BEGINS) / PAGE * PAGE
         } else {
             position
         }

@@ -31,6 +31,7 @@ mod kv_types;
 mod layout;
 mod memory;
 mod moving;
+mod page;
 mod pages;
 mod plan;
 mod pool;
@@ -52,11 +53,9 @@ pub use self::checkpoint::StateStart;
 pub use self::kv_type::KvType;
 pub use self::kv_types::KvTypes;
 pub use self::layout::Layout;
+pub use self::page::PAGE;
 pub use self::prompt::{Family, Reuse, Wanted, common_prefix};
 pub use self::stored::PagePlace;
-
-/// Positions of a page.
-pub const PAGE: usize = 64;
 
 /// The most sequences in the cache, however short they are.
 const SEQUENCES: usize = 1024;
@@ -300,7 +299,6 @@ impl Kv {
         if own.is_some_and(|own| self.is_launched(own)) {
             return None;
         }
-        self.settle();
         let common =
             |sequence: &Sequence| sequence.common_prefix(user, prompt, self.reuse).min(most);
         let shared = |sequence: &Sequence| sequence.usable(&self.layout, common(sequence));
@@ -373,18 +371,6 @@ impl Kv {
             state,
             change,
         })
-    }
-
-    /// Takes the pages of windows from sequences whose turns have ended without `unpin`.
-    fn settle(&mut self) {
-        if self.layout.has_checkpoints() {
-            let ids: Vec<_> = self.sequences.keys().copied().collect();
-            for id in ids {
-                if !self.runs(id) {
-                    self.trim(id);
-                }
-            }
-        }
     }
 
     /// Drops all sequences, because the cache was allocated again.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::change::Copied;
 use super::checkpoint::{Checkpoint, END};
 use super::layout::{CHECKPOINTS, Layout};
+use super::page::PAGE;
 use super::tables::{Block, Tables};
-use super::{Kv, PAGE, Sequence};
+use super::{Kv, Sequence};
 
 /// A page of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Checkpoints of recurrent states: when a running turn stores one, and which pages it takes.
 
+use super::Kv;
 use super::checkpoint::{Checkpoint, END};
-use super::{Kv, PAGE};
+use super::page::PAGE;
 
 impl Kv {
     /// The next position of a slot at which a run of its prompt has to end, so that a checkpoint is stored there.

@@ -1,7 +1,7 @@
 //! The pages of a sequence that leave the cache and come back: to the host's memory, the disk, or another cache.
 
-use super::PAGE;
 use super::layout::Layout;
+use super::page::PAGE;
 
 /// A page by its layers and positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ impl Layout {
     pub fn reached(&self, missing: &[PagePlace], arrived: usize, positions: usize) -> usize {
         match missing.get(arrived) {
             None => positions,
-            Some(next) if *self == Self::plain() => positions.min(next.index * PAGE),
+            Some(next) if self.is_plain() => positions.min(next.index * PAGE),
             Some(_) => 0,
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::layout::Layout;
+use super::page::PAGE;
 use super::stored::PagePlace;
 
 /// An element of a table.
@@ -36,7 +37,7 @@ impl Tables {
 
     /// The lasting pages of a number of positions, by their places, in order.
     pub(super) fn placed(&self, positions: usize) -> Vec<(PagePlace, usize)> {
-        let end = positions.div_ceil(super::PAGE);
+        let end = positions.div_ceil(PAGE);
         let groups = self.groups.iter().enumerate();
         let placed = groups.flat_map(|(group, table)| {
             let blocks = table.iter().take(end).enumerate();
@@ -53,7 +54,7 @@ impl Tables {
         let mut usable = positions;
         // A group that sees all positions has all pages of the tokens.
         while let Some(lacks) = self.lacks(layout, usable) {
-            usable = lacks * super::PAGE;
+            usable = lacks * PAGE;
         }
         usable
     }
@@ -63,7 +64,7 @@ impl Tables {
         let groups = self.groups.iter().enumerate();
         let all = groups.filter(|(group, _)| layout.sees_all(*group));
         let first = all.map(|(_, table)| table.iter().take_while(|block| block.is_some()).count());
-        first.min().unwrap_or(self.len()) * super::PAGE
+        first.min().unwrap_or(self.len()) * PAGE
     }
 
     /// The first element that a number of positions needs and that has no page of its own.

@@ -55,11 +55,6 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
-    #[error("models of the family {architecture} are not supported, because {what}")]
-    Uncomputed {
-        architecture: &'static str,
-        what: &'static str,
-    },
     #[error("kv.type_k, kv.type_v: {0}")]
     KvTypes(#[from] Unsupported),
     #[error(transparent)]

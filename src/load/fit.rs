@@ -7,6 +7,7 @@ use super::admission::Pool;
 use super::admission::{Admitted, Budget, greatest};
 use super::error::LoadError;
 use super::kv_memory::KvMemory;
+use super::plan::settle_run;
 #[cfg(feature = "cuda")]
 use super::settings::Placement;
 use super::settings::Settings;
@@ -22,6 +23,7 @@ pub(crate) fn admit_on_cpu(
     forward: &mut Forward,
     settings: &Settings,
 ) -> Result<Admitted, LoadError> {
+    settle_run(forward, settings)?;
     let budget = Budget::of_system(settings)?;
     admit(&budget, forward, settings, |tapes| {
         Some(cpu::memory_estimate(tapes, settings.threads))
@@ -36,6 +38,7 @@ pub(crate) fn admit_on_cuda(
     forward: &mut Forward,
     settings: &Settings,
 ) -> Result<Admitted, LoadError> {
+    settle_run(forward, settings)?;
     for tape in &tapes(forward, settings) {
         cuda::suits(tape)?;
     }

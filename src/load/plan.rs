@@ -3,6 +3,7 @@
 use super::error::LoadError;
 use super::kv_selection::KvPlan;
 use super::settings::Settings;
+use crate::executor::PLACES;
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Tensor};
 use crate::quant::DType;
@@ -19,12 +20,6 @@ pub(crate) fn plan<'a>(
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
     let mut shape = checkpoint.shape.clone();
-    if let Some(what) = shape.uncomputed() {
-        return Err(LoadError::Uncomputed {
-            architecture: shape.architecture,
-            what,
-        });
-    }
     let context = match settings.context {
         0 => shape.context,
         context if settings.shortens => context.min(shape.context),
@@ -49,14 +44,17 @@ pub(crate) fn plan<'a>(
             head_dim,
         });
     }
+    let slots = SLOTS_PER_ROW * settings.rows.clamp(1, STEP_ROWS);
+    let state = shape.state(slots, PLACES);
     let kv = KvInfo {
         kinds: shape.kv_kinds(),
         context,
-        slots: SLOTS_PER_ROW * settings.rows.clamp(1, STEP_ROWS),
+        slots,
         pages: 0,
         chunk: 1,
         types,
         run: settings.prefill_chunk.max(RUN_OF_STEPS),
+        state_bytes: state.map_or(0, |state| state.checkpoint_bytes()),
     };
     let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
     let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
@@ -71,8 +69,17 @@ pub(crate) fn plan<'a>(
         infos: tensors.iter().map(|tensor| info(tensor)).collect(),
         activation: DType::F32,
         kv,
+        state,
     };
     Ok((forward, tensors))
+}
+
+/// Sets the most positions that a run writes, and the pages that conversations then need. The rows of a prompt depend on
+/// the device.
+pub(crate) fn settle_run(forward: &mut Forward, settings: &Settings) -> Result<(), LoadError> {
+    let run = settings.prefill_chunk.max(RUN_OF_STEPS);
+    forward.kv = settings.kv_memory.of(KvInfo { run, ..forward.kv })?;
+    Ok(())
 }
 
 /// Describes a weight to an executor.

@@ -34,7 +34,10 @@ pub(in crate::model) struct Names {
     pub(in crate::model) refused: &'static [&'static str],
 }
 
-const fn linear(weight: &'static str, bias: &'static str) -> Linear<&'static str> {
+pub(in crate::model) const fn linear(
+    weight: &'static str,
+    bias: &'static str,
+) -> Linear<&'static str> {
     Linear {
         weight,
         bias: Some(bias),

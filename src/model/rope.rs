@@ -172,7 +172,9 @@ impl Rope {
             _ => true,
         };
         let mut pairs = tables.flat_map(|table| table.frequencies.into_iter().enumerate());
-        match pairs.find(|(pair, frequency)| rotates(*pair) && !(*frequency > 0.0)) {
+        match pairs
+            .find(|(pair, frequency)| rotates(*pair) && (frequency.is_nan() || *frequency <= 0.0))
+        {
             Some((_, bad)) => Err(Defect::bad_value("rope frequency", bad, FREQUENCIES)),
             None => Ok(()),
         }

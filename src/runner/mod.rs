@@ -34,7 +34,7 @@ pub use self::timed::KindTime;
 use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
-use crate::kv::{self, Copied, Kv, Owner, PAGE, Wanted};
+use crate::kv::{self, Copied, Kv, Owner, PAGE, StateStart, Wanted};
 use crate::model::Shape;
 use crate::model::forward::Forward;
 use crate::sampler::Parameters;
@@ -274,14 +274,19 @@ impl Runner {
             slot,
             cached,
             copies,
+            state,
             change,
-            ..
         } = begun.ok_or(RunError::NoPages { positions })?;
         self.changed(change);
         let mut seated = self.executor.set_pages(slot, &self.kv.tables_of(slot));
         for Copied { from, to } in copies {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
+        seated = seated.and_then(|()| match &state {
+            None => Ok(()),
+            Some(StateStart::Empty) => self.executor.clear_state(slot),
+            Some(StateStart::Pieces(pieces)) => self.executor.load_state(slot, pieces),
+        });
         seated.inspect_err(|_| self.kv.lose())?;
         self.executor
             .begin((slot, cached), parameters, prompt.tokens)?;
@@ -376,6 +381,7 @@ impl Runner {
         let pass = ran?;
         if pass == Pass::Ended {
             self.kv.extend(tokens);
+            self.store_due_state()?;
             if ending == Ending::Token {
                 let tape = &self.prompts[&(rows, ending)];
                 let observer = self.observer.as_ref();
@@ -383,6 +389,17 @@ impl Runner {
             }
         }
         Ok(pass)
+    }
+
+    /// Stores the recurrent state of the current slot if a checkpoint is due.
+    fn store_due_state(&mut self) -> Result<(), RunError> {
+        let slot = self.kv.active();
+        if let Some(pieces) = self.kv.due_pieces(slot) {
+            let position = self.kv.len_of(slot);
+            self.executor.store_state(slot, position, pieces)?;
+            self.kv.checkpointed(slot);
+        }
+        Ok(())
     }
 
     /// Launches a prompt that `prefill` continues, if a step is ahead, whose tokens can be taken meanwhile.

@@ -12,10 +12,12 @@ impl Runner {
         self.forward.kv.page_bytes()
     }
 
-    /// Returns what the cache holds of an idle session.
+    /// Returns what the cache holds of an idle session, if it can be restored later: a recurrent state cannot.
     #[must_use]
     pub fn resting(&self, owner: Owner) -> Option<Resting<'_>> {
-        self.kv.resting(owner)
+        self.kv
+            .resting(owner)
+            .filter(|_| self.forward.state.is_none())
     }
 
     /// Starts copying a page of a sequence with a number of positions to the host. Returns false if the device is busy.

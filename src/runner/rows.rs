@@ -70,6 +70,13 @@ impl Runner {
     /// Frees a slot, whose pages become idle.
     pub fn leave(&mut self, slot: usize) {
         self.executor.discard_preempted(slot);
+        if let Some(pieces) = self.kv.end_pieces(slot) {
+            let position = self.kv.len_of(slot);
+            // Without it, the next prompt continues from an earlier checkpoint.
+            if (self.executor.store_state(slot, position, pieces)).is_ok() {
+                self.kv.ended(slot);
+            }
+        }
         self.kv.unpin(slot);
     }
 

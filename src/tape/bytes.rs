@@ -3,6 +3,7 @@
 use super::attention::Attention;
 use super::kv_info::CacheLayer;
 use super::op::Op;
+use super::recurrent::Recurrent;
 use super::{Input, Tape};
 
 /// Bytes of K and V of one position in a layer.
@@ -48,7 +49,42 @@ impl Op {
             }
             _ => 0,
         };
-        (buffers + weights + kv) as u64
+        let state = match self {
+            Self::Recurrent(op) => op.state_bytes(tape),
+            _ => 0,
+        };
+        (buffers + weights + kv + state) as u64
+    }
+}
+
+impl Recurrent {
+    /// Bytes of recurrent state and of its rings. A state is read and written once, for any number of rows of its
+    /// conversation; each row of a step has its own conversation.
+    fn state_bytes(&self, tape: &Tape) -> usize {
+        let Some(info) = tape.state else {
+            return 0;
+        };
+        let (conversations, written) = match tape.input {
+            Input::Step => (tape.rows, tape.rows),
+            Input::Prompt => (1, info.taps - 1),
+        };
+        // The pending update of the row before, and that of the row itself.
+        let updates = match tape.input {
+            Input::Step => 2 * info.update_bytes(),
+            Input::Prompt => 0,
+        };
+        match self {
+            Self::Convolve { .. } | Self::ShortConv { .. } => {
+                (conversations * (info.taps - 1) + written) * info.column_bytes()
+            }
+            Self::DeltaNet { .. } | Self::Mamba2 { .. } => {
+                conversations * (2 * info.state_bytes() + updates)
+            }
+            Self::Commit => {
+                conversations * info.layers * (2 * info.state_bytes() + info.update_bytes())
+            }
+            Self::GatedNorm { .. } | Self::Swap => 0,
+        }
     }
 }
 

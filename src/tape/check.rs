@@ -1,9 +1,12 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
+mod recurrent;
+
 use super::attention::Rotation;
 use super::kv_info::{CacheLayer, KvInfo, KvKind};
 use super::op::{Activation, Op, Projection};
 use super::operands::{Buffer, WeightId};
+use super::recurrent::Recurrent;
 use super::{Ending, Input, STEP_ROWS, Tape};
 use crate::kv::KvType;
 use crate::quant::DType;
@@ -43,7 +46,11 @@ impl Tape {
         if self.input == Input::Step && self.rows > STEP_ROWS {
             return Err(fail("a step has at most 8 rows"));
         }
-        let samples = matches!(self.ops.last(), Some(Op::Sample { .. }));
+        self.check_commits().map_err(|reason| fail(&reason))?;
+        // The swap of a recurrent state follows the choice of a token.
+        let swap = Op::Recurrent(Recurrent::Swap);
+        let last = self.ops.iter().rfind(|op| **op != swap);
+        let samples = matches!(last, Some(Op::Sample { .. }));
         if samples != (self.ending == Ending::Token) {
             return Err(fail("a tape samples a token exactly if it ends with one"));
         }
@@ -76,6 +83,7 @@ impl Tape {
         }
         match op {
             Op::RopeStore { layer, .. } | Op::Attend { layer, .. } => self.check_heads(*layer),
+            Op::Recurrent(op) => self.check_state(op),
             _ => Ok(()),
         }
     }
@@ -129,6 +137,7 @@ impl Tape {
         Ok(())
     }
 
+    #[allow(clippy::too_many_lines)] // one arm an operation
     fn check_shapes(&self, op: &Op) -> Result<(), String> {
         match op {
             Op::Embed { table, x, .. } => {
@@ -141,19 +150,7 @@ impl Tape {
                 norm,
                 projections,
                 ..
-            } => {
-                self.residual(*x)?;
-                let hidden = self.buffer(*x).columns;
-                self.matrix(*norm, 1, hidden)?;
-                for Projection { weight, bias, out } in projections {
-                    let width = self.buffer(*out).columns;
-                    self.typed(*out, DType::F32)?;
-                    self.rows_of(*out, self.rows)?;
-                    self.matrix(*weight, width, hidden)?;
-                    bias.map_or(Ok(()), |bias| self.matrix(bias, 1, width))?;
-                }
-                Ok(())
-            }
+            } => self.check_projections(*x, *norm, projections),
             Op::RopeStore {
                 layer,
                 q,
@@ -181,65 +178,32 @@ impl Tape {
                 self.typed(*out, self.activation)?;
                 self.columns_of(*out, self.buffer(*q).columns)
             }
-            Op::Project { input, weight, x } => self.check_product(*input, *weight, *x),
-            Op::Product { input, weight, out } => {
-                let info = self.buffer(*input);
-                if info.dtype != DType::F32 {
-                    return self.check_product(*input, *weight, *out);
-                }
-                self.residual(*out)?;
-                self.residual(*input)?;
-                self.matrix(*weight, self.buffer(*out).columns, info.columns)
+            Op::Project { input, weight, x } => {
+                self.typed(*input, self.activation)?;
+                self.check_product(*input, *weight, *x)
             }
+            Op::Product { input, weight, out } => self.check_product(*input, *weight, *out),
             Op::AddNormed {
                 y, norm, scale, x, ..
             } => {
-                self.residual(*x)?;
+                self.check_normed(*x, *norm)?;
                 self.residual(*y)?;
                 self.columns_of(*y, self.buffer(*x).columns)?;
-                scale.map_or(Ok(()), |scale| self.matrix(scale, 1, 1))?;
-                self.matrix(*norm, 1, self.buffer(*x).columns)
+                scale.map_or(Ok(()), |scale| self.matrix(scale, 1, 1))
             }
             Op::LayerInputs {
                 table,
                 norm,
                 inputs,
                 ..
-            } => {
-                self.residual(*inputs)?;
-                let columns = self.buffer(*inputs).columns;
-                self.matrix(*table, self.weight(*table).rows, columns)?;
-                let each = self.weight(*norm).columns;
-                self.matrix(*norm, 1, each)?;
-                let fits = columns.is_multiple_of(each);
-                fits.then_some(())
-                    .ok_or_else(|| format!("{columns} columns are not a multiple of {each}"))
-            }
+            } => self.check_layer_inputs(*inputs, *table, *norm),
             Op::Gate {
                 gate,
                 input,
                 first,
                 out,
                 ..
-            } => {
-                self.residual(*gate)?;
-                self.rows_of(*out, self.rows)?;
-                self.typed(*out, self.activation)?;
-                let columns = self.buffer(*gate).columns;
-                self.columns_of(*out, columns)?;
-                let Some(input) = input else {
-                    return Ok(());
-                };
-                self.rows_of(*input, self.rows)?;
-                let info = self.buffer(*input);
-                if info.dtype != DType::F32 {
-                    self.typed(*input, self.activation)?;
-                }
-                let fits = first + columns <= info.columns;
-                fits.then_some(()).ok_or_else(|| {
-                    format!("{} has no {columns} columns from {first} on", info.name)
-                })
-            }
+            } => self.check_gate(*gate, input.map(|input| (input, *first)), *out),
             Op::GateUp {
                 x,
                 norm,
@@ -254,13 +218,9 @@ impl Tape {
                         "{activation:?} is not the activation of an MLP's gate"
                     ));
                 }
-                self.residual(*x)?;
-                let (hidden, width) = (self.buffer(*x).columns, self.buffer(*out).columns);
-                self.rows_of(*out, self.rows)?;
                 self.typed(*out, self.activation)?;
-                self.matrix(*norm, 1, hidden)?;
-                self.matrix(*gate, width, hidden)?;
-                self.matrix(*up, width, hidden)
+                self.check_normed(*x, *norm)?;
+                self.check_outputs([*gate, *up], *x, *out)
             }
             Op::Head {
                 x,
@@ -269,28 +229,105 @@ impl Tape {
                 logits,
                 ..
             } => {
-                self.residual(*x)?;
+                self.check_normed(*x, *norm)?;
                 self.typed(*logits, DType::F32)?;
                 if ![1, self.rows].contains(&self.buffer(*logits).rows) {
                     return Err("logits must have one row, or as many as the tape".into());
                 }
-                self.matrix(*norm, 1, self.buffer(*x).columns)?;
-                self.matrix(
-                    *weight,
-                    self.buffer(*logits).columns,
-                    self.buffer(*x).columns,
-                )
+                let columns = |buffer: &Buffer| self.buffer(*buffer).columns;
+                self.matrix(*weight, columns(logits), columns(x))
             }
             Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
+            Op::Recurrent(op) => self.check_recurrent(op),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }
     }
 
+    fn check_projections(
+        &self,
+        x: Buffer,
+        norm: WeightId,
+        projections: &[Projection],
+    ) -> Result<(), String> {
+        self.check_normed(x, norm)?;
+        for Projection { weight, bias, out } in projections {
+            self.typed(*out, DType::F32)?;
+            self.check_outputs([*weight], x, *out)?;
+            let width = self.buffer(*out).columns;
+            bias.map_or(Ok(()), |bias| self.matrix(bias, 1, width))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the residual stream and its norm.
+    fn check_normed(&self, x: Buffer, norm: WeightId) -> Result<(), String> {
+        self.residual(x)?;
+        self.matrix(norm, 1, self.buffer(x).columns)
+    }
+
+    /// Checks matrices that multiply the residual stream, with outputs for a buffer.
+    fn check_outputs<const N: usize>(
+        &self,
+        weights: [WeightId; N],
+        x: Buffer,
+        out: Buffer,
+    ) -> Result<(), String> {
+        self.rows_of(out, self.rows)?;
+        let (hidden, width) = (self.buffer(x).columns, self.buffer(out).columns);
+        (weights.into_iter()).try_for_each(|weight| self.matrix(weight, width, hidden))
+    }
+
+    /// Checks a product, whose input is in f32 or in the type of activations.
     fn check_product(&self, input: Buffer, weight: WeightId, out: Buffer) -> Result<(), String> {
         self.residual(out)?;
         self.rows_of(input, self.rows)?;
-        self.typed(input, self.activation)?;
+        self.f32_or_rounded(input)?;
         self.matrix(weight, self.buffer(out).columns, self.buffer(input).columns)
+    }
+
+    fn check_layer_inputs(
+        &self,
+        inputs: Buffer,
+        table: WeightId,
+        norm: WeightId,
+    ) -> Result<(), String> {
+        self.residual(inputs)?;
+        let (columns, each) = (self.buffer(inputs).columns, self.weight(norm).columns);
+        self.matrix(table, self.weight(table).rows, columns)?;
+        self.matrix(norm, 1, each)?;
+        let fits = columns.is_multiple_of(each);
+        fits.then_some(())
+            .ok_or_else(|| format!("{columns} columns are not a multiple of {each}"))
+    }
+
+    /// Checks a gate; `input` are a buffer and its first column.
+    fn check_gate(
+        &self,
+        gate: Buffer,
+        input: Option<(Buffer, usize)>,
+        out: Buffer,
+    ) -> Result<(), String> {
+        self.residual(gate)?;
+        self.rows_of(out, self.rows)?;
+        self.typed(out, self.activation)?;
+        let columns = self.buffer(gate).columns;
+        self.columns_of(out, columns)?;
+        let Some((input, first)) = input else {
+            return Ok(());
+        };
+        self.rows_of(input, self.rows)?;
+        self.f32_or_rounded(input)?;
+        let info = self.buffer(input);
+        let fits = first + columns <= info.columns;
+        fits.then_some(())
+            .ok_or_else(|| format!("{} has no {columns} columns from {first} on", info.name))
+    }
+
+    fn f32_or_rounded(&self, buffer: Buffer) -> Result<(), String> {
+        if self.buffer(buffer).dtype == DType::F32 {
+            return Ok(());
+        }
+        self.typed(buffer, self.activation)
     }
 
     /// The number of rows that choose a token.

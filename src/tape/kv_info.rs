@@ -24,6 +24,8 @@ pub struct KvInfo {
     pub types: KvTypes,
     /// The most positions that one run writes.
     pub run: usize,
+    /// Bytes of a checkpoint of the recurrent state; 0 if the model has none.
+    pub state_bytes: usize,
 }
 
 /// Layers of the cache with the same heads and window. A layer of the model that reads the K and V of another one has
@@ -181,7 +183,11 @@ impl KvInfo {
                 let window = kind.window.map(NonZeroUsize::get);
                 std::iter::repeat_n(window, groups)
             });
-        Layout::new(windows.collect(), self.run)
+        let pages = match self.page_bytes() {
+            0 => 0,
+            bytes => self.state_bytes.div_ceil(bytes),
+        };
+        Layout::new(windows.collect(), self.run).with_state(pages)
     }
 
     /// Bytes of all pages.
@@ -255,6 +261,7 @@ mod tests {
             chunk: 1,
             types: KvType::F16.into(),
             run: 512,
+            state_bytes: 0,
         }
     }
 

@@ -10,6 +10,8 @@ mod check;
 mod kv_info;
 mod op;
 mod operands;
+mod recurrent;
+mod state_info;
 
 pub use attention::{Angles, Attention, QueryScale, Rotation};
 pub use bytes::StepBytes;
@@ -17,6 +19,10 @@ pub use check::TapeError;
 pub use kv_info::{CacheLayer, KvHeads, KvInfo, KvKind};
 pub use op::{Activation, HeadNorms, Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
+pub use recurrent::{Convolution, GateOrder, Recurrent};
+pub use state_info::{
+    CHUNK, COLUMNS, HeadOrder, PART, StateHeads, StateInfo, StateLayout, UPDATES, UpdateRule,
+};
 
 use crate::quant::DType;
 
@@ -52,6 +58,8 @@ pub struct Tape {
     /// The type that the input of every matrix product is rounded to.
     pub activation: DType,
     pub kv: KvInfo,
+    /// The recurrent state, in models with recurrent layers.
+    pub state: Option<StateInfo>,
     pub buffers: Vec<BufferInfo>,
     pub weights: std::sync::Arc<[WeightInfo]>,
     pub ops: Vec<Op>,

@@ -3,6 +3,7 @@
 use super::attention::{Attention, Rotation};
 use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
+use super::recurrent::Recurrent;
 
 /// `out = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,8 @@ pub enum Op {
     },
     /// `logits = cap tanh(logits / cap)`
     Softcap { logits: Buffer, cap: f32 },
+    /// An operation of a recurrent layer.
+    Recurrent(Recurrent),
     /// Chooses a token from each row of logits by its conversation's sampler, and advances the slot's state.
     Sample { logits: Buffer },
 }
@@ -154,6 +157,7 @@ impl Op {
             Self::GateUp { .. } => "gate_up",
             Self::Head { .. } => "head",
             Self::Softcap { .. } => "softcap",
+            Self::Recurrent(op) => op.name(),
             Self::Sample { .. } => "sample",
         }
     }
@@ -182,6 +186,7 @@ impl Op {
             Self::GateUp { x, out, .. } => (vec![x], vec![out]),
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
+            Self::Recurrent(op) => op.buffers(),
             Self::Sample { logits } => (vec![logits], vec![]),
         }
     }
@@ -224,6 +229,7 @@ impl Op {
             Self::RopeStore { norms, .. } => norms.q.into_iter().chain(norms.k).collect(),
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
             Self::Gate { .. } | Self::Softcap { .. } | Self::Sample { .. } => vec![],
+            Self::Recurrent(op) => op.weights(),
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],
             Self::AddNormed { norm, scale, .. } => std::iter::once(*norm).chain(*scale).collect(),
             Self::LayerInputs { table, norm, .. } => vec![*table, *norm],

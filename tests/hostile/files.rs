@@ -334,11 +334,6 @@ fn unsupported_config_values_are_refused_by_name() {
         ),
         (
             "rope_parameters",
-            json!({"rope_type": "default", "mrope_section": [4, 4]}),
-            "rope_parameters.mrope_section = [4,4]",
-        ),
-        (
-            "rope_parameters",
             json!({"sliding_attention": {"rope_type": "default"}}),
             "rope_parameters.full_attention is missing",
         ),

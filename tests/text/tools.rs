@@ -149,9 +149,11 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
                 "add_generation_prompt": true, "tools": tools, "documents": null,
                 "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
             });
-            let thoughts = match template.contains("reasoning_content") {
-                false if template.contains("message.thinking") => "thinking",
-                _ => "reasoning_content",
+            let is_thinking = template.contains("message.thinking");
+            let thoughts = if is_thinking && !template.contains("reasoning_content") {
+                "thinking"
+            } else {
+                "reasoning_content"
             };
             let rows = messages.iter();
             let rows: Vec<_> = rows

@@ -20,5 +20,6 @@ pub(super) fn unused_cache() -> KvInfo {
         chunk: CHUNK,
         types: KvType::F16.into(),
         run: 512,
+        state_bytes: 0,
     }
 }

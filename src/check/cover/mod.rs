@@ -25,6 +25,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
         chunk: CHUNK,
         types,
         run: 4096,
+        state_bytes: 0,
     };
     let heads = move |head_dim: (usize, usize)| {
         let types = KvType::ALL.map(KvTypes::both).into_iter().enumerate();
@@ -63,6 +64,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
         chunk: CHUNK,
         types: element.into(),
         run: 40_960,
+        state_bytes: 0,
     });
     let (mut deal, mut deal_far) = (positions::Deal::new(), positions::Deal::far());
     let mut deal_mixed = positions::Deal::new();

@@ -21,6 +21,10 @@ pub struct Architecture {
     pub(in crate::model) head_norms: bool,
     /// The names of tensors in Hugging Face's files, and in GGUF files.
     pub(in crate::model) names: [&'static Names; 2],
+    /// Keys of a config.json, and the names that the family has for them.
+    pub(in crate::model) renamed: &'static [(&'static str, &'static str)],
+    /// The kinds of layers that a config.json may list.
+    pub(in crate::model) layer_types: &'static [&'static str],
     /// Keys of either file that other families must not have, and that `from_config` or `from_gguf` reads.
     pub(in crate::model) own_keys: &'static [&'static str],
     /// The values of keys that a config.json leaves out.
@@ -39,6 +43,8 @@ pub(in crate::model) struct Defaults {
     pub(in crate::model) vocabulary: Option<usize>,
     pub(in crate::model) context: Option<usize>,
     pub(in crate::model) theta: f64,
+    /// The part of each head that rotates.
+    pub(in crate::model) part: f64,
     pub(in crate::model) epsilon: f64,
     /// The number of KV heads; `None` means that of attention heads.
     pub(in crate::model) kv_heads: Option<usize>,
@@ -56,6 +62,7 @@ impl Defaults {
         vocabulary: None,
         context: None,
         theta: 10_000.0,
+        part: 1.0,
         epsilon: 1e-6,
         kv_heads: None,
         head_dim: None,
@@ -73,6 +80,8 @@ pub(super) const PLAIN: Architecture = Architecture {
     biased: false,
     head_norms: false,
     names: [&names::HUGGING_FACE, &names::GGUF],
+    renamed: &[],
+    layer_types: &["full_attention"],
     own_keys: &[],
     defaults: Defaults::PLAIN,
     from_config: |_, _| Ok(()),
@@ -92,6 +101,27 @@ pub trait Keys {
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
     /// Whether the files have a tensor; false if they are not open yet, as when a config.json is read.
     fn has_tensor(&self, name: &str) -> bool;
+    /// Returns an array of whole numbers.
+    fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>, Defect>;
+    fn word(&self, key: &str) -> Result<Option<String>, Defect>;
     /// Returns a word for each layer.
     fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect>;
+}
+
+/// Returns a config.json's word for each of `count` layers.
+pub(super) fn listed(
+    keys: &dyn Keys,
+    key: &str,
+    count: usize,
+) -> Result<Option<Vec<String>>, Defect> {
+    let listed = keys.words(key)?;
+    if let Some(listed) = listed.as_ref().filter(|list| list.len() != count) {
+        let allowed = format!("it must have one for each of {count} layers");
+        return Err(Defect::bad_value(
+            key,
+            format!("{} words", listed.len()),
+            allowed,
+        ));
+    }
+    Ok(listed)
 }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::rope::Rope;
@@ -52,11 +52,8 @@ pub(super) const GEMMA3: Architecture = Architecture {
     gguf: "gemma3",
     head_norms: true,
     names: [&CONFIG_NAMES, &GGUF_NAMES],
-    own_keys: &[
-        "layer_types",
-        "hidden_activation",
-        "attention.sliding_window",
-    ],
+    layer_types: &["full_attention", "sliding_attention"],
+    own_keys: &["hidden_activation", "attention.sliding_window"],
     defaults: Defaults {
         heads: Some(8),
         kv_heads: Some(4),
@@ -84,13 +81,7 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let pattern = keys.size("sliding_window_pattern")?;
     let pattern = pattern.or(keys.size("_sliding_window_pattern")?);
     let window = keys.size("sliding_window")?.unwrap_or(WINDOW);
-    let listed = keys.words("layer_types")?;
-    let layers = shape.layers.len();
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != layers) {
-        let allowed = format!("it must have one for each of {layers} layers");
-        let found = format!("{} words", listed.len());
-        return Err(Defect::bad_value("layer_types", found, allowed));
-    }
+    let listed = listed(keys, "layer_types", shape.layers.len())?;
     let slides = |layer: usize| match &listed {
         Some(listed) => listed[layer] == "sliding_attention",
         None => slides(layer, pattern.unwrap_or(PATTERN)),

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::rope::Rope;
@@ -60,8 +60,8 @@ pub(super) const GEMMA4: Architecture = Architecture {
     gguf: "gemma4",
     head_norms: true,
     names: [&CONFIG_NAMES, &GGUF_NAMES],
+    layer_types: &["full_attention", "sliding_attention"],
     own_keys: &[
-        "layer_types",
         "hidden_activation",
         "attention.sliding_window",
         "per_layer_config",
@@ -99,12 +99,7 @@ struct Layers {
 #[allow(clippy::cast_possible_truncation)] // float32 is the reference
 fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let count = shape.layers.len();
-    let listed = keys.words("layer_types")?;
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != count) {
-        let allowed = format!("it must have one for each of {count} layers");
-        let found = format!("{} words", listed.len());
-        return Err(Defect::bad_value("layer_types", found, allowed));
-    }
+    let listed = listed(keys, "layer_types", count)?;
     let slides = |layer: usize| match &listed {
         // The last layer sees all positions, whatever the list says.
         _ if layer + 1 == count => false,

@@ -9,21 +9,23 @@ pub(super) const GRANITE: Architecture = Architecture {
     name: "granite",
     gguf: "granite",
     from_config: multiply,
-    from_gguf: |keys, shape| {
-        // In this family the key says whether q and k rotate at all.
-        if keys.flag("rope.scaling.finetuned")? == Some(false) {
-            for (_, attention) in shape.attention_mut() {
-                attention.angles = None;
-            }
-        }
-        Ok(())
-    },
+    from_gguf: stop_rotation,
     ..LLAMA
 };
 
+/// Applies the key of a GGUF file that says whether q and k rotate at all.
+pub(super) fn stop_rotation(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
+    if keys.flag("rope.scaling.finetuned")? == Some(false) {
+        for (_, attention) in shape.attention_mut() {
+            attention.angles = None;
+        }
+    }
+    Ok(())
+}
+
 /// Reads the multipliers of a config.json. A GGUF file has the keys of all families.
 #[allow(clippy::cast_possible_truncation)] // float32 is the reference
-fn multiply(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
+pub(super) fn multiply(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let of = |key| Ok::<_, Defect>(keys.float(key)?.unwrap_or(1.0) as f32);
     let multipliers = &mut shape.multipliers;
     multipliers.embedding = of("embedding_multiplier")?;
@@ -64,6 +66,14 @@ mod tests {
 
         fn has_tensor(&self, _: &str) -> bool {
             false
+        }
+
+        fn sizes(&self, _: &str) -> Result<Option<Vec<usize>>, Defect> {
+            Ok(None)
+        }
+
+        fn word(&self, _: &str) -> Result<Option<String>, Defect> {
+            Ok(None)
         }
 
         fn words(&self, _: &str) -> Result<Option<Vec<String>>, Defect> {

@@ -6,12 +6,16 @@ mod family;
 mod gemma3;
 mod gemma4;
 mod granite;
+mod granitemoehybrid;
+mod lfm2;
 mod llama;
 mod ministral3;
 mod mistral;
+mod nemotron_h;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod smollm3;
 
 pub(super) use family::Defaults;
@@ -20,7 +24,7 @@ pub use family::{Architecture, Keys};
 use super::error::Defect;
 
 /// All supported architectures.
-pub const ALL: [&Architecture; 10] = [
+pub const ALL: [&Architecture; 14] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
     &qwen3::QWEN3,
@@ -31,6 +35,10 @@ pub const ALL: [&Architecture; 10] = [
     &gemma4::GEMMA4,
     &granite::GRANITE,
     &phi3::PHI3,
+    &qwen3_5::QWEN3_5,
+    &lfm2::LFM2,
+    &granitemoehybrid::GRANITEMOEHYBRID,
+    &nemotron_h::NEMOTRON_H,
 ];
 
 impl Architecture {

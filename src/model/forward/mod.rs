@@ -1,6 +1,7 @@
 //! The forward pass: writes the tape of one pass of `rows` rows.
 
 mod buffers;
+mod recurrent;
 mod writer;
 
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 use buffers::Buffers;
 use writer::Writer;
 
-use super::shape::{AttentionShape, KvSource, Shape};
+use super::shape::{AttentionShape, KvSource, MixerShape, Shape};
 use super::weights::{Layer, Weights};
 use crate::quant::DType;
-use crate::tape::{Ending, Input, KvInfo, Op, Tape, WeightId, WeightInfo};
+use crate::tape::{Ending, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo};
 
 /// The inputs that all tapes of a model share.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Forward {
     /// The type of activations between the residual stream and the matrix multiplications.
     pub activation: DType,
     pub kv: KvInfo,
+    /// The recurrent state, if the model has recurrent layers.
+    pub state: Option<StateInfo>,
 }
 
 impl Forward {
@@ -52,6 +55,9 @@ impl Forward {
         if let Some(weights) = &self.weights.layer_inputs {
             writer.layer_inputs(weights);
         }
+        let writes_state = self.state.is_some() && input == Input::Prompt;
+        let commit = writes_state.then_some(Op::Recurrent(Recurrent::Commit));
+        writer.ops.extend(commit);
         for (index, weights) in self.weights.layers.iter().enumerate() {
             writer.layer(index, weights);
         }
@@ -72,12 +78,14 @@ impl Forward {
         if ending == Ending::Token {
             ops.push(Op::Sample { logits });
         }
+        ops.extend(writes_state.then_some(Op::Recurrent(Recurrent::Swap)));
         Tape {
             rows,
             input,
             ending,
             activation: self.activation,
             kv: self.kv,
+            state: self.state,
             buffers: buffers.finish(),
             weights: self.infos.clone(),
             ops,
@@ -124,6 +132,26 @@ impl Forward {
         let gated = || attention().filter(|attention| attention.gated);
         buffers.add("gate", gated().map(AttentionShape::query_width));
         buffers.add_rounded("gated", gated().map(AttentionShape::query_width));
+        for mixer in shape.layers.iter().filter_map(|layer| layer.mixer) {
+            let one = std::iter::once;
+            let (channels, width, heads) = match mixer {
+                MixerShape::Attention(_) => continue,
+                MixerShape::DeltaNet(of) => (of.channels(), of.value_width(), of.value_heads),
+                MixerShape::Mamba2(of) => (of.channels(), of.inner(), of.heads),
+                MixerShape::ShortConv(_) => {
+                    buffers.add("mixed", one(3 * shape.hidden));
+                    buffers.add_rounded("mixer", one(shape.hidden));
+                    continue;
+                }
+            };
+            buffers.add("mixed", one(channels));
+            buffers.add("convolved", one(channels));
+            buffers.add("z", one(width));
+            buffers.add("y", one(width));
+            buffers.add("a", one(heads));
+            buffers.add("b", one(heads));
+            buffers.add_rounded("mixer", one(width));
+        }
         let input = shape.layer_input;
         if input > 0 {
             buffers.add("inputs", [shape.layers.len() * input].into_iter());

@@ -24,8 +24,17 @@ impl Writer<'_> {
             (Some(Mixer::Attention(weights)), Some(MixerShape::Attention(shape))) => {
                 self.attention(index, shape, weights);
             }
+            (Some(Mixer::DeltaNet(weights)), Some(MixerShape::DeltaNet(shape))) => {
+                self.delta_net(self.shape.state_layer(index), shape, weights);
+            }
+            (Some(Mixer::Mamba2(weights)), Some(MixerShape::Mamba2(shape))) => {
+                self.mamba2(self.shape.state_layer(index), shape, weights);
+            }
+            (Some(Mixer::ShortConv(weights)), Some(MixerShape::ShortConv(shape))) => {
+                self.short_conv(self.shape.state_layer(index), shape, weights);
+            }
             (None, None) => {}
-            _ => unreachable!("a model with other mixers is refused before it is loaded"),
+            _ => unreachable!("weights are found for the mixers of the shape"),
         }
         if let (Some(weights), Some(shape)) = (&weights.mlp, mlp) {
             self.mlp(shape, weights);
@@ -199,7 +208,7 @@ impl Writer<'_> {
     }
 
     /// Adds `weight input` to the residual stream, after a norm if there is one.
-    fn add_result(&mut self, input: Buffer, weight: WeightId, after: Option<WeightId>) {
+    pub(super) fn add_result(&mut self, input: Buffer, weight: WeightId, after: Option<WeightId>) {
         let x = self.x;
         match after {
             None => self.ops.push(Op::Project { input, weight, x }),

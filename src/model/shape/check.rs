@@ -101,8 +101,10 @@ impl Shape {
         fits.then_some(()).ok_or_else(wrong)
     }
 
-    /// Checks that the layers of the cache of each kind are alike.
+    /// Checks that there is a layer of the cache, and that those of each kind are alike.
     pub(super) fn check_cache(&self) -> Result<(), Defect> {
+        let count = self.stored().count();
+        within(("layers with attention", count, 1, 1 << 10))?;
         let kinds = self.kv_kinds();
         let differs = |of: &AttentionShape| {
             let KvKind {

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroUsize;
 
+use crate::tape::HeadOrder;
+
 /// One layer: what mixes positions, and what transforms each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerShape {
@@ -56,15 +58,6 @@ pub struct DeltaNetShape {
     /// Taps of the convolution.
     pub kernel: usize,
     pub order: HeadOrder,
-}
-
-/// The key head that a value head reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadOrder {
-    /// Adjacent value heads share a key head.
-    Grouped,
-    /// Value head `i` reads key head `i mod key_heads`, as in GGUF files.
-    Tiled,
 }
 
 /// Mamba-2. Groups of heads share B and C.

@@ -3,11 +3,12 @@
 mod bounds;
 mod check;
 mod layer;
+mod state;
 
 pub(in crate::model) use bounds::{head_dim, layers};
 pub use layer::{
-    AttentionShape, DeltaNetShape, HeadOrder, KvSource, LayerShape, Mamba2Shape, MixerShape,
-    MlpShape, ShortConvShape,
+    AttentionShape, DeltaNetShape, KvSource, LayerShape, Mamba2Shape, MixerShape, MlpShape,
+    ShortConvShape,
 };
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -181,17 +182,6 @@ impl Shape {
             softcap: self.softcaps.scores,
             ..plain
         }
-    }
-
-    /// Returns what of the model no operation computes, as a clause.
-    #[must_use]
-    pub fn uncomputed(&self) -> Option<&'static str> {
-        self.layers.iter().find_map(|layer| match &layer.mixer {
-            Some(MixerShape::DeltaNet(_)) => Some("DeltaNet is not computed"),
-            Some(MixerShape::Mamba2(_)) => Some("Mamba-2 is not computed"),
-            Some(MixerShape::ShortConv(_)) => Some("short convolutions are not computed"),
-            Some(MixerShape::Attention(_)) | None => None,
-        })
     }
 
     /// Returns the checked shape after the changes of `own`. Layers with the first table of angles rotate by `rope`;

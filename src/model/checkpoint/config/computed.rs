@@ -6,7 +6,8 @@ use crate::model::architecture::{Architecture, Keys as _};
 use crate::model::error::Defect;
 
 /// Objects in a config that do not change the model's results, or that are read elsewhere.
-const KNOWN_OBJECTS: [&str; 12] = [
+const KNOWN_OBJECTS: [&str; 13] = [
+    "time_step_limit",
     "rope_parameters",
     "rope_scaling",
     "text_config",
@@ -94,6 +95,13 @@ pub(super) fn refuse_uncomputed(
         ("enable_moe_block", false.into()),
         ("use_sliding_window", false.into()),
         ("mlp_bias", false.into()),
+        ("mlp_hidden_act", "relu2".into()),
+        ("mamba_hidden_act", "silu".into()),
+        ("mamba_conv_bias", true.into()),
+        ("use_conv_bias", true.into()),
+        ("mamba_proj_bias", false.into()),
+        ("use_bias", false.into()),
+        ("attn_output_gate", true.into()),
         ("num_experts", 0.into()),
         ("num_local_experts", 0.into()),
         ("is_causal", true.into()),
@@ -116,11 +124,7 @@ pub(super) fn refuse_uncomputed(
     }
     let layers = config.get("layer_types").and_then(Value::as_array);
     let mut layers = layers.into_iter().flatten();
-    let computed: &[&str] = if own("layer_types") {
-        &["full_attention", "sliding_attention"]
-    } else {
-        &["full_attention"]
-    };
+    let computed = architecture.layer_types;
     let is_other = |kind: &&Value| kind.as_str().is_none_or(|kind| !computed.contains(&kind));
     if let Some(kind) = layers.find(is_other) {
         return refuse("layer_types", kind, &computed.join(" and "));
@@ -133,6 +137,21 @@ pub(super) fn refuse_uncomputed(
         let allowed =
             "only a model that writes text is supported (a class that ends in ForCausalLM)";
         return Err(Defect::bad_value("architectures", class, allowed));
+    }
+    let bounds = "time_step_limit";
+    let bounds = (config.get(bounds).and_then(Value::as_array)).map(|list| (bounds, list));
+    // Steps are positive, and no step comes near the greatest number.
+    let is_open = |list: &[Value]| {
+        let [from, to] = list else {
+            return false;
+        };
+        let infinite = to
+            .as_f64()
+            .map_or(to["__float__"] == "Infinity", |to| to >= 1e30);
+        from.as_f64() == Some(0.0) && infinite
+    };
+    if let Some((key, list)) = bounds.filter(|(_, list)| !is_open(list)) {
+        return refuse(key, &Value::from(list.clone()), "0 to infinity");
     }
     let by_layer = "per_layer_config";
     if let Some(layers) = config.get(by_layer).filter(|_| own(by_layer)) {

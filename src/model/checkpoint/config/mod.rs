@@ -5,6 +5,8 @@
 mod computed;
 mod rope;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::model::architecture::{Architecture, Defaults, Keys};
@@ -23,7 +25,7 @@ pub(super) struct Described {
 
 pub(super) fn read(text: &str) -> Result<Described, Defect> {
     let malformed = |error: serde_json::Error| Defect::Malformed(error.to_string());
-    let whole: Value = serde_json::from_str(text).map_err(malformed)?;
+    let whole: Value = serde_json::from_str(&finite(text)).map_err(malformed)?;
     // A multimodal model describes its language model in an object of its own.
     let text = whole.get("text_config").filter(|part| part.is_object());
     let text = text.unwrap_or(&whole);
@@ -51,10 +53,16 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         (None, Some(head_dim)) if !text.has("head_dim") => head_dim,
         (None, _) => hidden.checked_div(heads).unwrap_or(0),
     };
+    let named = |key: &'static str| {
+        let mut renamed = architecture.renamed.iter();
+        let own = renamed.find(|(common, own)| *common == key && text.has(own));
+        own.map_or(key, |(_, own)| own)
+    };
     let rope = rope::read(text, architecture, trained, head_dim)?;
-    let epsilon = match text.float("rms_norm_eps")? {
+    let key = named("rms_norm_eps");
+    let epsilon = match text.float(key)? {
         Some(epsilon) => epsilon,
-        None if text.has("rms_norm_eps") => return Err(missing("rms_norm_eps")),
+        None if text.has(key) => return Err(missing(key)),
         None => epsilon,
     };
     let kv_heads = match text.size("num_key_value_heads")? {
@@ -62,11 +70,15 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         None if text.has("num_key_value_heads") => heads,
         None => kv_heads.unwrap_or(heads),
     };
-    let width = needed(text, "intermediate_size")?;
+    let width = needed(text, named("intermediate_size"))?;
+    let count = match text.words("layers_block_type")? {
+        Some(kinds) => kinds.len(),
+        None => needed(text, "num_hidden_layers")?,
+    };
     let layer = LayerShape::usual([heads, kv_heads, head_dim], width);
     let shape = Shape {
         hidden,
-        layers: vec![layer; shape::layers(needed(text, "num_hidden_layers")?)?],
+        layers: vec![layer; shape::layers(count)?],
         vocabulary: needed_or(text, "vocab_size", vocabulary)?,
         context: match rope.scaled_context() {
             0 => trained,
@@ -77,7 +89,8 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         ..Shape::plain(architecture.name)
     };
     let own = |shape: &mut Shape| (architecture.from_config)(text, shape);
-    let ties = |config: &Value| config.get("tie_word_embeddings").and_then(Value::as_bool);
+    let key = named("tie_word_embeddings");
+    let ties = |config: &Value| config.get(key).and_then(Value::as_bool);
     let bias = text.get("attention_bias").and_then(Value::as_bool);
     Ok(Described {
         shape: shape.checked(&rope, own)?,
@@ -85,6 +98,30 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         tied: ties(text).or_else(|| ties(&whole)).unwrap_or(tied),
         biased: (!architecture.biased).then(|| bias.unwrap_or(false)),
     })
+}
+
+/// Replaces infinite numbers, which Python writes and JSON lacks, by the greatest finite one.
+fn finite(text: &str) -> Cow<'_, str> {
+    const INFINITY: &str = "Infinity";
+    if !text.contains(INFINITY) {
+        return text.into();
+    }
+    let mut quoted = false;
+    let mut parts = text.split('"').peekable();
+    let mut finite = String::new();
+    while let Some(part) = parts.next() {
+        if quoted {
+            finite.push_str(part);
+        } else {
+            finite.push_str(&part.replace(INFINITY, "1.7976931348623157e308"));
+        }
+        if parts.peek().is_some() {
+            finite.push('"');
+        }
+        // A quotation mark after a backslash is part of a text.
+        quoted = !quoted || part.ends_with('\\');
+    }
+    finite.into()
 }
 
 fn needed(config: &Value, key: &str) -> Result<usize, Defect> {
@@ -140,6 +177,19 @@ impl Keys for Value {
 
     fn has_tensor(&self, _: &str) -> bool {
         false
+    }
+
+    fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>, Defect> {
+        let size = |value: &Value| usize::try_from(value.as_u64()?).ok();
+        found(self, key, "it must be an array of whole numbers", |value| {
+            value.as_array()?.iter().map(size).collect()
+        })
+    }
+
+    fn word(&self, key: &str) -> Result<Option<String>, Defect> {
+        found(self, key, "it must be a text", |value| {
+            value.as_str().map(str::to_owned)
+        })
     }
 
     fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect> {

@@ -26,6 +26,9 @@ const MEMBERS: &[&str] = &[
     "mscale_all_dim",
     "llama_4_scaling_beta",
     "finetuned",
+    // They divide a head among the coordinates of images. Those of text are equal.
+    "mrope_section",
+    "mrope_interleaved",
     "short_factor",
     "long_factor",
 ];
@@ -58,8 +61,10 @@ pub(super) fn read(
         None => ("rope_parameters".into(), &Value::Null),
     };
     let either = |name| Ok::<_, Defect>(parameters.float(name)?.or(config.float(name)?));
+    let part = either("partial_rotary_factor")?;
+    let part = part.unwrap_or(architecture.defaults.part);
     #[allow(clippy::float_cmp)] // one is exact
-    let part = either("partial_rotary_factor")?.filter(|factor| *factor != 1.0);
+    let part = Some(part).filter(|part| *part != 1.0);
     let kind = |name| parameters.get(name).and_then(Value::as_str);
     let kind = kind("rope_type").or_else(|| kind("type"));
     let is_proportional = kind == Some("proportional");

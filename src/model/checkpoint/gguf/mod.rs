@@ -80,8 +80,8 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         biased: None,
     };
     let tensors = plan.weights()?;
-    if let Some(factors) = directory.get(FACTORS) {
-        let pairs = shape.angles[0].frequencies.len();
+    if let (Some(factors), Some(table)) = (directory.get(FACTORS), shape.angles.first_mut()) {
+        let pairs = table.frequencies.len();
         if factors.dimensions != [pairs] {
             let problem = format!(
                 "is {:?}; the model's shape says [{pairs}]",
@@ -91,12 +91,11 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         }
         let factors = factors.tensor(FACTORS.into())?.separable()?;
         let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
-        let frequencies = &mut shape.angles[0].frequencies;
-        for (frequency, factor) in frequencies.iter_mut().zip(factors) {
-            *frequency = if factor < STILL {
-                *frequency / factor
-            } else {
+        for (frequency, factor) in table.frequencies.iter_mut().zip(factors) {
+            *frequency = if factor >= STILL {
                 0.0
+            } else {
+                *frequency / factor
             };
         }
         shape.check_rope()?;

@@ -33,7 +33,7 @@ impl Own<'_> {
     }
 
     /// Returns a size for each of `layers` layers: one that all share, or those of an array.
-    fn sizes(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>, Defect> {
+    fn sizes_of(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>, Defect> {
         self.metadata.sizes(&self.key(suffix), layers)
     }
 
@@ -67,6 +67,14 @@ impl Keys for Own<'_> {
 
     fn has_tensor(&self, name: &str) -> bool {
         self.directory.contains_key(name)
+    }
+
+    fn sizes(&self, _: &str) -> Result<Option<Vec<usize>>, Defect> {
+        Ok(None)
+    }
+
+    fn word(&self, key: &str) -> Result<Option<String>, Defect> {
+        self.metadata.string(&self.key(key))
     }
 
     // No supported family has words here.
@@ -112,11 +120,13 @@ pub(super) fn read(
     } else {
         0
     };
-    let layers = shape::layers(own.needed("block_count")?)?;
-    let kv_heads = own.sizes("attention.head_count_kv", layers)?;
+    // The last layers may predict further tokens, for guesses.
+    let guessing = own.size("nextn_predict_layers")?.unwrap_or(0);
+    let layers = shape::layers(own.needed("block_count")?.saturating_sub(guessing))?;
+    let kv_heads = own.sizes_of("attention.head_count_kv", layers)?;
     let kv_heads = kv_heads.unwrap_or_else(|| vec![heads; layers]);
     let length = "feed_forward_length";
-    let widths = required(own.sizes(length, layers), &own.key(length))?;
+    let widths = required(own.sizes_of(length, layers), &own.key(length))?;
     let layers = kv_heads.into_iter().zip(widths);
     let layers =
         layers.map(|(kv_heads, width)| LayerShape::usual([heads, kv_heads, head_dim], width));

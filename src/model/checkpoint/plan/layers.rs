@@ -12,6 +12,9 @@ use crate::model::weights::{
     ShortConv, Tensor, Values,
 };
 
+/// The problem of a tensor that no operation reads.
+const UNCOMPUTED: &str = "the model needs it and Ganglion does not compute it";
+
 /// The prefix of a layer's names.
 struct Prefix(String);
 
@@ -31,10 +34,7 @@ impl Plan<'_> {
         let at = Prefix(format!("{prefix}{layer_prefix}{index}"));
         let mut refused = refused.iter().map(|suffix| at.name(suffix));
         if let Some(refused) = refused.find(|name| self.directory.contains_key(name)) {
-            return Err(Defect::tensor(
-                &refused,
-                "the model needs it and Ganglion does not compute it",
-            ));
+            return Err(Defect::tensor(&refused, UNCOMPUTED));
         }
         let LayerShape { mixer, mlp } = &self.shape.layers[index];
         let scale = self.names.layer_scale.map(|suffix| at.name(suffix));
@@ -121,6 +121,10 @@ impl Plan<'_> {
             }
         };
         let q = if shape.gated {
+            let bias = names.q.bias.map(|bias| at.name(bias));
+            if let Some(bias) = bias.filter(|bias| self.directory.contains_key(bias)) {
+                return Err(Defect::tensor(&bias, UNCOMPUTED));
+            }
             Linear {
                 weight: self.half(at.name(names.q.weight), shape, 0)?,
                 bias: None,

@@ -1,0 +1,168 @@
+//! The recurrent states of all conversations: a pool of states, and the state of each slot.
+
+use super::columns::replay;
+use super::layer::Layer;
+use crate::executor::StateError;
+use crate::tape::StateInfo;
+
+/// The states of all slots, and spare ones.
+#[derive(Debug)]
+pub(in crate::cpu) struct States {
+    pub(super) info: StateInfo,
+    /// (states, layers)
+    pool: Vec<Vec<Layer>>,
+    /// The state of each slot.
+    of_slots: Vec<usize>,
+    /// The state that the prompt of each slot writes, and the position that it will have.
+    written: Vec<Option<(usize, usize)>>,
+    /// The spare states that no prompt writes.
+    free: Vec<usize>,
+}
+
+impl States {
+    /// Allocates all states. Each starts at position 0 with zeros.
+    pub(in crate::cpu) fn new(info: StateInfo) -> Self {
+        let all = info.slots + info.spares;
+        Self {
+            info,
+            pool: vec![vec![Layer::new(info); info.layers]; all],
+            of_slots: (0..info.slots).collect(),
+            written: vec![None; info.slots],
+            free: (info.slots..all).rev().collect(),
+        }
+    }
+
+    pub(in crate::cpu) fn info(&self) -> StateInfo {
+        self.info
+    }
+
+    /// A layer of the state of a slot.
+    pub(super) fn layer(&mut self, slot: usize, layer: usize) -> &mut Layer {
+        &mut self.pool[self.of_slots[slot]][layer]
+    }
+
+    /// A layer of the state of a slot, and of the spare state that its prompt writes. The spare state is the slot's
+    /// own without a prompt.
+    pub(super) fn layers(&mut self, slot: usize, layer: usize) -> (&Layer, Option<&mut Layer>) {
+        let own = self.of_slots[slot];
+        let Some((spare, _)) = self.written[slot] else {
+            return (&self.pool[own][layer], None);
+        };
+        // They are two states of the pool.
+        let (low, high) = self.pool.split_at_mut(own.max(spare));
+        let (low, high) = (&mut low[own.min(spare)][layer], &mut high[0][layer]);
+        if own < spare {
+            (low, Some(high))
+        } else {
+            (high, Some(low))
+        }
+    }
+
+    /// Gives the prompt of a slot that ends at a position a spare state to write, or the one that it had.
+    ///
+    /// # Errors
+    /// If all spare states are in use.
+    pub(in crate::cpu) fn reserve(&mut self, slot: usize, end: usize) -> Result<(), StateError> {
+        let spares = self.info.spares;
+        let had = self.written[slot].map(|(state, _)| state);
+        let state = had.or_else(|| self.free.pop());
+        self.written[slot] = Some((state.ok_or(StateError::Spares { spares })?, end));
+        Ok(())
+    }
+
+    /// The end of a slot's prompt whose state is not the slot's.
+    pub(in crate::cpu) fn writes_until(&self, slot: usize) -> Option<usize> {
+        self.written[slot].map(|(_, end)| end)
+    }
+
+    /// Makes the state that a slot's prompt wrote the slot's state.
+    pub(in crate::cpu) fn swap(&mut self, slot: usize) {
+        if let Some((spare, _)) = self.written[slot].take() {
+            let own = std::mem::replace(&mut self.of_slots[slot], spare);
+            self.free.push(own);
+        }
+    }
+
+    /// Discards the state that a slot's prompt wrote.
+    pub(in crate::cpu) fn discard(&mut self, slot: usize) {
+        self.free
+            .extend(self.written[slot].take().map(|(state, _)| state));
+    }
+
+    /// Replays the pending updates of a slot up to `position` in all layers.
+    ///
+    /// # Errors
+    /// If the state has passed the position, or lacks updates before it.
+    pub(in crate::cpu) fn commit(
+        &mut self,
+        slot: usize,
+        position: usize,
+    ) -> Result<(), StateError> {
+        let heads = self.info.heads;
+        (self.pool[self.of_slots[slot]].iter_mut())
+            .try_for_each(|layer| replay(layer, heads, position))
+    }
+
+    /// Appends a checkpoint of a slot's state: its position as u64, then for each layer the state and the last
+    /// `taps - 1` inputs of the convolution, the oldest first. All numbers are little-endian.
+    ///
+    /// # Errors
+    /// As `commit`, which runs first.
+    pub(in crate::cpu) fn read(
+        &mut self,
+        slot: usize,
+        position: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        self.commit(slot, position)?;
+        let history = self.info.taps - 1;
+        out.extend((position as u64).to_le_bytes());
+        for layer in &self.pool[self.of_slots[slot]] {
+            let mut put = |values: &[f32]| {
+                out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            };
+            put(&layer.heads);
+            for back in (1..=history).rev() {
+                match position.checked_sub(back) {
+                    Some(at) => put(layer.columns.at(at)),
+                    None => put(&vec![0.0; self.info.channels]),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the state of a slot by a checkpoint that `read` made. Returns its position.
+    ///
+    /// # Errors
+    /// If the checkpoint has another length than `StateInfo::checkpoint_bytes`.
+    pub(in crate::cpu) fn write(&mut self, slot: usize, bytes: &[u8]) -> Result<usize, StateError> {
+        let (given, needed) = (bytes.len(), self.info.checkpoint_bytes());
+        let wrong = StateError::Checkpoint { given, needed };
+        let (position, mut rest) = bytes.split_first_chunk().ok_or(wrong)?;
+        if given != needed {
+            return Err(wrong);
+        }
+        self.discard(slot);
+        let position = usize::try_from(u64::from_le_bytes(*position)).map_err(|_| wrong)?;
+        let history = self.info.taps - 1;
+        for layer in &mut self.pool[self.of_slots[slot]] {
+            let mut take = |values: &mut [f32]| {
+                let (own, others) = rest.split_at(4 * values.len());
+                for (value, bytes) in values.iter_mut().zip(own.as_chunks().0) {
+                    *value = f32::from_le_bytes(*bytes);
+                }
+                rest = others;
+            };
+            take(&mut layer.heads);
+            layer.position = position;
+            for back in (1..=history).rev() {
+                match position.checked_sub(back) {
+                    Some(at) => take(layer.columns.at_mut(at)),
+                    None => take(&mut vec![0.0; self.info.channels]),
+                }
+            }
+        }
+        Ok(position)
+    }
+}
