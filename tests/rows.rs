@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ganglion::graph::{GraphOptions, Mode};
-use ganglion::kv::{KvType, KvTypes, Owner, Reuse};
+use ganglion::kv::{KvType, KvTypes, Owner, Reuse, Wanted};
 use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
@@ -316,6 +316,65 @@ fn preempted_prompts_have_the_bits_of_others() {
     ] {
         let held = preempted::hold(&mut load_with(model, kv_type.into(), false));
         held.unwrap_or_else(|differs| panic!("{model}, {} cache: {differs}", kv_type.name()));
+    }
+}
+
+/// A prompt that continues a shorter one, or an answer, has the bits of a prompt that nothing preceded.
+#[test]
+fn a_recurrent_prompt_continues_with_the_bits_of_a_whole_one() {
+    let prompt: Vec<u32> = (0..150).map(|at| (at * 37 + 5) % 512).collect();
+    for model in RECURRENT {
+        let read = |runner: &mut Runner, prompt: &[u32], said: &[std::ops::Range<usize>]| {
+            let wanted = Wanted {
+                tokens: prompt,
+                said,
+            };
+            let joined = runner.join(None, 0, wanted, Parameters::default(), 160);
+            let (slot, cached) = joined.expect("it joins");
+            runner.turn_to(slot);
+            runner.prefill_all(&prompt[cached..]).expect("it is read");
+            (slot, cached)
+        };
+        let mut whole = load_with(model, KvType::F16.into(), false);
+        let (slot, _) = read(&mut whole, &prompt, &[]);
+        let expected = step(&mut whole, &[slot]);
+
+        let mut runner = load_with(model, KvType::F16.into(), false);
+        for (length, least) in [(100, 0), (130, 64), (150, 64)] {
+            let (slot, cached) = read(&mut runner, &prompt[..length], &[]);
+            assert!(
+                cached >= least && cached.is_multiple_of(64),
+                "{model}: {cached}"
+            );
+            if length == 150 {
+                assert!(step(&mut runner, &[slot]) == expected, "{model}");
+            }
+            runner.leave(slot);
+        }
+
+        // An answer, and the prompt after it: its state is stored at its end.
+        let mut runner = load_with(model, KvType::F16.into(), false);
+        let (slot, _) = read(&mut runner, &prompt[..70], &[]);
+        let said: Vec<u32> = (0..9)
+            .map(|_| {
+                let token = runner.token();
+                step(&mut runner, &[slot]);
+                token
+            })
+            .collect();
+        runner.leave(slot);
+        let next = [&prompt[..70], &said, &prompt[..40]].concat();
+        let answer = 70..79;
+        let (slot, cached) = read(&mut runner, &next, std::slice::from_ref(&answer));
+        assert_eq!(cached, 79, "{model}");
+        let continued = step(&mut runner, &[slot]);
+        let mut fresh = load_with(model, KvType::F16.into(), false);
+        let (slot, _) = read(&mut fresh, &prompt[..70], &[]);
+        for _ in 0..9 {
+            step(&mut fresh, &[slot]);
+        }
+        fresh.prefill_all(&prompt[..40]).expect("it is read");
+        assert!(step(&mut fresh, &[slot]) == continued, "{model}");
     }
 }
 

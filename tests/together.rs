@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,13 @@ fn hold_device(handle: &Handle, held: Held, reason: &str) -> Hold {
         user: 99,
     };
     handle.hold(client, held, reason.into(), Duration::from_secs(60))
+}
+
+/// The file of a chat template next to a model without one.
+const TEMPLATE: &str = "template.jinja";
+
+fn template(folder: &Path) -> Option<PathBuf> {
+    Some(folder.join(TEMPLATE)).filter(|path| path.exists())
 }
 
 /// An engine with a tiny model on its own thread.
@@ -115,7 +122,7 @@ impl Engine {
         handle.set_formats(Formats::read(&formats).expect("they are right"));
         let settings = worker::Settings {
             model: folder.join("tiny.gguf"),
-            chat_template: None,
+            chat_template: template(folder),
             runner,
         };
         let captured = journal.clone();
@@ -427,21 +434,40 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
-/// the hashes that they have alone. `GANGLION_SEED` selects other programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
+    hold_together(folder.path()).await;
+}
+
+/// The same with recurrent states, which rows of other requests, preemption and eviction must not change.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
+    for name in ["tiny-qwen3_5", "tiny-lfm2"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let model = golden.join(name).join("model.q8_0.gguf");
+        std::fs::copy(model, folder.path().join("tiny.gguf")).expect("it is copied");
+        let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+                        {% if add_generation_prompt %}> {% endif %}";
+        std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
+        hold_together(folder.path()).await;
+    }
+}
+
+/// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
+/// the hashes that they have alone. `GANGLION_SEED` selects other programs.
+async fn hold_together(folder: &Path) {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| load::Settings {
         observer: Some(logits.observer()),
         // What runs is left for whoever comes; what was launched ahead has run already.
         launch_ahead: whole > 1,
-        ..of_rows(folder.path(), rows, whole).runner
+        ..of_rows(folder, rows, whole).runner
     };
-    let alone = Engine::with(folder.path(), watched(1, 1, &of_alone)).await;
+    let alone = Engine::with(folder, watched(1, 1, &of_alone)).await;
     let seed = std::env::var("GANGLION_SEED").map_or(Ok(1600), |seed| seed.parse());
     let seed = seed.expect("GANGLION_SEED is a number");
     println!("GANGLION_SEED={seed}");
@@ -449,7 +475,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let mut made_way = 0;
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
         let settings = watched(rows, whole, &of_together);
-        let together = Engine::with(folder.path(), settings.clone()).await;
+        let together = Engine::with(folder, settings.clone()).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
         let mut talks = Vec::new();
         for (user, program) in (0..).zip(programs.clone()) {
@@ -473,7 +499,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
         let handle = together.handle.clone();
         let mut next = worker::Settings {
             runner: settings,
-            ..of_rows(folder.path(), rows, whole)
+            ..of_rows(folder, rows, whole)
         };
         let reloader = tokio::spawn(async move {
             // Equal settings would load nothing.
@@ -571,7 +597,7 @@ fn another(folder: &Path, rows: usize, context: usize) -> worker::Settings {
 fn of_rows(folder: &Path, rows: usize, whole: usize) -> worker::Settings {
     worker::Settings {
         model: folder.join("tiny.gguf"),
-        chat_template: None,
+        chat_template: template(folder),
         runner: load::Settings {
             kv_memory: KvMemory::Conversations(whole),
             rows,

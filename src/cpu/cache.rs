@@ -18,7 +18,22 @@ pub(super) struct Cache {
     chunks: Vec<Vec<u8>>,
     /// The tables of each slot, one for each group of layers, in the order of positions.
     tables: Vec<Vec<Vec<usize>>>,
+    /// The place of each layer in pages, by its kind and index: attention asks for it with every tile.
+    layers: [Vec<LayerPlace>; 2],
 }
+
+/// The place of a layer.
+#[derive(Clone, Copy, Debug)]
+struct LayerPlace {
+    group: usize,
+    /// The offsets of K and of V in a page.
+    sides: [usize; 2],
+    /// Bytes of K and of V of one position of one head.
+    strides: [usize; 2],
+}
+
+/// The number of a page that no row reads.
+const UNREAD: usize = usize::MAX;
 
 impl Cache {
     /// Creates a cache in which each slot has its own pages, as far as there are enough.
@@ -33,13 +48,13 @@ impl Cache {
             info,
             chunks: (0..info.chunks()).map(|chunk| zeros(info, chunk)).collect(),
             tables: (0..info.slots).map(tables).collect(),
+            layers: places(info),
         }
     }
 
     pub(super) fn set_pages(&mut self, slot: usize, tables: &[Vec<Option<usize>>]) {
-        // An element that no row reads has the number of any page.
         let table = |table: &Vec<Option<usize>>| {
-            let pages = table.iter().map(|page| page.unwrap_or(0));
+            let pages = table.iter().map(|page| page.unwrap_or(UNREAD));
             pages.collect()
         };
         self.tables[slot] = tables.iter().map(table).collect();
@@ -47,7 +62,7 @@ impl Cache {
 
     /// Frees the memory of chunks, and cuts each table before its first page there.
     pub(super) fn release(&mut self, chunks: &[usize]) {
-        let is_gone = |page: &usize| chunks.contains(&(page / self.info.chunk));
+        let is_gone = |page: &usize| chunks.contains(&(*page / self.info.chunk));
         for tables in &mut self.tables {
             let first = |table: &Vec<usize>| table.iter().position(is_gone);
             if let Some(first) = tables.iter().filter_map(first).min() {
@@ -111,7 +126,7 @@ impl Cache {
 
     /// Bytes of K (0) or V (1) of one position of one head.
     fn stride(&self, layer: CacheLayer, side: usize) -> usize {
-        self.info.types.sides()[side].bytes(self.info.kind(layer).head_dim)
+        self.layers[layer.kind][layer.index].strides[side]
     }
 
     /// The page that holds K (0) or V (1) of some positions of a head, and their bytes in it. All positions are in one
@@ -122,9 +137,13 @@ impl Cache {
         side: usize,
         positions: Range<usize>,
     ) -> (usize, Range<usize>) {
-        let page = self.tables[slot][self.info.group_of(layer)][positions.start / PAGE];
-        let stride = self.stride(layer, side);
-        let begin = self.info.sides_of(layer)[side];
+        let LayerPlace {
+            group,
+            sides,
+            strides,
+        } = self.layers[layer.kind][layer.index];
+        let page = self.tables[slot][group][positions.start / PAGE];
+        let (begin, stride) = (sides[side], strides[side]);
         let at = begin + (head * PAGE + positions.start % PAGE) * stride;
         (page, at..at + positions.len() * stride)
     }
@@ -206,6 +225,20 @@ impl Cache {
             })
         })
     }
+}
+
+/// The place of each layer in pages.
+fn places(info: KvInfo) -> [Vec<LayerPlace>; 2] {
+    let mut places = [Vec::new(), Vec::new()];
+    for layer in info.layers() {
+        let head_dim = info.kind(layer).head_dim;
+        places[layer.kind].push(LayerPlace {
+            group: info.group_of(layer),
+            sides: info.sides_of(layer),
+            strides: info.types.sides().map(|side| side.bytes(head_dim)),
+        });
+    }
+    places
 }
 
 /// The bytes of a chunk. The system allocates them on first write.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::matmul::Family;
 use super::memory_estimate::Lengths;
-use super::recurrent::{self, Group, Memory, States};
+use super::recurrent::{self, Memory, States};
+use super::rows::{Run, groups};
 use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
@@ -606,45 +607,10 @@ impl Core {
     }
 }
 
-/// Consecutive rows of one conversation.
-#[derive(Debug)]
-struct Run {
-    slot: usize,
-    /// The state before the first row.
-    state: StepState,
-    rows: Range<usize>,
-    /// Whether the token is forced rather than chosen.
-    given: bool,
-    /// Whether this is the last run of its conversation.
-    advances: bool,
-}
-
-impl Run {
-    /// The elements of these rows in a buffer with `columns`.
-    fn of(&self, columns: usize) -> Range<usize> {
-        self.rows.start * columns..self.rows.end * columns
-    }
-}
-
 /// The row of a table for a token.
 fn token_row(token: u32, vocabulary: usize) -> Result<usize, ExecuteError> {
     let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
     row.ok_or(ExecuteError::Token { token, vocabulary })
-}
-
-/// Joins the runs of each conversation, whose rows are adjacent.
-fn groups(runs: &[Run], input: Input) -> Vec<Group> {
-    let groups = runs.chunk_by(|run, next| run.slot == next.slot);
-    let joined = groups.filter_map(|runs| {
-        let (first, last) = (runs.first()?, runs.last()?);
-        Some(Group {
-            slot: first.slot,
-            position: first.state.position,
-            rows: first.rows.start..last.rows.end,
-            prompt: input == Input::Prompt,
-        })
-    });
-    joined.collect()
 }
 
 fn grow(buffer: &mut Vec<f32>, len: usize) {

@@ -22,6 +22,7 @@ mod prefetch;
 mod probe;
 mod recurrent;
 mod rope;
+mod rows;
 mod softmax;
 mod state_access;
 mod step;

@@ -102,6 +102,22 @@ impl Layout {
         self.windows[group].map(|window| (window + self.run).div_ceil(PAGE) + 1)
     }
 
+    /// The most positions of a turn with a number of pages.
+    #[must_use]
+    pub fn positions(&self, pages: usize) -> usize {
+        // A turn of more positions never needs fewer pages.
+        let (mut fits, mut exceeds) = (0, pages + 1);
+        while exceeds - fits > 1 {
+            let middle = fits.midpoint(exceeds);
+            if self.pages(middle * PAGE) <= pages {
+                fits = middle;
+            } else {
+                exceeds = middle;
+            }
+        }
+        fits * PAGE
+    }
+
     /// The most pages of a turn of a number of positions: those that are used in turn, those of the cached prefix, those of
     /// two checkpoints, and those of its end.
     #[must_use]
@@ -135,5 +151,11 @@ mod tests {
         assert_eq!(layout.ring(1), Some(4));
         assert_eq!(layout.pages(64), 2);
         assert!(layout.pages(100_000) < 1563 + 20);
+        for pages in [0, 1, 2, 9, 30, 400] {
+            let most = layout.positions(pages);
+            assert!(most == 0 || layout.pages(most) <= pages);
+            assert!(layout.pages(most + PAGE) > pages, "{pages}");
+        }
+        assert_eq!(Layout::plain().positions(7), 7 * PAGE);
     }
 }

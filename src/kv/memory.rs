@@ -24,7 +24,7 @@ impl Kv {
     #[must_use]
     pub fn lacks(&self, owner: Option<Owner>, positions: usize) -> Option<usize> {
         let runs = self.sequences.iter().filter(|(id, _)| self.runs(**id));
-        let run: HashSet<_> = runs.flat_map(|(_, one)| one.pages()).collect();
+        let run: HashSet<_> = runs.flat_map(|(_, one)| one.used_pages()).collect();
         let own = owner.and_then(|owner| self.sequence_of(owner));
         let own = own.map_or_else(BTreeSet::new, |id| self.sequences[&id].pages());
         let own = own.iter().filter(|page| !run.contains(*page)).count();
@@ -59,7 +59,7 @@ impl Kv {
         let needed = self.needed(rested);
         let mut used = vec![0; self.pool.chunks()];
         for sequence in self.sequences.values() {
-            for page in sequence.pages() {
+            for page in sequence.used_pages() {
                 let used = &mut used[self.pool.chunk_of(page)];
                 *used = sequence.used.max(*used);
             }
@@ -89,7 +89,7 @@ impl Kv {
             self.lose_chunks(id, &spare);
         }
         self.sequences
-            .retain(|_, one| one.owner.is_some() || !one.pages().is_empty());
+            .retain(|_, one| one.owner.is_some() || one.used_pages().next().is_some());
         spare.retain(|chunk| self.pool.release_chunk(*chunk));
         spare
     }
@@ -121,8 +121,7 @@ impl Kv {
         let mut needed = vec![false; self.pool.len()];
         for (id, sequence) in &self.sequences {
             if sequence.owner.is_some() || sequence.used > rested || self.runs(*id) {
-                let pages = sequence.pages();
-                pages.into_iter().for_each(|page| needed[page] = true);
+                sequence.used_pages().for_each(|page| needed[page] = true);
             }
         }
         needed

@@ -476,10 +476,13 @@ impl Sequence {
 
     /// All pages, each once.
     fn pages(&self) -> BTreeSet<usize> {
+        self.used_pages().collect()
+    }
+
+    /// All pages. Those that are used in turn appear several times.
+    fn used_pages(&self) -> impl Iterator<Item = usize> + '_ {
         let pieces = self.checkpoints.iter().flat_map(|one| &one.pieces);
-        let mut pages = self.tables.pages();
-        pages.extend(pieces);
-        pages
+        self.tables.used_pages().chain(pieces.copied())
     }
 
     /// The greatest number of positions, at most `positions`, that later tokens can be computed after.

@@ -82,7 +82,7 @@ impl Kv {
         }
         let share = (self.held(wanted), self.pool.len());
         self.evict(share, |id, sequence| {
-            id != but && !sequence.pages().is_empty()
+            id != but && sequence.used_pages().next().is_some()
         })
     }
 
@@ -135,7 +135,7 @@ impl Kv {
         // Pages are shared within a user only, and count once.
         let mut seen = vec![false; self.pool.len()];
         for sequence in self.sequences.values() {
-            let pages = sequence.pages().into_iter();
+            let pages = sequence.used_pages();
             let theirs = pages.filter(|page| !std::mem::replace(&mut seen[*page], true));
             *held.entry(sequence.user).or_default() += theirs.count();
         }

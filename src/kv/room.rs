@@ -44,7 +44,7 @@ impl Kv {
             .sequences
             .iter()
             .filter(|(id, one)| one.user == user && self.runs(**id));
-        let theirs: HashSet<_> = runs.flat_map(|(_, one)| one.pages()).collect();
+        let theirs: HashSet<_> = runs.flat_map(|(_, one)| one.used_pages()).collect();
         let source = self.shared_with_running(user, prompt, &[]);
         let plan = self.plan(source, (prompt.tokens.len(), 0), positions, true);
         (theirs.len(), plan.takes(|page| theirs.contains(&page)))
@@ -88,7 +88,7 @@ impl Kv {
         let (mut seats, mut pages, mut held) = (0, 0, vec![false; self.pool.len()]);
         for slot in (0..self.slots.len()).filter(|slot| stays(*slot)) {
             seats += 1;
-            for page in self.at(slot).into_iter().flat_map(Sequence::pages) {
+            for page in self.at(slot).into_iter().flat_map(Sequence::used_pages) {
                 pages += usize::from(!std::mem::replace(&mut held[page], true));
             }
         }

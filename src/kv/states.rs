@@ -3,6 +3,7 @@
 use super::Kv;
 use super::checkpoint::{Checkpoint, END};
 use super::page::PAGE;
+use super::prompt::Family;
 
 impl Kv {
     /// The next position of a slot at which a run of its prompt has to end, so that a checkpoint is stored there.
@@ -25,14 +26,17 @@ impl Kv {
             .map(Vec::as_slice)
     }
 
-    /// The pages for the state at the end of the turn in a slot, unless a checkpoint has it.
+    /// The pages for the state at the end of the turn in a slot, unless a checkpoint has it. Within a chunk of a prompt
+    /// there are none: a longer prompt would compute other bits there.
     #[must_use]
     pub fn end_pieces(&self, slot: usize) -> Option<&[usize]> {
         let sequence = self.at(slot)?;
         let all = || sequence.checkpoints.iter();
         let is_stored = |one: &Checkpoint| one.filled && one.position == sequence.tokens.len();
         let end = all().find(|one| one.position == END)?;
-        (!all().any(is_stored)).then_some(&end.pieces)
+        let is_answer = matches!(sequence.tokens.last(), Some((_, Family::Step)));
+        let is_between = is_answer || sequence.tokens.len().is_multiple_of(PAGE);
+        (is_between && !all().any(is_stored)).then_some(&end.pieces)
     }
 
     /// Notes that the pages of `due_pieces` hold the state.

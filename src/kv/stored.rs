@@ -36,8 +36,8 @@ impl Layout {
         })
     }
 
-    /// The positions that can be continued when only the first `arrived` of the missing pages have come: fewer than all
-    /// if each group but the first one has come too late.
+    /// The positions that can be continued with the first `arrived` of the missing pages. If they are not all, there are
+    /// such positions only where all layers see all positions: other groups need the pages that have not arrived.
     #[must_use]
     pub fn reached(&self, missing: &[PagePlace], arrived: usize, positions: usize) -> usize {
         match missing.get(arrived) {

@@ -3,7 +3,7 @@
 //! A group with a window uses few pages in turn during a turn, so that elements of its table share pages. Only the last
 //! of such elements holds its positions. Afterwards, elements without their positions have no page.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::layout::Layout;
 use super::page::PAGE;
@@ -29,10 +29,10 @@ impl Tables {
         self.groups.first().map_or(0, Vec::len)
     }
 
-    /// All pages, each once.
-    pub(super) fn pages(&self) -> BTreeSet<usize> {
+    /// All pages. Those that are used in turn appear several times.
+    pub(super) fn used_pages(&self) -> impl Iterator<Item = usize> + '_ {
         let blocks = self.groups.iter().flatten().flatten();
-        blocks.map(|block| block.page).collect()
+        blocks.map(|block| block.page)
     }
 
     /// The lasting pages of a number of positions, by their places, in order.

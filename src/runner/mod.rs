@@ -34,7 +34,7 @@ pub use self::timed::KindTime;
 use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
-use crate::kv::{self, Copied, Kv, Owner, PAGE, StateStart, Wanted};
+use crate::kv::{self, Copied, Kv, Owner, StateStart, Wanted};
 use crate::model::Shape;
 use crate::model::forward::Forward;
 use crate::sampler::Parameters;
@@ -59,6 +59,8 @@ pub struct Runner {
     steps: HashMap<usize, Tape>,
     /// The most rows of a step. Each has a slot of its own, except the rows of forced tokens.
     rows: usize,
+    /// The most positions of a slot.
+    context: usize,
     vocabulary: usize,
     /// The tapes of prompts, by their rows. Each is written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
@@ -118,6 +120,7 @@ impl Runner {
             step,
             steps: HashMap::new(),
             rows: rows.clamp(1, STEP_ROWS),
+            context: forward.kv.longest(),
             vocabulary: forward.shape.vocabulary,
             forward,
             prompts: HashMap::new(),
@@ -196,11 +199,7 @@ impl Runner {
     /// Returns the most positions of a slot.
     #[must_use]
     pub fn context(&self) -> usize {
-        let KvInfo { context, pages, .. } = self.forward.kv;
-        if pages >= self.forward.kv.pages_each() {
-            return context;
-        }
-        context.min(pages / self.forward.kv.groups() * PAGE)
+        self.context
     }
 
     /// Returns the positions that a slot has pages for.

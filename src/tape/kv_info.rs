@@ -246,6 +246,12 @@ impl KvInfo {
     pub fn pages_each(&self) -> usize {
         self.layout().pages(self.context)
     }
+
+    /// The most positions of a conversation that has all pages.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.context.min(self.layout().positions(self.pages))
+    }
 }
 
 #[cfg(test)]

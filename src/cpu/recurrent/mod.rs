@@ -38,7 +38,7 @@ pub(super) struct Memory<'a> {
     pub(super) product: &'a mut [f32],
 }
 
-/// Runs an operation on the rows of `groups`. `advanced` tells whether a slot has moved on to a position.
+/// Runs an operation on the rows of `groups`. `advanced` returns whether a slot is at a position after the run.
 ///
 /// # Errors
 /// If a state does not fit the position of its rows, or no spare state is free.

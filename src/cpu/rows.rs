@@ -1,0 +1,42 @@
+//! The rows of a run, by conversation.
+
+use std::ops::Range;
+
+use super::recurrent::Group;
+use crate::executor::StepState;
+use crate::tape::Input;
+
+/// Consecutive rows of one conversation.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) slot: usize,
+    /// The state before the first row.
+    pub(super) state: StepState,
+    pub(super) rows: Range<usize>,
+    /// Whether the token is forced rather than chosen.
+    pub(super) given: bool,
+    /// Whether this is the last run of its conversation.
+    pub(super) advances: bool,
+}
+
+impl Run {
+    /// The elements of these rows in a buffer with `columns`.
+    pub(super) fn of(&self, columns: usize) -> Range<usize> {
+        self.rows.start * columns..self.rows.end * columns
+    }
+}
+
+/// Joins the runs of each conversation, whose rows are adjacent.
+pub(super) fn groups(runs: &[Run], input: Input) -> Vec<Group> {
+    let groups = runs.chunk_by(|run, next| run.slot == next.slot);
+    let joined = groups.filter_map(|runs| {
+        let (first, last) = (runs.first()?, runs.last()?);
+        Some(Group {
+            slot: first.slot,
+            position: first.state.position,
+            rows: first.rows.start..last.rows.end,
+            prompt: input == Input::Prompt,
+        })
+    });
+    joined.collect()
+}

@@ -1,0 +1,129 @@
+//! Turns that end before their last step has written.
+
+use super::super::*;
+use super::held::Held;
+use super::{pages_of, tokens};
+
+/// A device that runs steps late. A step writes to the page that was in its slot's table when the step was launched.
+struct Late {
+    held: Held,
+    /// Slot, page, and all tokens of the conversation including the one that is written.
+    ahead: Vec<(usize, usize, Vec<u32>)>,
+}
+
+impl Late {
+    /// Launches a step of some running slots, and reports it to the cache.
+    fn launch(&mut self, kv: &mut Kv, running: &BTreeMap<usize, Vec<u32>>, reports: bool) {
+        for (slot, said) in running {
+            let mut tokens = said.clone();
+            tokens.push(7);
+            let page = pages_of(kv, *slot).get(said.len() / PAGE).copied();
+            self.ahead.extend(page.map(|page| (*slot, page, tokens)));
+        }
+        let slots: Vec<_> = self.ahead.iter().map(|(slot, ..)| *slot).collect();
+        if reports {
+            kv.launched(&slots);
+        }
+    }
+
+    /// Ends the step and takes its tokens, including those of conversations that have ended. Returns whether all were
+    /// written to memory.
+    fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) -> Result<(), String> {
+        for (slot, page, tokens) in self.ahead.drain(..) {
+            let at = tokens.len() - 1;
+            let written = self.held.pages[page].get_mut(at % PAGE);
+            let written = written.ok_or("a step wrote to a released page")?;
+            written.clone_from(&tokens);
+            if kv.len_of(slot) == at {
+                kv.push_to(slot, tokens[at]);
+            }
+            running.entry(slot).and_modify(|said| *said = tokens);
+        }
+        kv.launched(&[]);
+        Ok(())
+    }
+}
+
+/// Random turns of one user that end and are followed by others before their last step has written. Returns an error if
+/// a page has wrong content. `reports` says whether launched steps are reported to the cache.
+fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..200 {
+        let pages = random.usize(4..12);
+        let chunk = random.usize(1..4);
+        let mut kv = Kv::new(3, (pages, chunk), Reuse::Fast);
+        let held = Held::new(pages, chunk);
+        let mut device = Late {
+            held,
+            ahead: Vec::new(),
+        };
+        let mut running: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for turn in 0..60 {
+            match random.u32(0..7) {
+                0 | 1 if device.ahead.is_empty() => device.launch(&mut kv, &running, reports),
+                2 => device.land(&mut kv, &mut running)?,
+                3 => {
+                    let at = random.usize(0..running.len().max(1));
+                    if let Some(slot) = running.keys().nth(at).copied() {
+                        running.remove(&slot);
+                        kv.unpin(slot);
+                    }
+                }
+                4 => {
+                    let all = kv.turns();
+                    device.held.release_memory(&mut kv, 0, all);
+                }
+                _ => {
+                    // Most turns end near the end of a page.
+                    let length = random.usize(1..3) * PAGE - random.usize(0..3);
+                    let mut prompt = tokens(random.u32(0..3), 0, length);
+                    prompt[length / 2..].fill(turn);
+                    let positions = length + random.usize(3..PAGE);
+                    device.held.allocate(&mut kv, None, positions, false);
+                    let Some(begun) =
+                        kv.begin(None, 0, Wanted::without_answers(&prompt), positions)
+                    else {
+                        continue;
+                    };
+                    let Turn { slot, cached, .. } = begun;
+                    for copy in &begun.copies {
+                        device.held.copy(*copy);
+                    }
+                    let tables = kv.tables_of(slot);
+                    if !device.held.has(&tables, &kv.layout, &prompt[..cached]) {
+                        return Err(format!(
+                            "some of {cached} cached positions belong to another conversation"
+                        ));
+                    }
+                    device.held.write(&tables, &prompt, cached..prompt.len());
+                    kv.extend(&prompt[cached..]);
+                    kv.pin(slot);
+                    running.insert(slot, prompt);
+                }
+            }
+            for (slot, said) in &running {
+                if !device.held.has(&kv.tables_of(*slot), &kv.layout, said) {
+                    return Err(format!("the running turn in slot {slot} was overwritten"));
+                }
+            }
+            if kv
+                .sequences
+                .values()
+                .any(|one| one.tables.len() < one.needed())
+            {
+                return Err("a token is in a page of another conversation".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Quarantine keeps late steps from writing to other sequences' pages. Without it some do.
+#[test]
+fn pages_are_in_quarantine_until_their_steps_end() {
+    for seed in 0..8 {
+        assert_eq!(turns_with_late_steps(seed, true), Ok(()));
+        let without = turns_with_late_steps(seed, false);
+        assert!(without.is_err(), "without quarantine nothing failed");
+    }
+}
