@@ -1,7 +1,7 @@
 //! The check of a tape before its first run, and errors for values that are not finite.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ganglion::executor::ExecuteError;
 use ganglion::graph::{GraphOptions, Mode};
@@ -13,14 +13,22 @@ use ganglion::model::shape::MixerShape;
 use ganglion::quant::DType;
 use ganglion::runner::RunError;
 use ganglion::sampler::Parameters;
-use ganglion::tape::{Buffer, Ending, Input, KvInfo, Op, StepBytes, Tape, WeightId, WeightInfo};
+use ganglion::tape::{
+    Buffer, Ending, Input, KvInfo, Op, Recurrent, StateHeads, StateInfo, StepBytes, Tape,
+    UpdateRule, WeightId, WeightInfo,
+};
 
-fn tiny() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3")
+fn golden(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    folder.join(name)
 }
 
-fn forward() -> Forward {
-    let checkpoint = Checkpoint::open(&tiny()).expect("the golden models open");
+fn tiny() -> PathBuf {
+    golden("tiny-qwen3")
+}
+
+fn forward(model: &Path) -> Forward {
+    let checkpoint = Checkpoint::open(model).expect("the golden models open");
     let shape = checkpoint.shape.clone();
     let mut infos = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {
@@ -46,12 +54,12 @@ fn forward() -> Forward {
     };
     let weights = weights.expect("nothing fails");
     Forward {
+        state: shape.state(1, 1),
         shape,
         weights,
         infos: infos.into(),
         activation: DType::F16,
         kv,
-        state: None,
     }
 }
 
@@ -61,7 +69,7 @@ type Case = (&'static str, fn(&mut Tape), &'static str);
 /// A tape with a single mistake is refused with its reason.
 #[test]
 fn a_tape_with_one_mistake_is_refused() {
-    let forward = forward();
+    let forward = forward(&tiny());
     let whole = forward.tape(4, Input::Prompt, Ending::Token);
     whole.check().expect("what `forward` writes is right");
     forward
@@ -123,12 +131,139 @@ fn a_tape_with_one_mistake_is_refused() {
             "not a multiple of 16",
         ),
     ];
+    refuse(&whole, &wrong);
+}
+
+/// Checks that each mistake in a tape is refused.
+fn refuse(whole: &Tape, wrong: &[Case]) {
     for (what, break_it, reason) in wrong {
         let mut tape = whole.clone();
         break_it(&mut tape);
         let error = tape.check().expect_err(what).to_string();
         assert!(error.contains(reason), "{what}: {error}");
     }
+}
+
+/// The same for models with recurrent layers.
+#[test]
+fn a_tape_with_a_mistake_in_a_recurrent_layer_is_refused() {
+    let delta_net = forward(&golden("tiny-qwen3_5"));
+    let prompt = delta_net.tape(4, Input::Prompt, Ending::Token);
+    prompt.check().expect("what `forward` writes is right");
+    let step = delta_net.tape(1, Input::Step, Ending::Token);
+    step.check().expect("and so is a step");
+
+    let late_commit = "has to commit before its first recurrent layer";
+    let early_swap = "has to end with the swap";
+    let wrong: [Case; 13] = [
+        (
+            "no commit",
+            |tape| {
+                remove(tape, &Recurrent::Commit);
+            },
+            late_commit,
+        ),
+        (
+            "a commit after the first layer",
+            |tape| {
+                let commit = remove(tape, &Recurrent::Commit);
+                let first = place(tape, |op| op.layer().is_some());
+                tape.ops.insert(first + 1, commit);
+            },
+            late_commit,
+        ),
+        (
+            "no swap",
+            |tape| {
+                remove(tape, &Recurrent::Swap);
+            },
+            early_swap,
+        ),
+        (
+            "a swap before the token is chosen",
+            |tape| {
+                let swap = remove(tape, &Recurrent::Swap);
+                tape.ops.insert(tape.ops.len() - 1, swap);
+            },
+            early_swap,
+        ),
+        (
+            "a swap before the layers",
+            |tape| {
+                let swap = remove(tape, &Recurrent::Swap);
+                let first = place(tape, |op| op.layer().is_some());
+                tape.ops.insert(first, swap);
+            },
+            early_swap,
+        ),
+        (
+            "a layer that the state lacks",
+            |tape| state(tape).layers -= 1,
+            "layer 2 is not in a state of 2",
+        ),
+        (
+            "no state",
+            |tape| tape.state = None,
+            "the tape has no recurrent state",
+        ),
+        (
+            "a tap too few",
+            |tape| state(tape).taps -= 1,
+            ", not 1 x 768",
+        ),
+        (
+            "a tap too many",
+            |tape| state(tape).taps += 1,
+            ", not 1 x 1280",
+        ),
+        (
+            "no taps",
+            |tape| state(tape).taps = 0,
+            "needs a tap for its own row",
+        ),
+        (
+            "channels that the heads do not have",
+            |tape| heads(tape).key_dim -= 1,
+            "the convolution has 256 channels, not 252",
+        ),
+        (
+            "heads that cannot share keys",
+            |tape| heads(tape).key_heads = 3,
+            "4 heads cannot share 3 key heads",
+        ),
+        (
+            "heads of another rule",
+            |tape| heads(tape).rule = UpdateRule::Additive,
+            "the state has no heads of the rule Delta",
+        ),
+    ];
+    refuse(&prompt, &wrong);
+    let wrong: [Case; 1] = [(
+        "a swap in a step",
+        |tape| tape.ops.push(Op::Recurrent(Recurrent::Swap)),
+        "a step writes no spare state",
+    )];
+    refuse(&step, &wrong);
+}
+
+/// The place of the first recurrent operation of a kind.
+fn place(tape: &Tape, is: impl Fn(&Recurrent) -> bool) -> usize {
+    let mut ops = tape.ops.iter();
+    let place = ops.position(|op| matches!(op, Op::Recurrent(op) if is(op)));
+    place.expect("the tape has one")
+}
+
+fn remove(tape: &mut Tape, one: &Recurrent) -> Op {
+    let at = place(tape, |op| op == one);
+    tape.ops.remove(at)
+}
+
+fn state(tape: &mut Tape) -> &mut StateInfo {
+    tape.state.as_mut().expect("the tape has a state")
+}
+
+fn heads(tape: &mut Tape) -> &mut StateHeads {
+    state(tape).heads.as_mut().expect("its layers have heads")
 }
 
 fn set_rotated(tape: &mut Tape, to: impl Fn(Buffer) -> Buffer) {
@@ -151,7 +286,7 @@ fn reshape(tape: &mut Tape) {
 /// A step moves at least its weights, and more with a longer cache.
 #[test]
 fn a_step_must_move_its_weights_and_its_cache() {
-    let forward = forward();
+    let forward = forward(&tiny());
     let mut step = forward.tape(1, Input::Step, Ending::Token);
     let weights: usize = forward
         .infos

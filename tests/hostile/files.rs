@@ -300,7 +300,7 @@ fn unsupported_computations_are_refused_by_name() {
         (
             "num_hidden_layers",
             json!(4),
-            "model.layers.3.self_attn.q_proj.weight is missing",
+            "layer_types = an array of 3: it must have one for each of 4 layers",
         ),
         (
             "tie_word_embeddings",
@@ -336,6 +336,26 @@ fn unsupported_config_values_are_refused_by_name() {
             "rope_parameters",
             json!({"sliding_attention": {"rope_type": "default"}}),
             "rope_parameters.full_attention is missing",
+        ),
+        (
+            "rope_parameters",
+            json!({"full_attention": {"rope_theta": 1e6, "beta": 2}}),
+            "rope_parameters.full_attention.beta = 2",
+        ),
+        (
+            "rope_parameters",
+            json!({"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"factor": 4}}),
+            "rope_parameters.sliding_attention.factor = 4",
+        ),
+        (
+            "rope_parameters",
+            json!({"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_type": "linear"}}),
+            "rope_parameters.sliding_attention.rope_type = linear: only default is computed",
+        ),
+        (
+            "rope_parameters",
+            json!({"full_attention": {"rope_theta": 1e6}, "chunked_attention": 1e4}),
+            "rope_parameters.chunked_attention = 10000",
         ),
         (
             "attention_bias",
@@ -413,6 +433,14 @@ fn gguf_files_of_another_kind_are_refused_by_name() {
         (
             with(|gguf| gguf.u32("llama.expert_count", 8)),
             "llama.expert_count = 8",
+        ),
+        (
+            with(|gguf| gguf.u32("llama.attention.sliding_window_pattern", 6)),
+            "llama.attention.sliding_window_pattern = 6",
+        ),
+        (
+            with(|gguf| gguf.i32s("llama.attention.recurrent_layers", &[1, 0, 0])),
+            "llama.attention.recurrent_layers = [1, 0, 0]",
         ),
         (
             with(|gguf| gguf.string("llama.rope.scaling.type", "longrope")),

@@ -92,36 +92,32 @@ pub(super) const PLAIN: Architecture = Architecture {
 ///
 /// A key within an object of config.json is "object.key". A key of GGUF has no architecture in front.
 pub trait Keys {
+    /// Returns a key's full name in the file.
+    fn named(&self, key: &str) -> String;
     /// Whether the key exists, even without a value.
     fn has(&self, key: &str) -> bool;
+    /// Whether the key has an array.
+    fn is_list(&self, key: &str) -> bool;
     fn size(&self, key: &str) -> Result<Option<usize>, Defect>;
     fn float(&self, key: &str) -> Result<Option<f64>, Defect>;
     fn flag(&self, key: &str) -> Result<Option<bool>, Defect>;
-    /// Returns a flag for each layer; numbers other than 0 are true.
-    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect>;
+    /// Returns a flag for each of `count` layers; numbers other than 0 are true.
+    fn flags(&self, key: &str, count: usize) -> Result<Option<Vec<bool>>, Defect>;
     /// Whether the files have a tensor; false if they are not open yet, as when a config.json is read.
     fn has_tensor(&self, name: &str) -> bool;
     /// Returns an array of whole numbers.
     fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>, Defect>;
     fn word(&self, key: &str) -> Result<Option<String>, Defect>;
-    /// Returns a word for each layer.
+    /// Returns an array of words.
     fn words(&self, key: &str) -> Result<Option<Vec<String>>, Defect>;
-}
 
-/// Returns a config.json's word for each of `count` layers.
-pub(super) fn listed(
-    keys: &dyn Keys,
-    key: &str,
-    count: usize,
-) -> Result<Option<Vec<String>>, Defect> {
-    let listed = keys.words(key)?;
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != count) {
-        let allowed = format!("it must have one for each of {count} layers");
-        return Err(Defect::bad_value(
-            key,
-            format!("{} words", listed.len()),
-            allowed,
-        ));
+    /// Returns the defect of a file without a required key.
+    fn missing(&self, key: &str) -> Defect {
+        Defect::MissingKey(self.named(key))
     }
-    Ok(listed)
+
+    /// Returns a required size.
+    fn needed(&self, key: &str) -> Result<usize, Defect> {
+        self.size(key)?.ok_or_else(|| self.missing(key))
+    }
 }

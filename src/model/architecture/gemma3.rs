@@ -3,7 +3,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
+use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::lists::layer_list;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::rope::Rope;
@@ -11,7 +12,7 @@ use crate::model::shape::Shape;
 use crate::model::weights::{Attention, Mlp};
 use crate::tape::Activation;
 
-const CONFIG_NAMES: Names = Names {
+pub(super) const CONFIG_NAMES: Names = Names {
     attention: Attention {
         after: Some("post_attention_layernorm.weight"),
         ..HUGGING_FACE.attention
@@ -25,7 +26,7 @@ const CONFIG_NAMES: Names = Names {
     ..HUGGING_FACE
 };
 
-const GGUF_NAMES: Names = Names {
+pub(super) const GGUF_NAMES: Names = Names {
     attention: Attention {
         after: Some("post_attention_norm.weight"),
         ..GGUF.attention
@@ -53,7 +54,11 @@ pub(super) const GEMMA3: Architecture = Architecture {
     head_norms: true,
     names: [&CONFIG_NAMES, &GGUF_NAMES],
     layer_types: &["full_attention", "sliding_attention"],
-    own_keys: &["hidden_activation", "attention.sliding_window"],
+    own_keys: &[
+        "hidden_activation",
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+    ],
     defaults: Defaults {
         heads: Some(8),
         kv_heads: Some(4),
@@ -76,18 +81,30 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let cap = |key| Ok::<_, Defect>(keys.float(key)?.map(|cap| cap as f32));
     shape.softcaps.scores = cap("attn_logit_softcapping")?;
     shape.softcaps.logits = cap("final_logit_softcapping")?;
-    let nested = keys.float("rope_parameters.sliding_attention.rope_theta")?;
-    let theta = nested.or(keys.float("rope_local_base_freq")?);
     let pattern = keys.size("sliding_window_pattern")?;
     let pattern = pattern.or(keys.size("_sliding_window_pattern")?);
     let window = keys.size("sliding_window")?.unwrap_or(WINDOW);
-    let listed = listed(keys, "layer_types", shape.layers.len())?;
+    let listed = layer_list(keys, shape.layers.len())?;
     let slides = |layer: usize| match &listed {
         Some(listed) => listed[layer] == "sliding_attention",
         None => slides(layer, pattern.unwrap_or(PATTERN)),
     };
-    shape_layers(shape, theta, window, slides);
+    shape_layers(shape, local_theta(keys)?, window, slides);
     Ok(())
+}
+
+/// Returns the base that a config.json states for the rotation in layers with a window.
+pub(super) fn local_theta(keys: &dyn Keys) -> Result<f64, Defect> {
+    for key in [
+        "rope_scaling.sliding_attention.rope_theta",
+        "rope_parameters.sliding_attention.rope_theta",
+        "rope_local_base_freq",
+    ] {
+        if let Some(theta) = keys.float(key)? {
+            return Ok(theta);
+        }
+    }
+    Ok(LOCAL_THETA)
 }
 
 #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
@@ -99,7 +116,18 @@ fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     }
     let theta = keys.float("rope.freq_base_swa")?;
     let window = keys.size("attention.sliding_window")?.unwrap_or(WINDOW);
-    shape_layers(shape, theta, window, |layer| slides(layer, PATTERN));
+    // Files may have a list or a number.
+    let key = "attention.sliding_window_pattern";
+    let (listed, pattern) = if keys.is_list(key) {
+        (keys.flags(key, shape.layers.len())?, None)
+    } else {
+        (None, keys.size(key)?)
+    };
+    let slides = |layer: usize| match &listed {
+        Some(listed) => listed[layer],
+        None => slides(layer, pattern.unwrap_or(PATTERN)),
+    };
+    shape_layers(shape, theta.unwrap_or(LOCAL_THETA), window, slides);
     Ok(())
 }
 
@@ -110,16 +138,11 @@ fn slides(layer: usize, pattern: usize) -> bool {
 
 /// Sets what both forms of a file share.
 #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
-fn shape_layers(
-    shape: &mut Shape,
-    theta: Option<f64>,
-    window: usize,
-    slides: impl Fn(usize) -> bool,
-) {
+fn shape_layers(shape: &mut Shape, theta: f64, window: usize, slides: impl Fn(usize) -> bool) {
     shape.activation = Activation::GeluTanh;
     shape.multipliers.embedding = (shape.hidden as f32).sqrt();
     let local = Rope {
-        theta: theta.unwrap_or(LOCAL_THETA),
+        theta,
         dims: None,
         scaling: None,
     };
@@ -137,7 +160,8 @@ fn shape_layers(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tests::{of_config, of_gguf};
+    use super::super::tests::gguf::{ARRAY, UINT32, flags, of_gguf_with};
+    use super::super::tests::of_config;
     use crate::model::Shape;
 
     fn windows(shape: &Shape) -> Vec<usize> {
@@ -179,11 +203,20 @@ mod tests {
             *config = json!({"model_type": "gemma3", "text_config": text, "vision_config": {}});
         });
         assert_eq!(whole, shape);
-        let mut file = of_gguf("tiny-gemma3");
-        // The file does not state the multiplier; that of its heads is the same in float32.
-        assert_eq!(file.multipliers.scores, None);
-        file.multipliers.scores = shape.multipliers.scores;
-        assert_eq!(file, shape);
+    }
+
+    #[test]
+    fn a_file_can_state_which_layers_see_all_positions() {
+        let with = |kind, value: &[u8]| {
+            let key = "gemma3.attention.sliding_window_pattern";
+            let shape = of_gguf_with("tiny-gemma3", &[(key, kind, value)]);
+            windows(&shape.expect("it opens"))
+        };
+        let every_third = with(UINT32, &3_u32.to_le_bytes());
+        assert_eq!(every_third, [16, 16, 0, 16, 16, 0]);
+        let listed = with(ARRAY, &flags(&[0, 1, 1, 0, 1, 1]));
+        assert_eq!(listed, [0, 16, 16, 0, 16, 16]);
+        assert_eq!(with(ARRAY, &flags(&[1; 6])), [16; 6]);
     }
 
     #[test]

@@ -3,39 +3,24 @@
 
 use std::num::NonZeroUsize;
 
-use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
+use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::gemma3::{self, local_theta};
+use super::lists::layer_list;
 use crate::model::error::Defect;
-use crate::model::names::{GGUF, HUGGING_FACE, Names};
+use crate::model::names::Names;
 use crate::model::rope::Rope;
 use crate::model::shape::{self, KvSource, Shape};
-use crate::model::weights::{Attention, Mlp};
 use crate::tape::Activation;
 
 const CONFIG_NAMES: Names = Names {
-    attention: Attention {
-        after: Some("post_attention_layernorm.weight"),
-        ..HUGGING_FACE.attention
-    },
-    mlp: Mlp {
-        norm: "pre_feedforward_layernorm.weight",
-        after: Some("post_feedforward_layernorm.weight"),
-        ..HUGGING_FACE.mlp
-    },
     layer_scale: Some("layer_scalar"),
-    ..HUGGING_FACE
+    norms_added: 0.0,
+    ..gemma3::CONFIG_NAMES
 };
 
 const GGUF_NAMES: Names = Names {
-    attention: Attention {
-        after: Some("post_attention_norm.weight"),
-        ..GGUF.attention
-    },
-    mlp: Mlp {
-        after: Some("post_ffw_norm.weight"),
-        ..GGUF.mlp
-    },
     layer_scale: Some("layer_output_scale.weight"),
-    ..GGUF
+    ..gemma3::GGUF_NAMES
 };
 
 /// Every layer of this number sees all positions, and the others see a window, if a config.json does not list the
@@ -43,8 +28,6 @@ const GGUF_NAMES: Names = Names {
 const PATTERN: usize = 6;
 /// Positions that a layer with a window sees, if a config.json does not say.
 const WINDOW: usize = 512;
-/// The base of the rotation in layers with a window, if a config.json does not say.
-const LOCAL_THETA: f64 = 10_000.0;
 /// The size of a head in layers that see all positions, if a config.json does not say.
 const WIDE_HEAD: usize = 512;
 /// Columns of the additional input of a layer, if a config.json does not say.
@@ -64,6 +47,7 @@ pub(super) const GEMMA4: Architecture = Architecture {
     own_keys: &[
         "hidden_activation",
         "attention.sliding_window",
+        "attention.sliding_window_pattern",
         "per_layer_config",
         "use_bidirectional_attention",
     ],
@@ -99,7 +83,7 @@ struct Layers {
 #[allow(clippy::cast_possible_truncation)] // float32 is the reference
 fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let count = shape.layers.len();
-    let listed = listed(keys, "layer_types", count)?;
+    let listed = layer_list(keys, count)?;
     let slides = |layer: usize| match &listed {
         // The last layer sees all positions, whatever the list says.
         _ if layer + 1 == count => false,
@@ -107,11 +91,10 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
         None => !(layer + 1).is_multiple_of(PATTERN),
     };
     let local = shape.attention().next().map_or(0, |(_, of)| of.head_dim);
-    let theta = keys.float("rope_parameters.sliding_attention.rope_theta")?;
     let layers = Layers {
         slide: (0..count).map(slides).collect(),
         window: keys.size("sliding_window")?.unwrap_or(WINDOW),
-        theta: theta.unwrap_or(LOCAL_THETA),
+        theta: local_theta(keys)?,
         head_dims: [keys.size("global_head_dim")?.unwrap_or(WIDE_HEAD), local],
         sharing: keys.size("num_kv_shared_layers")?.unwrap_or(0),
     };
@@ -159,29 +142,16 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
 }
 
 fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
-    let missing = |key: &str| Defect::MissingKey(format!("gemma4.{key}"));
-    let size = |key: &str| {
-        let size = keys.size(key);
-        size.and_then(|size| size.ok_or_else(|| missing(key)))
-    };
     let (pattern, theta) = ("attention.sliding_window_pattern", "rope.freq_base_swa");
     let count = shape.layers.len();
-    let slide = keys.flags(pattern)?.ok_or_else(|| missing(pattern))?;
-    if slide.len() != count {
-        let allowed = format!("it must have one for each of {count} layers");
-        let found = format!("{} flags", slide.len());
-        return Err(Defect::bad_value(
-            format!("gemma4.{pattern}"),
-            found,
-            allowed,
-        ));
-    }
+    let slide = keys.flags(pattern, count)?;
+    let slide = slide.ok_or_else(|| keys.missing(pattern))?;
     let wide = shape.attention().next().map_or(0, |(_, of)| of.head_dim);
-    let local = size("attention.key_length_swa")?;
+    let local = keys.needed("attention.key_length_swa")?;
     for key in ["attention.value_length_swa", "rope.dimension_count_swa"] {
         if let Some(other) = keys.size(key)?.filter(|other| *other != local) {
             let allowed = format!("only the head's dimension, {local}, is computed");
-            return Err(Defect::bad_value(format!("gemma4.{key}"), other, allowed));
+            return Err(Defect::bad_value(keys.named(key), other, allowed));
         }
     }
     if !keys.has_tensor(FACTORS) {
@@ -189,8 +159,8 @@ fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     }
     let layers = Layers {
         slide,
-        window: size("attention.sliding_window")?,
-        theta: keys.float(theta)?.ok_or_else(|| missing(theta))?,
+        window: keys.needed("attention.sliding_window")?,
+        theta: keys.float(theta)?.ok_or_else(|| keys.missing(theta))?,
         head_dims: [wide, local],
         sharing: keys.size("attention.shared_kv_layers")?.unwrap_or(0),
     };
@@ -245,19 +215,12 @@ impl Layers {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tests::{of_config, of_gguf, read};
+    use super::super::tests::{of_config, read};
     use crate::model::Shape;
     use crate::model::shape::KvSource;
 
     fn sources(shape: &Shape) -> Vec<KvSource> {
         shape.attention().map(|(_, of)| of.kv).collect()
-    }
-
-    #[test]
-    fn both_forms_say_the_same() {
-        for name in ["tiny-gemma4", "tiny-gemma4_dense"] {
-            assert_eq!(of_gguf(name), of_config(name, |_| ()), "{name}");
-        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Granite 4 without experts: Granite, with Mamba-2 in most layers of the hybrid members.
 
-use super::family::{Architecture, Keys, listed};
+use super::family::{Architecture, Keys};
 use super::granite::{multiply, stop_rotation};
+use super::lists::layer_list;
 use super::llama::LLAMA;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
@@ -31,7 +32,7 @@ pub(super) const GRANITEMOEHYBRID: Architecture = Architecture {
     layer_types: &["mamba", "attention", "linear_attention", "full_attention"],
     from_config,
     from_gguf: |keys, shape| {
-        recur(shape, recurrent(keys, "granitehybrid")?);
+        recur(shape, recurrent(keys)?);
         stop_rotation(keys, shape)
     },
     ..LLAMA
@@ -45,7 +46,7 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
         return Err(Defect::bad_value("num_local_experts", found, allowed));
     }
     multiply(keys, shape)?;
-    let kinds = listed(keys, "layer_types", shape.layers.len())?;
+    let kinds = layer_list(keys, shape.layers.len())?;
     for (layer, kind) in shape.layers.iter_mut().zip(kinds.into_iter().flatten()) {
         if kind == "mamba" || kind == "linear_attention" {
             // As in a GGUF file, a layer without KV heads is recurrent.
@@ -76,18 +77,15 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
 }
 
 /// Reads Mamba-2's dimensions from the keys of a GGUF file.
-pub(super) fn recurrent(keys: &dyn Keys, family: &str) -> Result<Mamba2Shape, Defect> {
-    let size = |key: &str| {
-        let size = keys.size(key);
-        size.and_then(|size| size.ok_or_else(|| Defect::MissingKey(format!("{family}.{key}"))))
-    };
-    let heads = size("ssm.time_step_rank")?;
+pub(super) fn recurrent(keys: &dyn Keys) -> Result<Mamba2Shape, Defect> {
+    let heads = keys.needed("ssm.time_step_rank")?;
+    let inner = keys.needed("ssm.inner_size")?;
     Ok(Mamba2Shape {
         heads,
-        head_dim: size("ssm.inner_size")?.checked_div(heads).unwrap_or(0),
-        groups: size("ssm.group_count")?,
-        state: size("ssm.state_size")?,
-        kernel: size("ssm.conv_kernel")?,
+        head_dim: inner.checked_div(heads).unwrap_or(0),
+        groups: keys.needed("ssm.group_count")?,
+        state: keys.needed("ssm.state_size")?,
+        kernel: keys.needed("ssm.conv_kernel")?,
     })
 }
 

@@ -1,6 +1,7 @@
 //! LFM2: short gated convolutions, and attention in some layers.
 
-use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
+use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::lists::layer_list;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::shape::{MixerShape, Shape, ShortConvShape};
@@ -59,8 +60,7 @@ pub(super) const LFM2: Architecture = Architecture {
     },
     from_config,
     from_gguf: |keys, shape| {
-        let kernel = keys.size("shortconv.l_cache")?;
-        let kernel = kernel.ok_or_else(|| Defect::MissingKey("lfm2.shortconv.l_cache".into()))?;
+        let kernel = keys.needed("shortconv.l_cache")?;
         for layer in &mut shape.layers {
             // A layer without KV heads is a convolution.
             if layer.attention().is_some_and(|of| of.kv_heads == 0) {
@@ -79,7 +79,7 @@ pub(super) const LFM2: Architecture = Architecture {
 )] // a width, as the reference computes it
 fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let count = shape.layers.len();
-    let attends: Vec<bool> = match listed(keys, "layer_types", count)? {
+    let attends: Vec<bool> = match layer_list(keys, count)? {
         Some(kinds) => kinds.iter().map(|kind| kind == "full_attention").collect(),
         None => match keys.sizes("full_attn_idxs")? {
             Some(those) => (0..count).map(|layer| those.contains(&layer)).collect(),

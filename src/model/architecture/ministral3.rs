@@ -72,16 +72,15 @@ fn scale_queries(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{of_config, of_gguf};
+    use super::super::tests::of_config;
 
     #[test]
-    fn all_its_forms_say_the_same() {
+    fn it_may_be_the_part_of_another_model() {
         let shape = of_config("tiny-ministral3", |_| ());
         let scale = shape.query_scale.expect("queries are scaled");
         let original = scale.original.get();
         assert!((scale.at(original - 1) - 1.0).abs() < 1e-6);
         assert!((scale.at(3 * original) - 1.138_629_4).abs() < 1e-6);
-        assert_eq!(of_gguf("tiny-ministral3"), shape);
         let published = of_config("tiny-ministral3", |config| {
             *config = serde_json::json!({
                 "architectures": ["Mistral3ForConditionalGeneration"],

@@ -2,6 +2,7 @@
 
 use super::family::{Architecture, Defaults, Keys, PLAIN};
 use super::granitemoehybrid::{recur, recurrent};
+use super::lists::layer_list;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names, linear};
 use crate::model::shape::{Mamba2Shape, Shape};
@@ -64,7 +65,17 @@ pub(super) const NEMOTRON_H: Architecture = Architecture {
     // The rows of q and k have no pairs, because nothing rotates.
     interleaved: true,
     names: [&CONFIG_NAMES, &GGUF_NAMES],
-    own_keys: &["rope.dimension_count", "layers_block_type"],
+    own_keys: &["rope.dimension_count"],
+    layer_types: &[
+        "M",
+        "mamba",
+        "linear_attention",
+        "*",
+        "attention",
+        "full_attention",
+        "-",
+        "mlp",
+    ],
     renamed: &[("rms_norm_eps", "layer_norm_epsilon")],
     defaults: Defaults {
         heads: Some(32),
@@ -77,7 +88,7 @@ pub(super) const NEMOTRON_H: Architecture = Architecture {
     },
     from_config,
     from_gguf: |keys, shape| {
-        let mamba = recurrent(keys, "nemotron_h")?;
+        let mamba = recurrent(keys)?;
         for layer in &mut shape.layers {
             let attends = layer.attention().is_some_and(|of| of.kv_heads > 0);
             let transforms = layer.mlp.is_some_and(|mlp| mlp.width > 0);
@@ -93,18 +104,8 @@ pub(super) const NEMOTRON_H: Architecture = Architecture {
 };
 
 fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
-    let key = "layers_block_type";
-    let kinds = match (keys.words(key)?, keys.word("hybrid_override_pattern")?) {
-        (Some(kinds), _) => kinds,
-        (None, Some(pattern)) => pattern.chars().map(String::from).collect(),
-        (None, None) => return Err(Defect::MissingKey(key.into())),
-    };
-    let count = shape.layers.len();
-    if kinds.len() != count {
-        let allowed = format!("it must have one for each of {count} layers");
-        let found = format!("{} kinds", kinds.len());
-        return Err(Defect::bad_value(key, found, allowed));
-    }
+    let kinds = layer_list(keys, shape.layers.len())?;
+    let kinds = kinds.ok_or_else(|| keys.missing("layers_block_type"))?;
     for (layer, kind) in shape.layers.iter_mut().zip(&kinds) {
         match kind.as_str() {
             "M" | "mamba" | "linear_attention" => {
@@ -115,15 +116,7 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
                 }
             }
             "*" | "attention" | "full_attention" => layer.mlp = None,
-            "-" | "mlp" => layer.mixer = None,
-            "E" | "moe" => {
-                let allowed = "models with experts are not supported";
-                return Err(Defect::bad_value(key, kind, allowed));
-            }
-            _ => {
-                let allowed = "only mamba, attention and mlp are computed";
-                return Err(Defect::bad_value(key, kind, allowed));
-            }
+            _ => layer.mixer = None,
         }
     }
     let or = |key: &str, usual| Ok::<_, Defect>(keys.size(key)?.unwrap_or(usual));

@@ -1,6 +1,7 @@
 //! Qwen3.5: three gated `DeltaNet` layers of four, and attention with a gate, which rotates a quarter of each head.
 
-use super::family::{Architecture, Defaults, Keys, PLAIN, listed};
+use super::family::{Architecture, Defaults, Keys, PLAIN};
+use super::lists::{flags_or, layer_list};
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::shape::{DeltaNetShape, MixerShape, Shape};
@@ -29,7 +30,11 @@ pub(super) const QWEN3_5: Architecture = Architecture {
     gguf: "qwen35",
     head_norms: true,
     names: [&CONFIG_NAMES, &GGUF_NAMES],
-    own_keys: &["partial_rotary_factor", "rope.dimension_count"],
+    own_keys: &[
+        "partial_rotary_factor",
+        "rope.dimension_count",
+        "attention.recurrent_layers",
+    ],
     layer_types: &["linear_attention", "full_attention"],
     defaults: Defaults {
         heads: Some(16),
@@ -48,9 +53,9 @@ pub(super) const QWEN3_5: Architecture = Architecture {
 fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let count = shape.layers.len();
     let interval = keys.size("full_attention_interval")?.unwrap_or(INTERVAL);
-    let attends: Vec<bool> = match listed(keys, "layer_types", count)? {
+    let attends: Vec<bool> = match layer_list(keys, count)? {
         Some(kinds) => kinds.iter().map(|kind| kind == "full_attention").collect(),
-        None => (1..=count).map(|n| n.is_multiple_of(interval)).collect(),
+        None => (0..count).map(|layer| attends(layer, interval)).collect(),
     };
     let or = |key: &str, usual| Ok::<_, Defect>(keys.size(key)?.unwrap_or(usual));
     let recurrent = DeltaNetShape {
@@ -66,26 +71,29 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
 }
 
 fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
-    let interval = keys.size("full_attention_interval")?.unwrap_or(INTERVAL);
-    let size = |key: &str| {
-        let size = keys.size(key);
-        size.and_then(|size| size.ok_or_else(|| Defect::MissingKey(format!("qwen35.{key}"))))
-    };
-    let value_heads = size("ssm.time_step_rank")?;
-    let recurrent = DeltaNetShape {
-        key_heads: size("ssm.group_count")?,
+    let value_heads = keys.needed("ssm.time_step_rank")?;
+    let delta_net = DeltaNetShape {
+        key_heads: keys.needed("ssm.group_count")?,
         value_heads,
-        key_dim: size("ssm.state_size")?,
-        value_dim: size("ssm.inner_size")?
+        key_dim: keys.needed("ssm.state_size")?,
+        value_dim: keys
+            .needed("ssm.inner_size")?
             .checked_div(value_heads)
             .unwrap_or(0),
-        kernel: size("ssm.conv_kernel")?,
+        kernel: keys.needed("ssm.conv_kernel")?,
         order: HeadOrder::Tiled,
     };
-    let layers = 1..=shape.layers.len();
-    let attends: Vec<bool> = layers.map(|n| n.is_multiple_of(interval)).collect();
-    mix(shape, &attends, recurrent);
+    let interval = keys.size("full_attention_interval")?.unwrap_or(INTERVAL);
+    let (key, count) = ("attention.recurrent_layers", shape.layers.len());
+    let recurrent = flags_or(keys, key, count, |layer| !attends(layer, interval))?;
+    let attends: Vec<bool> = recurrent.iter().map(|recurrent| !recurrent).collect();
+    mix(shape, &attends, delta_net);
     Ok(())
+}
+
+/// Whether a layer has attention, if a file does not list the layers.
+const fn attends(layer: usize, interval: usize) -> bool {
+    (layer + 1).is_multiple_of(interval)
 }
 
 fn mix(shape: &mut Shape, attends: &[bool], recurrent: DeltaNetShape) {
@@ -97,5 +105,33 @@ fn mix(shape: &mut Shape, attends: &[bool], recurrent: DeltaNetShape) {
         } else {
             layer.mixer = Some(MixerShape::DeltaNet(recurrent));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::gguf::{ARRAY, Entry, UINT32, flags, of_gguf_with};
+    use super::super::tests::of_gguf;
+
+    #[test]
+    fn a_file_can_list_the_recurrent_layers() {
+        let with = |listed: &[u8], more: &[Entry<'_>]| {
+            let (key, listed) = ("qwen35.attention.recurrent_layers", flags(listed));
+            let entries = [&[(key, ARRAY, &listed[..])], more].concat();
+            of_gguf_with("tiny-qwen3_5", &entries)
+        };
+        let usual = of_gguf("tiny-qwen3_5");
+        let listed = with(&[1, 1, 1, 0], &[]).expect("it opens");
+        assert_eq!(listed, usual);
+        // A further layer makes guesses.
+        let guessing = [
+            ("qwen35.block_count", UINT32, &5_u32.to_le_bytes()[..]),
+            ("qwen35.nextn_predict_layers", UINT32, &1_u32.to_le_bytes()),
+        ];
+        let listed = with(&[1, 1, 1, 0, 0], &guessing).expect("it opens");
+        assert_eq!(listed, usual);
+        let refused = with(&[1, 0, 1, 0], &[]).expect_err("it has other tensors");
+        let said = refused.to_string();
+        assert!(said.contains("blk.1.attn_q.weight is missing"), "{said}");
     }
 }

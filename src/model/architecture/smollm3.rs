@@ -1,6 +1,7 @@
 //! SmolLM3: Llama with some layers without rotation (`NoPE`, Kazemnejad et al. 2023).
 
 use super::family::{Architecture, Defaults, Keys};
+use super::lists::flags_or;
 use super::llama::LLAMA;
 use crate::model::error::Defect;
 use crate::model::shape::Shape;
@@ -26,26 +27,17 @@ pub(super) const SMOLLM3: Architecture = Architecture {
 /// Removes the rotation of layers whose entry in a list is 0; without a list, of the last layer of each group of
 /// `every`.
 fn skip_rotation(shape: &mut Shape, keys: &dyn Keys, every: usize) -> Result<(), Defect> {
-    let listed = keys.flags("no_rope_layers")?;
-    let layers = shape.layers.len();
-    if let Some(listed) = listed.as_ref().filter(|list| list.len() != layers) {
-        let allowed = format!("it must have one for each of {layers} layers");
-        let found = format!("{} flags", listed.len());
-        return Err(Defect::bad_value("no_rope_layers", found, allowed));
-    }
     let usually = |layer: usize| !(layer + 1).is_multiple_of(every);
+    let turns = flags_or(keys, "no_rope_layers", shape.layers.len(), usually)?;
     for (layer, attention) in shape.attention_mut() {
-        let turns = listed
-            .as_ref()
-            .map_or(usually(layer), |listed| listed[layer]);
-        attention.angles = attention.angles.filter(|_| turns);
+        attention.angles = attention.angles.filter(|_| turns[layer]);
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{of_config, of_gguf};
+    use super::super::tests::{has_default, of_config};
 
     #[test]
     fn every_fourth_layer_has_no_rotation_without_a_list() {
@@ -60,12 +52,17 @@ mod tests {
             config["no_rope_layers"] = serde_json::Value::Null;
         });
         assert_eq!(by_interval, listed);
-        assert_eq!(of_gguf("tiny-smollm3"), listed);
         let other = of_config("tiny-smollm3", |config| {
             config["no_rope_layers"] = serde_json::json!([0, 1, 1, 1, true]);
         });
         let angles: Vec<_> = other.attention().map(|(_, of)| of.angles).collect();
         assert_eq!([angles[0], angles[3]], [None, Some(0)]);
+    }
+
+    #[test]
+    fn its_defaults_are_those_of_its_class() {
+        has_default("tiny-smollm3", "rope_theta", &serde_json::json!(2e6));
+        has_default("tiny-smollm3", "tie_word_embeddings", &true.into());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::ser::{Formatter, Serializer};
 /// The system message of a conversation without one: that of Phi-4-mini's model card.
 pub(super) const SYSTEM: &str = "You are a helpful assistant with some tools.";
 
-/// Whether a template reads the tools of a message, and no others.
+/// Whether a template reads tools from messages alone, and not from the variable `tools`.
 pub(super) fn reads(source: &str) -> bool {
     const FORMS: [&str; 4] = [
         "message['tools']",

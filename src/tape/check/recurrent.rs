@@ -25,18 +25,14 @@ impl Tape {
         }
     }
 
-    /// Checks that a prompt commits before its first recurrent layer, and swaps after its last one.
+    /// Checks that a prompt commits before its first recurrent layer, and ends with the swap.
     pub(super) fn check_commits(&self) -> Result<(), String> {
         let place = |of: fn(&Recurrent) -> bool| {
             self.ops
                 .iter()
                 .position(|op| matches!(op, Op::Recurrent(op) if of(op)))
         };
-        let last = self
-            .ops
-            .iter()
-            .rposition(|op| matches!(op, Op::Recurrent(op) if op.layer().is_some()));
-        let (Some(first), Some(last)) = (place(|op| op.layer().is_some()), last) else {
+        let Some(first) = place(|op| op.layer().is_some()) else {
             return Ok(());
         };
         let commit = place(|op| *op == Recurrent::Commit);
@@ -46,8 +42,8 @@ impl Tape {
             Input::Prompt if commit.is_none_or(|commit| commit > first) => {
                 Err("a prompt has to commit before its first recurrent layer".into())
             }
-            Input::Prompt if swap.is_none_or(|swap| swap < last) => {
-                Err("a prompt has to swap after its last recurrent layer".into())
+            Input::Prompt if swap != Some(self.ops.len() - 1) => {
+                Err("a prompt with recurrent layers has to end with the swap".into())
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::architecture::{Architecture, Keys as _};
+use crate::model::architecture::{Architecture, Keys as _, layer_kinds};
 use crate::model::error::Defect;
 
 /// Objects in a config that do not change the model's results, or that are read elsewhere.
@@ -122,13 +122,7 @@ pub(super) fn refuse_uncomputed(
     if let Some(value) = value.filter(|value| !allowed(value)) {
         return refuse(sees_later, value, "false");
     }
-    let layers = config.get("layer_types").and_then(Value::as_array);
-    let mut layers = layers.into_iter().flatten();
-    let computed = architecture.layer_types;
-    let is_other = |kind: &&Value| kind.as_str().is_none_or(|kind| !computed.contains(&kind));
-    if let Some(kind) = layers.find(is_other) {
-        return refuse("layer_types", kind, &computed.join(" and "));
-    }
+    refuse_kinds(config, architecture.layer_types)?;
     let writes = |class: &&str| {
         let ends = ["ForCausalLM", "ForConditionalGeneration"];
         !ends.iter().any(|end| class.ends_with(end))
@@ -164,6 +158,25 @@ pub(super) fn refuse_uncomputed(
     refuse_objects(config.as_object(), known)
 }
 
+/// Refuses kinds of layers other than the `computed` ones.
+fn refuse_kinds(config: &Value, computed: &[&str]) -> Result<(), Defect> {
+    let Some((key, kinds)) = layer_kinds(config)? else {
+        return Ok(());
+    };
+    let mut others = kinds.iter().map(String::as_str);
+    match others.find(|kind| !computed.contains(kind)) {
+        Some(kind @ ("E" | "moe")) => {
+            let allowed = "models with experts are not supported";
+            Err(Defect::bad_value(key, kind, allowed))
+        }
+        Some(kind) => {
+            let allowed = format!("only {} is computed", computed.join(" and "));
+            Err(Defect::bad_value(key, kind, allowed))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses unknown objects, which could change any layer.
 fn refuse_objects(
     config: Option<&Map<String, Value>>,
@@ -188,6 +201,9 @@ fn refuse_objects(
 
 /// Refuses unknown members of an object.
 pub(super) fn refuse_members(key: &str, object: &Value, known: &[&str]) -> Result<(), Defect> {
+    if !object.is_object() && !object.is_null() {
+        return Err(Defect::bad_value(key, object, "it must be an object"));
+    }
     let members = object.as_object().into_iter().flatten();
     let unknown =
         |(name, value): &(&String, &Value)| !value.is_null() && !known.contains(&name.as_str());

@@ -9,7 +9,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::model::architecture::{Architecture, Defaults, Keys};
+use crate::model::architecture::{
+    Architecture, Defaults, Keys, check_length, layer_kinds, layer_list,
+};
 use crate::model::error::Defect;
 use crate::model::shape::{self, LayerShape, Shape};
 
@@ -44,7 +46,7 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         ..
     } = architecture.defaults;
     let (hidden, heads) = (
-        needed(text, "hidden_size")?,
+        text.needed("hidden_size")?,
         needed_or(text, "num_attention_heads", heads)?,
     );
     let trained = needed_or(text, "max_position_embeddings", context)?;
@@ -62,7 +64,7 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
     let key = named("rms_norm_eps");
     let epsilon = match text.float(key)? {
         Some(epsilon) => epsilon,
-        None if text.has(key) => return Err(missing(key)),
+        None if text.has(key) => return Err(text.missing(key)),
         None => epsilon,
     };
     let kv_heads = match text.size("num_key_value_heads")? {
@@ -70,11 +72,8 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         None if text.has("num_key_value_heads") => heads,
         None => kv_heads.unwrap_or(heads),
     };
-    let width = needed(text, named("intermediate_size"))?;
-    let count = match text.words("layers_block_type")? {
-        Some(kinds) => kinds.len(),
-        None => needed(text, "num_hidden_layers")?,
-    };
+    let width = text.needed(named("intermediate_size"))?;
+    let count = layers(text)?;
     let layer = LayerShape::usual([heads, kv_heads, head_dim], width);
     let shape = Shape {
         hidden,
@@ -124,19 +123,23 @@ fn finite(text: &str) -> Cow<'_, str> {
     finite.into()
 }
 
-fn needed(config: &Value, key: &str) -> Result<usize, Defect> {
-    config.size(key)?.ok_or_else(|| missing(key))
+/// Returns the number of layers. A list of their kinds may stand for it.
+fn layers(config: &Value) -> Result<usize, Defect> {
+    let key = "num_hidden_layers";
+    let count = match (config.size(key)?, layer_kinds(config)?) {
+        (Some(count), _) => count,
+        (None, Some((_, kinds))) => kinds.len(),
+        (None, None) => return Err(config.missing(key)),
+    };
+    layer_list(config, count)?;
+    Ok(count)
 }
 
 /// Returns a size that a file may leave out if its family has a default.
 fn needed_or(config: &Value, key: &str, default: Option<usize>) -> Result<usize, Defect> {
     let left_out = !config.has(key);
     let size = config.size(key)?.or(default.filter(|_| left_out));
-    size.ok_or_else(|| missing(key))
-}
-
-fn missing(key: &str) -> Defect {
-    Defect::MissingKey(key.into())
+    size.ok_or_else(|| config.missing(key))
 }
 
 fn architecture(config: &Value) -> Result<&'static Architecture, Defect> {
@@ -145,13 +148,21 @@ fn architecture(config: &Value) -> Result<&'static Architecture, Defect> {
     let name = kind
         .map(str::to_owned)
         .or_else(|| class.map(|class| class.trim_end_matches("ForCausalLM").to_lowercase()))
-        .ok_or_else(|| missing("model_type"))?;
+        .ok_or_else(|| config.missing("model_type"))?;
     Architecture::of_config(name)
 }
 
 impl Keys for Value {
+    fn named(&self, key: &str) -> String {
+        key.into()
+    }
+
     fn has(&self, key: &str) -> bool {
         within(self, key).is_some()
+    }
+
+    fn is_list(&self, key: &str) -> bool {
+        within(self, key).is_some_and(Self::is_array)
     }
 
     fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
@@ -168,11 +179,17 @@ impl Keys for Value {
         found(self, key, "it must be true or false", Value::as_bool)
     }
 
-    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
+    fn flags(&self, key: &str, count: usize) -> Result<Option<Vec<bool>>, Defect> {
         let flag = |value: &Value| value.as_bool().or(value.as_u64().map(|value| value != 0));
-        found(self, key, "it must be an array of 0 and 1", |value| {
-            value.as_array()?.iter().map(flag).collect()
-        })
+        let flags = found(self, key, "it must be an array of 0 and 1", |value| {
+            value
+                .as_array()?
+                .iter()
+                .map(flag)
+                .collect::<Option<Vec<_>>>()
+        })?;
+        let length = flags.as_ref().map_or(count, Vec::len);
+        check_length(key, length, count).map(|()| flags)
     }
 
     fn has_tensor(&self, _: &str) -> bool {

@@ -38,6 +38,12 @@ const LAYERS: &str = "full_attention";
 /// Other kinds, which the supported models do not use.
 const OTHER_LAYERS: [&str; 3] = ["sliding_attention", "chunked_attention", "linear_attention"];
 
+/// The members of those: their rotation has a base of its own and no scaling.
+const OTHER_MEMBERS: &[&str] = &["rope_theta", "rope_type", "type"];
+
+/// The keys of the parameters.
+const KEYS: [&str; 2] = ["rope_scaling", "rope_parameters"];
+
 /// The original context if a file with `LongRoPE` does not state it.
 const ORIGINAL: usize = 4096;
 
@@ -52,7 +58,8 @@ pub(super) fn read(
         let object = config.get(*key).and_then(Value::as_object);
         object.is_some_and(|object| !object.is_empty())
     };
-    let key = ["rope_scaling", "rope_parameters"].into_iter().find(holds);
+    KEYS.iter().try_for_each(|key| refuse_scaled(key, config))?;
+    let key = KEYS.into_iter().find(holds);
     let (key, parameters) = match key {
         Some(key) => of_layers(key, &config[key])?,
         None if architecture.defaults.scaled => {
@@ -128,6 +135,23 @@ fn of_layers<'a>(key: &str, parameters: &'a Value) -> Result<(String, &'a Value)
         Some(own) => Ok((name, own)),
         None => Err(Defect::MissingKey(name)),
     }
+}
+
+/// Refuses a scaling of the layers of other kinds.
+fn refuse_scaled(key: &str, config: &Value) -> Result<(), Defect> {
+    for kind in OTHER_LAYERS {
+        let (key, own) = (format!("{key}.{kind}"), &config[key][kind]);
+        refuse_members(&key, own, OTHER_MEMBERS)?;
+        for name in ["rope_type", "type"] {
+            let stated = own.get(name).filter(|kind| !kind.is_null());
+            if let Some(other) = stated.filter(|kind| *kind != "default") {
+                let key = format!("{key}.{name}");
+                let other = other.as_str().map_or_else(|| other.to_string(), Into::into);
+                return Err(Defect::bad_value(key, other, "only default is computed"));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[allow(

@@ -114,6 +114,17 @@ impl Value {
         }
     }
 
+    /// Returns the length of an array.
+    const fn length(&self) -> Option<usize> {
+        match self {
+            Self::Strings(values) => Some(values.len()),
+            Self::Integers(values) => Some(values.len()),
+            Self::Floats(values) => Some(values.len()),
+            Self::Unread(count) => Some(*count),
+            _ => None,
+        }
+    }
+
     fn describe(&self) -> String {
         match self {
             Self::Unsigned(value) => value.to_string(),
@@ -158,6 +169,16 @@ impl Metadata {
         self.0.contains_key(key)
     }
 
+    /// Returns the length of a key's array.
+    pub(super) fn length(&self, key: &str) -> Option<usize> {
+        self.0.get(key)?.length()
+    }
+
+    /// Refuses a key, whatever its value.
+    pub(super) fn refuse(&self, key: &str, allowed: &str) -> Result<(), Defect> {
+        self.get(key, allowed, |_| None::<()>).map(drop)
+    }
+
     fn get<T>(
         &self,
         key: &str,
@@ -180,13 +201,12 @@ impl Metadata {
 
     /// Returns a whole number for each of `count` layers: one that all share, or those of an array.
     pub(super) fn sizes(&self, key: &str, count: usize) -> Result<Option<Vec<usize>>, Defect> {
-        let allowed = format!("it must be a whole number, or an array of {count}");
-        self.get(key, &allowed, |value| match value {
-            Value::Integers(values) if values.len() == count => {
+        let allowed = "it must be a whole number, or an array of them";
+        self.get(key, allowed, |value| match value {
+            Value::Integers(values) => {
                 let sizes = values.iter().map(|value| usize::try_from(*value).ok());
                 sizes.collect()
             }
-            Value::Integers(_) => None,
             value => value.whole().map(|size| vec![size; count]),
         })
     }

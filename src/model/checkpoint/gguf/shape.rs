@@ -1,7 +1,7 @@
 //! Reads a model's dimensions from GGUF metadata, and refuses what `forward` does not compute.
 
 use super::metadata::{Metadata, required};
-use crate::model::architecture::{Architecture, Keys};
+use crate::model::architecture::{Architecture, Keys, check_length};
 use crate::model::checkpoint::stored::Directory;
 use crate::model::error::Defect;
 use crate::model::rope::{LongRope, Rope, Scaling, Yarn};
@@ -16,11 +16,19 @@ const NEUTRAL: [(&str, f64); 5] = [
     ("rope.scaling.yarn_ext_factor", 1.0),
 ];
 
+/// Keys that describe each layer, which only the families read that name them.
+const OF_LAYERS: [&str; 2] = [
+    "attention.sliding_window_pattern",
+    "attention.recurrent_layers",
+];
+
 /// The keys of a file's architecture.
 struct Own<'a> {
     metadata: &'a Metadata,
     directory: &'a Directory,
     architecture: &'static Architecture,
+    /// The layers that arrays describe, including those that predict further tokens.
+    blocks: usize,
 }
 
 impl Own<'_> {
@@ -28,13 +36,16 @@ impl Own<'_> {
         format!("{}.{suffix}", self.architecture.gguf)
     }
 
-    fn needed(&self, suffix: &str) -> Result<usize, Defect> {
-        required(self.size(suffix), &self.key(suffix))
+    /// Returns a key's full name, after the check that an array has an entry for each layer.
+    fn checked(&self, suffix: &str) -> Result<String, Defect> {
+        let key = self.key(suffix);
+        let length = self.metadata.length(&key).unwrap_or(self.blocks);
+        check_length(&key, length, self.blocks).map(|()| key)
     }
 
-    /// Returns a size for each of `layers` layers: one that all share, or those of an array.
-    fn sizes_of(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>, Defect> {
-        self.metadata.sizes(&self.key(suffix), layers)
+    /// Returns a size for each layer: one that all share, or those of an array.
+    fn sizes_of(&self, suffix: &str) -> Result<Option<Vec<usize>>, Defect> {
+        self.metadata.sizes(&self.checked(suffix)?, self.blocks)
     }
 
     fn number(&self, suffix: &str) -> Result<Option<f32>, Defect> {
@@ -45,12 +56,20 @@ impl Own<'_> {
 }
 
 impl Keys for Own<'_> {
+    fn named(&self, key: &str) -> String {
+        self.key(key)
+    }
+
     fn has(&self, key: &str) -> bool {
         self.metadata.has(&self.key(key))
     }
 
+    fn is_list(&self, key: &str) -> bool {
+        self.metadata.length(&self.key(key)).is_some()
+    }
+
     fn size(&self, key: &str) -> Result<Option<usize>, Defect> {
-        self.metadata.size(&self.key(key))
+        self.metadata.size(&self.checked(key)?)
     }
 
     fn float(&self, key: &str) -> Result<Option<f64>, Defect> {
@@ -61,8 +80,9 @@ impl Keys for Own<'_> {
         self.metadata.boolean(&self.key(key))
     }
 
-    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, Defect> {
-        self.metadata.flags(&self.key(key))
+    fn flags(&self, key: &str, count: usize) -> Result<Option<Vec<bool>>, Defect> {
+        let flags = self.metadata.flags(&self.checked(key)?)?;
+        Ok(flags.map(|flags| flags.into_iter().take(count).collect()))
     }
 
     fn has_tensor(&self, name: &str) -> bool {
@@ -90,10 +110,12 @@ pub(super) fn read(
     vocabulary: usize,
     long: Option<[Vec<f64>; 2]>,
 ) -> Result<Shape, Defect> {
+    let blocks = format!("{}.block_count", architecture.gguf);
     let own = Own {
         metadata,
         directory,
         architecture,
+        blocks: shape::layers(required(metadata.size(&blocks), &blocks)?)?,
     };
     own.refuse_uncomputed()?;
     let (hidden, heads) = (
@@ -122,12 +144,12 @@ pub(super) fn read(
     };
     // The last layers may predict further tokens, for guesses.
     let guessing = own.size("nextn_predict_layers")?.unwrap_or(0);
-    let layers = shape::layers(own.needed("block_count")?.saturating_sub(guessing))?;
-    let kv_heads = own.sizes_of("attention.head_count_kv", layers)?;
-    let kv_heads = kv_heads.unwrap_or_else(|| vec![heads; layers]);
+    let count = shape::layers(own.blocks.saturating_sub(guessing))?;
+    let kv_heads = own.sizes_of("attention.head_count_kv")?;
+    let kv_heads = kv_heads.unwrap_or_else(|| vec![heads; count]);
     let length = "feed_forward_length";
-    let widths = required(own.sizes_of(length, layers), &own.key(length))?;
-    let layers = kv_heads.into_iter().zip(widths);
+    let widths = required(own.sizes_of(length), &own.key(length))?;
+    let layers = kv_heads.into_iter().zip(widths).take(count);
     let layers =
         layers.map(|(kv_heads, width)| LayerShape::usual([heads, kv_heads, head_dim], width));
     let shape = Shape {
@@ -161,6 +183,12 @@ impl Own<'_> {
             {
                 let allowed = format!("only {neutral} is computed");
                 return Err(Defect::bad_value(self.key(suffix), value, allowed));
+            }
+        }
+        for suffix in OF_LAYERS {
+            if !own_keys.contains(&suffix) {
+                let allowed = "it is not known what this changes: take another conversion";
+                self.metadata.refuse(&self.key(suffix), allowed)?;
             }
         }
         let causal = "attention.causal";
