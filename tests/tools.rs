@@ -54,6 +54,7 @@ fn families() -> Vec<Family> {
     let hermes = "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>";
     let tagged = "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n\
                   {{ v if v is string else v | tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>";
+    let qwen = &["<tool_call>", "</tool_call>", "<think>", "</think>"];
     let gemma = "<|tool_call>call:{{ c.function.name }}{}<tool_call|>";
     let family = |format, call: &str, known: &str, tokens| Family {
         format,
@@ -64,12 +65,7 @@ fn families() -> Vec<Family> {
         tokens,
     };
     vec![
-        family(
-            "hermes",
-            hermes,
-            "",
-            &["<tool_call>", "</tool_call>", "<think>", "</think>"],
-        ),
+        family("hermes", hermes, "", qwen),
         family("hermes", hermes, "", &[]),
         family(
             "llama3",
@@ -96,12 +92,31 @@ fn families() -> Vec<Family> {
             &["[TOOL_CALLS]"],
         ),
         family(
-            "qwen3-xml",
-            tagged,
-            "",
-            &["<tool_call>", "</tool_call>", "<think>", "</think>"],
+            "granite3",
+            "<|tool_call|>[{{ c.function | tojson }}]",
+            "<|tool_call|> followed by a JSON list of tools used",
+            &["<|tool_call|>"],
         ),
+        family(
+            "functools",
+            "functools[{{ c.function | tojson }}]",
+            "prefix function calls with functools marker <|system|>",
+            &[],
+        ),
+        family("qwen3-xml", tagged, "", qwen),
         family("qwen3-xml", tagged, "", &[]),
+        family(
+            "qwen3-6-xml",
+            tagged,
+            "args_value | string if args_value is string else args_value | tojson",
+            qwen,
+        ),
+        family(
+            "nemotron3",
+            &format!("{tagged}\n"),
+            r"</function>\n</tool_call>\n'",
+            qwen,
+        ),
         family(
             "gemma4",
             gemma,
@@ -516,8 +531,8 @@ async fn calls_are_parsed_as_they_are_written() {
                 "{}: {written:?}",
                 family.format
             );
-            // mlx-lm and trl have no parser of it.
-            if family.format == "phi4-mini" {
+            // mlx-lm and trl have no parser of them.
+            if matches!(family.format, "functools" | "granite3" | "phi4-mini") {
                 continue;
             }
             let declared: Value = serde_json::from_str(TOOLS).expect("JSON");
@@ -528,6 +543,61 @@ async fn calls_are_parsed_as_they_are_written() {
     }
     if needs::parsers() {
         assert_eq!(python("calls.py", &jobs.into()), Value::from(expected));
+    }
+}
+
+/// Values without quotes: numbers with far bounds, and texts of an `enum` that a reader would take for others.
+#[test]
+fn arguments_without_quotes_are_within_their_schema() {
+    let mut families = families().into_iter();
+    let family = families.find(|family| family.format == "qwen3-xml");
+    let family = family.expect("it is listed");
+    let words = words(&family);
+    let grammars = Grammars::new(words.clone());
+    for (schema, allowed, refused) in [
+        (
+            r#"{"type": "integer", "minimum": 1e15}"#,
+            &["1000000000000000", "9007199254740993"][..],
+            &["999999999999999", "1"][..],
+        ),
+        (
+            r#"{"type": "integer", "exclusiveMinimum": 9007199254740992}"#,
+            &["9007199254740994"],
+            &["9007199254740992", "9007199254740991"],
+        ),
+        (
+            r#"{"type": "number", "maximum": -1e18}"#,
+            &["-1000000000000000000", "-2000000000000000000.5"],
+            &["-999999999999999999", "1"],
+        ),
+        (
+            r#"{"enum": ["12", "fast", "true", "nONE", 5, null]}"#,
+            &["fast", "true", "5", "None"],
+            &["12", "nONE", "slow"],
+        ),
+        (
+            r#"{"enum": ["12", "true", "null"]}"#,
+            &["12", "true", "null"],
+            &["5"],
+        ),
+    ] {
+        let offer = format!(
+            r#"[{{"type": "function", "function": {{"name": "go", "parameters": {{"properties": {{"x": {schema}}}}}}}}}]"#
+        );
+        let tools = Tools::read(&offer, Some("required"), true).expect("they are right");
+        let writing = Writing::new(family.format(), words.clone()).of(&tools);
+        let grammar = grammar(&writing, &tools, false);
+        let each = allowed.iter().map(|value| (value, true));
+        for (value, fits) in each.chain(refused.iter().map(|value| (value, false))) {
+            let call = format!(
+                "<tool_call>\n<function=go>\n<parameter=x>\n{value}\n</parameter>\n</function>\n</tool_call>"
+            );
+            let parts = words.parts(&call).into_iter();
+            let call: Vec<_> = parts.flat_map(|part| tokens(&words, part)).collect();
+            let found = grammars.fits(&grammar, Limits::USUAL, &call);
+            let (found, _) = found.expect("it is a grammar");
+            assert_eq!(found, fits, "{value} for {schema}");
+        }
     }
 }
 
@@ -638,73 +708,48 @@ async fn calls_that_a_template_does_not_know_are_text() {
 fn invalid_format_files_are_refused_with_the_reason() {
     let known = "template = ['x']\n";
     let call = "call = '<{name}|{arguments}>'\n";
-    let arguments = format!("{known}{call}[arguments]\nargument = ");
     for (text, why) in [
-        ("template = []\n".to_owned() + call, "fit each"),
+        ("template = []\n".to_owned() + call, "template is []; list"),
         (known.to_owned(), "missing field `call`"),
-        (format!("{known}call = '{{arguments}}{{name}}'"), "{name}"),
+        (
+            format!("{known}call = '{{arguments}}{{name}}'"),
+            r#"call is "{arguments}{name}"; write {name}"#,
+        ),
         (
             format!("{known}call = '{{name}}:{{arguments}}'"),
-            "before the name",
+            "write a text before {name}",
         ),
         (
             format!("{known}call = '<{{name}}x{{arguments}}>'"),
-            "{name} could belong to it",
+            "it could belong to the name",
         ),
         (
             format!("{known}call = '<{{name}}|{{id}}x{{arguments}}>'"),
-            "{id} could belong to it",
+            "it could belong to the id",
         ),
         (
             format!("{known}call = '<{{id}}|{{name}}|{{arguments}}>'"),
-            "not between",
+            "write {id} between",
         ),
-        (format!("{known}{call}trigger = '>'"), "trigger"),
+        (
+            format!("{known}{call}trigger = '>'"),
+            r#"trigger is ">"; write the text with which begin starts"#,
+        ),
+        (
+            format!("{known}{call}trigger = ''"),
+            r#"trigger is ""; remove it"#,
+        ),
         (
             format!("{known}{call}parallel = true\nend = '<'"),
-            "as another call",
-        ),
-        (format!("{known}{call}colour = 'red'"), "colour"),
-        (
-            format!("{arguments}'{{value}}={{key}}'"),
-            "{key} and after it {value}",
+            r#"end is "<"; begin it with another character"#,
         ),
         (
-            format!("{arguments}'{{key}}{{value}}'"),
-            "between {key} and {value}",
+            format!("{known}{call}colour = 'red'"),
+            "line 3: unknown field `colour`, expected one of",
         ),
-        (
-            format!("{arguments}'{{key}}={{value}}'\ntext = 'raw'"),
-            "a raw text has no end",
-        ),
-        (
-            format!("{arguments}'{{key}}={{value}};'\nnever = ['x']"),
-            "only for raw texts",
-        ),
-        (
-            format!("{arguments}'{{key}}={{value}};'\ntext = ['', 'x']"),
-            "mark of text is empty",
-        ),
-        (
-            format!("{arguments}'{{key}}={{value}};'\nwords = ['1', 'no', 'none']"),
-            "other characters than letters",
-        ),
-        (
-            format!("{arguments}'{{key}}={{value}};'\n[arguments.nested]\ncolon = '='"),
-            "names and values by a colon",
-        ),
-        (
-            format!("{arguments}'>{{key}}={{value}};'"),
-            "could begin another argument",
-        ),
-        (
-            format!("{arguments}'{{key}}={{value}};'\nquotes = 'none'"),
-            "quotes",
-        ),
+        (format!("{known}{call}parallel = 1"), "line 3: invalid type"),
     ] {
-        let refused = Format::parse("one", &text);
-        let error = refused.expect_err("it is not a format");
-        assert!(error.contains(why), "{error}");
+        refuses(&text, why);
     }
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(
@@ -721,4 +766,76 @@ fn invalid_format_files_are_refused_with_the_reason() {
         error.contains("one.toml") && error.contains("hermes.toml"),
         "{error}"
     );
+}
+
+/// The same for the keys of arguments that are no JSON.
+#[test]
+fn invalid_forms_of_arguments_are_refused_with_the_reason() {
+    let arguments = "template = ['x']\ncall = '<{name}|{arguments}>'\n[arguments]\nargument = ";
+    for (text, why) in [
+        (
+            format!("{arguments}'{{value}}={{key}}'"),
+            r#"arguments.argument is "{value}={key}"; write {key}"#,
+        ),
+        (
+            format!("{arguments}'{{key}}{{value}}'"),
+            "between {key} and {value}",
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}}'\ntext = 'raw'"),
+            "a raw text ends with it",
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\nnever = ['x']"),
+            r#"arguments.never is ["x"]; remove it"#,
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\ntext = ['', 'x']"),
+            r#"arguments.text is ["", "x"]; write two marks"#,
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\nwords = ['1', 'no', 'none']"),
+            r#"arguments.words is ["1", "no", "none"]; write words of the letters"#,
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\nwords = ['yes', 'no', 'no']"),
+            "three different words",
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\n[arguments.nested]\ncolon = '='"),
+            r#"arguments.nested.colon is "="; write a colon"#,
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\n[arguments.nested]\nseparator = ';'"),
+            r#"arguments.nested.separator is ";"; write a comma"#,
+        ),
+        (
+            format!(
+                "{arguments}'{{key}}={{value}};'\ntext = 'raw'\n[arguments.nested]\nwords = ['True', 'False', 'None']"
+            ),
+            r#"arguments.nested.words is ["True", "False", "None"]; remove it"#,
+        ),
+        (
+            format!(
+                "{arguments}'{{key}}={{value}};'\ntext = 'raw'\n[arguments.nested]\nbare = true"
+            ),
+            "arguments.nested.bare is true; remove it",
+        ),
+        (
+            format!("{arguments}'>{{key}}={{value}};'"),
+            "could not begin another argument",
+        ),
+        (
+            format!("{arguments}'{{key}}={{value}};'\nquotes = 'none'"),
+            "quotes",
+        ),
+    ] {
+        refuses(&text, why);
+    }
+}
+
+fn refuses(text: &str, why: &str) {
+    let refused = Format::parse("one", text);
+    let error = refused.expect_err("it is not a format").to_string();
+    assert!(error.contains(why), "{error}");
 }

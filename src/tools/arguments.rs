@@ -91,7 +91,7 @@ impl ArgumentsReader {
                 name.push(symbol);
                 if name.ends_with(&delimiters.middle) {
                     name.truncate(name.len() - delimiters.middle.len());
-                    let name = self.delimiters.name(name);
+                    let name = text_of(name);
                     self.begin_value(&name, json);
                 }
             }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::format_defect::FormatDefect;
 use crate::guide::syntax::{Nested, Syntax, Text};
 use crate::model::language::Part;
 
@@ -79,36 +80,24 @@ fn words() -> [String; 3] {
 
 impl ArgumentsFile {
     /// Returns the syntax, in which special tokens are spelled.
-    pub(super) fn syntax(self) -> Result<Syntax, String> {
+    pub(super) fn syntax(self) -> Result<Syntax, FormatDefect> {
+        let wrong = |remedy| FormatDefect::value("arguments.argument", &self.argument, remedy);
         let parts = self.argument.split_once(KEY).and_then(|(open, rest)| {
             let (middle, close) = rest.split_once(VALUE)?;
             Some((open, middle, close))
         });
         let Some((open, middle, close)) = parts else {
-            return Err(format!("argument has not {KEY} and after it {VALUE}"));
+            return Err(wrong("write {key} in it, and {value} after that"));
         };
-        let words = self.words.iter().chain(&self.nested.words);
-        let raw = matches!(self.text, TextFile::Style(Style::Raw));
-        let defect = if middle.is_empty() {
-            Some("nothing is between {key} and {value}")
-        } else if raw && close.is_empty() {
-            Some("a raw text has no end: nothing is after {value}")
-        } else if !raw && !self.never.is_empty() {
-            Some("never is only for raw texts")
-        } else if matches!(&self.text, TextFile::Marks(marks) if marks.iter().any(String::is_empty))
-        {
-            Some("a mark of text is empty")
-        } else if !words.clone().all(|word| is_word(word)) {
-            Some("a word of words has other characters than letters")
-        } else if [&self.nested.separator, &self.nested.colon].map(|text| text.trim()) != [",", ":"]
-        {
-            Some("items of nested are separated by a comma, and names and values by a colon")
-        } else {
-            None
-        };
-        if let Some(defect) = defect {
-            return Err(defect.to_owned());
+        if middle.is_empty() {
+            return Err(wrong("write a text between {key} and {value}"));
         }
+        if self.is_raw() && close.is_empty() {
+            return Err(wrong("write a text after {value}: a raw text ends with it"));
+        }
+        self.check_text()?;
+        self.check_words()?;
+        self.check_nested()?;
         Ok(Syntax {
             open: part(open),
             middle: part(middle),
@@ -133,6 +122,80 @@ impl ArgumentsFile {
                 bare: self.nested.bare,
             },
         })
+    }
+
+    fn is_raw(&self) -> bool {
+        matches!(self.text, TextFile::Style(Style::Raw))
+    }
+
+    fn check_text(&self) -> Result<(), FormatDefect> {
+        if !self.is_raw() && !self.never.is_empty() {
+            return Err(FormatDefect::value(
+                "arguments.never",
+                &self.never,
+                "remove it, or write text = \"raw\": it is only for raw texts",
+            ));
+        }
+        match &self.text {
+            TextFile::Marks(marks) if marks.iter().any(String::is_empty) => {
+                Err(FormatDefect::value(
+                    "arguments.text",
+                    marks,
+                    "write two marks that are not empty",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_words(&self) -> Result<(), FormatDefect> {
+        for (key, words) in [
+            ("arguments.words", &self.words),
+            ("arguments.nested.words", &self.nested.words),
+        ] {
+            let [yes, no, null] = words;
+            let remedy = if !words.iter().all(|word| is_word(word)) {
+                "write words of the letters A to Z and a to z"
+            } else if yes == no || no == null || null == yes {
+                "write three different words"
+            } else {
+                continue;
+            };
+            return Err(FormatDefect::value(key, words, remedy));
+        }
+        Ok(())
+    }
+
+    /// Checks that arrays and objects can be read. Next to raw texts they are read as JSON.
+    fn check_nested(&self) -> Result<(), FormatDefect> {
+        const JSON: &str = "remove it, or write another text than \"raw\": arrays and objects next to raw texts are JSON";
+        let NestedFile {
+            words,
+            separator,
+            colon,
+            bare,
+        } = &self.nested;
+        if separator.trim() != "," {
+            return Err(FormatDefect::value(
+                "arguments.nested.separator",
+                separator,
+                "write a comma, and white space around it if there is some",
+            ));
+        }
+        if colon.trim() != ":" {
+            return Err(FormatDefect::value(
+                "arguments.nested.colon",
+                colon,
+                "write a colon, and white space around it if there is some",
+            ));
+        }
+        if self.is_raw() && *words != WORDS {
+            return Err(FormatDefect::value("arguments.nested.words", words, JSON));
+        }
+        if self.is_raw() && *bare {
+            return Err(FormatDefect::value("arguments.nested.bare", bare, JSON));
+        }
+        Ok(())
     }
 }
 

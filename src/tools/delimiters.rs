@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::symbols::{Symbol, symbols, text_of};
+use super::symbols::{Symbol, symbols};
 use crate::guide::syntax::{Syntax, Text, Types};
 
 /// The fixed text of a syntax of arguments.
@@ -84,18 +84,6 @@ impl Delimiters {
         };
         let first = all.into_iter().filter_map(|text| text.first());
         first.copied().collect()
-    }
-
-    /// Returns a name without the marks of a text.
-    pub(super) fn name(&self, name: &[Symbol]) -> String {
-        let inner = match &self.style {
-            Style::Marked { begin, end } => {
-                let inner = name.strip_prefix(begin.as_slice());
-                inner.and_then(|name| name.strip_suffix(end.as_slice()))
-            }
-            _ => None,
-        };
-        text_of(inner.unwrap_or(name))
     }
 
     /// Returns a value without quotes as JSON: a text, unless it is a value of another one of these types.

@@ -8,6 +8,7 @@ use std::{fs, io};
 use serde::Deserialize;
 
 use super::arguments_file::ArgumentsFile;
+use super::format_defect::FormatDefect;
 use crate::guide::syntax::{Syntax, spelled};
 use crate::model::Call;
 
@@ -78,10 +79,15 @@ struct File {
 /// The reason why a file is not a valid format.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}; let the daemon's user read it, or remove it", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("{}: {why}; config/tools/hermes.toml and qwen3-xml.toml explain the keys", path.display())]
-    Wrong { path: PathBuf, why: String },
+    #[error("{}: it has {bytes} bytes, and {LONGEST} are allowed; shorten it, or remove it", path.display())]
+    TooLong { path: PathBuf, bytes: u64 },
+    #[error(
+        "{}: {defect}; /usr/share/ganglion/tools/hermes.toml and qwen3-xml.toml explain the keys",
+        path.display()
+    )]
+    Wrong { path: PathBuf, defect: FormatDefect },
 }
 
 impl Formats {
@@ -102,22 +108,19 @@ impl Formats {
         paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
         paths.sort();
         let each = paths.iter().map(|path| {
-            let length = fs::metadata(path)
-                .map_err(|error| unread(path, error))?
-                .len();
-            let text = if length > LONGEST {
-                Err(io::Error::other(format!(
-                    "it has {length} bytes, and {LONGEST} are allowed"
-                )))
-            } else {
-                fs::read_to_string(path)
-            };
-            let text = text.map_err(|error| unread(path, error))?;
+            let metadata = fs::metadata(path).map_err(|error| unread(path, error))?;
+            if metadata.len() > LONGEST {
+                return Err(FormatError::TooLong {
+                    path: path.clone(),
+                    bytes: metadata.len(),
+                });
+            }
+            let text = fs::read_to_string(path).map_err(|error| unread(path, error))?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let format = Format::parse(&name, &text);
-            format.map(Arc::new).map_err(|why| FormatError::Wrong {
+            format.map(Arc::new).map_err(|defect| FormatError::Wrong {
                 path: path.clone(),
-                why,
+                defect,
             })
         });
         Ok(Self(each.collect::<Result<_, _>>()?))
@@ -142,7 +145,7 @@ impl Formats {
 
 impl Format {
     /// Parses a file's text.
-    pub fn parse(name: &str, text: &str) -> Result<Self, String> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, FormatDefect> {
         let File {
             template,
             without,
@@ -153,16 +156,19 @@ impl Format {
             end,
             parallel,
             arguments,
-        } = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        } = toml::from_str(text).map_err(|error| FormatDefect::toml(text, &error))?;
+        let misplaced = |remedy| FormatDefect::value("call", &call, remedy);
         let parts = call.split_once(NAME).and_then(|(open, rest)| {
             let (between, close) = rest.split_once(ARGUMENTS)?;
             Some((open, between, close))
         });
         let Some((open, between, close)) = parts else {
-            return Err(format!("call has not {NAME} and after it {ARGUMENTS}"));
+            return Err(misplaced("write {name} in it, and {arguments} after that"));
         };
         if open.contains(ID) || close.contains(ID) {
-            return Err(format!("{ID} is not between {NAME} and {ARGUMENTS}"));
+            return Err(misplaced(
+                "write {id} between {name} and {arguments}, or remove it",
+            ));
         }
         let (id, middle) = match between.split_once(ID) {
             Some((id, middle)) => (Some(id.to_owned()), middle),
@@ -186,51 +192,87 @@ impl Format {
                 .transpose()?
                 .map(Arc::new),
         };
-        match format.defect() {
-            Some(defect) => Err(defect.to_owned()),
-            None => Ok(format),
-        }
+        format.check_beginning(&call)?;
+        format.check_name(&call)?;
+        format.check_end(&call)?;
+        Ok(format)
     }
 
-    /// Returns a property of the format that would make answers unreadable.
-    fn defect(&self) -> Option<&'static str> {
-        let first = |text: &str| text.chars().next();
+    /// Checks that an answer shows where its calls begin.
+    fn check_beginning(&self, call: &str) -> Result<(), FormatDefect> {
+        if self.template.is_empty() {
+            return Err(FormatDefect::value(
+                "template",
+                &self.template,
+                "list texts of the model's chat template, or it would fit each",
+            ));
+        }
         let starts = format!("{}{}", self.begin, self.open);
+        if starts.is_empty() {
+            return Err(FormatDefect::value(
+                "call",
+                &call,
+                "write a text before {name}, or as begin",
+            ));
+        }
+        let Some(trigger) = self.trigger.as_deref() else {
+            return Ok(());
+        };
+        let remedy = if trigger.is_empty() {
+            "remove it if calls have no trigger"
+        } else if !starts.starts_with(trigger) {
+            "write the text with which begin starts, or else call"
+        } else {
+            return Ok(());
+        };
+        Err(FormatDefect::value("trigger", &trigger, remedy))
+    }
+
+    /// Checks that a call shows where its name and its id end.
+    fn check_name(&self, call: &str) -> Result<(), FormatDefect> {
+        let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let belongs = |text: &str| first(text).is_none_or(of_name);
+        let remedy = if belongs(self.id.as_ref().unwrap_or(&self.middle)) {
+            "write a character after {name} that is not a letter, a digit, _ or -: it could belong to the name"
+        } else if belongs(&self.middle) {
+            "write a character after {id} that is not a letter, a digit, _ or -: it could belong to the id"
+        } else {
+            return Ok(());
+        };
+        Err(FormatDefect::value("call", &call, remedy))
+    }
+
+    /// Checks that an answer shows where its calls and their arguments end.
+    fn check_end(&self, call: &str) -> Result<(), FormatDefect> {
         let next = format!("{}{}", self.separator, self.open);
-        let syntax = self.syntax.as_deref();
-        let ambiguous = syntax.is_some_and(|syntax| {
+        if self.parallel && next.is_empty() {
+            return Err(FormatDefect::value(
+                "separator",
+                &self.separator,
+                "write a text that is between two calls, or remove parallel",
+            ));
+        }
+        if self.parallel && first(&self.end).is_some() && first(&self.end) == first(&next) {
+            return Err(FormatDefect::value(
+                "end",
+                &self.end,
+                "begin it with another character: another call begins with the same one",
+            ));
+        }
+        let is_ambiguous = self.syntax.as_deref().is_some_and(|syntax| {
             let next = spelled(&syntax.separator) + &spelled(&syntax.open);
             self.close.is_empty()
                 || !next.is_empty()
                     && (next.starts_with(&self.close) || self.close.starts_with(&next))
         });
-        let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let after_name = self.id.as_ref().unwrap_or(&self.middle);
-        if self.template.is_empty() {
-            Some("template is empty, and would fit each")
-        } else if starts.is_empty() {
-            Some("nothing is before the name of a call")
-        } else if self.trigger.as_deref() == Some("") {
-            Some("trigger is empty: leave it out where there is none")
-        } else if self
-            .trigger
-            .iter()
-            .any(|trigger| !starts.starts_with(trigger.as_str()))
-        {
-            Some("calls do not begin with trigger")
-        } else if first(after_name).is_none_or(of_name) {
-            Some("what follows {name} could belong to it")
-        } else if first(&self.middle).is_none_or(of_name) {
-            Some("what follows {id} could belong to it")
-        } else if self.parallel && next.is_empty() {
-            Some("nothing is between two calls")
-        } else if self.parallel && first(&self.end).is_some() && first(&self.end) == first(&next) {
-            Some("end begins as another call does")
-        } else if ambiguous {
-            Some("what follows {arguments} could begin another argument")
-        } else {
-            None
+        if is_ambiguous {
+            return Err(FormatDefect::value(
+                "call",
+                &call,
+                "write a text after {arguments} that could not begin another argument",
+            ));
         }
+        Ok(())
     }
 
     /// Writes calls in this format.
@@ -256,4 +298,8 @@ impl Format {
         let each: Vec<_> = each.collect();
         [&self.begin, each.join(&self.separator).as_str(), &self.end].concat()
     }
+}
+
+fn first(text: &str) -> Option<char> {
+    text.chars().next()
 }

@@ -7,6 +7,7 @@ mod arguments_file;
 mod calls;
 mod delimiters;
 mod format;
+mod format_defect;
 mod listener;
 mod offer;
 mod symbols;
@@ -15,6 +16,7 @@ mod writing;
 
 pub use calls::{read, written};
 pub use format::{Format, FormatError, Formats};
+pub use format_defect::FormatDefect;
 pub use listener::{AnswerPart, Listener, Piece};
 pub use offer::{Choice, Tools, ToolsError};
 pub use writing::Writing;

@@ -79,10 +79,13 @@ fn random_calls_fit_and_are_read_alike() {
     let declared: Value = serde_json::from_str(RICH).expect("JSON");
     let schema = &declared[0]["function"]["parameters"];
     let (mut jobs, mut expected) = (Vec::new(), Vec::new());
-    // The formats before these write arguments as a JSON object.
-    for family in families().into_iter().skip(6) {
+    for family in families() {
         let words = words(&family);
         let writing = Writing::new(family.format(), words.clone()).of(&offered);
+        // The others write arguments as a JSON object.
+        if writing.syntax().is_none() {
+            continue;
+        }
         let grammar = grammar(&writing, &offered, false);
         let language = language(&family);
         let mut ended = 0;
@@ -106,10 +109,8 @@ fn random_calls_fit_and_are_read_alike() {
                 "{}: {text} as {arguments}",
                 family.format
             );
-            if family.format != "phi4-mini" {
-                jobs.push(json!({"format": family.format, "text": text, "tools": declared, "difficult": true}));
-                expected.push(json!([["say", rounded(arguments)]]));
-            }
+            jobs.push(json!({"format": family.format, "text": text, "tools": declared, "difficult": true}));
+            expected.push(json!([["say", rounded(arguments)]]));
         }
         assert!(ended > 5, "{}: {ended} calls", family.format);
     }

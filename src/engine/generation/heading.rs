@@ -19,21 +19,23 @@ impl Heading {
     }
 
     /// Returns the next part of the longer text, without the fixed text and without a part that may belong to it.
-    pub(super) fn rest_of(&mut self, text: &str) -> String {
+    pub(super) fn rest_of(&mut self, text: String) -> String {
         let Some(begun) = self.begun.take() else {
-            return text.to_owned();
+            return text;
         };
-        let begun = begun + text;
+        let mut begun = begun + &text;
         if self.fixed.starts_with(&begun) {
             self.begun = Some(begun);
             return String::new();
         }
-        let rest = begun.strip_prefix(self.fixed.as_str());
-        rest.unwrap_or(&begun).to_owned()
+        if begun.starts_with(&self.fixed) {
+            return begun.split_off(self.fixed.len());
+        }
+        begun
     }
 
     /// Returns the end of the longer text. White space at the end of the fixed text may be missing.
-    pub(super) fn end(&mut self, text: &str) -> String {
+    pub(super) fn end(&mut self, text: String) -> String {
         let rest = self.rest_of(text);
         let begun = self.begun.take().unwrap_or_default();
         if begun.trim_end() == self.fixed.trim_end() {
@@ -60,8 +62,11 @@ mod tests {
         ] {
             let mut heading = Heading::new("thought\n".into());
             heading.begin();
-            let said: String = parts.iter().map(|part| heading.rest_of(part)).collect();
-            assert_eq!(said + &heading.end(""), expected, "{parts:?}");
+            let said: String = parts
+                .iter()
+                .map(|part| heading.rest_of((*part).into()))
+                .collect();
+            assert_eq!(said + &heading.end(String::new()), expected, "{parts:?}");
         }
     }
 }

@@ -94,7 +94,7 @@ impl Speech {
             }
             Stage::Thinks if Some(token) == end => {
                 let rest = self.decoder.clone().finish();
-                let rest = self.heading.end(&rest);
+                let rest = self.heading.end(rest);
                 let said = self.think(&rest);
                 self.turn_to(Stage::Answers);
                 if let Some(apart) = self.apart {
@@ -103,7 +103,7 @@ impl Speech {
                 said
             }
             Stage::Thinks => {
-                let text = self.heading.rest_of(&self.decoder.push(token));
+                let text = self.heading.rest_of(self.decoder.push(token));
                 self.think(&text)
             }
             Stage::Answers if self.left_out > 0 => {
@@ -125,7 +125,7 @@ impl Speech {
     pub(crate) fn finish(&mut self) -> Vec<Said> {
         let rest = std::mem::replace(&mut self.decoder, self.fresh.clone()).finish();
         if self.stage == Stage::Thinks {
-            let rest = self.heading.end(&rest);
+            let rest = self.heading.end(rest);
             return self.think(&rest);
         }
         let heard = match &mut self.listener {

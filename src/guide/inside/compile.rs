@@ -77,7 +77,7 @@ impl Shared {
             Grammar::Json | Grammar::JsonSchema(_) | Grammar::LenientSchema(_) => {
                 Some(Numbers::of_json(tokens))
             }
-            // The rules of a syntax bound numbers.
+            // The rules of a syntax bound numbers, except within arrays and objects that need rules of JSON.
             Grammar::Tools {
                 syntax: Some(_), ..
             }

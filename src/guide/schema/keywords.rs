@@ -209,3 +209,22 @@ fn any_object(json: &Value, is: &impl Fn(&Map<String, Value>) -> bool) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_names_the_keywords_that_are_never_enforced() {
+        let manual = include_str!("../../bin/ganglionctl/man/org.ganglion.Llm1.5");
+        let after = manual.split_once("\"Keywords that are not enforced\"");
+        let (list, _) = after
+            .and_then(|(_, after)| after.split_once(".PP\nIn three cases"))
+            .expect("a list");
+        let words = list.split(|c: char| !c.is_ascii_alphanumeric() && c != '$');
+        let never = NEVER.iter().map(|(keyword, _)| *keyword);
+        for keyword in never.chain(["if", "unevaluatedItems", "uniqueItems"]) {
+            assert!(words.clone().any(|word| word == keyword), "{keyword}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub(super) use loosen::loosen;
 pub(super) use node::Unchecked;
-pub(super) use numbers::inexact;
+pub(super) use numbers::{LIMIT, inexact};
 pub(super) use pointer::{part, target};
 pub(super) use spacing::spaced;
 pub(super) use texts::scan;

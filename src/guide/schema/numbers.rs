@@ -5,14 +5,29 @@ use serde_json::{Number, Value};
 use super::node::Node;
 
 /// The largest bound that llguidance takes: the largest double below 2 to the power of 63.
-const LIMIT: i64 = 9_223_372_036_854_774_784;
+pub(in crate::guide) const LIMIT: i64 = 9_223_372_036_854_774_784;
 
-/// Lower bounds may be raised, and upper ones lowered.
-const BOUNDS: [(&str, bool); 4] = [
-    ("minimum", true),
-    ("exclusiveMinimum", true),
-    ("maximum", false),
-    ("exclusiveMaximum", false),
+/// From here on, the next whole number may not be a double.
+const INEXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The bounds on one side. Lower bounds may be raised, and upper ones lowered.
+struct Side {
+    inclusive: &'static str,
+    exclusive: &'static str,
+    is_lower: bool,
+}
+
+const SIDES: [Side; 2] = [
+    Side {
+        inclusive: "minimum",
+        exclusive: "exclusiveMinimum",
+        is_lower: true,
+    },
+    Side {
+        inclusive: "maximum",
+        exclusive: "exclusiveMaximum",
+        is_lower: false,
+    },
 ];
 
 /// Keywords that count something.
@@ -34,11 +49,8 @@ pub(super) fn fit(node: &mut Node<'_>) {
             node.members.insert(keyword.to_owned(), count.into());
         }
     }
-    for (keyword, is_lower) in BOUNDS {
-        let bound = node.members.get(keyword).and_then(Value::as_number);
-        if let Some(narrower) = bound.and_then(|bound| narrowed(bound, is_lower)) {
-            node.members.insert(keyword.to_owned(), narrower.into());
-        }
+    for side in &SIDES {
+        side.fit(node);
     }
     for keyword in ["const", "enum"] {
         if let Some(number) = node.members.get(keyword).and_then(inexact) {
@@ -49,6 +61,95 @@ pub(super) fn fit(node: &mut Node<'_>) {
         }
     }
     multiples(node);
+}
+
+impl Side {
+    /// Rewrites bounds that llguidance would not take, or would take for others.
+    fn fit(&self, node: &mut Node<'_>) {
+        self.include(node);
+        for keyword in [self.inclusive, self.exclusive] {
+            let Some(bound) = node.members.get(keyword).and_then(Value::as_number) else {
+                continue;
+            };
+            let narrower = narrowed(bound, self.is_lower);
+            if self.excludes(narrower.as_ref().unwrap_or(bound)) {
+                self.give_up(node, keyword);
+            } else if let Some(narrower) = narrower {
+                node.members.insert(keyword.to_owned(), narrower.into());
+            }
+        }
+    }
+
+    /// Replaces a far exclusive bound by an inclusive one, because llguidance would add 1 to it.
+    fn include(&self, node: &mut Node<'_>) {
+        let exclusive = match node.members.get(self.exclusive) {
+            // In draft 4, it is a property of the other bound.
+            Some(Value::Bool(true)) => node.members.get(self.inclusive),
+            exclusive => exclusive,
+        };
+        let far = exclusive.and_then(Value::as_number);
+        let is_far = |bound: &&Number| bound.as_f64().is_some_and(|one| one.abs() >= INEXACT);
+        let Some(far) = far.filter(is_far) else {
+            return;
+        };
+        let Some(next) = narrowed(far, self.is_lower).or_else(|| self.next(far)) else {
+            return;
+        };
+        if self.excludes(&next) {
+            self.give_up(node, self.exclusive);
+            return;
+        }
+        node.members.shift_remove(self.exclusive);
+        let own = node.members.get(self.inclusive).and_then(Value::as_f64);
+        let is_narrower = |own| {
+            next.as_f64()
+                .is_some_and(|next| (own < next) == self.is_lower)
+        };
+        if own.is_none_or(is_narrower) {
+            node.members.insert(self.inclusive.to_owned(), next.into());
+        }
+    }
+
+    /// Returns the nearest double beyond a double.
+    fn next(&self, bound: &Number) -> Option<Number> {
+        let double = bound.as_f64()?;
+        of_double(if self.is_lower {
+            double.next_up()
+        } else {
+            double.next_down()
+        })
+    }
+
+    /// Whether a bound excludes all numbers that llguidance can bound.
+    #[allow(clippy::cast_precision_loss)]
+    fn excludes(&self, bound: &Number) -> bool {
+        let limit = LIMIT as f64;
+        bound.as_f64().is_some_and(|bound| {
+            if self.is_lower {
+                bound > limit
+            } else {
+                bound < -limit
+            }
+        })
+    }
+
+    fn give_up(&self, node: &mut Node<'_>, keyword: &str) {
+        let limit = if self.is_lower { LIMIT } else { -LIMIT };
+        let bound = node.members.get(keyword).cloned().unwrap_or_default();
+        node.give_up(
+            keyword,
+            format!("{keyword:?} of {bound} cannot be enforced: the farthest bound is {limit}"),
+        );
+    }
+}
+
+/// Writes a double, as a whole number if it is one.
+#[allow(clippy::cast_possible_truncation)]
+fn of_double(double: f64) -> Option<Number> {
+    let whole = (double.fract() == 0.0).then_some(double as i128);
+    whole
+        .and_then(Number::from_i128)
+        .or_else(|| Number::from_f64(double))
 }
 
 /// Returns the bound that is used instead: a double not beyond `LIMIT`; `None` if this one is usable.
@@ -79,7 +180,7 @@ fn narrowed(bound: &Number, is_lower: bool) -> Option<Number> {
     if narrower == whole {
         return None;
     }
-    Number::from_i128(narrower).or_else(|| Number::from_f64(narrower as f64))
+    of_double(narrower as f64)
 }
 
 /// Returns a whole number in it that a double cannot represent.
@@ -237,8 +338,26 @@ mod tests {
             after(json!({"exclusiveMinimum": 9_007_199_254_740_993_i64, "maximum": u64::MAX}));
         assert_eq!(
             uint64,
-            json!({"exclusiveMinimum": 9_007_199_254_740_994_i64, "maximum": LIMIT})
+            json!({"maximum": LIMIT, "minimum": 9_007_199_254_740_994_i64})
         );
+        for (exclusive, inclusive) in [
+            (
+                json!({"exclusiveMinimum": 9_007_199_254_740_992_i64, "minimum": 1}),
+                json!({"minimum": 9_007_199_254_740_994_i64}),
+            ),
+            (
+                json!({"maximum": -1e17, "exclusiveMaximum": true}),
+                json!({"maximum": -100_000_000_000_000_016_i64}),
+            ),
+        ] {
+            assert_eq!(after(exclusive), (inclusive, 0));
+        }
+        for far in [
+            json!({"minimum": 1e300}),
+            json!({"exclusiveMaximum": -LIMIT}),
+        ] {
+            assert_eq!(after(far), (json!({}), 1));
+        }
         assert_eq!(
             after(json!({"maxItems": 2.0, "minLength": 0.5})).0,
             json!({"maxItems": 2, "minLength": 0.5})

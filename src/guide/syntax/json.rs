@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::rules::Rules;
 use super::texts;
-use crate::guide::schema::spaced;
+use crate::guide::schema::{LIMIT, spaced};
 
 impl Rules<'_> {
     /// Returns an expression for JSON of one type that a schema without combinations describes.
@@ -82,21 +82,70 @@ pub(super) fn number(integer: bool) -> &'static str {
 
 /// Returns the expression of a number within its bounds. It has a bound on both sides, so that whole numbers end.
 pub(super) fn bounded(schema: &Map<String, Value>, integer: bool) -> String {
-    const LARGEST: i64 = 999_999_999_999_999;
-    let has = |keyword: &str| schema.contains_key(keyword);
-    let low = has("minimum") || has("exclusiveMinimum");
-    let high = has("maximum") || has("exclusiveMaximum");
-    if !low && !high && !has("multipleOf") {
+    let [low, high] = [
+        nearest(schema, ["minimum", "exclusiveMinimum"], f64::max),
+        nearest(schema, ["maximum", "exclusiveMaximum"], f64::min),
+    ];
+    if low.is_none() && high.is_none() && !schema.contains_key("multipleOf") {
         return number(integer).to_owned();
     }
     let kind = if integer { "integer" } else { "number" };
     let mut bounds = schema.clone();
     bounds.insert("type".into(), kind.into());
-    if !low {
-        bounds.insert("minimum".into(), (-LARGEST).into());
+    if low.is_none() {
+        bounds.insert("minimum".into(), (-far(high.map(|high| -high))).into());
     }
-    if !high {
-        bounds.insert("maximum".into(), LARGEST.into());
+    if high.is_none() {
+        bounds.insert("maximum".into(), far(low).into());
     }
     format!("%json {}", spaced(bounds.into()))
+}
+
+/// Returns the bound that some keywords set.
+fn nearest(
+    schema: &Map<String, Value>,
+    keywords: [&str; 2],
+    nearer: fn(f64, f64) -> f64,
+) -> Option<f64> {
+    let each = keywords
+        .into_iter()
+        .filter_map(|keyword| schema.get(keyword));
+    each.filter_map(Value::as_f64).reduce(nearer)
+}
+
+/// Returns the upper bound of numbers above `low`.
+fn far(low: Option<f64>) -> i64 {
+    const USUAL: i64 = 999_999_999_999_999;
+    #[allow(clippy::cast_precision_loss)]
+    let is_usual = low.is_none_or(|low| low < USUAL as f64);
+    if is_usual { USUAL } else { LIMIT }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_with_a_far_bound_has_a_farther_one_on_the_other_side() {
+        for (schema, expected) in [
+            (json!({"minimum": 1}), [1, 999_999_999_999_999]),
+            (
+                json!({"minimum": 1_000_000_000_000_000_i64}),
+                [1_000_000_000_000_000, LIMIT],
+            ),
+            (json!({"maximum": -1}), [-999_999_999_999_999, -1]),
+            (json!({"maximum": -LIMIT}), [-LIMIT, -LIMIT]),
+            (
+                json!({"multipleOf": 2}),
+                [-999_999_999_999_999, 999_999_999_999_999],
+            ),
+        ] {
+            let members = schema.as_object().expect("an object");
+            let lark = bounded(members, true);
+            let json = lark.strip_prefix("%json ").expect(&lark);
+            let json: Value = serde_json::from_str(json).expect(json);
+            let bounds = [&json["minimum"], &json["maximum"]];
+            assert_eq!(bounds.map(Value::as_i64), expected.map(Some), "{schema}");
+        }
+    }
 }

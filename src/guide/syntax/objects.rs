@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::form::Text;
-use super::rules::{Rules, literal};
+use super::rules::{Arguments, Rules, literal};
 use super::spelling::is_plain;
 use super::texts;
 
@@ -14,8 +14,9 @@ struct Member {
 }
 
 impl Rules<'_> {
-    /// Returns the expression of all arguments; `None` if a required one has no value.
-    pub(super) fn arguments(&mut self, schema: &Map<String, Value>) -> Option<String> {
+    /// Returns the expression of all arguments.
+    pub(super) fn arguments(&mut self, schema: &Map<String, Value>) -> Arguments {
+        let mut missing = None;
         let other = other(schema);
         let mut members = Vec::new();
         for (name, schema, required) in self.declared(schema) {
@@ -26,7 +27,7 @@ impl Rules<'_> {
             }
             let Some(value) = self.argument(&name, &schema) else {
                 if required {
-                    return None;
+                    missing = Some(name);
                 }
                 continue;
             };
@@ -51,7 +52,8 @@ impl Rules<'_> {
         self.pointer.clear();
         self.count_properties(schema);
         let separator = literal(&self.syntax.separator);
-        Some(self.sequence(&members, rest, &separator))
+        let lark = self.sequence(&members, rest, &separator);
+        Arguments { lark, missing }
     }
 
     /// Returns the expression of an object; `None` if a required member has no value.

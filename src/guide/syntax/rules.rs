@@ -34,6 +34,13 @@ pub(in crate::guide) struct Written {
     pub(in crate::guide) unchecked: Vec<Unchecked>,
 }
 
+/// The expression of all arguments.
+pub(super) struct Arguments {
+    pub(super) lark: String,
+    /// The name of a required argument that it lacks, because no value of it can be written.
+    pub(super) missing: Option<String>,
+}
+
 impl<'a> Rules<'a> {
     pub(in crate::guide) fn new(
         syntax: &'a Syntax,
@@ -60,23 +67,37 @@ impl<'a> Rules<'a> {
         let Alternatives { each, lost } = Alternatives::of(self.root, self.root);
         self.give_up(lost);
         let objects = each.into_iter().filter_map(|one| match one {
-            Alternative::Object(schema) => Some(schema),
+            Alternative::Object(schema) => Some(self.arguments(&schema)),
             _ => None,
         });
         let objects: Vec<_> = objects.collect();
-        let each = objects.iter().filter_map(|schema| self.arguments(schema));
-        let each: Vec<_> = each.collect();
-        // No argument can be written where nothing is allowed.
-        let body = if each.is_empty() {
-            "\"\"".into()
-        } else {
-            each.join(" | ")
-        };
+        let body = self.one_of(objects);
         let first = format!("arguments{}: {body}\n", self.at);
         Written {
             lark: first + &self.lark,
             unchecked: self.unchecked,
         }
+    }
+
+    /// Returns the expression of one of these alternatives. One that lacks an argument is used if all lack one.
+    fn one_of(&mut self, objects: Vec<Arguments>) -> String {
+        let (complete, others): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|one| one.missing.is_none());
+        let chosen = if complete.is_empty() {
+            others
+        } else {
+            complete
+        };
+        if let Some(name) = chosen.first().and_then(|one| one.missing.as_deref()) {
+            self.give_up_required(name);
+        }
+        if chosen.is_empty() {
+            let why = "no arguments of this schema can be written in this model's format of calls";
+            self.list("", why.into());
+            return "\"\"".into();
+        }
+        let each: Vec<_> = chosen.into_iter().map(|one| one.lark).collect();
+        each.join(" | ")
     }
 
     /// Returns the expression of an argument's value and the text after it; `None` if there is none.
@@ -152,6 +173,14 @@ impl<'a> Rules<'a> {
     pub(super) fn give_up_name(&mut self, name: &str) {
         let why = format!("the name {name:?} cannot be written in this model's format of calls");
         self.list(&format!("/properties{}", part(name)), why);
+    }
+
+    /// Lists a required argument, if none of its values can be written.
+    fn give_up_required(&mut self, name: &str) {
+        let why = format!(
+            "the argument {name:?} is \"required\", and none of its values can be written in this model's format of calls"
+        );
+        self.list(&part("required"), why);
     }
 
     /// Lists what is not enforced at a pointer within the current argument.
@@ -239,8 +268,29 @@ mod tests {
                 json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 257}}}),
                 "/properties/a/maxLength",
             ),
+            (
+                raw(),
+                json!({"type": "object", "properties": {"a": {"enum": ["x>"]}}, "required": ["a"]}),
+                "/required",
+            ),
+            (
+                raw(),
+                json!({"type": "object", "properties": {"a": {"enum": ["1", "true", 1, true]}, "b": false}, "required": ["b"]}),
+                "/required",
+            ),
+            (
+                Text::Json,
+                json!({"type": "object", "enum": [{"a": 1}]}),
+                "",
+            ),
+            (Text::Json, json!(false), ""),
         ] {
             assert_eq!(unchecked(text, &schema), [expected], "{schema}");
         }
+        // Another branch has a value for each required argument.
+        let schema = json!({"type": "object", "anyOf": [
+            {"properties": {"a": {"enum": ["x>"]}}, "required": ["a"]}, {"properties": {"b": {"type": "string"}}},
+        ]});
+        assert!(unchecked(raw(), &schema).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The terminals of texts: regular expressions in Lark's syntax, joined with `&`.
 
 use llguidance::regex_to_lark;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::formats;
 use super::types::Types;
@@ -154,6 +154,20 @@ fn others_like(types: Types) -> impl Iterator<Item = String> {
     each.map(|(_, like)| format!(r"\s*(?:{like})\s*"))
 }
 
+/// Whether a text without quotes would be read as a value of one of these types. `words` are a format's words for true,
+/// false and null.
+pub(super) fn is_like(text: &str, types: Types, words: &[String; 3]) -> bool {
+    let text = text.trim();
+    let [yes, no, null] = words.each_ref().map(String::as_str);
+    let is_one = |of: Types, words: [&str; 4]| {
+        types.has(of) && words.iter().any(|word| text.eq_ignore_ascii_case(word))
+    };
+    types.has(Types::NUMBER) && serde_json::from_str::<Number>(text).is_ok()
+        || is_one(Types::BOOLEAN, ["true", "false", yes, no])
+        || is_one(Types::NULL, ["null", "none", null, null])
+        || types.has(Types::CONTAINER) && text.starts_with(['[', '{'])
+}
+
 /// Writes a regular expression in Lark's syntax.
 fn regex(pattern: &str) -> String {
     format!("/(?:{})/", regex_to_lark(pattern, "dw"))
@@ -187,7 +201,27 @@ pub(super) fn name(taken: &[String], quoted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::whole;
+    use super::*;
+
+    #[test]
+    fn a_text_is_like_a_value_of_another_type_as_readers_guess_it() {
+        let words = ["yes", "no", "nil"].map(str::to_owned);
+        for (text, types) in [
+            ("12", Types::NUMBER),
+            (" -1.5e3\n", Types::NUMBER),
+            ("True", Types::BOOLEAN),
+            ("no", Types::BOOLEAN),
+            ("NULL", Types::NULL),
+            ("nil", Types::NULL),
+            ("[a", Types::CONTAINER),
+            ("12 m", Types::default()),
+            ("", Types::default()),
+        ] {
+            for one in [Types::NUMBER, Types::BOOLEAN, Types::NULL, Types::CONTAINER] {
+                assert_eq!(is_like(text, one, &words), one == types, "{text}");
+            }
+        }
+    }
 
     #[test]
     fn a_pattern_matches_the_whole_text_around_it() {

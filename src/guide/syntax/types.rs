@@ -1,6 +1,6 @@
 //! The types of values that a schema accepts. Where texts have no quotes, they decide how a value is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -17,9 +17,11 @@ pub struct ArgumentTypes {
     others: Types,
 }
 
-/// The depth to which references and alternatives are followed, and the most schemas that are visited.
-const DEEPEST: usize = 16;
-const VISITED: usize = 10_000;
+/// The most rounds in which types of schemas that refer to each other in a circle are found. Without a circle, two suffice.
+const ROUNDS: usize = 16;
+
+/// Keywords with schemas of the same value.
+const COMBINATIONS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 impl Types {
     pub const TEXT: Self = Self(1);
@@ -77,12 +79,26 @@ impl ArgumentTypes {
     /// formats without quotes.
     #[must_use]
     pub fn of(schema: &Value) -> Self {
-        let mut walk = Walk {
-            root: schema,
-            left: VISITED,
-        };
+        let parts = followed(schema, [schema]).into_iter().flat_map(in_place);
+        let parts: Vec<_> = parts.collect();
+        let declared = parts
+            .iter()
+            .filter_map(|members| members.get("properties").and_then(Value::as_object));
+        let declared: Vec<_> = declared.flatten().collect();
+        let others = parts
+            .iter()
+            .filter_map(|members| members.get("additionalProperties"));
+        let others: Vec<_> = others.collect();
+        let values = declared.iter().map(|(_, schema)| *schema);
+        let known = Known::of(schema, values.chain(others.iter().copied()));
         let mut types = Self::default();
-        walk.add(schema, 0, &mut types);
+        for (name, schema) in declared {
+            let found = known.get(schema).unwrap_or(Types::TEXT);
+            let named = types.named.entry(name.clone()).or_default();
+            *named = named.with(found);
+        }
+        let others = others.into_iter().filter_map(|schema| known.get(schema));
+        types.others = others.reduce(Types::with).unwrap_or_default();
         if types.others == Types::default() {
             types.others = Types::TEXT;
         }
@@ -102,47 +118,42 @@ impl ArgumentTypes {
     }
 }
 
-/// A visit of the schemas within one schema. The number of visits is limited, because each reference may lead to many.
-struct Walk<'a> {
+/// The types of schemas, each of which is identified by its address. They are found once for each schema, because paths of
+/// references may be far more than schemas.
+struct Known<'a> {
     root: &'a Value,
-    left: usize,
+    types: HashMap<*const Value, Option<Types>>,
 }
 
-impl<'a> Walk<'a> {
-    /// Returns the members of a schema that may be visited.
-    fn visit(&mut self, schema: &'a Value, depth: usize) -> Option<&'a Map<String, Value>> {
-        let members = schema.as_object().filter(|_| depth < DEEPEST)?;
-        self.left = self.left.checked_sub(1)?;
-        Some(members)
-    }
-
-    /// Adds the types of the arguments that a schema declares.
-    fn add(&mut self, schema: &'a Value, depth: usize, types: &mut ArgumentTypes) {
-        let Some(members) = self.visit(schema, depth) else {
-            return;
+impl<'a> Known<'a> {
+    /// Finds the types of schemas, and of those to which they refer within `root`.
+    fn of(root: &'a Value, schemas: impl IntoIterator<Item = &'a Value>) -> Self {
+        let order = followed(root, schemas);
+        let mut known = Self {
+            root,
+            types: HashMap::new(),
         };
-        let declared = members.get("properties").and_then(Value::as_object);
-        for (name, schema) in declared.into_iter().flatten() {
-            let found = self.types_of(schema, 0).unwrap_or(Types::TEXT);
-            let known = types.named.entry(name.clone()).or_default();
-            *known = known.with(found);
-        }
-        let others = members.get("additionalProperties");
-        let others = others.and_then(|schema| self.types_of(schema, 0));
-        types.others = types.others.with(others.unwrap_or_default());
-        for keyword in ["allOf", "anyOf", "oneOf"] {
-            for schema in schemas(members, keyword).into_iter().flatten() {
-                self.add(schema, depth + 1, types);
+        for _ in 0..ROUNDS {
+            let mut changed = false;
+            for schema in &order {
+                let found = known.find(schema);
+                changed |= known.types.insert(*schema, found) != Some(found);
+            }
+            if !changed {
+                break;
             }
         }
-        if let Some(schema) = referred(self.root, members) {
-            self.add(schema, depth + 1, types);
-        }
+        known
     }
 
     /// Returns the types that a schema accepts; `None` if it names none.
-    fn types_of(&mut self, schema: &'a Value, depth: usize) -> Option<Types> {
-        let members = self.visit(schema, depth)?;
+    fn get(&self, schema: &'a Value) -> Option<Types> {
+        self.types.get(&std::ptr::from_ref(schema)).copied()?
+    }
+
+    /// Computes the types that a schema accepts from those of the schemas to which it refers.
+    fn find(&self, schema: &'a Value) -> Option<Types> {
+        let members = schema.as_object()?;
         let mut found = keyword_types(members);
         let mut narrow = |types: Option<Types>| {
             found = match (found, types) {
@@ -151,17 +162,53 @@ impl<'a> Walk<'a> {
             };
         };
         let target = referred(self.root, members);
-        narrow(target.and_then(|schema| self.types_of(schema, depth + 1)));
+        narrow(target.and_then(|schema| self.get(schema)));
         for schema in schemas(members, "allOf").into_iter().flatten() {
-            narrow(self.types_of(schema, depth + 1));
+            narrow(self.find(schema));
         }
         for keyword in ["anyOf", "oneOf"] {
             let each = schemas(members, keyword).into_iter().flatten();
-            let known = each.filter_map(|schema| self.types_of(schema, depth + 1));
+            let known = each.filter_map(|schema| self.find(schema));
             narrow(known.reduce(Types::with));
         }
         found
     }
+}
+
+/// Returns schemas and those to which they refer within `root`, each once and after the ones to which it refers, unless
+/// they refer to each other in a circle.
+fn followed<'a>(root: &'a Value, schemas: impl IntoIterator<Item = &'a Value>) -> Vec<&'a Value> {
+    let mut order = Vec::new();
+    let mut seen = HashSet::new();
+    // A schema whose references have been followed is `true`. Recursion would be as deep as a chain of references is long.
+    let mut pending: Vec<_> = schemas.into_iter().map(|schema| (schema, false)).collect();
+    while let Some((schema, is_followed)) = pending.pop() {
+        if is_followed {
+            order.push(schema);
+        } else if seen.insert(std::ptr::from_ref(schema)) {
+            pending.push((schema, true));
+            let members = in_place(schema).into_iter();
+            let targets = members.filter_map(|members| referred(root, members));
+            pending.extend(targets.map(|target| (target, false)));
+        }
+    }
+    order
+}
+
+/// Returns the members of a schema, and of the schemas within it that describe the same value.
+fn in_place(schema: &Value) -> Vec<&Map<String, Value>> {
+    let mut all = Vec::new();
+    let mut pending = vec![schema];
+    while let Some(schema) = pending.pop() {
+        let Some(members) = schema.as_object() else {
+            continue;
+        };
+        all.push(members);
+        for keyword in COMBINATIONS {
+            pending.extend(schemas(members, keyword).into_iter().flatten());
+        }
+    }
+    all
 }
 
 fn schemas<'a>(members: &'a Map<String, Value>, keyword: &str) -> Option<&'a Vec<Value>> {
@@ -251,15 +298,46 @@ mod tests {
         }
     }
 
-    /// Without a limit, the number of visits would be 100 to the power of 16.
     #[test]
-    fn references_that_multiply_are_visited_for_a_bounded_time() {
-        let all = vec![json!({"$ref": "#/$defs/a"}); 100];
+    fn references_in_a_circle_find_the_types_of_all_alternatives() {
         let schema = json!({
-            "$defs": {"a": {"anyOf": all}},
-            "properties": {"text": {"$ref": "#/$defs/a"}},
-            "anyOf": all,
+            "$defs": {
+                "a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "string"}]},
+                "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "number"}]},
+                "itself": {"$ref": "#/$defs/itself"},
+            },
+            "properties": {
+                "a": {"$ref": "#/$defs/a"},
+                "b": {"$ref": "#/$defs/b"},
+                "itself": {"$ref": "#/$defs/itself"},
+            },
+            "allOf": [{"$ref": "#"}],
         });
-        assert_eq!(ArgumentTypes::of(&schema).get("text"), Types::TEXT);
+        let types = ArgumentTypes::of(&schema);
+        let both = Types::TEXT.with(Types::NUMBER);
+        assert_eq!((types.get("a"), types.get("b")), (both, both));
+        assert_eq!(types.get("itself"), Types::TEXT);
+    }
+
+    /// Each definition refers twice to the next, so that 2 to the power of `LENGTH` paths lead to the last.
+    #[test]
+    fn references_that_multiply_are_followed_once() {
+        const LENGTH: usize = 40;
+        let chain = |name: &str, last: Value| {
+            let each = (0..LENGTH).map(|at| {
+                let next = json!({"$ref": format!("#/$defs/{name}{}", at + 1)});
+                (format!("{name}{at}"), json!({"anyOf": [next, next]}))
+            });
+            let last = (format!("{name}{LENGTH}"), last);
+            each.chain([last]).collect::<Vec<_>>()
+        };
+        let values = chain("value", json!({"type": "integer"}));
+        let objects = chain(
+            "object",
+            json!({"properties": {"count": {"$ref": "#/$defs/value0"}}}),
+        );
+        let definitions: Map<_, _> = values.into_iter().chain(objects).collect();
+        let schema = json!({"$defs": definitions, "$ref": "#/$defs/object0"});
+        assert_eq!(ArgumentTypes::of(&schema).get("count"), Types::NUMBER);
     }
 }

@@ -62,9 +62,13 @@ impl Rules<'_> {
                 vec![lark]
             }
             Alternative::Literals(values) => {
-                let spelled = values
-                    .iter()
-                    .map(|value| spelled(&self.syntax.value(value)));
+                let others = types.without(Types::TEXT);
+                let read_as_other = |value: &&Value| {
+                    let text = value.as_str();
+                    text.is_some_and(|text| texts::is_like(text, others, &self.syntax.words))
+                };
+                let values = values.iter().filter(|value| !read_as_other(value));
+                let spelled = values.map(|value| spelled(&self.syntax.value(value)));
                 let may = |text: &String| !never.iter().any(|never| text.contains(never.as_str()));
                 let each = spelled.filter(may).map(|text| json!(text).to_string());
                 each.collect()
