@@ -10,11 +10,12 @@ use std::path::Path;
 
 use ganglion::load::Backend;
 
-use crate::support::{limits, tiny_gguf};
+use crate::support::{limits, tiny_gguf, tiny_recurrent};
 use sequences::Model;
 
 /// Sequences of each run; `GANGLION_SEQUENCES` may set more.
 const SEQUENCES: u64 = 100;
+const RECURRENT_SEQUENCES: u64 = 20;
 
 fn model(folder: &Path) -> Model {
     let path = folder.join("tiny.gguf");
@@ -31,6 +32,17 @@ async fn a_session_answers_as_if_it_had_never_lost_its_pages() {
     let counts = sequences::sequences(&model, sequences).await;
     println!("{sequences} sequences: {counts:?}");
     assert!(counts.far_back > 0 && counts.from_host > 0);
+}
+
+/// The same with recurrent states, which are stored at few positions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recurrent_session_answers_as_if_it_had_never_lost_its_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = tiny_recurrent::write(folder.path()).expect("they are written");
+    let model = Model::recurrent(files, Backend::Cpu);
+    let counts = sequences::sequences(&model, RECURRENT_SEQUENCES).await;
+    println!("{RECURRENT_SEQUENCES} sequences: {counts:?}");
+    assert!(counts.from_host > 0);
 }
 
 /// A session of a connection has no file: its pages are restored from the host's memory while it is open.

@@ -104,11 +104,17 @@ pub(super) fn gate_up(
 
 /// Multiplies values by the activations of gates.
 pub(super) fn gate(gates: &[f32], activation: Activation, out: &mut [f32]) {
-    pulp::Arch::new().dispatch(Gated {
-        gates,
-        activation,
-        out,
-    });
+    let (piece, arch) = (piece(out.len(), BLOCK), pulp::Arch::new());
+    each(
+        gates.chunks(piece).zip(out.chunks_mut(piece)),
+        |(gates, out): (&[f32], &mut [f32])| {
+            arch.dispatch(Gated {
+                gates,
+                activation,
+                out,
+            });
+        },
+    );
 }
 
 /// Rows that weights are multiplied with.

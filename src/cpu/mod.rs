@@ -142,7 +142,7 @@ impl Cpu {
     /// Discards the recurrent state that a slot's prompt has written so far.
     pub fn discard_state(&mut self, slot: usize) {
         if let Some(states) = &mut self.core.states {
-            states.discard(slot);
+            states.places().discard(slot);
         }
     }
 

@@ -5,9 +5,8 @@ use crate::executor::{ExecuteError, StateError, States};
 
 impl States for Cpu {
     fn clear_state(&mut self, slot: usize) -> Result<(), ExecuteError> {
-        let bytes = self.checkpoint_bytes();
-        // A checkpoint begins with its position.
-        self.write_state(slot, &vec![0; bytes])?;
+        // Operations take the state for zero at position 0.
+        self.discard_state(slot);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod memory_estimate;
 mod pages;
 mod preempted;
 mod probe;
+mod state_places;
 mod states;
 mod step;
 mod steps;
@@ -28,6 +29,7 @@ pub use self::preempted::{
     PLACES, PREEMPTED, Pass, PreemptPrompt, PreemptStep, Preempted, PromptRows, STEP_PLACE,
 };
 pub use self::probe::{Layout, Probe};
+pub use self::state_places::StatePlaces;
 pub use self::states::States;
 pub use self::step::{ExecuteError, Span, StateError, StepState, StepTimes, Timed};
 pub use self::steps::{Behind, Steps};

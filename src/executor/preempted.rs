@@ -1,16 +1,16 @@
 //! Prompts that were preempted between two half layers, and a step that was preempted between two parts.
 //!
-//! Only the residual stream has to be saved, because finished layers have written their K and V to the cache. This module
-//! does not know where the residual stream is saved.
+//! Only the buffers that all layers read have to be saved (`Tape::carried`): finished layers have written to the cache, or
+//! to a spare state. This module does not know where these buffers are saved.
 
 use std::time::Instant;
 
 use crate::tape::Ending;
 
-/// Prompts that can be preempted at the same time. Each needs memory for the residual stream of the longest prompt slice.
+/// Prompts that can be preempted at the same time. Each needs memory for the carried buffers of the longest prompt slice.
 pub const PREEMPTED: usize = 2;
 
-/// The place that saves the residual stream of a preempted step, next to those of prompts and as large.
+/// The place that saves the carried buffers of a preempted step, next to those of prompts and as large.
 pub const STEP_PLACE: usize = PREEMPTED;
 pub const PLACES: usize = PREEMPTED + 1;
 
@@ -38,7 +38,7 @@ pub struct PromptRows {
     pub ending: Ending,
 }
 
-/// The preempted prompts. The index of each is the place of its residual stream.
+/// The preempted prompts. The index of each is the place of its carried buffers.
 #[derive(Debug, Default)]
 pub struct Preempted([Option<(PromptRows, usize)>; PREEMPTED]);
 
@@ -62,6 +62,12 @@ impl Preempted {
     /// Adds a prompt in a free place; `next` is its first operation that has not run.
     pub fn keep(&mut self, place: usize, rows: PromptRows, next: usize) {
         self.0[place] = Some((rows, next));
+    }
+
+    /// Whether a prompt of a slot is preempted.
+    #[must_use]
+    pub fn has(&self, slot: usize) -> bool {
+        (self.0.iter().flatten()).any(|(rows, _)| rows.slot == slot)
     }
 
     /// Removes the prompts of a slot.

@@ -1,6 +1,7 @@
 //! Changes of a conversation between its turns: restoring, rewinding, branching, ending.
 
 use super::change::{Change, Resting};
+use super::checkpoint::Checkpoint;
 use super::prompt::Family;
 use super::{Kv, Owner, Sequence};
 
@@ -12,20 +13,38 @@ impl Kv {
         let Sequence {
             tokens,
             tables,
+            checkpoints,
             used,
             ..
         } = self.sequences.get(&id)?;
+        let mut pages = tables.placed(tokens.len());
+        // A prompt that omits earlier thoughts diverges before the last answer.
+        let stored = checkpoints.iter().filter(|one| one.filled);
+        let last = stored.skip(checkpoints.len().saturating_sub(2));
+        for Checkpoint {
+            position, pieces, ..
+        } in last
+        {
+            pages.extend(self.layout.pieces(*position).zip(pieces.iter().copied()));
+        }
         Some(Resting {
             tokens,
-            pages: tables.placed(tokens.len()),
+            pages,
             used: (*used, tokens.len()),
         })
     }
 
-    /// Replaces the tokens of a slot, after its pages were restored.
+    /// Replaces the tokens of a slot, after the pages were restored that the row after them reads. Other pages after the
+    /// tokens that it had were not written, and are dropped.
     pub fn restore(&mut self, slot: usize, tokens: &[(u32, Family)]) -> Change {
-        if let Some(sequence) = self.at_mut(slot) {
+        let id = self.slots.get(slot).and_then(|seat| seat.sequence);
+        if let Some(sequence) = id.and_then(|id| self.sequences.get_mut(&id)) {
+            let (before, held) = (sequence.pages(), sequence.tokens.len());
+            (sequence.tables).drop_unwritten(&self.layout, held, tokens.len());
             sequence.tokens = tokens.to_vec();
+            for page in before.difference(&sequence.pages()) {
+                self.pool.leave(*page);
+            }
         }
         self.bump();
         Change::Restored

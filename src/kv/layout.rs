@@ -8,8 +8,9 @@ use super::page::PAGE;
 pub(super) const CHECKPOINTS: usize = 4;
 /// A prompt may diverge a little before a checkpoint, for example within the text that begins an answer.
 const MARGIN: usize = PAGE;
-/// The same for a recurrent state, which is stored at few positions.
-const ANSWER_BEGINS: usize = 16;
+/// The least distance of a recurrent state's checkpoint from the end of a prompt, whose last tokens begin the answer and
+/// may be missing from the next prompt.
+const STATE_MARGIN: usize = 16;
 
 /// Groups of layers with a page table each, and the positions that they see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ impl Layout {
         self.windows == [None] && self.state == 0
     }
 
+    /// Whether the model has a recurrent state.
+    #[must_use]
+    pub fn is_recurrent(&self) -> bool {
+        self.state > 0
+    }
+
     pub(super) fn groups(&self) -> usize {
         self.windows.len()
     }
@@ -65,11 +72,11 @@ impl Layout {
         self.state > 0 || self.windows.iter().any(Option::is_some)
     }
 
-    /// The checkpoint of a prompt that later prompts may leave at `position`. A recurrent state is stored between two
-    /// chunks of a prompt.
+    /// The position of the checkpoint for prompts that diverge at `position`. A recurrent state can be stored only between
+    /// two chunks of a prompt.
     pub(super) fn checkpoint(&self, position: usize) -> usize {
         if self.state > 0 {
-            position.saturating_sub(ANSWER_BEGINS) / PAGE * PAGE
+            position.saturating_sub(STATE_MARGIN) / PAGE * PAGE
         } else {
             position
         }
@@ -97,7 +104,7 @@ impl Layout {
         early.start..checkpoint.div_ceil(PAGE)
     }
 
-    /// The pages that a group uses in turn: when the last of them is written, a row no longer sees the first.
+    /// The pages of a group's ring: when the last of them is written, a row no longer sees the first.
     pub(super) fn ring(&self, group: usize) -> Option<usize> {
         self.windows[group].map(|window| (window + self.run).div_ceil(PAGE) + 1)
     }
@@ -118,8 +125,8 @@ impl Layout {
         fits * PAGE
     }
 
-    /// The most pages of a turn of a number of positions: those that are used in turn, those of the cached prefix, those of
-    /// two checkpoints, and those of its end.
+    /// The most pages of a turn of a number of positions: those of the rings, those of the cached prefix, those of two
+    /// checkpoints, and those of its end.
     #[must_use]
     pub fn pages(&self, positions: usize) -> usize {
         let blocks = positions.div_ceil(PAGE);

@@ -7,8 +7,8 @@
 //! 2023). Steps and prompts are computed by two families of kernels whose last bits differ. With exact reuse, a
 //! sequence shares only tokens that the same family computed.
 //!
-//! Layers that see only a window of positions have page tables of their own (`Layout`). Their pages are used in turn, so
-//! that a long conversation holds only the positions that its windows see. A prompt that diverges where pages have left
+//! Layers that see only a window of positions have page tables of their own (`Layout`). Their pages form a ring, so that
+//! a long conversation holds only the positions that its windows see. A prompt that diverges where pages have left
 //! a window continues from an earlier checkpoint, whose pages were kept.
 //!
 //! Steps are launched before the tokens of earlier steps have been taken, so a conversation can end while a step may
@@ -44,7 +44,7 @@ mod tables;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use self::checkpoint::Checkpoint;
+use self::checkpoint::{Checkpoint, END};
 use self::pool::Pool;
 use self::tables::Tables;
 
@@ -181,10 +181,21 @@ impl Kv {
             .map_or(0, |sequence| sequence.tables.len() * PAGE)
     }
 
-    /// The page of a slot at a place.
+    /// The page of a slot at a place. A stored state goes to the pages for the end of the slot's turn.
     #[must_use]
     pub fn page_at(&self, slot: usize, place: PagePlace) -> Option<usize> {
-        let table = self.at(slot)?.tables.groups.get(place.group)?;
+        let sequence = self.at(slot)?;
+        if place.group == self.layout.groups() {
+            let end = sequence
+                .checkpoints
+                .iter()
+                .find(|one| one.position == END)?;
+            return end
+                .pieces
+                .get(place.index % self.layout.state.max(1))
+                .copied();
+        }
+        let table = sequence.tables.groups.get(place.group)?;
         Some((*table.get(place.index)?)?.page)
     }
 
@@ -282,9 +293,9 @@ impl Kv {
 
     /// Starts a turn of a user in a free slot, with pages for `positions`.
     ///
-    /// The turn gets its conversation's own sequence, cut to the common prefix with the prompt, or the prefix of
-    /// another sequence if that is longer. At least the last token of the prompt is left to run. Returns `None`,
-    /// without a change, if the allocated pages are not enough.
+    /// The turn gets its conversation's own sequence, or another one of its user that serves more of the prompt. It is
+    /// cut to the last position within the common prefix that it can be continued from. At least the last token of the
+    /// prompt is left to run. Returns `None`, without a change, if the allocated pages are not enough.
     pub fn begin(
         &mut self,
         owner: Option<Owner>,
@@ -479,7 +490,7 @@ impl Sequence {
         self.used_pages().collect()
     }
 
-    /// All pages. Those that are used in turn appear several times.
+    /// All pages. Those of a ring appear several times.
     fn used_pages(&self) -> impl Iterator<Item = usize> + '_ {
         let pieces = self.checkpoints.iter().flat_map(|one| &one.pieces);
         self.tables.used_pages().chain(pieces.copied())
@@ -487,10 +498,20 @@ impl Sequence {
 
     /// The greatest number of positions, at most `positions`, that later tokens can be computed after.
     fn usable(&self, layout: &Layout, positions: usize) -> usize {
+        self.usable_with(layout, positions, |checkpoint| checkpoint.filled)
+    }
+
+    /// The same with the checkpoints that `serves` accepts.
+    fn usable_with(
+        &self,
+        layout: &Layout,
+        positions: usize,
+        serves: impl Fn(&Checkpoint) -> bool,
+    ) -> usize {
         let mut usable = self.tables.usable(layout, positions);
         while layout.state > 0 && usable > 0 {
-            let filled = self.checkpoints.iter().filter(|one| one.filled);
-            let last = filled.map(|one| one.position).filter(|at| *at <= usable);
+            let serving = self.checkpoints.iter().filter(|one| serves(one));
+            let last = serving.map(|one| one.position).filter(|at| *at <= usable);
             let last = last.max().unwrap_or(0);
             usable = self.tables.usable(layout, last);
             if usable == last {

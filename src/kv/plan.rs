@@ -83,7 +83,9 @@ impl Plan {
         plan.checkpoints.sort_by_key(|one| one.position);
         // The first one is often the end of the instructions.
         let stays = |one: &PlannedCheckpoint| one.position >= cached;
-        while plan.checkpoints.len() > CHECKPOINTS + 1 && !stays(&plan.checkpoints[1]) {
+        // The state at the end of the turn counts apart.
+        let most = CHECKPOINTS + usize::from(layout.state > 0);
+        while plan.checkpoints.len() > most && !stays(&plan.checkpoints[1]) {
             plan.checkpoints.remove(1);
         }
         for group in 0..layout.groups() {
@@ -119,16 +121,16 @@ impl Plan {
             .ring(group)
             .filter(|ring| end - first.min(end) > *ring);
         let mut recycled = Vec::new();
-        let mut turns = 0;
+        let mut placed = 0;
         for at in first..end {
             let number = match ring {
                 Some(ring) if !stays(at) => {
-                    turns += 1;
+                    placed += 1;
                     if recycled.len() < ring {
                         recycled.push(self.new);
                         self.new += 1;
                     }
-                    recycled[(turns - 1) % ring]
+                    recycled[(placed - 1) % ring]
                 }
                 _ => {
                     self.new += 1;

@@ -50,7 +50,15 @@ impl Kv {
         (theirs.len(), plan.takes(|page| theirs.contains(&page)))
     }
 
-    /// The length of the longest prefix of a user's prompt in any sequence.
+    /// The number of the first `common` tokens of a slot's prompt that another turn can share once the slot's turn has
+    /// computed them.
+    #[must_use]
+    pub fn shareable(&self, slot: usize, common: usize) -> usize {
+        self.at(slot)
+            .map_or(0, |one| one.usable_with(&self.layout, common, |_| true))
+    }
+
+    /// The number of tokens of a user's prompt that a turn could continue after.
     #[must_use]
     pub fn held_of(&self, (user, prompt): (u32, Wanted<'_>)) -> usize {
         let sequences = self.sequences.values();

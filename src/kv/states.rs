@@ -39,6 +39,14 @@ impl Kv {
         (is_between && !all().any(is_stored)).then_some(&end.pieces)
     }
 
+    /// The pages that `page_at` returns for a stored state.
+    #[must_use]
+    pub fn restored_pieces(&self, slot: usize) -> &[usize] {
+        let mut all = self.at(slot).into_iter().flat_map(|one| &one.checkpoints);
+        let end = all.find(|one| one.position == END);
+        end.map_or(&[], |end| &end.pieces)
+    }
+
     /// Notes that the pages of `due_pieces` hold the state.
     pub fn checkpointed(&mut self, slot: usize) {
         if let Some(sequence) = self.at_mut(slot) {

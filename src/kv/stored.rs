@@ -3,12 +3,13 @@
 use super::layout::Layout;
 use super::page::PAGE;
 
-/// A page by its layers and positions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A page by its layers and positions, or a piece of a checkpoint of the recurrent state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PagePlace {
-    /// The group of layers.
+    /// The group of layers. The number after the last group stands for the recurrent state.
     pub group: usize,
-    /// The element of the group's table: the page holds positions from 64 times this number on.
+    /// The element of the group's table: the page holds positions from 64 times this number on. A piece has its number plus
+    /// the position of its checkpoint times the number of pieces.
     pub index: usize,
 }
 
@@ -16,24 +17,53 @@ impl Layout {
     /// The greatest number of positions, at most `positions`, that can be continued with some stored pages, in order.
     #[must_use]
     pub fn usable(&self, stored: &[PagePlace], positions: usize) -> usize {
-        let mut usable = positions;
-        while let Some(lacks) = self
-            .missing(0, usable)
-            .find(|place| stored.binary_search(place).is_err())
-        {
-            usable = usable.min(lacks.index * PAGE);
+        let lacks = |place: &PagePlace| stored.binary_search(place).is_err();
+        let mut usable = self.checkpointed(stored, positions);
+        while let Some(lacks) = self.missing(0, usable).find(lacks) {
+            usable = self.checkpointed(stored, usable.min(lacks.index * PAGE));
         }
         usable
     }
 
+    /// The greatest of these positions that a stored state is at; all of them in models without recurrent layers.
+    fn checkpointed(&self, stored: &[PagePlace], positions: usize) -> usize {
+        if self.state == 0 {
+            return positions;
+        }
+        let has = |place: PagePlace| stored.binary_search(&place).is_ok();
+        let states = stored.iter().filter(|place| place.group == self.groups());
+        let whole = states
+            .map(|place| place.index / self.state)
+            .filter(|at| *at <= positions && self.pieces(*at).all(has));
+        whole.max().unwrap_or(0)
+    }
+
+    /// The pieces of the state's checkpoint at a position; none at position 0.
+    pub(super) fn pieces(&self, position: usize) -> impl Iterator<Item = PagePlace> + use<> {
+        let (group, first) = (self.groups(), position * self.state);
+        let all = if position > 0 { self.state } else { 0 };
+        (first..first + all).map(move |index| PagePlace { group, index })
+    }
+
+    /// The number of tokens that the content of a page depends on.
+    #[must_use]
+    pub fn tokens_of(&self, place: PagePlace) -> usize {
+        if place.group == self.groups() {
+            place.index / self.state.max(1)
+        } else {
+            (place.index + 1) * PAGE
+        }
+    }
+
     /// The pages that a sequence with its first `held` positions lacks to continue after `positions` positions, in order.
-    /// The page of the last held positions counts, unless it is full.
+    /// The page of the last held positions counts, unless it is full. The state after `positions` positions counts, too.
     pub fn missing(&self, held: usize, positions: usize) -> impl Iterator<Item = PagePlace> + '_ {
-        (0..self.groups()).flat_map(move |group| {
+        let pages = (0..self.groups()).flat_map(move |group| {
             let needed = self.needed(group, positions);
             let indices = needed.start.max(held / PAGE)..needed.end;
             indices.map(move |index| PagePlace { group, index })
-        })
+        });
+        pages.chain(self.pieces(positions))
     }
 
     /// The positions that can be continued with the first `arrived` of the missing pages. If they are not all, there are
@@ -51,6 +81,27 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_serves_its_own_position_alone() {
+        let layout = Layout::plain().with_state(3);
+        let mut stored: Vec<_> = layout.missing(0, 1000).collect();
+        assert_eq!(stored.len(), 16 + 3);
+        stored.extend(layout.pieces(640));
+        stored.sort_unstable();
+        assert_eq!(layout.usable(&stored, 1200), 1000);
+        assert_eq!(layout.usable(&stored, 999), 640);
+        assert_eq!(layout.usable(&stored, 639), 0);
+        assert_eq!(layout.missing(900, 1000).count(), 2 + 3);
+        // Without a piece of the last state.
+        stored.pop();
+        assert_eq!(layout.usable(&stored, 1200), 640);
+        // Without a page before it.
+        stored.remove(11);
+        assert_eq!(layout.usable(&stored, 1200), 640);
+        stored.remove(9);
+        assert_eq!(layout.usable(&stored, 1200), 0);
+    }
 
     #[test]
     fn pages_of_a_window_serve_the_end_alone() {

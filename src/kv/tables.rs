@@ -1,7 +1,7 @@
 //! The page tables of a sequence: for each group of layers, the pages in the order of positions.
 //!
-//! A group with a window uses few pages in turn during a turn, so that elements of its table share pages. Only the last
-//! of such elements holds its positions. Afterwards, elements without their positions have no page.
+//! During a turn, the pages of a group with a window form a ring: several elements of its table have the same page, and
+//! only the last of them holds its positions. After the turn, elements without their positions have no page.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl Tables {
         self.groups.first().map_or(0, Vec::len)
     }
 
-    /// All pages. Those that are used in turn appear several times.
+    /// All pages. Those of a ring appear several times.
     pub(super) fn used_pages(&self) -> impl Iterator<Item = usize> + '_ {
         let blocks = self.groups.iter().flatten().flatten();
         blocks.map(|block| block.page)
@@ -99,6 +99,15 @@ impl Tables {
                         ..block
                     });
             }
+        }
+    }
+
+    /// Drops the pages after `held` positions that the row after `positions` positions does not read.
+    pub(super) fn drop_unwritten(&mut self, layout: &Layout, held: usize, positions: usize) {
+        for (group, table) in self.groups.iter_mut().enumerate() {
+            let first = layout.needed(group, positions).start;
+            let unwritten = table.iter_mut().take(first).skip(held / PAGE);
+            unwritten.for_each(|block| *block = None);
         }
     }
 

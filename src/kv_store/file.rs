@@ -13,15 +13,13 @@ use crate::kv::{Family, PagePlace};
 
 const MAGIC: &[u8; 8] = b"GNGLpage";
 /// The version of the file format. Other versions are not read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEAD: usize = 512;
 const ALIGNMENT: usize = 4096;
 /// The most bytes between header and pages, many more than the longest context needs.
 const LONGEST_BODY: usize = 64 << 20;
 /// Marks a generated token. No vocabulary is this large.
 const SAID: u32 = 1 << 31;
-/// The place of a page is a number: its index, and from this bit on its group of layers.
-const GROUP: u32 = 24;
 
 /// Tokens and the families that computed them.
 pub(super) type Tokens = Vec<(u32, Family)>;
@@ -49,7 +47,7 @@ impl Layout {
 
     /// Bytes between the header and the pages, including the padding.
     fn body(&self) -> usize {
-        let numbers = 4 * (self.tokens + 2 * self.pages);
+        let numbers = 4 * (self.tokens + 3 * self.pages);
         (HEAD + self.key + numbers).next_multiple_of(ALIGNMENT) - HEAD
     }
 
@@ -105,7 +103,9 @@ impl Writing {
             Family::Prompt => *token,
             Family::Step => *token | SAID,
         });
-        let places = places.iter().copied().map(place_number);
+        let places = places
+            .iter()
+            .flat_map(|one| [one.group, one.index].map(narrow));
         let numbers = marked.chain(places).chain(self.sums.iter().copied());
         body.extend(numbers.flat_map(u32::to_le_bytes));
         body.resize(self.layout.body(), 0);
@@ -191,7 +191,11 @@ impl Reading {
             (marked & !SAID, family)
         });
         let tokens = tokens.collect();
-        let places = numbers.by_ref().take(layout.pages).map(place_of);
+        let places: Vec<u32> = numbers.by_ref().take(2 * layout.pages).collect();
+        let places = places.as_chunks().0.iter().map(|[group, index]| PagePlace {
+            group: *group as usize,
+            index: *index as usize,
+        });
         Ok(Self {
             tokens,
             places: places.collect(),
@@ -223,17 +227,9 @@ impl Reading {
     }
 }
 
-/// The number of a place. No context has as many pages, and no model as many groups, as would not fit.
-fn place_number(PagePlace { group, index }: PagePlace) -> u32 {
-    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    number(group) << GROUP | number(index)
-}
-
-fn place_of(number: u32) -> PagePlace {
-    PagePlace {
-        group: (number >> GROUP) as usize,
-        index: (number & ((1 << GROUP) - 1)) as usize,
-    }
+/// A number of a place. No context has as many pages as would not fit.
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// The number in the first four bytes.

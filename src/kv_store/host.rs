@@ -118,7 +118,7 @@ impl Host {
         (whose, user): (Whose, u32),
         key: Key,
         (tokens, places): (&[(u32, Family)], Vec<PagePlace>),
-        page_bytes: usize,
+        (layout, page_bytes): (&Layout, usize),
         most: u64,
     ) -> Option<Filling> {
         let needed = places.len() * page_bytes;
@@ -132,7 +132,8 @@ impl Host {
             let equal = equal.take_while(|(before, now)| before == now).count();
             // A page that was not full may have more tokens.
             let alike = one.places.iter().zip(&places);
-            let alike = alike.take_while(|(before, now)| before == now && now.index < equal / PAGE);
+            let alike =
+                alike.take_while(|(before, now)| before == now && layout.tokens_of(**now) <= equal);
             &one.pages[..alike.count()]
         });
         Some(Filling {
@@ -274,7 +275,8 @@ mod tests {
     fn keep(host: &mut Host, whose: u64, user: u32, tokens: &[(u32, Family)], most: u64) -> usize {
         let whose = (Whose::Open(whose), user);
         let places: Vec<_> = Layout::plain().missing(0, tokens.len()).collect();
-        let Some(mut filling) = host.fill(whose, key(1), (tokens, places), BYTES, most) else {
+        let layout = (&Layout::plain(), BYTES);
+        let Some(mut filling) = host.fill(whose, key(1), (tokens, places), layout, most) else {
             return 0;
         };
         let there = filling.pages();

@@ -3,6 +3,8 @@
 //! More rows use a GPU better, but need more memory, and delay other requests longer. The results do not depend on it.
 
 use super::settings::Settings;
+use crate::model::forward::Forward;
+use crate::tape::CHUNK;
 
 /// The rows on a CPU. More rows would exceed its caches.
 pub(crate) const CPU: usize = 64;
@@ -19,11 +21,15 @@ pub(crate) fn of_gpu(bytes: u64, integrated: bool) -> usize {
     }
 }
 
-/// Returns the settings with `chunk` if they leave it open.
-pub(crate) fn settled(settings: &Settings, chunk: usize) -> Settings {
+/// Returns the settings with `chunk` if they leave it open. A model with recurrent layers has at least the rows of a chunk of
+/// its prompts, which is not divided.
+pub(crate) fn settled(settings: &Settings, chunk: usize, forward: &Forward) -> Settings {
     let mut settings = settings.clone();
     if settings.prefill_chunk == 0 {
         settings.prefill_chunk = chunk;
+    }
+    if forward.state.is_some() {
+        settings.prefill_chunk = settings.prefill_chunk.max(CHUNK);
     }
     settings
 }

@@ -30,10 +30,10 @@ pub fn admit(
 ) -> Result<Admitted, LoadError> {
     let (mut forward, _) = plan(checkpoint, settings)?;
     match target {
-        Target::Cpu => fit::admit_on_cpu(
-            &mut forward,
-            &prefill_chunk::settled(settings, prefill_chunk::CPU),
-        ),
+        Target::Cpu => {
+            let settings = prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);
+            fit::admit_on_cpu(&mut forward, &settings)
+        }
         #[cfg(feature = "cuda")]
         Target::Integrated | Target::Discrete(_) => {
             forward.activation = settings.cuda.activations;
@@ -43,7 +43,8 @@ pub fn admit(
             };
             // The memory of a board is only known on it, so this assumes a large one.
             let chunk = prefill_chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
-            fit::admit_on_cuda(own, &mut forward, &prefill_chunk::settled(settings, chunk))
+            let settings = prefill_chunk::settled(settings, chunk, &forward);
+            fit::admit_on_cuda(own, &mut forward, &settings)
         }
         #[cfg(not(feature = "cuda"))]
         Target::Integrated | Target::Discrete(_) => Err(LoadError::NoCuda),

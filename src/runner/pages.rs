@@ -12,12 +12,10 @@ impl Runner {
         self.forward.kv.page_bytes()
     }
 
-    /// Returns what the cache holds of an idle session, if it can be restored later: a recurrent state cannot.
+    /// Returns what the cache holds of an idle session.
     #[must_use]
     pub fn resting(&self, owner: Owner) -> Option<Resting<'_>> {
-        self.kv
-            .resting(owner)
-            .filter(|_| self.forward.state.is_none())
+        self.kv.resting(owner)
     }
 
     /// Starts copying a page of a sequence with a number of positions to the host. Returns false if the device is busy.
@@ -65,9 +63,13 @@ impl Runner {
         self.turn_to(slot);
         let change = self.kv.restore(slot, tokens);
         self.changed(change);
-        Ok(self
-            .executor
-            .begin((slot, tokens.len()), parameters, prompt)?)
+        self.executor
+            .begin((slot, tokens.len()), parameters, prompt)?;
+        if self.forward.state.is_some() {
+            let pieces = self.kv.restored_pieces(slot);
+            self.executor.load_state(slot, pieces)?;
+        }
+        Ok(())
     }
 
     /// Returns which pages of earlier requests a new one may share.

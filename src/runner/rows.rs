@@ -61,6 +61,12 @@ impl Runner {
         self.kv.held_of(prompt)
     }
 
+    /// Returns how many of the first `common` tokens of a slot's prompt another prompt can share once they are in the cache.
+    #[must_use]
+    pub fn shareable(&self, slot: usize, common: usize) -> usize {
+        self.kv.shareable(slot, common)
+    }
+
     /// Returns the pages that a user's active slots have, and the pages that another prompt would need.
     #[must_use]
     pub fn pages_of_user(&self, prompt: (u32, Wanted<'_>), positions: usize) -> (usize, usize) {

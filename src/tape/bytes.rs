@@ -19,8 +19,15 @@ impl Op {
         let buffers: usize = reads
             .iter()
             .chain(&writes)
-            .map(|buffer| tape.buffer(*buffer))
-            .map(|buffer| buffer.rows * buffer.columns * buffer.dtype.bytes())
+            .map(|buffer| {
+                let info = tape.buffer(*buffer);
+                // A gate reads as many columns of its input as it has itself.
+                let columns = match self {
+                    Self::Gate { gate, .. } => tape.buffer(*gate).columns,
+                    _ => info.columns,
+                };
+                info.rows * columns * info.dtype.bytes()
+            })
             .sum();
         let weights: usize = self
             .weights()

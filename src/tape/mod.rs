@@ -103,8 +103,8 @@ impl Tape {
         self.input == Input::Step && layer == of && rotated == q
     }
 
-    /// Returns the points at which a run can be preempted, each as the number of operations before it: after the
-    /// result of attention was added and after that of the MLP, in each layer.
+    /// Returns the points at which a run can be preempted, each as the number of operations before it: after each
+    /// addition to the residual stream.
     ///
     /// At these points only the buffers of `carried` and the cache are needed to continue.
     pub fn pauses(&self) -> impl Iterator<Item = usize> {

@@ -47,7 +47,7 @@ pub enum Op {
         scale: f32,
         x: Buffer,
     },
-    /// `out = W rmsnorm(x) + b` for q, k and v, or the other inputs of a mixer. The normed row is rounded to the tape's
+    /// `out = W rmsnorm(x) + b` for each projection: q, k and v, the inputs of another mixer, or an MLP without a gate. The normed row is rounded to the tape's
     /// activation type. The RMS norm is `x / sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
     Qkv {
         x: Buffer,

@@ -159,7 +159,7 @@ impl<'a> Memory<'a> {
         groups.iter().try_for_each(|group| {
             self.states.commit(group.slot, group.position)?;
             if group.prompt {
-                self.states.reserve(group.slot, group.end())?;
+                self.states.places().reserve(group.slot, group.end())?;
             }
             Ok(())
         })
@@ -167,9 +167,10 @@ impl<'a> Memory<'a> {
 
     fn swap(&mut self, groups: &[Group], advanced: impl Fn(usize, usize) -> bool) {
         for Group { slot, .. } in groups {
-            let end = self.states.writes_until(*slot);
-            if end.is_some_and(|end| advanced(*slot, end)) {
-                self.states.swap(*slot);
+            let places = self.states.places();
+            let written = places.written(*slot);
+            if written.is_some_and(|(_, end)| advanced(*slot, end)) {
+                places.swap(*slot);
             }
         }
     }

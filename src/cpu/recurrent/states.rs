@@ -2,7 +2,7 @@
 
 use super::columns::replay;
 use super::layer::Layer;
-use crate::executor::StateError;
+use crate::executor::{StateError, StatePlaces};
 use crate::tape::StateInfo;
 
 /// The states of all slots, and spare ones.
@@ -11,12 +11,7 @@ pub(in crate::cpu) struct States {
     pub(super) info: StateInfo,
     /// (states, layers)
     pool: Vec<Vec<Layer>>,
-    /// The state of each slot.
-    of_slots: Vec<usize>,
-    /// The state that the prompt of each slot writes, and the position that it will have.
-    written: Vec<Option<(usize, usize)>>,
-    /// The spare states that no prompt writes.
-    free: Vec<usize>,
+    places: StatePlaces,
 }
 
 impl States {
@@ -25,10 +20,8 @@ impl States {
         let all = info.slots + info.spares;
         Self {
             info,
-            pool: vec![vec![Layer::new(info); info.layers]; all],
-            of_slots: (0..info.slots).collect(),
-            written: vec![None; info.slots],
-            free: (info.slots..all).rev().collect(),
+            pool: (0..all).map(|_| layers(info)).collect(),
+            places: StatePlaces::new(info.slots, info.spares),
         }
     }
 
@@ -38,14 +31,14 @@ impl States {
 
     /// A layer of the state of a slot.
     pub(super) fn layer(&mut self, slot: usize, layer: usize) -> &mut Layer {
-        &mut self.pool[self.of_slots[slot]][layer]
+        &mut self.pool[self.places.own(slot)][layer]
     }
 
     /// A layer of the state of a slot, and of the spare state that its prompt writes. The spare state is the slot's
     /// own without a prompt.
     pub(super) fn layers(&mut self, slot: usize, layer: usize) -> (&Layer, Option<&mut Layer>) {
-        let own = self.of_slots[slot];
-        let Some((spare, _)) = self.written[slot] else {
+        let own = self.places.own(slot);
+        let Some((spare, _)) = self.places.written(slot) else {
             return (&self.pool[own][layer], None);
         };
         // They are two states of the pool.
@@ -58,35 +51,9 @@ impl States {
         }
     }
 
-    /// Gives the prompt of a slot that ends at a position a spare state to write, or the one that it had.
-    ///
-    /// # Errors
-    /// If all spare states are in use.
-    pub(in crate::cpu) fn reserve(&mut self, slot: usize, end: usize) -> Result<(), StateError> {
-        let spares = self.info.spares;
-        let had = self.written[slot].map(|(state, _)| state);
-        let state = had.or_else(|| self.free.pop());
-        self.written[slot] = Some((state.ok_or(StateError::Spares { spares })?, end));
-        Ok(())
-    }
-
-    /// The end of a slot's prompt whose state is not the slot's.
-    pub(in crate::cpu) fn writes_until(&self, slot: usize) -> Option<usize> {
-        self.written[slot].map(|(_, end)| end)
-    }
-
-    /// Makes the state that a slot's prompt wrote the slot's state.
-    pub(in crate::cpu) fn swap(&mut self, slot: usize) {
-        if let Some((spare, _)) = self.written[slot].take() {
-            let own = std::mem::replace(&mut self.of_slots[slot], spare);
-            self.free.push(own);
-        }
-    }
-
-    /// Discards the state that a slot's prompt wrote.
-    pub(in crate::cpu) fn discard(&mut self, slot: usize) {
-        self.free
-            .extend(self.written[slot].take().map(|(state, _)| state));
+    /// The states by number.
+    pub(in crate::cpu) fn places(&mut self) -> &mut StatePlaces {
+        &mut self.places
     }
 
     /// Replays the pending updates of a slot up to `position` in all layers.
@@ -99,7 +66,7 @@ impl States {
         position: usize,
     ) -> Result<(), StateError> {
         let heads = self.info.heads;
-        (self.pool[self.of_slots[slot]].iter_mut())
+        (self.pool[self.places.own(slot)].iter_mut())
             .try_for_each(|layer| replay(layer, heads, position))
     }
 
@@ -117,7 +84,7 @@ impl States {
         self.commit(slot, position)?;
         let history = self.info.taps - 1;
         out.extend((position as u64).to_le_bytes());
-        for layer in &self.pool[self.of_slots[slot]] {
+        for layer in &self.pool[self.places.own(slot)] {
             let mut put = |values: &[f32]| {
                 out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             };
@@ -143,10 +110,10 @@ impl States {
         if given != needed {
             return Err(wrong);
         }
-        self.discard(slot);
+        self.places.discard(slot);
         let position = usize::try_from(u64::from_le_bytes(*position)).map_err(|_| wrong)?;
         let history = self.info.taps - 1;
-        for layer in &mut self.pool[self.of_slots[slot]] {
+        for layer in &mut self.pool[self.places.own(slot)] {
             let mut take = |values: &mut [f32]| {
                 let (own, others) = rest.split_at(4 * values.len());
                 for (value, bytes) in values.iter_mut().zip(own.as_chunks().0) {
@@ -165,4 +132,10 @@ impl States {
         }
         Ok(position)
     }
+}
+
+/// The layers of a state. Each is allocated by itself, so that the system provides its memory on first write: a clone would
+/// write its zeros.
+fn layers(info: StateInfo) -> Vec<Layer> {
+    (0..info.layers).map(|_| Layer::new(info)).collect()
 }

@@ -188,7 +188,7 @@ fn a_dropped_prompt_leaves_its_state() {
         for _ in 0..3 {
             layer.prompt(1, 64..150).expect("the prompt continues");
         }
-        layer.states.discard(1);
+        layer.states.places().discard(1);
         layer.drops = false;
         prompt(&mut layer, 2, &[130]);
         let out = layer.prompt(1, 64..200).expect("the prompt continues");
@@ -217,15 +217,18 @@ fn prompts_take_no_more_spare_states_than_there_are() {
     let mut states = Layer::new(delta()).states;
     let spares = states.info().spares;
     for slot in 0..spares {
-        states.reserve(slot, 64).expect("one is free");
-        states.reserve(slot, 128).expect("the slot has it");
+        states.places().reserve(slot, 64).expect("one is free");
+        states.places().reserve(slot, 128).expect("the slot has it");
     }
     assert_eq!(
-        states.reserve(spares, 64),
+        states.places().reserve(spares, 64),
         Err(StateError::Spares { spares })
     );
-    states.swap(0);
-    states.reserve(spares, 64).expect("one is free again");
+    states.places().swap(0);
+    states
+        .places()
+        .reserve(spares, 64)
+        .expect("one is free again");
 }
 
 #[test]

@@ -52,8 +52,11 @@ impl Worker<'_> {
             is_prefilled && is_same_user && !self.is_restoring(generation.slot())
         });
         let most = wanted.tokens.len().saturating_sub(1);
-        let common = prefilling.filter_map(|generation| generation.pending_prefix(wanted.tokens));
-        let common = common.max().unwrap_or(0).min(most);
+        let common = prefilling.filter_map(|generation| {
+            let common = generation.pending_prefix(wanted.tokens)?.min(most);
+            Some(self.runner.shareable(generation.slot(), common))
+        });
+        let common = common.max().unwrap_or(0);
         common >= PAGE && common >= self.runner.held_of((user, wanted)) + PAGE
     }
 

@@ -131,7 +131,12 @@ impl Worker<'_> {
                 Ok(None) => more = true,
                 Ok(Some(page)) => {
                     let (slot, arrived) = (restore.slot, restore.arrived);
-                    let place = restore.places.get(arrived).copied().unwrap_or_default();
+                    // The places arrive before the first page.
+                    let Some(place) = restore.places.get(arrived).copied() else {
+                        let restore = self.restores.remove(index);
+                        self.finish_restore(&restore)?;
+                        continue;
+                    };
                     if self.runner.write_page(slot, place, &page)? {
                         (restore.arrived, restore.since) = (arrived + 1, Instant::now());
                         self.shared.progress.advance();

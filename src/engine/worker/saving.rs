@@ -233,7 +233,9 @@ impl Worker<'_> {
                 let (most, whose) = (self.host_bytes(), (whose, idle.user));
                 let lacks = places.len();
                 let sequence = (now.tokens, places);
-                let filling = self.host.fill(whose, key, sequence, page_bytes, most)?;
+                let layout = self.runner.layout();
+                let layout = (&layout, page_bytes);
+                let filling = self.host.fill(whose, key, sequence, layout, most)?;
                 let lacks = (lacks - filling.pages()) * page_bytes;
                 let fits = self.runner.has_system_memory(lacks as u64);
                 fits.then_some(Destination::Host(filling))

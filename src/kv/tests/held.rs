@@ -62,6 +62,29 @@ impl Held {
         }
     }
 
+    /// Restores some tokens to a slot that has the first `cached` of them.
+    pub(super) fn restore(&mut self, kv: &mut Kv, slot: usize, tokens: &[u32], cached: usize) {
+        let layout = kv.layout.clone();
+        for place in layout.missing(cached, tokens.len()) {
+            let page = kv.page_at(slot, place).expect("it has a page");
+            if place.group == layout.groups() {
+                self.write_state(&[page], tokens);
+                continue;
+            }
+            let first = place.index * PAGE;
+            for at in first..tokens.len().min(first + PAGE) {
+                self.pages[page][at % PAGE] = tokens[..=at].to_vec();
+            }
+        }
+        let read: Vec<_> = tokens
+            .iter()
+            .map(|token| (*token, Family::Prompt))
+            .collect();
+        kv.restore(slot, &read);
+        let state = StateStart::Pieces(kv.restored_pieces(slot).to_vec());
+        assert!(layout.state == 0 || self.has_state(Some(&state), tokens));
+    }
+
     /// Writes the state after some tokens, which they determine.
     pub(super) fn write_state(&mut self, pieces: &[usize], tokens: &[u32]) {
         for page in pieces {

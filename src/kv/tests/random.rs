@@ -24,6 +24,25 @@ fn check_pages(kv: &Kv, held: &Held) {
     assert!(pages.all(|page| held.has_memory(page)), "{kv:?}");
 }
 
+/// Restores a part of a prompt at random, and returns how many of its tokens are cached then.
+fn maybe_restore(
+    random: &mut fastrand::Rng,
+    held: &mut Held,
+    kv: &mut Kv,
+    turn: &Turn,
+    prompt: &[u32],
+) -> usize {
+    let mut restored = random.usize(turn.cached..prompt.len());
+    if kv.layout.state > 0 {
+        restored = restored / PAGE * PAGE;
+    }
+    if restored <= turn.cached || random.u8(0..3) > 0 {
+        return turn.cached;
+    }
+    held.restore(kv, turn.slot, &prompt[..restored], turn.cached);
+    restored
+}
+
 /// Random parallel turns of three users with common prefixes, in few pages whose memory is released and allocated.
 ///
 /// The cached prefix of a prompt is correct when its turn begins. Pages of running turns are neither overwritten nor
@@ -93,7 +112,8 @@ fn random_turns(layout: &Layout, longest: usize) -> [usize; 4] {
                     let is_answer = last.is_none_or(|(_, family)| *family == Family::Step);
                     let between = is_answer || turn.cached.is_multiple_of(PAGE);
                     assert!(layout.state == 0 || between, "{turn:?}");
-                    held.read(&mut kv, turn.slot, &prompt, turn.cached);
+                    let cached = maybe_restore(&mut random, &mut held, &mut kv, &turn, &prompt);
+                    held.read(&mut kv, turn.slot, &prompt, cached);
                     kv.pin(turn.slot);
                     running.insert(turn.slot, prompt);
                     kept += turn.cached;
