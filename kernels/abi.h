@@ -302,6 +302,112 @@ struct AttendArgs {
     u32 group;
 };
 
+// Where a layer's recurrent state lies, and its geometry: `StateInfo` of src/tape/state_info.rs.
+struct State {
+    Places places;
+    // (states): addresses. A conversation has the index of its state, and a prompt that of the spare state it writes.
+    u64 states;
+    // Offset of the layer in a state.
+    u64 layer;
+    // Offsets in the layer: pending updates, inputs of the convolution, positions. The heads are at 0.
+    u64 updates;
+    u64 columns;
+    u64 positions;
+    u32 heads;
+    u32 value_dim;
+    u32 key_heads;
+    u32 key_dim;
+    // Whether heads take turns with the key heads.
+    u32 tiled;
+    u32 channels;
+    u32 taps;
+    u32 pad;
+};
+
+// out = convolution(input), with `silu` x sigmoid(x) of it, (rows, channels). With `gated`, a row of the input is
+// [b | c | x], and out = T(c convolution(b x)).
+struct ConvolveArgs {
+    State state;
+    u64 input;
+    u64 kernel;
+    // Or null.
+    u64 bias;
+    u64 out;
+    u64 stamp;
+    u32 rows;
+    u32 silu;
+    u32 stride;
+    u32 pad;
+};
+
+// Updates states by rows, and computes the rows' outputs (rows, heads * value_dim).
+struct UpdateArgs {
+    State state;
+    // [q | k | v] with the delta rule, else [x | b | c].
+    u64 input;
+    // (rows, heads): a of DeltaNet, dt of Mamba-2.
+    u64 steps;
+    // (rows, heads): b of DeltaNet.
+    u64 betas;
+    // (heads) each. `skip` is of Mamba-2.
+    u64 rate;
+    u64 step_bias;
+    u64 skip;
+    u64 out;
+    u64 stamp;
+    u32 rows;
+    f32 epsilon;
+};
+
+// Replays the pending updates of all layers of a state up to a position.
+struct CommitArgs {
+    // Of the first layer.
+    State state;
+    // The address of the state; null: the state and the position are those of a prompt.
+    u64 address;
+    u64 layer_bytes;
+    u64 stamp;
+    u32 position;
+    u32 pad;
+};
+
+// Copies a page of a checkpoint from or to a state. Its words: the position (2), then the heads and the last
+// `taps - 1` inputs of the convolution of each layer, the oldest first.
+struct CopyStateArgs {
+    // Of the first layer.
+    State state;
+    // The address of the state.
+    u64 address;
+    u64 layer_bytes;
+    u64 page;
+    // The checkpoint's first page.
+    u64 first_page;
+    // Words of the pages before this one, and of each page.
+    u64 before;
+    u64 words;
+    u32 layers;
+    // Of a stored state. A loaded one's is in the checkpoint.
+    u32 position;
+};
+
+// out = T(rmsnorm(y) norm silu(gate)), (rows, columns), where each `group` columns are normed apart; or, with
+// `gate_first`, T(rmsnorm(y silu(gate)) norm).
+struct GatedNormArgs {
+    u64 y;
+    u64 gate;
+    u64 norm;
+    u64 out;
+    u64 count;
+    u64 stamp;
+    u32 columns;
+    u32 group;
+    u32 stride;
+    u32 gate_first;
+    // Whether all groups have the same weights.
+    u32 shared;
+    f32 epsilon;
+};
+
 // Chooses the next token of each row, with its conversation's sampler.
 struct SampleArgs {
     Places places;

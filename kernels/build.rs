@@ -89,6 +89,7 @@ fn build(out: &Path) -> Result<()> {
         "kernels",
         "kernels/format",
         "kernels/prompt",
+        "kernels/recurrent",
         "kernels/step",
     ];
     let sources: Vec<_> = folders.into_iter().flat_map(of).collect();

@@ -10,6 +10,7 @@ __device__ __forceinline__ void apply(const EmbedArgs &a, const volatile Command
         if (flags & SET_TOKEN) conversation->token = command->row.token;
         if (flags & SET_POSITION) conversation->position = command->row.position;
         if (flags & SET_GUIDE) conversation->guide = command->guide;
+        if (flags & SET_STATE) conversation->state = command->state;
     }
     if (flags & SET_SAMPLER) {
         const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->sampler);

@@ -2,9 +2,11 @@
 #pragma once
 #include "cache.cuh"
 
-// Pairs that a lane holds: two neighbours, two that are 64 further on, and so on.
-#define PAIRS 4
-#define MOST_HEAD_DIM (2 * 32 * PAIRS)
+// Pairs that a lane holds: two neighbours, two that are 64 further on, and so on. Kernels for wide heads set it first.
+#ifndef HELD_PAIRS
+#define HELD_PAIRS 4
+#endif
+#define MOST_HEAD_DIM (2 * 32 * HELD_PAIRS)
 
 // How a head's pairs are spread over the lanes of a warp.
 struct HeadLayout {
@@ -26,7 +28,7 @@ struct HeadLayout {
     static __device__ __forceinline__ void each(const Cache &c, u32 lane, u32 pairs, Whole whole, Single single) {
         bool side_by_side = even(c);
 #pragma unroll
-        for (int i = 0; i < PAIRS; i += 2) {
+        for (int i = 0; i < HELD_PAIRS; i += 2) {
             u32 pair = pair_of(lane, i);
             if (side_by_side) {
                 if (pair < pairs) whole(i, pair);
@@ -42,7 +44,7 @@ struct HeadLayout {
 // The weights of a head's norm. Adjacent pairs are read at once, possibly before the head is there.
 struct NormWeights : HeadLayout {
     const float *all;
-    float2 low[PAIRS / 2], high[PAIRS / 2];
+    float2 low[HELD_PAIRS / 2], high[HELD_PAIRS / 2];
 
     // Without weights, nothing is read.
     __device__ __forceinline__ NormWeights(const Cache &c, const float *weights, u32 lane) : all(weights) {
@@ -60,7 +62,7 @@ struct NormWeights : HeadLayout {
 // The angles of a position's heads, read as `NormWeights` is. `angles`: (position, rotated / 2) of (cos, sin).
 struct Angles : HeadLayout {
     const float2 *all;
-    float4 both[PAIRS / 2];
+    float4 both[HELD_PAIRS / 2];
 
     __device__ __forceinline__ Angles(const Cache &c, u64 angles, u32 position, u32 lane)
         : all(at<const float2>(angles) + (u64)position * (c.rotated / 2)) {
@@ -71,12 +73,12 @@ struct Angles : HeadLayout {
 };
 
 struct Head : HeadLayout {
-    float first[PAIRS], second[PAIRS];
+    float first[HELD_PAIRS], second[HELD_PAIRS];
 
     // Zeros without a source.
     __device__ __forceinline__ Head(const Cache &c, const float *from, u32 lane) {
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) first[i] = second[i] = 0.0f;
+        for (int i = 0; i < HELD_PAIRS; ++i) first[i] = second[i] = 0.0f;
         if (!from) return;
         each(
             c, lane, c.head_dim / 2,
@@ -91,7 +93,7 @@ struct Head : HeadLayout {
     __device__ __forceinline__ void normalize(const Cache &c, const NormWeights &norm, float epsilon, u32 lane) {
         float sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
+        for (int i = 0; i < HELD_PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
         float scale = 1.0f / sqrtf(warp_sum(sum) / (float)c.head_dim + epsilon);
         each(
             c, lane, c.head_dim / 2,
@@ -110,10 +112,10 @@ struct Head : HeadLayout {
     __device__ __forceinline__ void normalize(const Cache &c, float epsilon) {
         float sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
+        for (int i = 0; i < HELD_PAIRS; ++i) sum += first[i] * first[i] + second[i] * second[i];
         float scale = 1.0f / sqrtf(warp_sum(sum) / (float)c.head_dim + epsilon);
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) first[i] *= scale, second[i] *= scale;
+        for (int i = 0; i < HELD_PAIRS; ++i) first[i] *= scale, second[i] *= scale;
     }
 
     __device__ __forceinline__ void rotate(const Cache &c, const Angles &angles, u32 lane) {
@@ -136,7 +138,7 @@ struct Head : HeadLayout {
         if (!c.original) return;
         float by = 1.0f + c.beta * logf((float)(1 + position / c.original));
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) first[i] *= by, second[i] *= by;
+        for (int i = 0; i < HELD_PAIRS; ++i) first[i] *= by, second[i] *= by;
     }
 
     template <typename R> __device__ __forceinline__ void put(const Cache &c, R *to, u32 lane) const {

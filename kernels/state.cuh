@@ -41,7 +41,8 @@ struct Row {
     u32 sequence;
     // Real rows of a prompt.
     u32 count;
-    u32 unused;
+    // The index of the spare recurrent state that a prompt writes.
+    u32 spare;
 };
 
 // Parameters, counter of the random numbers, and latest tokens.
@@ -67,7 +68,8 @@ struct Conversation {
     u32 position;
     // Number of the token, counted from 1, that the next mask must be for; 0: no guide.
     u32 guide;
-    u32 unused;
+    // The index of its recurrent state.
+    u32 state;
     Sampler sampler;
 };
 
@@ -85,6 +87,7 @@ enum CommandFlags {
     SET_SAMPLER = 4,
     SET_PAGES = 8,
     SET_GUIDE = 16,
+    SET_STATE = 32,
 };
 
 struct Command {
@@ -96,5 +99,6 @@ struct Command {
     u32 pages;
     u32 guide;
     Sampler sampler;
-    u32 unused[9];
+    u32 state;
+    u32 unused[8];
 };

@@ -1,7 +1,7 @@
 //! A case: operations, rows, positions and inputs.
 
 use crate::sampler::{Mask, Parameters};
-use crate::tape::{Buffer, Input, Op, Tape};
+use crate::tape::{Buffer, Input, Op, Recurrent, Tape};
 
 /// One operation on random inputs, or two that are one kernel on a GPU.
 #[derive(Clone, Debug)]
@@ -41,10 +41,13 @@ pub(super) enum Logits {
 }
 
 impl Case {
-    /// The last operation, whose outputs are compared. The others prepare its inputs.
+    /// The last operation, apart from the end of a prompt of recurrent layers. Its outputs are compared, and the others prepare
+    /// its inputs.
     #[must_use]
     pub fn op(&self) -> &Op {
-        &self.tape.ops[self.tape.ops.len() - 1]
+        let ends = |op: &&Op| matches!(op, Op::Recurrent(Recurrent::Swap));
+        let last = self.tape.ops.iter().rev().find(|op| !ends(op));
+        last.unwrap_or(&self.tape.ops[0])
     }
 
     /// The buffers that are read before they are written.

@@ -13,7 +13,7 @@ use crate::quant::random::{self, Random};
 use crate::quant::{DType, Format};
 use crate::sampler::Parameters;
 use crate::tape::{
-    Angles, BufferInfo, Ending, Input, KvInfo, Op, Rotation, Tape, WeightId, WeightInfo,
+    Angles, BufferInfo, Ending, Input, KvInfo, Op, Rotation, StateInfo, Tape, WeightId, WeightInfo,
 };
 
 /// Slots of each cache.
@@ -37,6 +37,9 @@ pub enum WorldError {
 #[derive(Clone, Debug)]
 pub struct World {
     pub kv: KvInfo,
+    /// The recurrent states of all cases.
+    #[cfg(feature = "cuda")]
+    state: Option<StateInfo>,
     /// The activation type of all cases, after `split`.
     activation: DType,
     pub(super) angles: [Angles; 2],
@@ -78,6 +81,7 @@ impl World {
         let options = cuda::Options {
             rows: rows.fold(ROWS, usize::max),
             activation: self.activation,
+            state: self.state,
             places: cuda::Places::default(),
             graph: eager(),
             spin: std::time::Duration::from_micros(50),
@@ -134,6 +138,7 @@ fn eager() -> GraphOptions {
 pub(super) struct Builder {
     pub(super) random: Random,
     kv: KvInfo,
+    state: Option<StateInfo>,
     infos: Vec<WeightInfo>,
     bytes: Vec<Vec<u8>>,
     cases: Vec<Case>,
@@ -164,6 +169,7 @@ impl Builder {
         let mut builder = Self {
             random: Random::new(seed),
             kv,
+            state: None,
             infos: Vec::new(),
             bytes: Vec::new(),
             cases: Vec::new(),
@@ -171,6 +177,13 @@ impl Builder {
         let (format, vocabulary, columns) = table;
         builder.matrix(format, vocabulary, columns);
         builder
+    }
+
+    pub(super) fn with_state(self, state: StateInfo) -> Self {
+        Self {
+            state: Some(state),
+            ..self
+        }
     }
 
     pub(super) fn matrix(&mut self, format: Format, rows: usize, columns: usize) -> WeightId {
@@ -246,7 +259,7 @@ impl Builder {
             ending,
             activation: run.activation,
             kv: self.kv,
-            state: None,
+            state: self.state,
             buffers,
             weights: Arc::new([]),
             ops,
@@ -290,6 +303,8 @@ impl Builder {
         });
         World {
             kv: self.kv,
+            #[cfg(feature = "cuda")]
+            state: self.state,
             activation: DType::F16,
             angles,
             infos,

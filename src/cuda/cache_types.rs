@@ -3,6 +3,9 @@
 use crate::kv::{KvType, KvTypes};
 use crate::quant::DType;
 
+/// The widest head of the kernels that most models use; wider ones have kernels with `wide` in their names.
+pub(super) const WIDE_HEAD: usize = 256;
+
 /// The part of kernel names for the types of activations and cache: that of both; or the type that quants become; or
 /// the types of activations, K and V.
 pub(super) fn names(activation: DType, types: KvTypes) -> String {

@@ -142,11 +142,19 @@ impl Steps for Cuda {
                 self.mark(0).inspect_err(|_| self.lose(&[slot]))?;
                 let launched = Launched::new(Ran::Eagerly, &[slot]);
                 self.pending.push_back(launched);
+                let before = self.conversations[slot].state.position;
                 self.take_tokens(rows, &[], &[slot])?;
+                if self.conversations[slot].state.position > before {
+                    self.swap_state(slot);
+                }
             }
-            Ending::Kv => self.conversations[slot].prefilled(rows),
+            Ending::Kv => {
+                self.conversations[slot].prefilled(rows);
+                self.swap_state(slot);
+            }
             Ending::Logits => {
                 self.conversations[slot].prefilled(rows);
+                self.swap_state(slot);
                 self.logits.resize(rows * vocabulary, 0.0);
                 self.buffers
                     .read_logits(tape, &mut self.logits, &mut self.stream)?;
@@ -157,6 +165,9 @@ impl Steps for Cuda {
 
     fn discard_preempted(&mut self, slot: usize) {
         self.base.preempted.discard(slot);
+        if let Some(states) = &mut self.states {
+            states.places.discard(slot);
+        }
     }
 
     fn start_prompt(&mut self, tape: &Tape, tokens: &[u32]) -> Result<(), ExecuteError> {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::cache_types::{multiplies, names};
+use super::cache_types::{WIDE_HEAD, multiplies, names};
 use super::prompt_attend::PromptAttend;
+use super::recurrent_kernels::RecurrentKernels;
 use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
@@ -13,7 +14,7 @@ use crate::device::{
     SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
-use crate::tape::{KvHeads, KvInfo};
+use crate::tape::{KvHeads, KvInfo, StateInfo};
 
 /// The widest row of a step's product. Rows of f32 leave less room.
 pub(super) const fn widest_row(format: Format) -> usize {
@@ -37,6 +38,8 @@ pub(super) struct Kernels {
     pub(super) layer_inputs: Kernel<LayerInputsArgs>,
     pub(super) gate: Kernel<GateArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
+    /// In models with recurrent layers.
+    pub(super) recurrent: Option<RecurrentKernels>,
     /// For each kind of the cache's layers; `None` for a kind without layers.
     pub(super) cache: [Option<CacheKernels>; 2],
     step: HashMap<Storage, StepKernels>,
@@ -79,8 +82,10 @@ impl CacheKernels {
             };
             PromptAttend::load(modules, kv, name)
         });
+        let wide = if kv.head_dim > WIDE_HEAD { "wide_" } else { "" };
+        let rope_store = format!("rope_store_{wide}{types}");
         Ok(Self {
-            rope_store: modules.kernel(&format!("rope_store_{types}"), 0, LaunchOrder::Between)?,
+            rope_store: modules.kernel(&rope_store, 0, LaunchOrder::Between)?,
             step_attend: StepAttend::load(modules, activation, kv, &types)?,
             prompt_attend: attends.transpose()?.flatten(),
         })
@@ -127,7 +132,7 @@ impl Kernels {
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
-        kv: KvInfo,
+        (kv, state): (KvInfo, Option<StateInfo>),
         storages: &[Storage],
     ) -> Result<Self, Error> {
         let name = activation.name();
@@ -186,6 +191,9 @@ impl Kernels {
             layer_inputs: modules.kernel("layer_inputs", 0, LaunchOrder::Between)?,
             gate: modules.kernel(&format!("gate_{name}"), 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
+            recurrent: state
+                .map(|state| RecurrentKernels::load(modules, activation, state))
+                .transpose()?,
             cache: CacheKernels::of_kinds(modules, activation, kv)?,
             step: storages
                 .iter()

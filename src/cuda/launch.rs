@@ -10,7 +10,7 @@ use super::prompt::Prompt;
 use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
 use crate::device::{
-    AddNormedArgs, Command, EmbedArgs, Epilogue, Error, GateArgs, Geometry, LayerInputsArgs, Row,
+    AddNormedArgs, Command, EmbedArgs, Epilogue, Error, GateArgs, Geometry, LayerInputsArgs,
     SampleArgs, SoftcapArgs, StepArgs,
 };
 use crate::quant::DType;
@@ -59,8 +59,7 @@ impl Work<'_> {
         let rows = narrow(tape.rows);
         let step = tape.input == Input::Step;
         let places = self.places_of(step);
-        // The address of the number of rows of a prompt that are not padding.
-        let count = if step { 0 } else { at.prompt + Row::COUNT_AT };
+        let count = self.count_of(tape);
         let columns = |buffer: Buffer| narrow(tape.buffer(buffer).columns);
         match tape.ops[index] {
             Op::Embed { table, scale, x } => {
@@ -294,8 +293,7 @@ impl Work<'_> {
                 };
                 queue.launch(&kernels.softcap, geometry, &args)
             }
-            // `limits` refuses the tape.
-            Op::Recurrent(op) => unreachable!("{}", op.name()),
+            Op::Recurrent(ref op) => self.recurrent(tape, op, queue),
             Op::Sample { logits } => {
                 let args = SampleArgs {
                     places,

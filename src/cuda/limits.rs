@@ -3,10 +3,13 @@
 use super::kernels::widest_row;
 use super::memory;
 use crate::quant::padded;
-use crate::tape::{Buffer, KvKind, Op, Tape, WeightId};
+use crate::tape::{Buffer, KvKind, Op, StateHeads, Tape, WeightId};
 
-/// The widest head in `rope.cuh`: 4 pairs for each of 32 lanes.
-const WIDEST_HEAD: usize = 2 * 4 * 32;
+/// The widest head in `rope.cuh`: 8 pairs for each of 32 lanes.
+const WIDEST_HEAD: usize = 2 * 8 * 32;
+
+/// The most keys of a column in `recurrent/update.cuh`.
+const MOST_KEYS: usize = 128;
 
 /// The most query heads of a KV head whose blocks `splits.rs` can count separately.
 const MOST_GROUP: usize = 256;
@@ -26,8 +29,11 @@ pub enum Unsuited {
         "the CUDA kernels take heads of a multiple of 8, and the model has {value}: use backend = \"cpu\""
     )]
     Head { value: usize },
-    #[error("the CUDA kernels take no recurrent layers: use backend = \"cpu\"")]
-    Recurrent,
+    #[error(
+        "the CUDA kernels take recurrent layers whose {what} are a multiple of 4, and the model has {value}: \
+         use backend = \"cpu\""
+    )]
+    Recurrent { what: &'static str, value: usize },
     #[error(
         "{weight} is larger than the 512 MiB that a layer's matrix may have with CUDA: \
          use a smaller quantization of the model, or backend = \"cpu\""
@@ -44,6 +50,19 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
         within("heads", head_dim, WIDEST_HEAD)?;
         if !head_dim.is_multiple_of(16 / 2) {
             return Err(Unsuited::Head { value: head_dim });
+        }
+    }
+    if let Some(StateHeads {
+        key_dim,
+        heads,
+        value_dim,
+        ..
+    }) = tape.state.and_then(|state| state.heads)
+    {
+        within("keys of a recurrent head", key_dim, MOST_KEYS)?;
+        let parts = [("keys", key_dim), ("values", heads * value_dim)];
+        if let Some((what, value)) = parts.into_iter().find(|(_, n)| !n.is_multiple_of(4)) {
+            return Err(Unsuited::Recurrent { what, value });
         }
     }
     for op in &tape.ops {
@@ -73,8 +92,8 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 let group = tape.buffer(q).columns / tape.kv.kind(layer).width();
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
-            Op::Recurrent(_) => return Err(Unsuited::Recurrent),
-            Op::Embed { .. }
+            Op::Recurrent(_)
+            | Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }
             | Op::LayerInputs { .. }
@@ -164,9 +183,9 @@ mod tests {
 
     #[test]
     fn exactly_the_tapes_that_exceed_a_limit_are_refused() {
-        assert_eq!(suits(&projection(16384, 256)), Ok(()));
+        assert_eq!(suits(&projection(16384, 512)), Ok(()));
         let text = |tape: &Tape| suits(tape).expect_err("it is too large").to_string();
-        assert!(text(&projection(16384, 258)).contains("heads of at most 256"));
+        assert!(text(&projection(16384, 514)).contains("heads of at most 512"));
         // One tile more than 512 MiB: a launch would only multiply the first part.
         assert!(text(&projection(16385, 256)).starts_with("blk.0.ffn_down.weight is larger"));
         let mut wide = projection(16384, 256);

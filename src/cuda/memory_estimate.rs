@@ -3,6 +3,7 @@
 use super::memory::{self, Needs};
 use super::pages::Pages;
 use super::scratch::{Scratch, Tables};
+use super::states::States;
 use crate::device::Error;
 use crate::executor::{FLIGHT_BYTES, MemoryEstimate};
 use crate::tape::{Buffer, Tape};
@@ -21,7 +22,9 @@ pub fn memory_estimate(
         return Ok(MemoryEstimate::default());
     };
     let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
-    let kv = Pages::plan(tape.kv)?.0.bytes();
+    let states = tape.state.map(States::plan).transpose()?;
+    let states = states.map_or(0, |(plan, _)| plan.bytes());
+    let kv = Pages::plan(tape.kv)?.0.bytes() + states;
     let (scratch, regions) =
         Scratch::plan(tape.kv, Tables::of_tape(tape), (tape.vocabulary(), rows))?;
     let (mut activations, mut passing) = (scratch.bytes() + buffers(tapes)?, 0);

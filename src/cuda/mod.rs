@@ -27,6 +27,8 @@ mod prompt;
 mod prompt_attend;
 mod queue;
 mod recache;
+mod recurrent;
+mod recurrent_kernels;
 mod run;
 mod scratch;
 mod send_late;
@@ -34,6 +36,7 @@ mod shapes;
 mod splits;
 mod state;
 mod state_access;
+mod states;
 mod step;
 mod step_attend;
 mod step_shared;
@@ -58,6 +61,7 @@ use self::pace::Pace;
 use self::pages::Pages;
 use self::scratch::Scratch;
 use self::state::{Conversation, Listed};
+use self::states::States;
 use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
@@ -67,7 +71,7 @@ pub use crate::device::{MemoryKind, is_jetson};
 use crate::executor::{Base, PromptRows, WeightSource};
 use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
 use crate::quant::DType;
-use crate::tape::{Angles, Ending, KvInfo, Tape, WeightInfo};
+use crate::tape::{Angles, Ending, KvInfo, StateInfo, Tape, WeightInfo};
 
 // A mailbox has room for the rows of any tape.
 const _: () = assert!(STEP_ROWS == crate::tape::STEP_ROWS);
@@ -80,6 +84,8 @@ pub struct Options {
     pub rows: usize,
     /// The type of activations of every tape that will run.
     pub activation: DType,
+    /// The recurrent states of every tape, in models with recurrent layers.
+    pub state: Option<StateInfo>,
     pub graph: GraphOptions,
     /// How long the thread spins for a token before it sleeps.
     pub spin: Duration,
@@ -151,6 +157,8 @@ pub struct Cuda {
     weights: Vec<Weight>,
     buffers: Buffers,
     pages: Pages,
+    /// In models with recurrent layers.
+    states: Option<States>,
     /// The conversation of each slot.
     conversations: Vec<Conversation>,
     /// Masks that are still being computed.
@@ -195,7 +203,7 @@ impl Cuda {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
-        let kernels = Kernels::load(&modules, options.activation, kv, &storages)?;
+        let kernels = Kernels::load(&modules, options.activation, (kv, options.state), &storages)?;
         let (weight_arena, weights) = load::load(
             &context,
             options.places.weights(integrated),
@@ -204,6 +212,10 @@ impl Cuda {
             (source, read),
         )?;
         let pages = Pages::new(&context, options.places.kv(integrated), kv, &mut stream)?;
+        let memory = options.places.kv(integrated);
+        let states = (options.state)
+            .map(|info| States::new(&context, memory, info, &mut stream))
+            .transpose()?;
         let vocabulary = infos.first().map_or(0, |table| table.rows);
         let widths = (vocabulary, options.rows);
         let scratch = Scratch::new(&context, angles, kv, widths, &mut stream)?;
@@ -218,7 +230,8 @@ impl Cuda {
             weights,
             buffers: Buffers::default(),
             pages,
-            conversations: vec![Conversation::default(); kv.slots],
+            conversations: conversations(kv, states.as_ref()),
+            states,
             late: Late::default(),
             slot: 0,
             listed: Listed::default(),
@@ -274,6 +287,21 @@ impl Cuda {
         }
     }
 
+    /// The context of launches, and the stream that they run on.
+    fn work(&mut self) -> (Work<'_>, &mut Stream) {
+        let work = Work {
+            kernels: &self.kernels,
+            multiprocessors: self.context.properties().multiprocessors,
+            weights: &self.weights,
+            buffers: &self.buffers,
+            addresses: &self.scratch.addresses,
+            pages: &self.pages,
+            kv: self.kv,
+            states: self.states.as_ref().map_or(0, States::table),
+        };
+        (work, &mut self.stream)
+    }
+
     /// Returns a tape that is ready to be launched, and the graphs that can replay it.
     fn split<'a>(
         &'a mut self,
@@ -293,6 +321,7 @@ impl Cuda {
                 addresses: &self.scratch.addresses,
                 pages: &self.pages,
                 kv: self.kv,
+                states: self.states.as_ref().map_or(0, States::table),
             },
             stream: &mut self.stream,
             tape,
@@ -304,4 +333,10 @@ impl Cuda {
         };
         (step, &mut self.base.graph, &mut self.base.prompts)
     }
+}
+
+/// A conversation for each slot. Each has the state that the pool gives its slot first.
+fn conversations(kv: KvInfo, states: Option<&States>) -> Vec<Conversation> {
+    let of = |slot| Conversation::new(states.map(|states| states.number(slot)));
+    (0..kv.slots).map(of).collect()
 }

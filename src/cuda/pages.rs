@@ -149,6 +149,11 @@ impl Pages {
         self.arena.address(self.held[self.tables[slot][index]])
     }
 
+    /// The address of a page.
+    pub(super) fn address_of(&self, page: usize) -> Result<u64, Error> {
+        self.arena.address(self.held[page])
+    }
+
     /// The addresses of all tables, one after another.
     pub(super) fn addresses(&self) -> Result<Vec<u64>, Error> {
         let pages = self.tables.iter().flatten();

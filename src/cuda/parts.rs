@@ -87,7 +87,7 @@ impl Cuda {
         Ok(Pass::Ended)
     }
 
-    /// Preempts the only pending step after its launched parts, and saves its residual stream.
+    /// Preempts the only pending step after its launched parts, and saves its carried buffers.
     pub(super) fn save_step(&mut self, tape: &Tape) -> Result<(), Error> {
         let Some(step) = self.pending.pop_front() else {
             return Ok(());

@@ -1,12 +1,12 @@
 //! Replaces the cache of an executor: a model is measured before the types of its cache are selected.
 
-use super::Cuda;
 use super::kernels::CacheKernels;
 use super::late::Late;
 use super::memory::Buffers;
 use super::pages::Pages;
 use super::scratch::Scratch;
-use super::state::{Conversation, Listed};
+use super::state::Listed;
+use super::{Cuda, conversations};
 use crate::device::{Error, Modules};
 use crate::tape::{Angles, KvInfo};
 
@@ -27,7 +27,10 @@ impl Cuda {
         self.pages = Pages::new(&self.context, memory, kv, &mut self.stream)?;
         let widths = (self.vocabulary, self.options.rows);
         self.scratch = Scratch::new(&self.context, angles, kv, widths, &mut self.stream)?;
-        self.conversations = vec![Conversation::default(); kv.slots];
+        if let Some(states) = &mut self.states {
+            states.clear();
+        }
+        self.conversations = conversations(kv, self.states.as_ref());
         self.late = Late::default();
         self.listed = Listed::default();
         self.logits = Vec::new();

@@ -187,7 +187,9 @@ impl Cuda {
         }
         let ahead = narrow(self.pending.len());
         let sequence = self.sequence.wrapping_add(ahead + 1);
-        let command = self.conversations[slot].prompt(slot, rows, sequence);
+        let position = self.conversations[slot].state.position;
+        let spare = self.reserve_state(slot, position + rows)?;
+        let command = self.conversations[slot].prompt(slot, (rows, spare), sequence);
         let scratch = &mut self.scratch;
         let to = (&mut scratch.arena, scratch.prompt);
         let sent = scratch.prompts.send(&command, tokens, to, &mut self.stream);
@@ -195,7 +197,7 @@ impl Cuda {
         Ok(sent.inspect_err(|_| self.lose(&[slot]))?)
     }
 
-    /// Restores the residual stream of a preempted prompt, and returns its first operation that has not run.
+    /// Restores the carried buffers of a preempted prompt, and returns its first operation that has not run.
     ///
     /// The embeddings run again, because they apply the prompt's command, and another command has replaced it meanwhile.
     fn resume(&mut self, tape: &Tape, rows: &PromptRows) -> Result<usize, Error> {

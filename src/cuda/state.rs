@@ -28,6 +28,8 @@ pub(super) struct Conversation {
     guide_changed: bool,
     /// The elements of the page table that the device does not have yet.
     new_pages: Range<usize>,
+    /// The number of its recurrent state; `None` in models without any.
+    held: Option<u32>,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// The last chosen token, then the most probable ones.
@@ -35,6 +37,20 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
+    /// A conversation with a recurrent state.
+    pub(super) fn new(held: Option<u32>) -> Self {
+        Self {
+            held,
+            ..Self::default()
+        }
+    }
+
+    /// Replaces its recurrent state.
+    pub(super) fn set_state(&mut self, held: u32) {
+        self.held = Some(held);
+        self.moved();
+    }
+
     pub(super) fn begin(&mut self, position: usize, parameters: Parameters, history: &History) {
         let (tokens, pushed) = history.ring();
         let [seed_low, seed_high] = [parameters.seed, parameters.seed >> 32].map(|half| {
@@ -141,14 +157,21 @@ impl Conversation {
         );
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
+        command.state = self.held.filter(|_| moved);
         command.guide = guide_changed.then(|| self.guide.unwrap_or_default());
         let pages = std::mem::take(&mut self.new_pages);
         command.pages = (narrow(pages.start), narrow(pages.len()));
         moved || guide_changed || !pages.is_empty()
     }
 
-    /// Returns the command of a prompt that starts at the current position; its token will have the number `sequence`.
-    pub(super) fn prompt(&mut self, slot: usize, rows: usize, sequence: u32) -> Command {
+    /// Returns the command of a prompt that starts at the current position and writes a spare recurrent state; its token will
+    /// have the number `sequence`.
+    pub(super) fn prompt(
+        &mut self,
+        slot: usize,
+        (rows, spare): (usize, u32),
+        sequence: u32,
+    ) -> Command {
         let mut command = Command {
             row: Row {
                 slot: narrow(slot),
@@ -156,6 +179,7 @@ impl Conversation {
                 advances: 1,
                 sequence,
                 count: narrow(rows),
+                spare,
                 ..Row::default()
             },
             ..Command::default()

@@ -1,18 +1,91 @@
-//! Recurrent states on a device. `limits` refuses models that have one, so there is none.
+//! The recurrent states of slots, and their copies in pages of the cache. Copies are queued on the stream.
 
 use super::Cuda;
+use super::queue::LaunchQueue;
+use super::recurrent::CheckpointPage;
 use crate::executor::{ExecuteError, States};
 
 impl States for Cuda {
-    fn clear_state(&mut self, _: usize) -> Result<(), ExecuteError> {
+    fn clear_state(&mut self, slot: usize) -> Result<(), ExecuteError> {
+        // Kernels take the state for zero at position 0.
+        if let Some(states) = &mut self.states {
+            states.places.discard(slot);
+        }
         Ok(())
     }
 
-    fn store_state(&mut self, _: usize, _: usize, _: &[usize]) -> Result<(), ExecuteError> {
+    fn store_state(
+        &mut self,
+        slot: usize,
+        position: usize,
+        pages: &[usize],
+    ) -> Result<(), ExecuteError> {
+        self.copy_state(slot, Some(position), pages)
+    }
+
+    fn load_state(&mut self, slot: usize, pages: &[usize]) -> Result<(), ExecuteError> {
+        self.discard_in_flight_of(slot);
+        if let Some(states) = &mut self.states {
+            states.places.discard(slot);
+        }
+        self.copy_state(slot, None, pages)
+    }
+}
+
+impl Cuda {
+    /// Stores the state of a slot at a position in pages, or loads it from them.
+    fn copy_state(
+        &mut self,
+        slot: usize,
+        stored: Option<usize>,
+        pages: &[usize],
+    ) -> Result<(), ExecuteError> {
+        let Some(states) = &self.states else {
+            return Ok(());
+        };
+        let each = self.kv.page_bytes();
+        states.fits(pages.len() * each)?;
+        let (info, address) = (states.info, states.of_slot(slot));
+        let addresses: Vec<u64> = pages
+            .iter()
+            .map(|page| self.pages.address_of(*page))
+            .collect::<Result<_, _>>()?;
+        let (work, stream) = self.work();
+        let mut queue = LaunchQueue::launching(stream, None);
+        if let Some(position) = stored {
+            work.commit(info, Some((address, position)), &mut queue)?;
+        }
+        for (index, page) in addresses.iter().enumerate() {
+            let page = CheckpointPage {
+                page: *page,
+                first_page: addresses[0],
+                before: index * each,
+                bytes: each,
+            };
+            work.copy_state(info, (address, stored), page, &mut queue)?;
+        }
         Ok(())
     }
 
-    fn load_state(&mut self, _: usize, _: &[usize]) -> Result<(), ExecuteError> {
-        Ok(())
+    /// Gives the prompt of a slot that ends at a position a spare state to write, and returns its number.
+    pub(super) fn reserve_state(&mut self, slot: usize, end: usize) -> Result<u32, ExecuteError> {
+        let preempted = &self.base.preempted;
+        let Some(states) = &mut self.states else {
+            return Ok(0);
+        };
+        // No other prompt runs or will be continued.
+        states
+            .places
+            .discard_except(|other| other == slot || preempted.has(other));
+        Ok(super::narrow(states.places.reserve(slot, end)?))
+    }
+
+    /// Makes the state that a slot's finished prompt wrote the slot's state.
+    pub(super) fn swap_state(&mut self, slot: usize) {
+        if let Some(states) = &mut self.states
+            && states.places.swap(slot).is_some()
+        {
+            self.conversations[slot].set_state(states.number(slot));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Selects the attention kernel of a step: on tensor cores if the types and the width of a head allow it, and otherwise
 //! on lanes. `attend` launches it.
 
-use super::cache_types::multiplies;
+use super::cache_types::{WIDE_HEAD, multiplies};
 use super::narrow::narrow;
 use super::step_shared::resident;
 use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
@@ -64,7 +64,11 @@ impl StepAttend {
             )
         });
         let width = width(of, head_dim);
-        let name = format!("step_attend_{types}_{}", width.name);
+        let name = if width.head_dim > WIDE_HEAD {
+            format!("step_attend_{}_{types}", width.name)
+        } else {
+            format!("step_attend_{types}_{}", width.name)
+        };
         Ok(Self {
             tiles: tiles.transpose()?,
             // Layers with other heads may use the same kernel, so its limit is that of the widest.
@@ -94,8 +98,11 @@ impl StepAttend {
             group: LANE_HEADS,
             shared: width(types, head_dim).shared(head_dim),
             threads: 32 * narrow(LANES_WARPS),
-            // Two types need more registers: `attend_mixed.cu`.
-            blocks: types.one().map_or(1, |_| LANES_BLOCKS),
+            // Two types and wide heads need more registers: `attend_mixed.cu`, `attend_wide.cu`.
+            blocks: types
+                .one()
+                .filter(|_| head_dim <= WIDE_HEAD)
+                .map_or(1, |_| LANES_BLOCKS),
         }
     }
 }
@@ -155,18 +162,22 @@ impl Width {
 }
 
 /// 8 values for each lane.
-const NARROW: [Width; 3] = [
+const NARROW: [Width; 4] = [
     Width::of("8x1", 64),
     Width::of("16x1", 128),
     Width::of("32x1", 256),
+    WIDEST,
 ];
 /// 4 values for each lane.
-const WIDE: [Width; 4] = [
+const WIDE: [Width; 5] = [
     Width::of("8x1", 32),
     Width::of("16x1", 64),
     Width::of("32x1", 128),
     Width::of("32x2", 256),
+    WIDEST,
 ];
+/// In `attend_wide.cu`.
+const WIDEST: Width = Width::of("wide", 512);
 
 /// The narrowest width that a head fits, or else the widest.
 fn width(cache: KvTypes, head_dim: usize) -> &'static Width {

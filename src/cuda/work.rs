@@ -48,6 +48,8 @@ pub(super) struct Work<'a> {
     pub(super) addresses: &'a Addresses,
     pub(super) pages: &'a Pages,
     pub(super) kv: KvInfo,
+    /// The table of recurrent states; 0 without any.
+    pub(super) states: u64,
 }
 
 impl Work<'_> {
@@ -62,6 +64,7 @@ impl Work<'_> {
         trace.place("conversations", self.addresses.conversations);
         trace.place("tables", self.addresses.tables);
         trace.place("angles", self.addresses.angles);
+        trace.place("states", self.states);
     }
 
     pub(super) fn places_of(&self, step: bool) -> Places {

@@ -44,7 +44,8 @@ pub struct Row {
     pub sequence: u32,
     /// Rows of a prompt that are not padding.
     pub count: u32,
-    pub unused: u32,
+    /// The index of the spare recurrent state that a prompt writes.
+    pub spare: u32,
 }
 
 impl Row {
@@ -61,7 +62,7 @@ impl Row {
             self.advances,
             self.sequence,
             self.count,
-            self.unused,
+            self.spare,
         ]
     }
 }
@@ -98,7 +99,7 @@ impl Default for History {
 
 impl SamplerState {
     const WORDS: usize = size_of::<Self>() / 4;
-    /// Bytes of a conversation on the device: token, position, mask number, padding, sampler.
+    /// Bytes of a conversation on the device: token, position, mask number, index of its recurrent state, sampler.
     pub const CONVERSATION_BYTES: usize = 16 + size_of::<Self>();
 
     fn words(&self) -> impl Iterator<Item = u32> + '_ {
@@ -129,18 +130,21 @@ pub struct Command {
     pub pages: (u32, u32),
     /// The number of the conversation's next mask; 0 ends guiding.
     pub guide: Option<u32>,
+    /// The index of the conversation's recurrent state.
+    pub state: Option<u32>,
 }
 
 impl Command {
     /// The offset of a prompt's tokens, which follow its command in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// Words of a command: its row, flags, pages and guide; a sampler; a pad.
+    /// Words of a command: its row, flags, pages and guide; a sampler; a state; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
     const FLAGS_AT: usize = size_of::<Row>() / 4;
     const SAMPLER_AT: usize = Self::FLAGS_AT + 4;
+    const STATE_AT: usize = Self::SAMPLER_AT + SamplerState::WORDS;
 
     fn store(&self, words: &[AtomicU32]) {
         // `CommandFlags` of `kernels/state.cuh`.
@@ -148,6 +152,7 @@ impl Command {
         const SAMPLER: u32 = 4;
         const PAGES: u32 = 8;
         const GUIDE: u32 = 16;
+        const STATE: u32 = 32;
         let mut flags = 0;
         if self.moves {
             flags |= TOKEN_AND_POSITION;
@@ -164,6 +169,10 @@ impl Command {
         if self.guide.is_some() {
             flags |= GUIDE;
         }
+        if let Some(state) = self.state {
+            flags |= STATE;
+            words[Self::STATE_AT].store(state, Ordering::Relaxed);
+        }
         let (first, pages) = self.pages;
         let fields = [flags, first, pages, self.guide.unwrap_or_default()];
         for (word, value) in words[Self::FLAGS_AT..].iter().zip(fields) {
@@ -179,7 +188,7 @@ impl Command {
     }
 }
 
-const _: () = assert!(Command::SAMPLER_AT + SamplerState::WORDS <= Command::WORDS);
+const _: () = assert!(Command::STATE_AT < Command::WORDS);
 
 /// CPU to GPU: the commands of rows that differ from those of the last step.
 #[derive(Debug)]

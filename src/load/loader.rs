@@ -91,7 +91,7 @@ impl Loader<'_> {
         settings: &Settings,
         description: String,
     ) -> Result<Model, LoadError> {
-        let settings = &prefill_chunk::settled(settings, prefill_chunk::CPU);
+        let settings = &prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);
         fit::admit_on_cpu(&mut forward, settings)?;
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
         let mut cpu = Cpu::new(
@@ -127,7 +127,7 @@ impl Loader<'_> {
             cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
         let properties = device.properties();
         let chunk = prefill_chunk::of_gpu(properties.memory, properties.integrated);
-        let settings = &prefill_chunk::settled(settings, chunk);
+        let settings = &prefill_chunk::settled(settings, chunk, &forward);
         let own = if device.is_integrated() {
             None
         } else {
@@ -146,6 +146,7 @@ impl Loader<'_> {
             },
             rows: settings.prefill_chunk,
             activation: forward.activation,
+            state: forward.state,
             graph: settings.graph.clone(),
             spin: settings.cuda.spin,
         };

@@ -54,8 +54,12 @@ impl Faulty {
     }
 
     fn change(&mut self, tape: &Tape, fault: Fault, slot: usize) -> Result<(), ExecuteError> {
-        let inputs = tape.ops[0].buffers().0;
-        let outputs = tape.ops[tape.ops.len() - 1].buffers().1;
+        // The beginning and the end of a recurrent prompt have neither.
+        let mut inputs = tape.ops.iter().map(|op| op.buffers().0);
+        let inputs = inputs.find(|inputs| !inputs.is_empty()).unwrap_or_default();
+        let mut outputs = tape.ops.iter().rev().map(|op| op.buffers().1);
+        let outputs = outputs.find(|outputs| !outputs.is_empty());
+        let outputs = outputs.unwrap_or_default();
         let last = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns - 1;
         match fault {
             Fault::Element => {

@@ -24,6 +24,8 @@ mod smoke;
 #[allow(dead_code)] // a test has more uses for it
 #[path = "../support/tiny_gguf.rs"]
 mod tiny_gguf;
+#[path = "../support/tiny_recurrent.rs"]
+mod tiny_recurrent;
 
 use std::process::ExitCode;
 
@@ -43,7 +45,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
                           sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a
-                          model needs a vocabulary, and without MODEL a tiny one runs
+                          model needs a vocabulary, and without MODEL two tiny ones run
   reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
   memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes";
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use super::sequences::{Model, sequences};
-use super::tiny_gguf;
+use super::{tiny_gguf, tiny_recurrent};
 
 /// The default number of sequences.
 const SEQUENCES: u64 = 100;
@@ -29,22 +29,30 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let Ok(folder) = tempfile::tempdir() else {
         return ExitCode::FAILURE;
     };
-    let mut paths: Vec<PathBuf> = models.iter().map(PathBuf::from).collect();
-    if paths.is_empty() {
+    let paths = models.iter().map(PathBuf::from);
+    let mut models: Vec<Model> = paths.map(|path| Model::new(path, backend)).collect();
+    if models.is_empty() {
         let tiny = folder.path().join("tiny.gguf");
         if let Err(error) = std::fs::write(&tiny, tiny_gguf::with_vocabulary().file()) {
             println!("{}: {error}", tiny.display());
             return ExitCode::FAILURE;
         }
-        paths.push(tiny);
+        models.push(Model::new(tiny, backend));
+        match tiny_recurrent::write(folder.path()) {
+            Ok(files) => models.push(Model::recurrent(files, backend)),
+            Err(error) => {
+                println!("{}: {error}", folder.path().display());
+                return ExitCode::FAILURE;
+            }
+        }
     }
-    for path in paths {
+    for model in models {
         let begun = Instant::now();
-        let name = path.display().to_string();
-        let counts = runtime.block_on(sequences(&Model::new(path, backend), count));
+        let name = model.path.display().to_string();
+        let counts = runtime.block_on(sequences(&model, count));
         let seconds = begun.elapsed().as_secs_f64();
         println!("{name}: {count} sequences in {seconds:.1} s: {counts:?}");
-        if counts.far_back == 0 && count >= MANY {
+        if counts.far_back == 0 && count >= MANY && !model.is_recurrent() {
             println!("{name}: turns of long ago were read anew");
             return ExitCode::FAILURE;
         }

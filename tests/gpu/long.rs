@@ -96,7 +96,12 @@ fn compare(model: &Path, backend: Backend) -> Result<(), Box<dyn Error>> {
 
 /// The factor by which a tiny model amplifies rounding (golden/README.md).
 fn rounding(model: &Path) -> Result<f64, Box<dyn Error>> {
-    let said = model.join("rounding");
+    let folder = if model.is_dir() {
+        model
+    } else {
+        model.parent().unwrap_or(model)
+    };
+    let said = folder.join("rounding");
     if !said.exists() {
         return Ok(1.0);
     }

@@ -11,10 +11,12 @@ cd "$(dirname "$0")" || exit 1
 stages=(goldens smollm2 device diff self_test modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
-# The models whose layers the kernels compute: not those with recurrent layers, which the backend refuses.
+# The tiny models: folders with safetensors, or else GGUF files.
+folders=(golden/tiny-*)
 tiny=()
-for model in golden/tiny-*; do
-    case $model in *-qwen3_5 | *-lfm2 | *-granitemoehybrid | *-nemotron_h) ;; *) tiny+=("$model") ;; esac
+for model in "${folders[@]}"; do
+    [ -e "$model/model.safetensors" ] || model+=/model.q8_0.gguf
+    tiny+=("$model")
 done
 failed=0 missing=0
 folder=$(mktemp -d -t ganglion-gpu.XXXXXX)
@@ -82,7 +84,7 @@ bounds() {
 stage_goldens() {
     local model golden type image memory within
     # far.golden.json is for a longer context, in which a model has other angles.
-    for golden in "${tiny[@]/%//golden.json}" "${tiny[@]/%//far.golden.json}"; do
+    for golden in "${folders[@]/%//golden.json}" "${folders[@]/%//far.golden.json}"; do
         [ -e "$golden" ] || continue
         model=${golden%/*}
         for type in f16 bf16 q8_0; do
@@ -95,7 +97,7 @@ stage_goldens() {
             done
         done
     done
-    for golden in "${tiny[@]/%//model.q8_0.gguf.golden.json}" "${tiny[@]/%//model.q8_0.gguf.far.golden.json}"; do
+    for golden in "${folders[@]/%//model.q8_0.gguf.golden.json}" "${folders[@]/%//model.q8_0.gguf.far.golden.json}"; do
         [ -e "$golden" ] || continue
         model=${golden%.gguf.*}.gguf
         for type in f16 bf16 q8_0; do

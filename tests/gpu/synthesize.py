@@ -34,6 +34,41 @@ class Shape:
     keys: dict = dataclasses.field(default_factory=dict)
     # Divisors of the frequencies in tensors, one for each pair of elements that rotate.
     pairs: int = 0
+    # The layers with attention; None: all. The others are recurrent.
+    attends: list | None = None
+    # Of recurrent layers: heads of keys and values, and their width.
+    key_heads: int = 0
+    value_heads: int = 0
+    width: int = 128
+
+
+def qwen3_5(hidden, layers, heads, kv_heads, intermediate, value_heads):
+    """Qwen3.5: three layers of four have a gated DeltaNet."""
+    return Shape(
+        hidden,
+        layers,
+        heads,
+        intermediate,
+        True,
+        "qwen35",
+        kv_heads,
+        256,
+        248320,
+        262144,
+        1e7,
+        {
+            "rope.dimension_count": 64,
+            "ssm.conv_kernel": 4,
+            "ssm.state_size": 128,
+            "ssm.group_count": 16,
+            "ssm.time_step_rank": value_heads,
+            "ssm.inner_size": value_heads * 128,
+            "full_attention_interval": 4,
+        },
+        attends=list(range(3, layers, 4)),
+        key_heads=16,
+        value_heads=value_heads,
+    )
 
 
 GEMMA3 = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0, "rope.freq_base_swa": 1e4}
@@ -58,6 +93,23 @@ SHAPES = {
         theta=1e4,
         keys={"rope.dimension_count": 96, "rope.scaling.original_context_length": 4096, "rope.scaling.attn_factor": 1.19},
         pairs=48,
+    ),
+    "qwen3.5-0.8b": qwen3_5(1024, 24, 8, 2, 3584, 16),
+    "qwen3.5-4b": qwen3_5(2560, 32, 16, 4, 9216, 32),
+    "lfm2-1.2b": Shape(
+        2048,
+        16,
+        32,
+        8192,
+        True,
+        "lfm2",
+        8,
+        64,
+        65536,
+        128000,
+        1e6,
+        {"shortconv.l_cache": 3},
+        attends=[2, 5, 8, 10, 12, 14],
     ),
     "granite-2b": Shape(
         2048,
@@ -164,14 +216,19 @@ def main(size, type_name, out, words=None):
     writer.add_embedding_length(hidden)
     writer.add_feed_forward_length(shape.intermediate)
     writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
+    # LFM2's file names the layers without attention by 0 heads.
+    lists = shape.architecture == "lfm2"
+    of_layers = [kv_heads if layer in shape.attends else 0 for layer in range(shape.layers)] if lists else kv_heads
+    writer.add_head_count_kv(of_layers)
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_rope_freq_base(shape.theta)
     writer.add_layer_norm_rms_eps(1e-6)
     for key, value in shape.keys.items():
         add_key(writer, f"{shape.architecture}.{key}", value)
-    # Granite's vocabulary is smaller than that of other files.
+    if shape.architecture == "qwen35":
+        writer.add_array("qwen35.rope.dimension_sections", [11, 11, 10, 0])
+    # Granite's and LFM2's vocabularies are smaller than that of other files.
     fits = words and shape.vocabulary >= SHAPES["4b"].vocabulary
     vocabulary_of(writer, words, shape.vocabulary) if fits else vocabulary(writer, shape.vocabulary)
     random = np.random.default_rng(0)
@@ -190,7 +247,7 @@ def main(size, type_name, out, words=None):
         writer.add_tensor(name, np.ones(width, dtype=np.float32))
 
     matrix("token_embd.weight", shape.vocabulary, hidden, better=shape.tied)
-    vector("output_norm.weight", hidden)
+    vector("token_embd_norm.weight" if lists else "output_norm.weight", hidden)
     if not shape.tied:
         matrix("output.weight", shape.vocabulary, hidden, better=True)
     if shape.pairs:
@@ -200,6 +257,8 @@ def main(size, type_name, out, words=None):
     norms = ["attn_norm", "ffn_norm"]
     if shape.architecture == "gemma3":
         norms += ["post_attention_norm", "post_ffw_norm"]
+    if shape.architecture == "qwen35":
+        norms = ["attn_norm", "post_attention_norm"]
     q, kv = heads * head_dim, kv_heads * head_dim
     for layer in range(shape.layers):
         block = f"blk.{layer}."
@@ -207,19 +266,39 @@ def main(size, type_name, out, words=None):
         better = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
         for norm in norms:
             vector(f"{block}{norm}.weight", hidden)
-        if shape.architecture in ("qwen3", "gemma3"):
+        attends = shape.attends is None or layer in shape.attends
+        if attends and shape.architecture in ("qwen3", "gemma3", "qwen35", "lfm2"):
             vector(block + "attn_q_norm.weight", head_dim)
             vector(block + "attn_k_norm.weight", head_dim)
+        if not attends and shape.key_heads:
+            keys, values = shape.key_heads * shape.width, shape.value_heads * shape.width
+            matrix(block + "attn_qkv.weight", 2 * keys + values, hidden)
+            matrix(block + "attn_gate.weight", values, hidden)
+            matrix(block + "ssm_alpha.weight", shape.value_heads, hidden)
+            matrix(block + "ssm_beta.weight", shape.value_heads, hidden)
+            matrix(block + "ssm_out.weight", hidden, values)
+            writer.add_tensor(block + "ssm_conv1d.weight", np.full((2 * keys + values, 4), 0.5, dtype=np.float32))
+            # A state forgets half of it in about ten tokens.
+            writer.add_tensor(block + "ssm_a", np.full(shape.value_heads, -0.1, dtype=np.float32))
+            vector(block + "ssm_dt.bias", shape.value_heads)
+            vector(block + "ssm_norm.weight", shape.width)
+        elif not attends:
+            matrix(block + "shortconv.in_proj.weight", 3 * hidden, hidden)
+            matrix(block + "shortconv.out_proj.weight", hidden, hidden)
+            writer.add_tensor(block + "shortconv.conv.weight", np.full((hidden, 3), 0.5, dtype=np.float32))
         if joined:
             matrix(block + "attn_qkv.weight", q + 2 * kv, hidden)
             matrix(block + "ffn_up.weight", 2 * shape.intermediate, hidden)
         else:
-            matrix(block + "attn_q.weight", q, hidden)
-            matrix(block + "attn_k.weight", kv, hidden)
-            matrix(block + "attn_v.weight", kv, hidden, better)
+            if attends:
+                # A query's gate is as wide as the query.
+                matrix(block + "attn_q.weight", 2 * q if shape.architecture == "qwen35" else q, hidden)
+                matrix(block + "attn_k.weight", kv, hidden)
+                matrix(block + "attn_v.weight", kv, hidden, better)
             matrix(block + "ffn_gate.weight", shape.intermediate, hidden)
             matrix(block + "ffn_up.weight", shape.intermediate, hidden)
-        matrix(block + "attn_output.weight", hidden, q)
+        if attends:
+            matrix(block + "attn_output.weight", hidden, q)
         matrix(block + "ffn_down.weight", hidden, shape.intermediate, better)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

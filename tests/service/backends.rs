@@ -249,15 +249,15 @@ fn a_model_that_the_kernels_cannot_run_is_refused_before_it_is_loaded() {
     std::fs::write(&model, wide_heads()).expect("it is written");
     let text = failure(&bench(&model, 2, &["--backend", "cuda"], &[]));
     let expected =
-        "the CUDA kernels take heads of at most 256, and the model has 258: use backend = \"cpu\"";
+        "the CUDA kernels take heads of at most 512, and the model has 514: use backend = \"cpu\"";
     assert!(text.contains(expected), "{text}");
     let other = bench(&model, 2, &["--backend", "auto"], &[]);
     assert!(other.status.success(), "{other:?}");
 }
 
-/// A model with one head of 258 dimensions.
+/// A model with one head of 514 dimensions.
 fn wide_heads() -> Vec<u8> {
-    const HEAD: usize = 258;
+    const HEAD: usize = 514;
     let mut gguf = GgufWriter::default();
     gguf.string("general.architecture", "llama");
     for (key, value) in [
@@ -267,8 +267,8 @@ fn wide_heads() -> Vec<u8> {
         ("feed_forward_length", 2),
         ("attention.head_count", 1),
         ("attention.head_count_kv", 1),
-        ("attention.key_length", 258),
-        ("rope.dimension_count", 258),
+        ("attention.key_length", 514),
+        ("rope.dimension_count", 514),
     ] {
         gguf.u32(&format!("llama.{key}"), value);
     }

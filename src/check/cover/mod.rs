@@ -5,6 +5,7 @@ mod choices;
 mod common;
 mod positions;
 mod products;
+mod recurrent;
 
 pub use self::products::large;
 
@@ -13,7 +14,7 @@ use super::world::{SLOTS, World};
 use crate::kv::{KvType, KvTypes, PAGE};
 use crate::tape::{KvInfo, STEP_ROWS};
 
-const HEAD_DIMS: [usize; 7] = [16, 32, 64, 80, 96, 128, 256];
+const HEAD_DIMS: [usize; 8] = [16, 32, 64, 80, 96, 128, 256, 512];
 
 /// All worlds except the large ones, in an order that runs one executor after another.
 pub fn worlds() -> impl Iterator<Item = World> {
@@ -71,6 +72,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
     [products::world, choices::world]
         .into_iter()
         .map(|build| build())
+        .chain(recurrent::worlds())
         .chain(
             HEAD_DIMS
                 .into_iter()
