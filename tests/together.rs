@@ -21,7 +21,7 @@ use ganglion::tools::Formats;
 
 use crate::support::journal::Journal;
 use crate::support::limits::limits;
-use crate::support::{tiny_gguf, tiny_recurrent};
+use crate::support::tiny_gguf;
 
 const CONVERSATIONS: u32 = 12;
 const LIMITS: Limits = limits(64, Duration::from_micros(200));
@@ -450,7 +450,10 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
         let model = golden.join(name).join("model.q8_0.gguf");
         std::fs::copy(model, folder.path().join("tiny.gguf")).expect("it is copied");
-        let template = tiny_recurrent::TEMPLATE;
+        // Prompts spell earlier answers apart from the beginning of a new one, so their tokens are encoded again: a replaced
+        // model would not recognize those that a random model chose.
+        let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+                        {% if add_generation_prompt %}> {% endif %}";
         std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
         hold_together(folder.path()).await;
     }

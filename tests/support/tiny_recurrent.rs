@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 const MODEL: &[u8] = include_bytes!("../golden/tiny-qwen3_5/model.q8_0.gguf");
 
-/// The chat template of tiny models that have none. An answer follows the same text as in later prompts.
-pub(crate) const TEMPLATE: &str = "{% for message in messages %}\
-    {% if message.role == 'assistant' %}> {% else %}{{ message.role }}: {% endif %}{{ message.content }}\n\
+/// An answer follows the same text as in later prompts.
+const TEMPLATE: &str = "{% for message in messages %}\
+    {% if message.role == 'assistant' %}> {% else %}{{ message.role[0] }}: {% endif %}{{ message.content }}\n\
     {% endfor %}{% if add_generation_prompt %}> {% endif %}";
 
 /// Writes the model and its chat template into a folder, and returns their paths.

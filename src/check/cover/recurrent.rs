@@ -82,7 +82,9 @@ fn world(seed: u64, info: StateInfo) -> World {
                 }
             }
             if let Some(heads) = info.heads {
-                norm(&mut b, heads, groups.deal(), &mut run);
+                for groups in [groups.deal(), groups.deal()] {
+                    norm(&mut b, heads, groups, &mut run);
+                }
             }
         }
     }
