@@ -5,11 +5,9 @@
 //! whose last bits may differ.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use super::cache::Cache;
 use super::matmul::Family;
-use super::memory_estimate::Lengths;
 use super::recurrent::{self, Memory, States};
 use super::rows::{Run, groups};
 use super::threads::Threads;
@@ -58,9 +56,6 @@ pub(super) struct Conversation {
     /// The probabilities of the last choice.
     pub(super) scored: Vec<Scored>,
 }
-
-/// How long a step waits for a mask. Most masks take a fraction of a step, but a grammar can be made slow.
-const MASK: Duration = Duration::from_millis(2);
 
 /// The tokens that a conversation may choose next.
 #[derive(Clone, Debug, Default)]
@@ -126,69 +121,6 @@ impl Core {
         self.forced.clear();
     }
 
-    /// Allocates buffers for a tape, so that no run of it moves memory.
-    pub(super) fn prepare(&mut self, tape: &Tape) {
-        let states = self.states.as_ref().map(States::info);
-        if let Some(info) = tape.state.filter(|info| states != Some(*info)) {
-            self.states = Some(States::new(info));
-        }
-        let lengths = Lengths::of(&[tape]);
-        let buffers = &mut self.buffers;
-        buffers.activations.resize_with(
-            lengths.activations.len().max(buffers.activations.len()),
-            Vec::new,
-        );
-        for (buffer, length) in buffers.activations.iter_mut().zip(lengths.activations) {
-            grow(buffer, length);
-        }
-        for saved in &mut buffers.saved {
-            grow(saved, lengths.saved);
-        }
-        grow(&mut buffers.normed, lengths.normed);
-        grow(&mut buffers.product, lengths.product);
-        grow(&mut buffers.partials, lengths.partials);
-    }
-
-    pub(super) fn activation_bytes(&self) -> usize {
-        let Buffers {
-            activations,
-            saved,
-            normed,
-            product,
-            partials,
-        } = &self.buffers;
-        let others = normed.len() + product.len() + partials.len();
-        4 * (activations.iter().chain(saved).map(Vec::len).sum::<usize>() + others)
-    }
-
-    /// Saves the buffers that a preempted prompt or step continues with.
-    pub(super) fn save_carried(&mut self, tape: &Tape, place: usize) {
-        let Buffers {
-            activations, saved, ..
-        } = &mut self.buffers;
-        let mut rest = &mut saved[place][..];
-        for buffer in tape.carried() {
-            let length = tape.rows * tape.buffer(buffer).columns;
-            let (to, others) = rest.split_at_mut(length);
-            to.copy_from_slice(&activations[buffer.0][..length]);
-            rest = others;
-        }
-    }
-
-    /// Restores the buffers that a preempted prompt or step continues with.
-    pub(super) fn restore_carried(&mut self, tape: &Tape, place: usize) {
-        let Buffers {
-            activations, saved, ..
-        } = &mut self.buffers;
-        let mut rest = &saved[place][..];
-        for buffer in tape.carried() {
-            let length = tape.rows * tape.buffer(buffer).columns;
-            let (from, others) = rest.split_at(length);
-            activations[buffer.0][..length].copy_from_slice(from);
-            rest = others;
-        }
-    }
-
     /// One row of the logits of a tape that ends with `Ending::Logits`.
     pub(super) fn logits(&self, tape: &Tape, row: usize) -> &[f32] {
         let head = tape.ops.iter().find_map(|op| match op {
@@ -200,12 +132,6 @@ impl Core {
         };
         let columns = tape.buffer(*logits).columns;
         &self.buffers.activations[logits.0][row * columns..][..columns]
-    }
-
-    /// The addresses of the buffers, in order.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
-        let activations = self.buffers.activations.iter();
-        activations.map(|buffer| buffer.as_ptr().expose_provenance() as u64)
     }
 
     /// Runs operations of a prepared tape in a slot.
@@ -560,48 +486,7 @@ impl Core {
                 let groups = groups(runs, tape.input);
                 recurrent::execute(op, tape, &groups, memory, advanced)?;
             }
-            Op::Sample { logits } => {
-                let logits = activations[logits.0].chunks_exact(tape.buffer(logits).columns);
-                let mut failed = None;
-                for (run, logits) in runs.iter().zip(logits) {
-                    let conversation = &mut conversations[run.slot];
-                    if run.given {
-                        conversation.sampler.accept(run.state.token);
-                    }
-                    if !run.advances {
-                        continue;
-                    }
-                    let position = run.state.position + run.rows.len();
-                    let mask = match &conversation.guide {
-                        Guide::Free => None,
-                        Guide::Awaited => Some(None),
-                        Guide::Allows(mask) => Some(Some(mask)),
-                        Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
-                    };
-                    conversation.awaits_mask = mask == Some(None);
-                    if conversation.awaits_mask {
-                        // The conversation stays unchanged, as on a GPU.
-                        continue;
-                    }
-                    let mask = mask.flatten();
-                    let Some(token) = conversation.sampler.sample(logits, mask) else {
-                        // Other conversations still get their tokens.
-                        let position = position - 1;
-                        failed.get_or_insert(ExecuteError::NonFinite { position });
-                        continue;
-                    };
-                    conversation.state = StepState { token, position };
-                    self.chosen += 1;
-                    if !matches!(conversation.guide, Guide::Free) {
-                        conversation.guide = Guide::Awaited;
-                    }
-                    if let Some(most) = conversation.sampler.parameters().logprobs {
-                        let scored = &mut conversation.scored;
-                        Scored::rank(logits, token, most.into(), scored);
-                    }
-                }
-                return failed.map_or(Ok(()), Err);
-            }
+            Op::Sample { logits } => self.sample(tape, logits, runs)?,
         }
         Ok(())
     }
@@ -611,10 +496,4 @@ impl Core {
 fn token_row(token: u32, vocabulary: usize) -> Result<usize, ExecuteError> {
     let row = usize::try_from(token).ok().filter(|row| *row < vocabulary);
     row.ok_or(ExecuteError::Token { token, vocabulary })
-}
-
-fn grow(buffer: &mut Vec<f32>, len: usize) {
-    if buffer.len() < len {
-        buffer.resize(len, 0.0);
-    }
 }

@@ -44,5 +44,6 @@ pub use prompt::encoder::{Encoded, Encoder};
 pub use reload::replacement::{ReplaceError, Replaced, Replacement};
 pub use schedule::slices::Share;
 pub use session::answer::Answer;
-pub use session::named::{Listed, Openable, Opened, Opening};
+pub use session::listing::Listed;
+pub use session::named::{Openable, Opened, Opening};
 pub use session::sessions::{Lease, Said, SessionId, SessionStatus};

@@ -2,7 +2,9 @@
 //!
 //! It never runs a step and never chooses which generation runs next: `worker` and `schedule` do.
 
+mod guided;
 mod heading;
+mod sending;
 pub(super) mod speech;
 pub(super) mod state;
 pub(super) mod stop;

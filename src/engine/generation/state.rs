@@ -6,17 +6,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::speech::{Said, Speech};
+use super::speech::Speech;
 use super::stop::StopStrings;
 use crate::engine::caller::error::EngineError;
-use crate::engine::caller::request::{Likelihood, Priority, RequestError};
+use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::intake::request::Request;
 use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
-use crate::engine::session::answer::Answer;
 use crate::engine::session::sessions::SessionId;
-use crate::guide::{Guide, GuideError, Next, Soon};
+use crate::guide::{Guide, GuideError};
 use crate::kv::{Family, Owner};
 use crate::model::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
@@ -25,8 +24,8 @@ use crate::telemetry::{FinishReason, Usage};
 /// A request that has joined the active ones, and its answer so far.
 #[derive(Debug)]
 pub(crate) struct Generation {
-    request: Request,
-    encoder: Arc<Encoder>,
+    pub(super) request: Request,
+    pub(super) encoder: Arc<Encoder>,
     /// The slot of the cache, while it has one.
     slot: usize,
     prompt: Vec<u32>,
@@ -36,33 +35,33 @@ pub(crate) struct Generation {
     slice: Option<(usize, Duration)>,
     /// Tokens that were in the cache when it lost its slot, or that the turn before it had run.
     held: usize,
-    speech: Speech,
-    stops: StopStrings,
+    pub(super) speech: Speech,
+    pub(super) stops: StopStrings,
     /// The text that was sent to the caller, without thoughts and calls.
-    text: String,
+    pub(super) text: String,
     /// Limits the tokens that may be chosen.
-    guide: Option<Guide>,
+    pub(super) guide: Option<Guide>,
     /// The mask of the next token, if it was requested.
-    promise: Option<Promise>,
+    pub(super) promise: Option<Promise>,
     /// Whether its last step found no mask.
-    waits: bool,
+    pub(super) waits: bool,
     /// Whether the guide has the token that was chosen last.
-    shown: bool,
+    pub(super) shown: bool,
     /// Why it ends, unless its guide reports that the answer is complete.
-    ending: Option<FinishReason>,
+    pub(super) ending: Option<FinishReason>,
     /// The tokens so far, without the end-of-turn token.
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
     /// How many of `tokens` steps have run.
-    ran: usize,
+    pub(super) ran: usize,
     /// How many of `tokens` have been chosen since it got its slot: fewer than all while it repeats its answer in a new slot.
     repeated: usize,
     /// Whether a stop string ended `text` within the text of `tokens`.
-    cut: bool,
-    usage: Usage,
-    began: Instant,
+    pub(super) cut: bool,
+    pub(super) usage: Usage,
+    pub(super) began: Instant,
     /// When the first token was chosen.
-    answering: Option<Instant>,
-    decoded_bytes: u64,
+    pub(super) answering: Option<Instant>,
+    pub(super) decoded_bytes: u64,
 }
 
 /// A token of an answer.
@@ -356,85 +355,19 @@ impl Generation {
     }
 
     /// Whether its caller wants the probability of each token, so that each has a step of its own.
-    fn is_scored(&self) -> bool {
+    pub(super) fn is_scored(&self) -> bool {
         self.request.options.sampling.logprobs.is_some()
     }
 
     /// Whether its next token is a new one, not a repeated one.
-    fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         self.repeated == self.tokens.len()
     }
 
     /// Returns how many more tokens it may have.
-    fn tokens_left(&self) -> usize {
+    pub(super) fn tokens_left(&self) -> usize {
         let most = self.request.options.max_tokens;
         most.saturating_sub(self.tokens.len())
-    }
-
-    /// Whether a guide limits its tokens.
-    pub(crate) fn is_guided(&self) -> bool {
-        self.guide.is_some()
-    }
-
-    /// Returns the tokens that may be chosen next. Must be called before each token.
-    ///
-    /// # Errors
-    /// If no token may be chosen, and the answer is not complete.
-    pub(crate) fn allowed_next(&mut self, vocabulary: usize) -> Result<Allowed, GuideError> {
-        self.promise = None;
-        self.waits = false;
-        let replays = !self.is_current();
-        let Some(guide) = self.guide.as_mut().filter(|_| !replays) else {
-            return Ok(Allowed::Any);
-        };
-        Ok(match guide.follows_soon()? {
-            // A complete answer has ended.
-            Soon::Known(Next::Anything | Next::Nothing) => Allowed::Any,
-            Soon::Known(Next::Allowed(mask)) => Allowed::Mask(mask),
-            Soon::Known(Next::Forced(tokens)) => tokens.first().map_or(Allowed::Any, |first| {
-                Allowed::Mask(Mask::only(*first, vocabulary))
-            }),
-            Soon::Later(promise) => {
-                self.promise = Some(promise.clone());
-                Allowed::Pending(promise)
-            }
-        })
-    }
-
-    /// Whether it must wait for a mask: a prefill cannot be repeated as a step can, and a step that found no mask is repeated
-    /// only once.
-    pub(crate) fn awaits_mask(&self) -> bool {
-        let made = |promise: &Promise| matches!(promise.now(), Some(Some(_)));
-        let pending = self.promise.as_ref().is_some_and(|promise| !made(promise));
-        self.ending.is_some() || pending && (self.waits || !self.is_prefilled())
-    }
-
-    /// Returns why no token can be chosen, if the guide has found that meanwhile.
-    pub(crate) fn guide_error(&self) -> Option<GuideError> {
-        self.guide.as_ref()?.error()
-    }
-
-    /// Returns why it ends, if the guide has reported meanwhile that the answer is complete, or that an answer whose end was
-    /// pending is not.
-    pub(crate) fn reported_end(&self) -> Option<FinishReason> {
-        let guide = self.guide.as_ref()?;
-        if self.is_complete() {
-            Some(FinishReason::Stop)
-        } else {
-            self.ending.filter(|_| !guide.may_be_over())
-        }
-    }
-
-    /// Returns at most `most` of the tokens that the guide forces next. They must be passed to `take` before any other.
-    pub(crate) fn take_forced(&mut self, most: usize) -> Vec<u32> {
-        if self.is_scored() {
-            return Vec::new();
-        }
-        // The last token is chosen.
-        let most = most.min(self.tokens_left().saturating_sub(1));
-        let replays = !self.is_current();
-        let guide = self.guide.as_mut().filter(|_| !replays);
-        guide.map_or_else(Vec::new, |guide| guide.force(most))
     }
 
     /// Counts a step for its next token, and the bytes that it moves.
@@ -446,17 +379,6 @@ impl Generation {
     pub(crate) fn count_repeat(&mut self) {
         self.usage.repeated_steps += 1;
         self.waits = true;
-    }
-
-    /// Gives the guide a chosen token before `take`, so that the next mask is computed while others take their tokens.
-    pub(crate) fn show_guide(&mut self, token: u32) {
-        if self.is_current()
-            && !self.encoder.codec().is_end(token)
-            && let Some(guide) = &mut self.guide
-        {
-            guide.take(token);
-            self.shown = true;
-        }
     }
 
     /// Adds a token to the answer, and returns what follows it. `full` says that the slot has no position for another.
@@ -502,28 +424,6 @@ impl Generation {
         })
     }
 
-    /// Whether its guide has reported that the answer is complete, so that no chosen token follows the forced ones.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.is_current() && self.guide.as_ref().is_some_and(Guide::is_over)
-    }
-
-    /// Sends the probability of a token to the caller. `scored` has the token first, then the most probable ones.
-    fn send_likelihood(&self, scored: &[Scored]) {
-        let codec = self.encoder.codec();
-        let likelihood = |scored: &Scored| Likelihood {
-            token: scored.token,
-            text: codec.text_of(scored.token),
-            logprob: scored.logprob,
-            best: Vec::new(),
-        };
-        if let Some((chosen, best)) = scored.split_first() {
-            self.request.send_likelihood(Likelihood {
-                best: best.iter().map(likelihood).collect(),
-                ..likelihood(chosen)
-            });
-        }
-    }
-
     /// Adds a token to the answer's text.
     fn add(&mut self, token: u32, full: bool) -> After {
         if let Some(before) = self.tokens.get(self.repeated) {
@@ -554,92 +454,6 @@ impl Generation {
         } else {
             After::More
         }
-    }
-
-    /// Sends parts of the answer to the caller. Returns whether a stop string was reached.
-    fn send(&mut self, said: Vec<Said>) -> bool {
-        for said in said {
-            match said {
-                Said::Reasoning(text) => self.request.think(text),
-                Said::Call(piece) => {
-                    // Text that was held back comes before the call.
-                    let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
-                    self.emit(held);
-                    self.request.call(piece);
-                }
-                Said::Text(text) => {
-                    if self.send_text(&text) {
-                        return true;
-                    }
-                }
-            }
-        }
-        false
-    }
-
-    /// Sends text up to a stop string. Returns whether one was reached.
-    fn send_text(&mut self, text: &str) -> bool {
-        let (text, stopped) = self.stops.push(text);
-        self.cut |= stopped;
-        self.emit(text);
-        stopped
-    }
-
-    fn emit(&mut self, text: String) {
-        if !text.is_empty() {
-            self.text += &text;
-            self.request.emit(text);
-        }
-    }
-
-    /// Sends the text that was held back, and ends the request. `at_once` is the number of generations that were active.
-    pub(crate) fn finish(mut self, reason: FinishReason, at_once: usize) {
-        self.request
-            .shared
-            .request_times
-            .took(self.began.elapsed(), at_once);
-        if !self.cut {
-            let rest = self.speech.finish();
-            self.send(rest);
-            let held = std::mem::replace(&mut self.stops, StopStrings::new(&[])).finish();
-            self.emit(held);
-        }
-        let usage = self.usage();
-        let reason = match reason {
-            FinishReason::Stop if !self.speech.calls().is_empty() => FinishReason::ToolCalls,
-            reason => reason,
-        };
-        let spelled = || self.encoder.codec().spelled(&self.tokens);
-        let message = self.speech.message(self.text, spelled);
-        let answered = !reason.is_partial() || message.bytes() > 0;
-        let said = self.ran.min(self.tokens.len());
-        let tokens = (!self.cut).then_some(self.tokens);
-        let answer = answered.then_some(Answer {
-            message,
-            tokens,
-            said,
-        });
-        self.request.finish(reason, usage, answer);
-    }
-
-    /// Ends the request with an error.
-    pub(crate) fn fail(self, error: RequestError) {
-        let usage = self.usage();
-        self.request.fail(error, usage);
-    }
-
-    #[allow(clippy::cast_precision_loss)] // for people
-    fn usage(&self) -> Usage {
-        let mut usage = self.usage;
-        let seconds = self
-            .answering
-            .map_or(0.0, |since| since.elapsed().as_secs_f64());
-        let steps = usage.completion_tokens.saturating_sub(1);
-        if steps > 0 && seconds > 0.0 {
-            usage.tokens_per_second = f64::from(steps) / seconds;
-            usage.gigabytes_per_second = self.decoded_bytes as f64 / seconds / 1e9;
-        }
-        usage
     }
 }
 

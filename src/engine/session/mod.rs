@@ -4,9 +4,16 @@
 
 // In memory.
 pub(super) mod answer;
+mod conversation;
+mod idle;
 pub(super) mod open_sessions;
 pub(super) mod sessions;
 // With a name, and with a file.
+mod changes;
+pub(super) mod listing;
 pub(super) mod named;
+mod pages;
 pub(super) mod persistent;
+mod release;
+mod settings;
 pub(super) mod transcript;

@@ -2,10 +2,6 @@
 //!
 //! Persistent ones outlive the daemon. Their files are written by the `session_store`.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -15,9 +11,9 @@ use crate::engine::caller::client::{Client, ConnectionName};
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::Refusal;
 use crate::engine::intake::control::Control;
-use crate::kv_store::{self, Place, Whose};
+use crate::kv_store::Place;
 use crate::model::Message;
-use crate::session_store::{Commits, Durability, Entry, Name, Quota, Store, StoreError};
+use crate::session_store::{Entry, Name, StoreError};
 
 /// A call to open a named session.
 #[derive(Clone, Debug)]
@@ -147,80 +143,7 @@ impl Openable {
     }
 }
 
-/// A session in the list of its user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
-    pub turns: u32,
-    /// Bytes of its file.
-    pub bytes: u64,
-    /// Seconds since 1970; 0 if unknown.
-    pub began: u64,
-    /// When its last turn ended.
-    pub used: u64,
-    pub persistent: bool,
-    /// The connection that holds it.
-    pub holder: Option<ConnectionName>,
-    /// Why it cannot be opened.
-    pub error: Option<String>,
-    /// Damaged files of it, which are not read.
-    pub damaged: Vec<String>,
-}
-
-impl Listed {
-    /// Returns the bytes of the names of its damaged files.
-    #[must_use]
-    pub fn damaged_bytes(&self) -> usize {
-        self.damaged.iter().map(String::len).sum()
-    }
-}
-
 impl Handle {
-    /// Sets where persistent sessions are stored. Open sessions stay where they are.
-    pub fn set_store(&self, store: Arc<Store>) {
-        *self.shared.store() = Some(store);
-    }
-
-    /// Sets where pages of persistent sessions are saved.
-    pub fn set_pages(&self, pages: Arc<kv_store::Store>) {
-        self.shared.set_pages(pages);
-    }
-
-    /// Sets how many pages are saved.
-    pub fn keep_pages(&self, rules: kv_store::Rules) {
-        if let Some(pages) = self.shared.pages() {
-            pages.configure(rules);
-        }
-    }
-
-    /// Sets how many pages of idle sessions, named or not, the host's memory holds.
-    pub fn keep_in_host(&self, rules: kv_store::HostRules) {
-        self.shared.set_host(rules);
-        // The engine thread drops pages beyond that at once.
-        self.queue.pages_moved();
-    }
-
-    /// Sets how durable turns are, and the quota of a user.
-    pub fn keep_sessions(&self, durability: Durability, quota: Quota) {
-        if let Some(store) = &*self.shared.store() {
-            store.configure(durability, quota);
-        }
-    }
-
-    /// Writes the index that makes the next start fast. Waits for the disk.
-    pub fn finish_sessions(&self) {
-        let store = self.shared.store().clone();
-        if let Some(store) = store {
-            store.finish();
-        }
-    }
-
-    /// Returns figures of writing turns to the disk.
-    #[must_use]
-    pub fn commits(&self) -> Commits {
-        let store = self.shared.store().clone();
-        store.map_or_else(Commits::default, |store| store.commits())
-    }
-
     /// Opens or makes a named session of a user.
     ///
     /// # Errors
@@ -257,85 +180,6 @@ impl Handle {
             handle: self.clone(),
             naming,
         })
-    }
-
-    /// Releases a session of a connection: its request is cancelled, and a session without a name ends. Returns whether the
-    /// connection held it.
-    #[allow(clippy::must_use_candidate)] // most callers ignore it
-    pub fn release_session(&self, session: impl Into<Lease>, holder: &ConnectionName) -> bool {
-        let lease = session.into();
-        let id = lease.session;
-        let most = self.limits().sessions;
-        let mut sessions = self.shared.sessions();
-        if sessions.lease(id).is_some_and(|of| !lease.is(of.number())) {
-            // Another connection has taken it.
-            return false;
-        }
-        let released = sessions.releases + 1;
-        let Some(session) = sessions.open.get_mut(&id) else {
-            return true;
-        };
-        let Some(named) = &mut session.named else {
-            drop(sessions);
-            self.close_session(id);
-            return true;
-        };
-        if named.holder.as_ref() != Some(holder) {
-            return false;
-        }
-        named.holder = None;
-        named.released = released;
-        let turn = session.turn;
-        sessions.releases = released;
-        let evicted = sessions.evict_oldest(most);
-        drop(sessions);
-        if let Some(ticket) = turn {
-            self.cancel(ticket);
-        }
-        for session in evicted {
-            self.queue.forget(session, true);
-        }
-        self.publish_sessions();
-        true
-    }
-
-    /// Returns the named sessions of a user.
-    ///
-    /// # Errors
-    /// `Unkept`.
-    pub async fn list_sessions(&self, user: u32) -> Result<BTreeMap<Name, Listed>, Refusal> {
-        let store = self.shared.store().clone();
-        let kept = match store {
-            Some(store) => blocking(move || store.list(user)).await?,
-            None => Vec::new(),
-        };
-        let mut listed: BTreeMap<_, _> = kept
-            .into_iter()
-            .map(|(name, summary)| {
-                let shown = |path: &PathBuf| path.display().to_string();
-                let of_file = Listed {
-                    turns: summary.turns,
-                    bytes: summary.bytes,
-                    began: summary.began,
-                    used: summary.used,
-                    persistent: true,
-                    holder: None,
-                    error: summary.error,
-                    damaged: summary.damaged.iter().map(shown).collect(),
-                };
-                (name, of_file)
-            })
-            .collect();
-        let sessions = self.shared.sessions();
-        let theirs = sessions.open.values();
-        for session in theirs.filter(|session| session.client.user == user) {
-            if let Some(named) = &session.named {
-                let one = listed.entry(named.name.clone()).or_default();
-                one.holder.clone_from(&named.holder);
-                one.turns = session.turns();
-            }
-        }
-        Ok(listed)
     }
 
     /// Deletes a session that no connection holds.
@@ -386,80 +230,6 @@ impl Handle {
             Ok(())
         } else {
             Err(Refusal::NoSession(name.to_string()))
-        }
-    }
-
-    /// Changes a session by something else than a turn, once that is on the disk. `entry` returns the change, if there is one.
-    pub(crate) async fn change(
-        &self,
-        lease: Lease,
-        entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
-    ) -> Result<(), Refusal> {
-        let id = lease.session;
-        let (kept, entry) = {
-            let mut sessions = self.without_prefill(id).await;
-            let session = sessions.idle(lease)?;
-            let Some(entry) = entry(session)? else {
-                return Ok(());
-            };
-            let Some(kept) = session.file().cloned() else {
-                // No request of the session begins before that.
-                if let Some(keep) = session.apply(entry) {
-                    self.queue.rewind(id, keep);
-                }
-                return Ok(());
-            };
-            // This prevents other changes meanwhile.
-            session.turn = Some(NO_REQUEST);
-            (kept, entry)
-        };
-        let (reply, result) = oneshot::channel();
-        let (shared, queue) = (self.shared.clone(), self.queue.clone());
-        kept.append(entry.clone(), move |kept| {
-            let mut sessions = shared.sessions();
-            let session = sessions.open.get_mut(&id);
-            let session = session.filter(|_| kept.is_ok());
-            if let Some(keep) = session.and_then(|session| session.apply(entry)) {
-                queue.rewind(id, keep);
-            }
-            sessions.end_turn(id, None);
-            drop(sessions);
-            let _ = reply.send(kept);
-        });
-        let kept = result.await.unwrap_or(Err(StoreError::Ended));
-        kept.map_err(Refusal::from)
-    }
-
-    /// Cancels a session's prefill ahead, and waits for its end.
-    pub(crate) async fn stop_prefill(&self, id: SessionId) {
-        // A request that began meanwhile must not be cancelled.
-        self.end_turns(id, |sessions| sessions.prefills_ahead(id))
-            .await;
-    }
-
-    /// Cancels a session's request, and waits for its end.
-    async fn idle_session(&self, id: SessionId) {
-        self.end_turns(id, |_| true).await;
-    }
-
-    /// Cancels a session's requests while `ends` is true, and waits for their end.
-    async fn end_turns(&self, id: SessionId, ends: impl Fn(&Sessions) -> bool) {
-        let ended = self.shared.sessions().ended.clone();
-        loop {
-            let end = ended.notified();
-            tokio::pin!(end);
-            // The end is noticed from here on.
-            end.as_mut().enable();
-            let turn = {
-                let sessions = self.shared.sessions();
-                let turn = sessions.open.get(&id).and_then(|one| one.turn);
-                turn.filter(|_| ends(&sessions))
-            };
-            let Some(ticket) = turn else {
-                return;
-            };
-            self.cancel(ticket);
-            end.await;
         }
     }
 
@@ -634,27 +404,9 @@ fn written(options: &Map<String, Value>) -> usize {
     serde_json::to_vec(options).map_or(0, |text| text.len())
 }
 
-/// The request id of a session that is busy without a request.
-const NO_REQUEST: u64 = 0;
-
 impl Session {
     pub(crate) fn file(&self) -> Option<&SessionFile> {
         self.named.as_ref()?.file.as_ref()
-    }
-
-    /// Applies a change that is not a turn. Returns the number of tokens that are left, if it is a rewind.
-    fn apply(&mut self, entry: Entry) -> Option<usize> {
-        match entry {
-            Entry::Rewound { turns } => return self.rewind(turns),
-            Entry::Appended { messages } => self.append(messages),
-            Entry::Options { options } => {
-                if let Some(named) = &mut self.named {
-                    named.options = options;
-                }
-            }
-            Entry::Opened { .. } | Entry::Turn(_) => {}
-        }
-        None
     }
 }
 
@@ -668,43 +420,6 @@ impl Sessions {
         open.find(|(_, session)| is_it(session)).map(|(id, _)| *id)
     }
 
-    /// Returns where the pages of a session are saved; `None` if it is not persistent, or has ended.
-    pub(crate) fn place(&self, id: SessionId) -> Option<Place> {
-        let session = self.open.get(&id)?;
-        let named = session
-            .named
-            .as_ref()
-            .filter(|named| named.file.is_some())?;
-        Some(Place {
-            user: session.client.user,
-            name: named.name.clone(),
-        })
-    }
-
-    /// Returns the owner of a session's pages, and its user; `None` if it has ended.
-    pub(crate) fn pages_owner(&self, id: SessionId) -> Option<(Whose, u32)> {
-        let user = self.open.get(&id)?.client.user;
-        let named = self.place(id).map(Whose::Named);
-        Some((named.unwrap_or(Whose::Open(id.0)), user))
-    }
-
-    /// Returns the owners of the pages that a session can begin with, best first: itself, then the session that it was branched
-    /// from.
-    pub(crate) fn sources(&self, id: SessionId) -> Vec<Whose> {
-        let parent = self.open.get(&id).and_then(|session| session.parent);
-        let open = [Some(id), parent].into_iter().flatten();
-        let open = open
-            .filter_map(|id| self.pages_owner(id))
-            .map(|(whose, _)| whose);
-        open.chain(self.origin(id).map(Whose::Named)).collect()
-    }
-
-    /// Returns where the pages of a session are saved, or else those of the session that it was branched from.
-    pub(crate) fn origin(&self, id: SessionId) -> Option<Place> {
-        let origin = || self.open.get(&id)?.origin.clone();
-        self.place(id).or_else(origin)
-    }
-
     /// Returns the default options of a named session.
     fn options(&self, id: SessionId) -> Map<String, Value> {
         let named = self.open.get(&id).and_then(|one| one.named.as_ref());
@@ -713,24 +428,6 @@ impl Sessions {
 
     fn holder(&self, id: SessionId) -> Option<ConnectionName> {
         self.open.get(&id)?.named.as_ref()?.holder.clone()
-    }
-
-    /// Evicts idle persistent sessions from memory, those released first, so that at most `most` stay.
-    fn evict_oldest(&mut self, most: usize) -> Vec<SessionId> {
-        let idle = self.open.iter().filter_map(|(id, session)| {
-            let named = session
-                .named
-                .as_ref()
-                .filter(|named| named.is_evictable())?;
-            session.turn.is_none().then_some((named.released, *id))
-        });
-        let mut idle: Vec<_> = idle.collect();
-        idle.sort_unstable();
-        idle.truncate(idle.len().saturating_sub(most));
-        for (_, id) in &idle {
-            self.open.remove(id);
-        }
-        idle.into_iter().map(|(_, id)| id).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::engine::prompt::encoder::{Encoded, Last};
 use crate::engine::prompt::overflow::Talk;
 use crate::kv_store::Place;
 use crate::model::Message;
-use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
+use crate::session_store::{Entry, Trail};
 
 /// Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,7 +114,7 @@ pub(crate) struct Answered {
 pub(crate) struct Session {
     pub(crate) client: Client,
     /// The number of its holder's lease.
-    lease: u64,
+    pub(super) lease: u64,
     /// Its name, if it belongs to a user rather than to a connection.
     pub(crate) named: Option<Named>,
     /// Where the pages of the session that it was branched from are saved. They share its prefix.
@@ -122,39 +122,36 @@ pub(crate) struct Session {
     /// The session that it was branched from, which may have ended.
     pub(crate) parent: Option<SessionId>,
     /// Shared with branches until one of them continues, and with readers.
-    messages: Arc<Vec<Message>>,
+    pub(super) messages: Arc<Vec<Message>>,
     /// The number of messages that it began with.
-    head: usize,
+    pub(super) head: usize,
     /// The number of messages up to the end of the last turn. Later ones were appended.
-    settled: usize,
+    pub(super) settled: usize,
     /// The request of its turn, from the call to its end.
     pub(crate) turn: Option<u64>,
     /// Whether that request is a prefill ahead, which any other call stops.
-    prefills_ahead: bool,
+    pub(super) prefills_ahead: bool,
     /// The number of calls that have used it. Each stops a prefill ahead.
-    uses: u64,
+    pub(super) uses: u64,
     /// Its turns, oldest first.
-    ended: Vec<Ended>,
+    pub(super) ended: Vec<Ended>,
     /// The tokens of its turns.
-    trail: Trail,
+    pub(super) trail: Trail,
 }
 
 /// A turn of a conversation.
 #[derive(Clone, Debug)]
-struct Ended {
+pub(super) struct Ended {
     /// Whether its answer is partial.
-    partial: bool,
+    pub(super) partial: bool,
     /// The index of its first message.
-    begins: usize,
+    pub(super) begins: usize,
     /// How its prompt was rendered.
-    thinking: Option<bool>,
-    tools: Option<Arc<str>>,
+    pub(super) thinking: Option<bool>,
+    pub(super) tools: Option<Arc<str>>,
     /// The turn with all its text; `None` for older turns, whose tokens are in the trail.
-    last: Option<Last>,
+    pub(super) last: Option<Last>,
 }
-
-/// How many turns before the newest keep more than their tokens.
-const REMEMBERED: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -425,230 +422,5 @@ impl History {
             dropped: false,
         };
         self.messages.iter().enumerate().map(said).collect()
-    }
-}
-
-impl Session {
-    pub(crate) fn new(client: Client, named: Option<Named>, messages: Vec<Message>) -> Self {
-        Self {
-            client,
-            lease: 0,
-            named,
-            origin: None,
-            parent: None,
-            head: messages.len(),
-            settled: messages.len(),
-            messages: Arc::new(messages),
-            turn: None,
-            prefills_ahead: false,
-            uses: 0,
-            ended: Vec::new(),
-            trail: Trail::default(),
-        }
-    }
-
-    /// Returns a session from its file.
-    pub(crate) fn resumed(client: Client, named: Named, past: Stored) -> Self {
-        let mut session = Self::new(client, Some(named), past.messages);
-        let mut messages = session.messages.to_vec();
-        for turn in past.turns {
-            session.ended.push(Ended {
-                partial: turn.partial,
-                begins: messages.len(),
-                thinking: turn.thinking,
-                tools: turn.tools.map(Arc::from),
-                last: None,
-            });
-            messages.extend(turn.messages);
-            messages.push(turn.answer);
-        }
-        session.settled = messages.len();
-        messages.extend(past.appended);
-        session.messages = Arc::new(messages);
-        session.trail = past.trail;
-        session.restore_last();
-        session
-    }
-
-    /// Returns the newest turn, which the next one continues.
-    fn last(&self) -> Option<Last> {
-        self.ended.last()?.last.clone()
-    }
-
-    /// Restores the newest turn from its tokens, if only those are left.
-    fn restore_last(&mut self) {
-        let (Some(turn), Some(newest)) = (self.ended.last_mut(), self.trail.newest()) else {
-            return;
-        };
-        if turn.last.is_some() {
-            return;
-        }
-        let Context {
-            mut tokens,
-            mut decoded,
-        } = self.trail.context();
-        let answered = tokens.split_off(newest.asked());
-        let said = decoded.pop_if(|range| range.start >= newest.asked());
-        // The last message is the answer.
-        let Some((message, asked)) = self.messages[..self.settled].split_last() else {
-            return;
-        };
-        let tools = turn.tools.clone();
-        let prompt =
-            Encoded::of_unknown_model((tokens, decoded), asked.len(), turn.thinking, tools);
-        let answer = Answer {
-            message: message.clone(),
-            tokens: newest.answer.is_some().then_some(answered),
-            said: said.map_or(0, |said| said.len()),
-        };
-        turn.last = Some(Arc::new((prompt, answer)));
-    }
-
-    /// Returns the messages that it began with.
-    pub(crate) fn beginning(&self) -> &[Message] {
-        &self.messages[..self.head]
-    }
-
-    pub(crate) fn turns(&self) -> u32 {
-        u32::try_from(self.ended.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Returns the tokens of the conversation.
-    fn context_used(&self) -> u32 {
-        u32::try_from(self.trail.length()).unwrap_or(u32::MAX)
-    }
-
-    /// Returns the entry of a turn for the session's file.
-    fn entry(&self, answered: &Answered) -> Entry {
-        let gone = self.messages_of(answered.dropped);
-        Entry::Turn(Box::new(Turn {
-            at: now(),
-            dropped: answered.dropped,
-            messages: answered.messages[self.messages.len() - gone..].to_vec(),
-            answer: answered.answer.message.clone(),
-            partial: answered.partial,
-            thinking: answered.thinking,
-            tools: answered.tools.clone(),
-            tokens: self.tokens(answered),
-        }))
-    }
-
-    /// Returns the tokens of a turn, without those that it shares with the turn before it.
-    fn tokens(&self, answered: &Answered) -> Tokens {
-        let Encoded { prompt, said, .. } = &answered.prompt;
-        // Without its oldest turns, the conversation shares nothing with them.
-        let anew = answered.dropped > 0 && said.is_empty();
-        let kept = if anew {
-            0
-        } else {
-            self.trail.common(&prompt.tokens, said)
-        };
-        Tokens {
-            kept,
-            prompt: prompt.tokens[kept..].to_vec(),
-            answer: answered.answer.tokens.clone(),
-            said: answered.answer.said,
-        }
-    }
-
-    /// Returns the index of the first message of each turn, and of the messages after the last turn.
-    fn starts(&self) -> impl Iterator<Item = usize> {
-        let starts = self.ended.iter().map(|turn| turn.begins);
-        starts.chain([self.settled])
-    }
-
-    /// Returns the number of messages of its oldest turns.
-    fn messages_of(&self, turns: u32) -> usize {
-        let mut starts = self.starts();
-        let first = starts.next().unwrap_or(0);
-        let kept = turns.checked_sub(1).and_then(|n| starts.nth(n as usize));
-        kept.map_or(0, |kept| kept - first)
-    }
-
-    /// Drops its oldest turns. The other turns lose their prompts, which included the dropped turns.
-    fn drop_oldest(&mut self, turns: u32) {
-        let gone = self.messages_of(turns);
-        let turns = self.ended.len().min(turns as usize);
-        self.ended.drain(..turns);
-        self.trail.forget(turns);
-        for turn in &mut self.ended {
-            turn.begins -= gone;
-            turn.last = None;
-        }
-        self.settled -= gone;
-    }
-
-    /// Adds a turn.
-    fn grow(&mut self, answered: Answered) {
-        let tokens = self.tokens(&answered);
-        let Answered {
-            mut messages,
-            dropped,
-            prompt,
-            answer,
-            partial,
-            thinking,
-            tools,
-        } = answered;
-        self.trail.push(tokens);
-        if dropped > 0 {
-            self.drop_oldest(dropped);
-        }
-        messages.push(answer.message.clone());
-        self.ended.push(Ended {
-            partial,
-            begins: self.settled,
-            thinking,
-            tools: tools.map(Arc::from),
-            last: Some(Arc::new((prompt, answer))),
-        });
-        if let Some(at) = self.ended.len().checked_sub(REMEMBERED + 2) {
-            self.ended[at].last = None;
-        }
-        self.settled = messages.len();
-        self.messages = Arc::new(messages);
-    }
-
-    /// Returns the conversation with more messages, unless there are more messages than tokens fit the context.
-    pub(crate) fn with(&self, said: &[Message], most: usize) -> Result<Vec<Message>, Refusal> {
-        let tokens = self.messages.len() + said.len();
-        if tokens > most {
-            // Each message has at least one token.
-            let context = most;
-            return Err(Refusal::ContextFull { tokens, context });
-        }
-        Ok([&self.messages[..], said].concat())
-    }
-
-    /// Adds messages after the last turn, without an answer.
-    pub(crate) fn append(&mut self, messages: Vec<Message>) {
-        Arc::make_mut(&mut self.messages).extend(messages);
-    }
-
-    /// Truncates the messages.
-    fn keep(&mut self, messages: usize) {
-        if let Some(own) = Arc::get_mut(&mut self.messages) {
-            own.truncate(messages);
-        } else if messages < self.messages.len() {
-            self.messages = Arc::new(self.messages[..messages].to_vec());
-        }
-    }
-
-    /// Whether a rewind to `turns` turns would remove something.
-    pub(crate) fn goes_beyond(&self, turns: u32) -> bool {
-        self.turns() > turns || self.messages.len() > self.settled
-    }
-
-    /// Rewinds to `turns` turns, and removes messages that were appended since. Returns the number of tokens that are left, if
-    /// it had more turns.
-    pub(crate) fn rewind(&mut self, turns: u32) -> Option<usize> {
-        self.keep(self.settled);
-        let turns = self.ended.len().min(turns as usize);
-        let first = self.ended.drain(turns..).next()?;
-        self.settled = first.begins;
-        self.keep(self.settled);
-        self.trail.truncate(turns);
-        self.restore_last();
-        Some(self.trail.length())
     }
 }

@@ -1,0 +1,65 @@
+//! The choice of tokens: from the logits of each run, by its conversation's sampler and mask.
+//!
+//! It computes no logits.
+
+use std::time::Duration;
+
+use super::core::{Core, Guide};
+use super::rows::Run;
+use crate::executor::{ExecuteError, StepState};
+use crate::sampler::Scored;
+use crate::tape::{Buffer, Tape};
+
+/// How long a step waits for a mask. Most masks take a fraction of a step, but a grammar can be made slow.
+const MASK: Duration = Duration::from_millis(2);
+
+impl Core {
+    /// Chooses the token after each run, unless another run of its conversation follows.
+    pub(super) fn sample(
+        &mut self,
+        tape: &Tape,
+        logits: Buffer,
+        runs: &[Run],
+    ) -> Result<(), ExecuteError> {
+        let logits = self.buffers.activations[logits.0].chunks_exact(tape.buffer(logits).columns);
+        let mut failed = None;
+        for (run, logits) in runs.iter().zip(logits) {
+            let conversation = &mut self.conversations[run.slot];
+            if run.given {
+                conversation.sampler.accept(run.state.token);
+            }
+            if !run.advances {
+                continue;
+            }
+            let position = run.state.position + run.rows.len();
+            let mask = match &conversation.guide {
+                Guide::Free => None,
+                Guide::Awaited => Some(None),
+                Guide::Allows(mask) => Some(Some(mask)),
+                Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
+            };
+            conversation.awaits_mask = mask == Some(None);
+            if conversation.awaits_mask {
+                // The conversation stays unchanged, as on a GPU.
+                continue;
+            }
+            let mask = mask.flatten();
+            let Some(token) = conversation.sampler.sample(logits, mask) else {
+                // Other conversations still get their tokens.
+                let position = position - 1;
+                failed.get_or_insert(ExecuteError::NonFinite { position });
+                continue;
+            };
+            conversation.state = StepState { token, position };
+            self.chosen += 1;
+            if !matches!(conversation.guide, Guide::Free) {
+                conversation.guide = Guide::Awaited;
+            }
+            if let Some(most) = conversation.sampler.parameters().logprobs {
+                let scored = &mut conversation.scored;
+                Scored::rank(logits, token, most.into(), scored);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
