@@ -61,14 +61,14 @@ fn run(runner: &mut Runner) -> Result<Result<(), String>, RunError> {
     let mut apart = prompt[..PROMPT - 3].to_vec();
     apart.extend([5, 6]);
     let (held, shared) = turn(runner, None, USER, Wanted::without_answers(&apart), STEPS)?;
-    let shares = if runner.layout().is_recurrent() {
+    let expected = if runner.layout().is_recurrent() {
         // The state between two chunks of the longer prompt.
         PAGE
     } else {
         PROMPT - 3
     };
-    if held != shares {
-        return Ok(Err(format!("{held} tokens were shared, not {shares}")));
+    if held != expected {
+        return Ok(Err(format!("{held} tokens were shared, not {expected}")));
     }
     evict(runner)?;
     let (held, alone) = turn(

@@ -25,6 +25,9 @@ pub(crate) struct Model {
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
     kv: u64,
+    /// Bytes of the recurrent states.
+    #[serde(default)]
+    states: u64,
     #[serde(rename = "for")]
     suits: String,
 }
