@@ -45,7 +45,10 @@ for model in "$folder"/golden/tiny-*/; do
     [ ! -e "$model/rounding" ] || kinds=f32
     # Two families have only a GGUF file.
     reference=$model/golden.json
-    [ -e "$reference" ] || model=$model/model.q8_0.gguf reference=$model/model.q8_0.gguf.golden.json
+    if [ ! -e "$reference" ]; then
+        model+=model.q8_0.gguf
+        reference=$model.golden.json
+    fi
     for kv in $kinds; do
         ganglionctl score --compare --threads 1 --model "$model" --kv $kv "$reference"
     done
