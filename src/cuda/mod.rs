@@ -66,7 +66,7 @@ use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
-use crate::device::{Arena, Context, Event, STEP_ROWS, Stream};
+use crate::device::{Arena, Context, Event, STEP_ROWS, Stream, TokenMailbox};
 pub use crate::device::{MemoryKind, is_jetson};
 use crate::executor::{Base, PromptRows, WeightSource};
 use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
@@ -287,8 +287,8 @@ impl Cuda {
         }
     }
 
-    /// The context of launches, and the stream that they run on.
-    fn work(&mut self) -> (Work<'_>, &mut Stream) {
+    /// The context of launches, and what changes while they run: the stream, and the recordings.
+    fn work(&mut self) -> (Work<'_>, &mut Stream, &mut Base<Graph>, &TokenMailbox) {
         let work = Work {
             kernels: &self.kernels,
             multiprocessors: self.context.properties().multiprocessors,
@@ -299,7 +299,7 @@ impl Cuda {
             kv: self.kv,
             states: self.states.as_ref().map_or(0, States::table),
         };
-        (work, &mut self.stream)
+        (work, &mut self.stream, &mut self.base, &self.scratch.tokens)
     }
 
     /// Returns a tape that is ready to be launched, and the graphs that can replay it.
@@ -312,26 +312,21 @@ impl Cuda {
         &'a mut Buckets<Graph>,
     ) {
         let ahead = narrow(self.pending.len());
+        let sequence = self.sequence.wrapping_add(ahead + 1);
+        let timestamps = self.timestamps.as_ref().map(Timestamps::addresses);
+        let part_bytes = self.options.graph.part_bytes;
+        let (work, stream, base, mailbox) = self.work();
         let step = CudaStep {
-            work: Work {
-                kernels: &self.kernels,
-                multiprocessors: self.context.properties().multiprocessors,
-                weights: &self.weights,
-                buffers: &self.buffers,
-                addresses: &self.scratch.addresses,
-                pages: &self.pages,
-                kv: self.kv,
-                states: self.states.as_ref().map_or(0, States::table),
-            },
-            stream: &mut self.stream,
+            work,
+            stream,
             tape,
-            layout: self.base.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
-            timestamps: self.timestamps.as_ref().map(Timestamps::addresses),
-            part_bytes: self.options.graph.part_bytes,
-            mailbox: &self.scratch.tokens,
-            sequence: self.sequence.wrapping_add(ahead + 1),
+            layout: base.moves * (STEP_ROWS + 1) as u64 + tape.rows.min(STEP_ROWS) as u64,
+            timestamps,
+            part_bytes,
+            mailbox,
+            sequence,
         };
-        (step, &mut self.base.graph, &mut self.base.prompts)
+        (step, &mut base.graph, &mut base.prompts)
     }
 }
 

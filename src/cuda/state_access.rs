@@ -50,7 +50,7 @@ impl Cuda {
             .iter()
             .map(|page| self.pages.address_of(*page))
             .collect::<Result<_, _>>()?;
-        let (work, stream) = self.work();
+        let (work, stream, ..) = self.work();
         let mut queue = LaunchQueue::launching(stream, None);
         if let Some(position) = stored {
             work.commit(info, Some((address, position)), &mut queue)?;

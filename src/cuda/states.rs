@@ -1,7 +1,7 @@
 //! The pool of recurrent states on a device.
 //!
 //! A conversation on the device has the number of its state, and a prompt that of the spare one that it writes. Kernels
-//! find addresses in a table, so recordings do not depend on who has which state.
+//! find addresses in a table, so recordings do not depend on which conversation has which state.
 
 use std::rc::Rc;
 

@@ -47,8 +47,8 @@ pub enum Op {
         scale: f32,
         x: Buffer,
     },
-    /// `out = W rmsnorm(x) + b` for each projection: q, k and v, the inputs of another mixer, or an MLP without a gate. The normed row is rounded to the tape's
-    /// activation type. The RMS norm is `x / sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
+    /// `out = W rmsnorm(x) + b` for each projection: q, k and v, the inputs of another mixer, or an MLP without a gate.
+    /// The normed row is rounded to the tape's activation type. The RMS norm is `x / sqrt(mean(x^2) + epsilon) * norm` (Zhang and Sennrich 2019).
     Qkv {
         x: Buffer,
         norm: WeightId,

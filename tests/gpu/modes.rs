@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::graph::{GraphOptions, Mode};
-use ganglion::kv::Owner;
+use ganglion::kv::{Owner, PAGE};
 use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
@@ -125,9 +125,9 @@ fn takes_over(way: &mut Way) -> Result<(), Box<dyn Error>> {
         let (copied, cached) = generate(way, second, user, length, greedy)?;
         way.runner.release(Owner(1));
         way.runner.release(Owner(2));
-        // A recurrent state is stored at few positions: the last one before the end of the first prompt serves both.
+        // A recurrent state is stored at least 16 tokens before the end of the first prompt, where a run has ended.
         let shared = if way.runner.layout().is_recurrent() {
-            cached
+            (length.saturating_sub(16) / PAGE * PAGE).min(cached)
         } else {
             length - 1
         };

@@ -57,7 +57,7 @@ fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }
 
-/// Gives a key, if it exists, a name that nobody reads.
+/// Gives a key, if it exists, another name, which no program reads.
 fn hide(file: &mut [u8], key: &str) {
     let name = text(key);
     let at = file.windows(name.len()).position(|bytes| bytes == name);
