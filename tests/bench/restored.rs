@@ -1,6 +1,6 @@
 //! Measures the restore of a session whose pages are evicted: from the disk, from the host's memory, and by prefill. It
-//! also prints which of disk and prefill the daemon selects, and the cost of a branch. A single reader of the same
-//! file, with or without the page cache, gives the disk's own speed.
+//! also prints the first token of a session that was not evicted, which of disk and prefill the daemon selects, and the
+//! cost of a branch. A single reader of the same file, with or without the page cache, gives the disk's own speed.
 //!
 //! Run `cargo run --release --example restored -- MODEL FOLDER [cpu|cuda] [TOKENS...]`. The disk of FOLDER holds the
 //! pages. Each restore starts without its file in the page cache. The program prints figures; it judges nothing.
@@ -61,7 +61,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
         context,
     };
     println!(
-        "tokens  restored  first token, ms: restored  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+        "tokens  restored  first token, ms: restored  in cache  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
          branch, us"
     );
     for length in lengths {
@@ -97,6 +97,11 @@ impl Bench {
         let branch = handle.branch(session, client(USER)).await;
         let branched = branched.elapsed();
         handle.close_session(branch.expect("there is room"));
+        self.written(before + 1).await;
+        // The next turn of a session that is still in the cache.
+        let before = pages.counts().saved;
+        let next = say(handle, session, "a").await;
+        handle.rewind(session, 1).await.expect("it has two");
         self.written(before + 1).await;
 
         pages.configure(RULES);
@@ -134,9 +139,10 @@ impl Bench {
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
         format!(
-            "{:>8}  {:>25.1}  {:>11.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
+            "{:>8}  {:>25.1}  {:>9.1}  {:>11.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
             restored.usage.restored,
             ms(&restored),
+            ms(&next),
             ms(&from_memory),
             ms(&again),
             ms(&again) / ms(&restored),

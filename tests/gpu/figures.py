@@ -1,7 +1,8 @@
 """Measures models on this machine's GPU, and the peer (llama.cpp) in the same minute. Writes a JSON file for each.
 
-usage: figures.py [--out FOLDER] [--peer PROGRAM] MODEL...
+usage: figures.py [--out FOLDER] [--peer PROGRAM] [--prompts LENGTH,...] [--rows COUNT,...] [--generate TOKENS] MODEL...
 
+Without --rows COUNT it measures 1, 2, 4 and 8 conversations that step together; with an empty list, none, and no partition either.
 MODEL is a .gguf file, or SIZE-TYPE (4b-q4_0), which synthesize.py makes of random blocks and which is removed again.
 PROGRAM is peer.cpp, built against llama.cpp; else the environment's PEER; without either only we are measured. Files go
 to FOLDER, else to the environment's OUT, else to figures/. table.py merges them. Needs ganglionctl in its folder.
@@ -17,17 +18,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROMPTS = [128, 512, 2048, 8192, 32000]
-GENERATE = 128
 REPETITIONS = 2
-# Conversations that step together.
-ROWS = "1,2,4,8"
-# The arguments of ganglionctl bench, by the key in the file.
-RUNS = {
-    "contexts": ["--prompt", ",".join(map(str, PROMPTS)), "--generate", str(GENERATE), "--reps", str(REPETITIONS)],
-    "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", ROWS],
-    "partition": ["--prompt", "512", "--generate", "64", "--reps", "1", "--sms", "16"],
-}
 
 
 class Failed(Exception):
@@ -60,11 +51,23 @@ def synthesize(name, path):
     output(sys.executable, HERE / "synthesize.py", size, kind, path, env=environment)
 
 
-def ours(model):
+def runs(asked):
+    """Returns the arguments of ganglionctl bench, by the key in the file."""
+    contexts = ["--prompt", asked.prompts, "--generate", str(asked.generate), "--reps", str(REPETITIONS)]
+    if not asked.rows:
+        return {"contexts": contexts}
+    return {
+        "contexts": contexts,
+        "rows": ["--prompt", "512,8192", "--generate", "64", "--reps", "1", "--rows", asked.rows],
+        "partition": ["--prompt", "512", "--generate", "64", "--reps", "1", "--sms", "16"],
+    }
+
+
+def ours(model, asked):
     ctl = os.environ.get("GANGLIONCTL", HERE / "ganglionctl")
     backend = os.environ.get("BACKEND", "cuda")
     reports = {}
-    for name, arguments in RUNS.items():
+    for name, arguments in runs(asked).items():
         try:
             report = output(ctl, "bench", "--backend", backend, "--memory", "device", "--model", model, "--json", *arguments)
             reports[name] = json.loads(report)
@@ -74,8 +77,9 @@ def ours(model):
     return reports
 
 
-def peers(program, model):
-    lines = output(program, model, ",".join(map(str, PROMPTS)), GENERATE, REPETITIONS, ROWS).splitlines()
+def peers(program, model, asked):
+    rows = [asked.rows] if asked.rows else []
+    lines = output(program, model, asked.prompts, asked.generate, REPETITIONS, *rows).splitlines()
     measured = [json.loads(line) for line in lines]
     contexts, rows = ([line for line in measured if key in line] for key in ("prompt", "rows"))
     return {"program": pathlib.Path(program).name, "contexts": contexts, "rows": rows}
@@ -98,14 +102,17 @@ def show(model, measured, peer):
         print("  ".join(words), flush=True)
     for row in (peer or {}).get("rows", []):
         print(f"{model:<12} peer's step of {row['rows']}: {row['step_milliseconds']:.3f} ms", flush=True)
+    for context in measured.get("rows", {}).get("contexts", []):
+        for row in context["rows"]:
+            print(f"{model:<12} our step of {row['rows']} after {context['prompt']}: {row['step_milliseconds']:.3f} ms", flush=True)
     for name in ("rows", "partition"):
-        if "failed" in measured[name]:
+        if "failed" in measured.get(name, {}):
             print(f"{model:<12} {name}: {measured[name]['failed']}", flush=True)
     if "failed" in (peer or {}):
         print(f"{model:<12} peer: {peer['failed']}", flush=True)
 
 
-def measure(model, folder, program, gpu, driver):
+def measure(model, folder, program, gpu, driver, asked):
     """Writes the model's file. Returns whether all figures could be measured."""
     name = pathlib.Path(model).name.removesuffix(".gguf")
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCRATCH", HERE)) as scratch:
@@ -114,9 +121,9 @@ def measure(model, folder, program, gpu, driver):
             path = pathlib.Path(scratch, "synthetic.gguf")
             synthesize(model, path)
         date = datetime.datetime.now(datetime.timezone.utc)
-        measured = ours(path)
+        measured = ours(path, asked)
         try:
-            peer = peers(program, path) if program else None
+            peer = peers(program, path, asked) if program else None
         except (Failed, OSError) as failure:
             peer = {"failed": str(failure)}
     run = {
@@ -138,6 +145,9 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT") or "figures")
     parser.add_argument("--peer", default=os.environ.get("PEER"))
+    parser.add_argument("--prompts", default="128,512,2048,8192,32000")
+    parser.add_argument("--rows", default="1,2,4,8")
+    parser.add_argument("--generate", type=int, default=128)
     parser.add_argument("models", nargs="+")
     arguments = parser.parse_args()
     complete = True
@@ -148,7 +158,7 @@ def main():
         sys.exit(f"figures.py: {failure}")
     for model in arguments.models:
         try:
-            complete &= measure(model, pathlib.Path(arguments.out), arguments.peer, gpu, driver)
+            complete &= measure(model, pathlib.Path(arguments.out), arguments.peer, gpu, driver, arguments)
         except Failed as failure:
             print(f"{model}: {failure}", flush=True)
             complete = False

@@ -11,13 +11,19 @@ cd "$(dirname "$0")" || exit 1
 stages=(goldens smollm2 device diff self_test modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
-# The tiny models: folders with safetensors, or else GGUF files.
+# The tiny models: folders with safetensors, or else GGUF files. FAMILIES names some of them ("lfm2 gemma4"); the default is all.
 folders=(golden/tiny-*)
+if [ -n "${FAMILIES:-}" ]; then
+    read -ra folders <<<"$FAMILIES"
+    folders=("${folders[@]/#/golden/tiny-}")
+fi
 tiny=()
 for model in "${folders[@]}"; do
     [ -e "$model/model.safetensors" ] || model+=/model.q8_0.gguf
     tiny+=("$model")
 done
+# reference MODEL: the reference of a tiny model.
+reference() { [ -d "$1" ] && echo "$1/golden.json" || echo "$1.golden.json"; }
 failed=0 missing=0
 folder=$(mktemp -d -t ganglion-gpu.XXXXXX)
 
@@ -80,29 +86,30 @@ bounds() {
     fi
 }
 
-# The references of all tiny models, for both images and both kinds of memory.
-stage_goldens() {
-    local model golden type image memory within
-    # far.golden.json is for a longer context, in which a model has other angles.
-    for golden in "${folders[@]/%//golden.json}" "${folders[@]/%//far.golden.json}"; do
-        [ -e "$golden" ] || continue
-        model=${golden%/*}
-        for type in f16 bf16 q8_0; do
-            read -ra within < <(bounds "$model" $type)
-            for image in cubin ptx; do
-                for memory in device unified; do
-                    GANGLION_CUDA_IMAGE=$image score "${golden#golden/} $type $image $memory" \
-                        "$model" "$golden" $type --memory $memory --emulate-tegra "${within[@]}"
-                done
+# compared MODEL GOLDEN: compares a tiny model with a reference, for both images and both kinds of memory.
+compared() {
+    local type image memory within
+    for type in f16 bf16 q8_0; do
+        read -ra within < <(bounds "$(dirname "$2")" $type)
+        for image in cubin ptx; do
+            for memory in device unified; do
+                GANGLION_CUDA_IMAGE=$image score "${2#golden/} $type $image $memory" \
+                    "$1" "$2" $type --memory $memory --emulate-tegra "${within[@]}"
             done
         done
     done
-    for golden in "${folders[@]/%//model.q8_0.gguf.golden.json}" "${folders[@]/%//model.q8_0.gguf.far.golden.json}"; do
-        [ -e "$golden" ] || continue
-        model=${golden%.gguf.*}.gguf
-        for type in f16 bf16 q8_0; do
-            read -ra within < <(bounds "${model%/*}" $type)
-            score "${golden#golden/} $type" "$model" "$golden" $type "${within[@]}"
+}
+
+# The references of all tiny models.
+stage_goldens() {
+    local folder_of golden
+    for folder_of in "${folders[@]}"; do
+        # far.golden.json is for a longer context, in which a model has other angles.
+        for golden in "$folder_of"/{,far.}golden.json; do
+            [ ! -e "$golden" ] || compared "$folder_of" "$golden"
+        done
+        for golden in "$folder_of"/model.q8_0.gguf.{,far.}golden.json; do
+            [ ! -e "$golden" ] || compared "$folder_of/model.q8_0.gguf" "$golden"
         done
     done
 }
@@ -194,11 +201,11 @@ stage_equal() {
     local model graph other name
     for model in "${tiny[@]}"; do
         name="${model#golden/} graph = eager"
-        graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$model/golden.json" 2>&1)
-        other=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        graph=$($ctl score --backend cuda --model "$model" --greedy 48 "$(reference "$model")" 2>&1)
+        other=$($ctl score --backend cuda --mode none --model "$model" --greedy 48 "$(reference "$model")" 2>&1)
         same "$name" "$graph" "$other"
         name="${model#golden/} partition = whole"
-        other=$($ctl score --backend cuda --sms 16 --model "$model" --greedy 48 "$model/golden.json" 2>&1)
+        other=$($ctl score --backend cuda --sms 16 --model "$model" --greedy 48 "$(reference "$model")" 2>&1)
         if [[ $other == *'no partition'* ]]; then
             not_run "$name" "$(tail -n 1 <<<"$other")"
         else
@@ -218,7 +225,7 @@ stage_sanitize() {
                     continue
                 fi
                 output=$(compute-sanitizer --tool $tool --error-exitcode 9 $ctl score --backend cuda --mode none \
-                    --kv $kv --model "$model" --greedy 16 "$model/golden.json" 2>&1)
+                    --kv $kv --model "$model" --greedy 16 "$(reference "$model")" 2>&1)
                 status=$?
                 summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|not supported|Unable' <<<"$output" | tail -n 1)
                 case $status in

@@ -40,6 +40,14 @@ class Shape:
     key_heads: int = 0
     value_heads: int = 0
     width: int = 128
+    # Of Gemma 4: the size of a head in each sixth layer, which sees all positions; the columns of the additional input of a
+    # layer; and the number of last layers that read earlier keys and values.
+    wide_head: int = 0
+    layer_input: int = 0
+    sharing: int = 0
+
+    def sees_all(self, layer):
+        return layer % 6 == 5
 
 
 def qwen3_5(hidden, layers, heads, kv_heads, intermediate, value_heads):
@@ -80,6 +88,32 @@ SHAPES = {
     "gemma3-1b": Shape(1152, 26, 4, 6912, True, "gemma3", 1, 256, 262144, 32768, keys={"attention.sliding_window": 512}),
     "gemma3-4b": Shape(
         2560, 34, 8, 10240, True, "gemma3", 4, 256, 262208, 131072, keys={"attention.sliding_window": 1024} | GEMMA3
+    ),
+    "gemma4-e4b": Shape(
+        2560,
+        42,
+        8,
+        10240,
+        True,
+        "gemma4",
+        2,
+        256,
+        262144,
+        131072,
+        keys={
+            "attention.sliding_window": 512,
+            "attention.shared_kv_layers": 18,
+            "embedding_length_per_layer_input": 256,
+            "final_logit_softcapping": 30.0,
+            "rope.freq_base_swa": 1e4,
+            "rope.dimension_count": 512,
+            "rope.dimension_count_swa": 256,
+            "attention.key_length_swa": 256,
+            "attention.value_length_swa": 256,
+        },
+        wide_head=512,
+        layer_input=256,
+        sharing=18,
     ),
     "phi4-mini": Shape(
         3072,
@@ -220,14 +254,16 @@ def main(size, type_name, out, words=None):
     lists = shape.architecture == "lfm2"
     of_layers = [kv_heads if layer in shape.attends else 0 for layer in range(shape.layers)] if lists else kv_heads
     writer.add_head_count_kv(of_layers)
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
+    writer.add_key_length(shape.wide_head or head_dim)
+    writer.add_value_length(shape.wide_head or head_dim)
     writer.add_rope_freq_base(shape.theta)
     writer.add_layer_norm_rms_eps(1e-6)
     for key, value in shape.keys.items():
         add_key(writer, f"{shape.architecture}.{key}", value)
     if shape.architecture == "qwen35":
         writer.add_array("qwen35.rope.dimension_sections", [11, 11, 10, 0])
+    if shape.layer_input:
+        writer.add_array("gemma4.attention.sliding_window_pattern", [not shape.sees_all(layer) for layer in range(shape.layers)])
     # Granite's and LFM2's vocabularies are smaller than that of other files.
     fits = words and shape.vocabulary >= SHAPES["4b"].vocabulary
     vocabulary_of(writer, words, shape.vocabulary) if fits else vocabulary(writer, shape.vocabulary)
@@ -253,23 +289,40 @@ def main(size, type_name, out, words=None):
     if shape.pairs:
         vector("rope_factors_short.weight", shape.pairs)
         vector("rope_factors_long.weight", shape.pairs)
+    if shape.layer_input:
+        inputs = shape.layer_input * shape.layers
+        matrix("per_layer_token_embd.weight", shape.vocabulary, inputs)
+        matrix("per_layer_model_proj.weight", inputs, hidden)
+        vector("per_layer_proj_norm.weight", shape.layer_input)
+        # A quarter of the pairs of a wide head rotate: a frequency divided by 1e30 is 0.
+        still = np.where(np.arange(shape.wide_head // 2) < shape.wide_head // 8, 1, 1e30)
+        writer.add_tensor("rope_freqs.weight", still.astype(np.float32))
     joined = shape.architecture == "phi3"
     norms = ["attn_norm", "ffn_norm"]
-    if shape.architecture == "gemma3":
+    if shape.architecture in ("gemma3", "gemma4"):
         norms += ["post_attention_norm", "post_ffw_norm"]
     if shape.architecture == "qwen35":
         norms = ["attn_norm", "post_attention_norm"]
-    q, kv = heads * head_dim, kv_heads * head_dim
+    if shape.layer_input:
+        norms += ["post_norm"]
     for layer in range(shape.layers):
+        width = shape.wide_head if shape.wide_head and shape.sees_all(layer) else head_dim
+        q, kv = heads * width, kv_heads * width
+        stores = layer < shape.layers - shape.sharing
         block = f"blk.{layer}."
         eighth = shape.layers // 8
         better = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
         for norm in norms:
             vector(f"{block}{norm}.weight", hidden)
         attends = shape.attends is None or layer in shape.attends
-        if attends and shape.architecture in ("qwen3", "gemma3", "qwen35", "lfm2"):
-            vector(block + "attn_q_norm.weight", head_dim)
-            vector(block + "attn_k_norm.weight", head_dim)
+        if shape.layer_input:
+            matrix(block + "inp_gate.weight", shape.layer_input, hidden)
+            matrix(block + "proj.weight", hidden, shape.layer_input)
+            vector(block + "layer_output_scale.weight", 1)
+        if attends and shape.architecture in ("qwen3", "gemma3", "gemma4", "qwen35", "lfm2"):
+            vector(block + "attn_q_norm.weight", width)
+            if stores:
+                vector(block + "attn_k_norm.weight", width)
         if not attends and shape.key_heads:
             keys, values = shape.key_heads * shape.width, shape.value_heads * shape.width
             matrix(block + "attn_qkv.weight", 2 * keys + values, hidden)
@@ -293,8 +346,9 @@ def main(size, type_name, out, words=None):
             if attends:
                 # A query's gate is as wide as the query.
                 matrix(block + "attn_q.weight", 2 * q if shape.architecture == "qwen35" else q, hidden)
-                matrix(block + "attn_k.weight", kv, hidden)
-                matrix(block + "attn_v.weight", kv, hidden, better)
+                if stores:
+                    matrix(block + "attn_k.weight", kv, hidden)
+                    matrix(block + "attn_v.weight", kv, hidden, better)
             matrix(block + "ffn_gate.weight", shape.intermediate, hidden)
             matrix(block + "ffn_up.weight", shape.intermediate, hidden)
         if attends:
