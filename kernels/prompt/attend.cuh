@@ -8,7 +8,8 @@
 // block takes all splits of its rows; otherwise each split has a block, and the last block to end merges. Both give the
 // same bits. The first positions come in short splits, which serve a few rows behind a conversation of usual length.
 // Later ones come in long splits, because a merge takes time, too. Heads wider than 128 have one split: no registers
-// are left for a merge.
+// are left for a merge. Outputs of 512 columns do not fit the registers: two blocks share them, and both compute the
+// scores.
 #pragma once
 #include "prompt/copy.cuh"
 #include "attention.cuh"
@@ -51,16 +52,25 @@ struct No {
     __device__ constexpr operator bool() const { return false; }
 };
 
+// The type of the cache's keys or values, and how many columns of them a block reads.
+template <typename C, u32 COLUMNS_> struct Columns {
+    typedef C Type;
+    static constexpr u32 COLUMNS = COLUMNS_;
+};
+
 // M: tiles of 16 query rows in a warp. KEYS: keys in a tile. AHEAD: the next tile's keys and values are requested while
-// the current ones are multiplied, which doubles their shared memory.
-template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD>
+// the current ones are multiplied, which doubles their shared memory. D: columns of a head, of which a block outputs W.
+template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD, int W = D>
 __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     LaunchTurn launch_turn(a.stamp);
-    constexpr u32 PITCH = 2 * D + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS, THREADS_ = 32 * ATTEND_WARPS;
+    constexpr u32 PITCH = 2 * D + 16, V_PITCH = 2 * W + 16, PIECES = D / 8, ROWS = 16 * M * ATTEND_WARPS,
+                  THREADS_ = 32 * ATTEND_WARPS;
     constexpr bool PACKED_K = sizeof(K) == 1, PACKED_V = sizeof(V) == 1;
     constexpr u32 BLOCK = D % 32 ? 16 : 32, SCALES = D / BLOCK;
     // Places for keys and for values, as they are multiplied and as they arrive.
     constexpr u32 PLACES_K = AHEAD && !PACKED_K ? 2 : 1, PLACES_V = AHEAD && !PACKED_V ? 2 : 1, SIDE = KEYS * PITCH;
+    static_assert(W == D || (D > 128 && !AHEAD && W % 256 == 0),
+                  "blocks share a head without splits and without requests ahead");
     // Offset of arriving packed values behind packed keys, where both are in flight.
     constexpr u32 ARRIVING = AHEAD && PACKED_K ? KEYS * (D + 2 * SCALES) : 0;
     // Without unrolling, a warp that is alone on its scheduler waits for its requests one by one.
@@ -74,7 +84,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
     u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE,
-        at_packed = at_v + PLACES_V * SIDE;
+        at_packed = at_v + PLACES_V * KEYS * V_PITCH;
     const u64 *table = table_of(c, prompt->slot);
     constexpr bool SPLITS = D <= 128;
     // In shared memory, because no registers are left.
@@ -82,17 +92,30 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     if (SPLITS && threadIdx.x == 0) last_of_all = last_position;
     if (SPLITS) __syncthreads();
     auto is_there = [&](u32 key) { return key <= (SPLITS ? last_of_all : last_position); };
-    // Requests a tile's keys or values. The keys of a tile are in one page.
+    // Requests a tile's keys, or the block's columns of its values. The keys of a tile are in one page.
     auto load = [&](auto side_of, u32 to, u64 side, u32 tile, u32 arriving) {
-        typedef typename decltype(side_of)::Type C;
+        typedef decltype(side_of) Side;
+        typedef typename Side::Type C;
+        constexpr u32 COLUMNS = Side::COLUMNS, PIECES = COLUMNS / 8;
         u64 page = table[tile * KEYS / PAGE];
         const C *from = in_page<C>(page, side, c, kv_head, tile * KEYS);
+        if constexpr (COLUMNS < D) from += blockIdx.z * COLUMNS;
         if constexpr (sizeof(C) == 1) {
             const half *scales = scales_in_page(page, side, c, kv_head, tile * KEYS);
-            for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_)
-                copy_16(at_packed + arriving + i * 16, from + i * 16);
-            for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_)
-                copy_16(at_packed + arriving + KEYS * D + i * 16, scales + i * 8);
+            if constexpr (COLUMNS < D) {
+                constexpr u32 OF_KEY = COLUMNS / 16, SCALES_OF_KEY = COLUMNS / BLOCK / 8;
+                scales += blockIdx.z * (COLUMNS / BLOCK);
+                for (u32 i = threadIdx.x; i < KEYS * OF_KEY; i += THREADS_)
+                    copy_16(at_packed + i * 16, from + i / OF_KEY * D + i % OF_KEY * 16);
+                for (u32 i = threadIdx.x; i < KEYS * SCALES_OF_KEY; i += THREADS_)
+                    copy_16(at_packed + KEYS * COLUMNS + i * 16,
+                            scales + i / SCALES_OF_KEY * SCALES + i % SCALES_OF_KEY * 8);
+            } else {
+                for (u32 i = threadIdx.x; i < KEYS * D / 16; i += THREADS_)
+                    copy_16(at_packed + arriving + i * 16, from + i * 16);
+                for (u32 i = threadIdx.x; i < KEYS * SCALES / 8; i += THREADS_)
+                    copy_16(at_packed + arriving + KEYS * D + i * 16, scales + i * 8);
+            }
             copies_end();
             return;
         }
@@ -100,19 +123,23 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
             u32 key = i / PIECES, piece = i % PIECES;
             bool there = is_there(tile * KEYS + key);
-            copy_16_or_zero(to + key * PITCH + piece * 16, from + (there ? key : 0) * D + piece * 8, there);
+            copy_16_or_zero(to + key * (2 * COLUMNS + 16) + piece * 16, from + (there ? key : 0) * D + piece * 8,
+                            there);
         }
         copies_end();
     };
     // Converts arrived integers to values; does nothing in a cache of values.
     auto unpack = [&](auto side_of, u32 to, u32 tile, u32 arriving) {
-        if constexpr (sizeof(typename decltype(side_of)::Type) == 1) {
+        typedef decltype(side_of) Side;
+        if constexpr (sizeof(typename Side::Type) == 1) {
+            constexpr u32 COLUMNS = Side::COLUMNS, PIECES = COLUMNS / 8, PITCH = 2 * COLUMNS + 16,
+                          SCALES = COLUMNS / BLOCK;
             const u8 *packed = staged + (at_packed + arriving - base);
 #pragma unroll 1
             for (u32 i = threadIdx.x; i < KEYS * PIECES; i += THREADS_) {
                 u32 key = i / PIECES, piece = i % PIECES;
                 uint2 quants = *reinterpret_cast<const uint2 *>(packed + i * 8);
-                half scale = reinterpret_cast<const half *>(packed + KEYS * D)[key * SCALES + piece * 8 / BLOCK];
+                half scale = reinterpret_cast<const half *>(packed + KEYS * COLUMNS)[key * SCALES + piece * 8 / BLOCK];
                 uint4 values = make_uint4(0, 0, 0, 0);
                 if (is_there(tile * KEYS + key))
                     values = make_uint4(dequantized<T>(quants.x, 0, scale), dequantized<T>(quants.x, 1, scale),
@@ -139,18 +166,20 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         }
         if (threadIdx.x == 0) first_split = begins, splits = count;
     }
-    load(SideOf<K>(), at_k, c.k, first_tile, 0);
-    if (AHEAD) load(SideOf<V>(), at_v, c.v, first_tile, ARRIVING);
+    typedef Columns<K, D> Keys;
+    typedef Columns<V, W> Values;
+    load(Keys(), at_k, c.k, first_tile, 0);
+    if (AHEAD) load(Values(), at_v, c.v, first_tile, ARRIVING);
     // For rows g and g + 8 of each tile, in this split: the greatest score, this lane's part of the sum of weights, and
     // the weighted sum of values.
-    float greatest[M][2], sum[M][2], out[M][D / 8][4];
+    float greatest[M][2], sum[M][2], out[M][W / 8][4];
     auto begin = [&] {
 #pragma unroll
         for (int m = 0; m < M; ++m) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) greatest[m][e] = -INFINITY, sum[m][e] = 0.0f;
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d)
+            for (u32 d = 0; d < W / 8; ++d)
 #pragma unroll
                 for (int i = 0; i < 4; ++i) out[m][d][i] = 0.0f;
         }
@@ -164,15 +193,15 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     // Where a thread stores its part of a split.
     auto left = [&](u32 split) {
         u64 block = ((u64)split * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-        return at<float4>(a.partials) + block * (M * (D / 8 + 1) * THREADS_) + thread_in_block();
+        return at<float4>(a.partials) + block * (M * (W / 8 + 1) * THREADS_) + thread_in_block();
     };
     auto leave = [&](float4 *to) {
 #pragma unroll
         for (int m = 0; m < M; ++m) {
             to[m * THREADS_] = make_float4(greatest[m][0], greatest[m][1], sum[m][0], sum[m][1]);
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d)
-                to[(M + m * (D / 8) + d) * THREADS_] =
+            for (u32 d = 0; d < W / 8; ++d)
+                to[(M + m * (W / 8) + d) * THREADS_] =
                     make_float4(out[m][d][0], out[m][d][1], out[m][d][2], out[m][d][3]);
         }
     };
@@ -194,8 +223,8 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
                 greatest[m][e] = most;
             }
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d) {
-                float4 four = __ldcg(from + (M + m * (D / 8) + d) * THREADS_);
+            for (u32 d = 0; d < W / 8; ++d) {
+                float4 four = __ldcg(from + (M + m * (W / 8) + d) * THREADS_);
                 float others[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
@@ -208,16 +237,16 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     };
     u32 q_from = base + (warp * M * 16 + lane % 16) * PITCH + lane / 16 * 16;
     u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
-    u32 v_from = at_v + lane % 16 * PITCH + lane / 16 * 16;
+    u32 v_from = at_v + lane % 16 * V_PITCH + lane / 16 * 16;
     for (u32 tile = first_tile; tile < tiles; ++tile) {
         const u32 place = AHEAD ? (tile - first_tile) % 2 * SIDE : 0, k_place = PLACES_K > 1 ? place : 0,
                   v_place = PLACES_V > 1 ? place : 0;
         const u32 k_next = PLACES_K > 1 ? SIDE - place : 0, v_next = PLACES_V > 1 ? SIDE - place : 0;
         copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
-        unpack(SideOf<K>(), at_k, tile, 0);
-        if (!AHEAD) load(SideOf<V>(), at_v, c.v, tile, 0);
-        else if (tile + 1 < tiles) load(SideOf<K>(), at_k + k_next, c.k, tile + 1, 0);
+        unpack(Keys(), at_k, tile, 0);
+        if (!AHEAD) load(Values(), at_v, c.v, tile, 0);
+        else if (tile + 1 < tiles) load(Keys(), at_k + k_next, c.k, tile + 1, 0);
         else copies_end();
         float scores[M][KEYS / 8][4] = {};
 // Keys are loaded once for all rows. With two tiles a warp, further loads ahead do not fit the registers.
@@ -239,10 +268,9 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         }
         copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
-        unpack(SideOf<V>(), at_v, tile, ARRIVING);
+        unpack(Values(), at_v, tile, ARRIVING);
         if (tile + 1 < tiles)
-            AHEAD ? load(SideOf<V>(), at_v + v_next, c.v, tile + 1, ARRIVING)
-                  : load(SideOf<K>(), at_k, c.k, tile + 1, 0);
+            AHEAD ? load(Values(), at_v + v_next, c.v, tile + 1, ARRIVING) : load(Keys(), at_k, c.k, tile + 1, 0);
         else if (AHEAD) copies_end();
         if (a.softcap != 0.0f) {
             float within = a.scale / a.softcap;
@@ -298,7 +326,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
                 }
                 sum[m][e] = fmaf(sum[m][e], before, added);
 #pragma unroll
-                for (u32 d = 0; d < D / 8; ++d) out[m][d][2 * e] *= before, out[m][d][2 * e + 1] *= before;
+                for (u32 d = 0; d < W / 8; ++d) out[m][d][2 * e] *= before, out[m][d][2 * e + 1] *= before;
             }
 #pragma unroll
         for (u32 n = 0; n < KEYS / 16; ++n) {
@@ -307,9 +335,9 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
                 for (int i = 0; i < 4; ++i) to[i] = __float_as_uint(scores[m][2 * n + i / 2][2 * (i % 2) + lost]);
             };
 #pragma unroll
-            for (u32 d = 0; d < D / 16; ++d) {
+            for (u32 d = 0; d < W / 16; ++d) {
                 u32 v[4];
-                matrices_turned(v, v_from + v_place + n * 16 * PITCH + d * 32);
+                matrices_turned(v, v_from + v_place + n * 16 * V_PITCH + d * 32);
 #pragma unroll
                 for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -353,9 +381,10 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
                 total += power_of_two(at<const float>(a.sinks)[kv_head * group + row % group] * LOG2_E -
                                       greatest[m][e] * scale);
             T *to = at<T>(a.out) + (u64)(row / group) * a.stride + (kv_head * group + row % group) * D + 2 * t;
+            if constexpr (W < D) to += blockIdx.z * W;
             float share = 1.0f / total;
 #pragma unroll
-            for (u32 d = 0; d < D / 8; ++d)
+            for (u32 d = 0; d < W / 8; ++d)
                 *reinterpret_cast<u32 *>(to + d * 8) =
                     Mma<T>::pack(out[m][d][2 * e] * share, out[m][d][2 * e + 1] * share);
         }

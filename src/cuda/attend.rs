@@ -145,13 +145,13 @@ impl Work<'_> {
         if !step && let Some(attends) = &kernels.prompt_attend {
             let rows = tape.rows * args.group as usize;
             let tiles = attends.select(kv, rows, self.multiprocessors);
-            // The distribution of splits over blocks does not change the bits.
-            let splits = attends.splits(kv, rows, self.multiprocessors);
+            // The distribution over blocks does not change the bits.
+            let sharing = attends.sharing(kv, rows, self.multiprocessors);
             let geometry = Geometry {
                 grid: [
                     narrow(rows.div_ceil(tiles.rows)),
                     narrow(kv.heads),
-                    narrow(splits),
+                    narrow(sharing),
                 ],
                 shared: narrow(tiles.shared),
                 ..Geometry::new(1, prompt_attend::THREADS)

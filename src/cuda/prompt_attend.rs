@@ -1,12 +1,15 @@
 //! Selects the kernel of `kernels/prompt/attend.cuh` for a prompt's rows, and the memory for its splits. `attend`
 //! launches it.
 
-use super::step_attend::HEAD_DIMS;
 use crate::device::{AttendArgs, Error, Kernel, LaunchOrder, Modules};
 use crate::kv::KvType;
 use crate::tape::KvHeads;
 
 pub(super) const THREADS: u32 = 128;
+/// Columns of a head that the kernels know.
+const HEAD_DIMS: [usize; 6] = [64, 80, 96, 128, 256, 512];
+/// Columns of the outputs of a block. Blocks share wider heads.
+const OUTPUTS: usize = 256;
 /// Positions in a split, before `LONG_SPLIT` and after it.
 const SHORT_SPLIT: usize = 512;
 const LONG_SPLIT: usize = 4096;
@@ -64,8 +67,12 @@ impl PromptAttend {
             .unwrap_or(&self.many)
     }
 
-    /// The number of splits with their own blocks: all, if a device can have more blocks.
-    pub(super) fn splits(&self, kv: KvHeads, rows: usize, multiprocessors: u32) -> usize {
+    /// The number of blocks that share some rows of a head: one for each part of its columns, or for each split if a device
+    /// can have more blocks.
+    pub(super) fn sharing(&self, kv: KvHeads, rows: usize, multiprocessors: u32) -> usize {
+        if kv.head_dim > OUTPUTS {
+            return kv.head_dim / OUTPUTS;
+        }
         let blocks = rows.div_ceil(self.many.rows) * kv.heads;
         if blocks < multiprocessors as usize {
             apart(kv, rows)
@@ -89,19 +96,32 @@ fn shared(kv: KvHeads, rows: usize, ahead: bool) -> usize {
     let KvHeads {
         head_dim, types, ..
     } = kv;
-    let keys = if head_dim > 128 { 32 } else { 64 };
-    let (mut places, mut arriving) = (0, 0);
-    for element in types.sides() {
+    let keys = match head_dim {
+        ..=128 => 64,
+        ..=256 => 32,
+        _ => 16,
+    };
+    let row = |columns: usize| 2 * columns + 16;
+    let (mut values, mut arriving) = (0, 0);
+    for (element, columns) in types
+        .sides()
+        .into_iter()
+        .zip([head_dim, head_dim.min(OUTPUTS)])
+    {
         if element == KvType::Q8_0 {
-            let quants = keys * element.bytes(head_dim);
-            places += 1;
+            let quants = keys * element.bytes(columns);
+            values += keys * row(columns);
             // Without prefetching, values arrive in the memory of the keys.
-            arriving = if ahead { arriving + quants } else { quants };
+            arriving = if ahead {
+                arriving + quants
+            } else {
+                arriving.max(quants)
+            };
         } else {
-            places += if ahead { 2 } else { 1 };
+            values += if ahead { 2 } else { 1 } * keys * row(columns);
         }
     }
-    (rows + places * keys) * (2 * head_dim + 16) + arriving
+    rows * row(head_dim) + values + arriving
 }
 
 /// The splits of the longest conversation.

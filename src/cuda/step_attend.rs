@@ -10,7 +10,7 @@ use crate::quant::DType;
 use crate::tape::{KvHeads, STEP_ROWS};
 
 /// Head widths that tensor cores multiply.
-pub(super) const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
+const HEAD_DIMS: [usize; 5] = [64, 80, 96, 128, 256];
 
 /// Warps of a block of each kernel, and the number of its blocks for which a multiprocessor has registers.
 const LANES_WARPS: usize = 8;
