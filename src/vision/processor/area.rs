@@ -1,0 +1,42 @@
+//! The size of an image within an area: the nearest multiples of a block's side, near the aspect of the image.
+
+/// Returns the multiple of `block` that is nearest to `side`. Halves go to the even multiple, as Python rounds.
+pub(super) fn nearest(side: u32, block: u32) -> u32 {
+    whole((f64::from(side) / f64::from(block)).round_ties_even()) * block
+}
+
+/// Returns the width and height for an image of `(width, height)`, `(wide, high)` being the nearest multiples: as they are if
+/// the area is between `min` and `max` pixels, otherwise the largest below or the smallest above.
+pub(super) fn within(
+    (width, height): (u32, u32),
+    (wide, high): (u32, u32),
+    block: u32,
+    min: u64,
+    max: u64,
+) -> (u32, u32) {
+    let nearest_area = u64::from(wide) * u64::from(high);
+    let area = f64::from(width) * f64::from(height);
+    if nearest_area > max {
+        let shrink = (area / float(max)).sqrt();
+        let fit = |side| whole((f64::from(side) / shrink / f64::from(block)).floor()) * block;
+        return (fit(width).max(block), fit(height).max(block));
+    }
+    if nearest_area < min {
+        let grow = (float(min) / area).sqrt();
+        let fit = |side| whole((f64::from(side) * grow / f64::from(block)).ceil()) * block;
+        return (fit(width), fit(height));
+    }
+    (wide, high)
+}
+
+/// A number of blocks, which is far below 2^32.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(super) const fn whole(number: f64) -> u32 {
+    number as u32
+}
+
+/// A number of pixels.
+#[allow(clippy::cast_precision_loss)] // it is far below 2^52
+pub(super) const fn float(pixels: u64) -> f64 {
+    pixels as f64
+}
