@@ -40,3 +40,4 @@ pub mod session_store;
 pub mod tape;
 pub mod telemetry;
 pub mod tools;
+pub mod vision;

@@ -142,6 +142,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler::Promised",
         ],
     ),
+    ("vision", &["choice"]),
     ("kv", &["choice", "quant"]),
     ("sampler", &[]),
     ("telemetry", &[]),
@@ -170,6 +171,9 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),
     ("llguidance", &["guide"]),
+    ("image_webp", &["vision"]),
+    ("png", &["vision"]),
+    ("zune_jpeg", &["vision"]),
 ];
 
 const MAY_BE_UNSAFE: &[&str] = &["device/", "cuda/"];

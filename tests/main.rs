@@ -32,6 +32,7 @@ mod tape;
 mod text;
 mod together;
 mod tools;
+mod vision;
 mod weights;
 
 /// Reports the modules that this build leaves out.

@@ -6,6 +6,7 @@ use std::panic::{self, PanicHookInfo};
 use tokio::sync::watch;
 
 use crate::journal;
+use crate::vision;
 
 /// Whether a thread has panicked.
 #[derive(Clone, Debug)]
@@ -16,6 +17,10 @@ impl Panics {
     pub(super) fn report() -> Self {
         let (seen, panics) = watch::channel(false);
         panic::set_hook(Box::new(move |panic| {
+            // A decoder's panic is a damaged image, which is refused.
+            if vision::is_decoding() {
+                return;
+            }
             report(panic);
             seen.send_replace(true);
         }));

@@ -6,16 +6,24 @@ use crate::choice::Choice as _;
 /// The reason why an image cannot be shown to a model. Messages name the value and the remedy, and quote no pixels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    #[error("the image has no bytes; send a whole file or frame, and write a memfd before you send it")]
+    #[error(
+        "the image has no bytes; send a whole file or frame, and write a memfd before you send it"
+    )]
     Empty,
-    #[error("the image has {bytes} bytes, and at most {limit} are allowed; send a smaller image, or raise vision.max_pixels")]
+    #[error(
+        "the image has {bytes} bytes, and at most {limit} are allowed; send a smaller image, or raise vision.max_pixels"
+    )]
     TooManyBytes { bytes: usize, limit: usize },
-    #[error("the image has {width} x {height} pixels, and at most {limit} are allowed; scale it down, or raise vision.max_pixels")]
+    #[error(
+        "the image has {width} x {height} pixels, and at most {limit} are allowed; scale it down, or raise vision.max_pixels"
+    )]
     TooManyPixels { width: u32, height: u32, limit: u64 },
     #[error("the image has {width} x {height} pixels; each side must have 1 to {limit}")]
     Sides { width: u32, height: u32, limit: u32 },
     /// The first bytes are those of no known format.
-    #[error("the image starts with {start}, and is no JPEG, PNG or WebP file; name the format of raw pixels: rgb24, bgr24, gray8, nv12, yuyv")]
+    #[error(
+        "the image starts with {start}, and is no JPEG, PNG or WebP file; name the format of raw pixels: rgb24, bgr24, gray8, nv12, yuyv"
+    )]
     UnknownFormat { start: String },
     /// The bytes are of another format than the caller named.
     #[error("the image is no {} file: it starts with {start}; use format = \"auto\", or name its format", .format.name())]
@@ -25,25 +33,55 @@ pub enum ImageError {
     #[error("an image of format {} has no `{field}`; leave it out", .format.name())]
     Unneeded { format: Format, field: &'static str },
     #[error("stride = {stride}: a row of {width} pixels of {} has {needed} bytes or more", .format.name())]
-    Stride { format: Format, width: u32, stride: u32, needed: u64 },
+    Stride {
+        format: Format,
+        width: u32,
+        stride: u32,
+        needed: u64,
+    },
     #[error("the image has {bytes} bytes, and {width} x {height} pixels of {} with stride {stride} need {needed}; send the whole frame, or correct width, height, stride or format", .format.name())]
-    TooShort { format: Format, bytes: usize, width: u32, height: u32, stride: u32, needed: u64 },
+    TooShort {
+        format: Format,
+        bytes: usize,
+        width: u32,
+        height: u32,
+        stride: u32,
+        needed: u64,
+    },
     #[error("the image has {bytes} bytes, and {width} x {height} pixels of {} with stride {stride} need only {needed}; correct width, height, stride or format", .format.name())]
-    TooLong { format: Format, bytes: usize, width: u32, height: u32, stride: u32, needed: u64 },
+    TooLong {
+        format: Format,
+        bytes: usize,
+        width: u32,
+        height: u32,
+        stride: u32,
+        needed: u64,
+    },
     #[error("the {} file ends too early, after {bytes} bytes; send all of it", .format.name())]
     Truncated { format: Format, bytes: usize },
     #[error("the {} file is damaged: {problem}; save it again", .format.name())]
     Malformed { format: Format, problem: String },
     #[error("{feature} in a {} file is not supported; save the image as a plain JPEG or PNG file", .format.name())]
-    Unsupported { format: Format, feature: &'static str },
+    Unsupported {
+        format: Format,
+        feature: &'static str,
+    },
     #[error("the {} file is animated; send one frame of it as a still image", .format.name())]
     Animated { format: Format },
     /// Decoding would take much longer than the pixels deserve.
     #[error("the {} file has more than {limit} {parts}; save it again", .format.name())]
-    TooManyParts { format: Format, parts: &'static str, limit: usize },
-    #[error("the image has {width} x {height} pixels, and this model takes sides of at most {limit} to 1; crop it")]
+    TooManyParts {
+        format: Format,
+        parts: &'static str,
+        limit: usize,
+    },
+    #[error(
+        "the image has {width} x {height} pixels, and this model takes sides of at most {limit} to 1; crop it"
+    )]
     TooLongAndThin { width: u32, height: u32, limit: u32 },
-    #[error("the image takes at least {needed} tokens of this model, and at most {allowed} are allowed; raise max_tokens and vision.max_tokens")]
+    #[error(
+        "the image takes at least {needed} tokens of this model, and at most {allowed} are allowed; raise max_tokens and vision.max_tokens"
+    )]
     TooManyTokens { needed: u64, allowed: u64 },
     #[error("the request was cancelled while its image was prepared")]
     Cancelled,
@@ -56,7 +94,10 @@ impl ImageError {
         let problem = problem.to_string();
         let problem = problem.chars().take(LONGEST);
         let problem = problem.map(|one| if one.is_control() { ' ' } else { one });
-        let problem = problem.collect::<String>().trim_end_matches(['.', ' ']).to_owned();
+        let problem = problem
+            .collect::<String>()
+            .trim_end_matches(['.', ' '])
+            .to_owned();
         Self::Malformed { format, problem }
     }
 }

@@ -55,7 +55,11 @@ pub fn expand(rule: &Rule, plan: &Plan) -> Vec<Piece> {
                 prompt.text(&format!("{FAKE}<row_{row}_col_{column}>"));
             }
             (Rule::SmolVlm { .. }, None) => {
-                let line = if tile.place == Place::Overview { "\n" } else { "" };
+                let line = if tile.place == Place::Overview {
+                    "\n"
+                } else {
+                    ""
+                };
                 prompt.text(&format!("{line}{FAKE}<global-img>"));
             }
             (Rule::Lfm2Vl(_), Some((row, column))) => {
@@ -67,7 +71,9 @@ pub fn expand(rule: &Rule, plan: &Plan) -> Vec<Piece> {
             _ => {}
         }
         prompt.rows(number, tile);
-        let is_last_of_row = plan.cut.is_some_and(|grid| row_column.is_some_and(|(_, column)| column == grid.columns));
+        let is_last_of_row = plan
+            .cut
+            .is_some_and(|grid| row_column.is_some_and(|(_, column)| column == grid.columns));
         if is_last_of_row && matches!(rule, Rule::SmolVlm { .. }) {
             prompt.text("\n");
         }
@@ -96,6 +102,9 @@ impl Prompt {
     }
 
     fn rows(&mut self, tile: usize, Tile { tokens, .. }: &Tile) {
-        self.0.push(Piece::Rows { tile, count: tokens.count() });
+        self.0.push(Piece::Rows {
+            tile,
+            count: tokens.count(),
+        });
     }
 }

@@ -16,16 +16,29 @@ pub struct ContentHash(pub [u8; 32]);
 
 impl Debug for ContentHash {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
 /// Returns the hash of an image: its bytes as received, what was said of them, and the way to its patches.
 #[must_use]
 pub fn hash(image: &Opened<'_>, settings: &Settings, plan: &Plan) -> ContentHash {
-    let Source { bytes, format, width, height, stride, color, range } = image.source();
+    let Source {
+        bytes,
+        format,
+        width,
+        height,
+        stride,
+        color,
+        range,
+    } = image.source();
     // The text has all fields, also those that are added later. It ends before the bytes start, as its length is fixed.
-    let fields = format!("{:?}", (format, width, height, stride, color, range, settings, plan));
+    let fields = format!(
+        "{:?}",
+        (format, width, height, stride, color, range, settings, plan)
+    );
     let mut hash = Sha256::new();
     hash.update((fields.len() as u64).to_le_bytes());
     hash.update(fields);

@@ -44,11 +44,19 @@ impl Limits {
         let is_allowed = |side| (1..=LONGEST_SIDE).contains(&side);
         if u64::from(width) * u64::from(height) > self.max_pixels {
             let limit = self.max_pixels;
-            return Err(ImageError::TooManyPixels { width, height, limit });
+            return Err(ImageError::TooManyPixels {
+                width,
+                height,
+                limit,
+            });
         }
         if !is_allowed(width) || !is_allowed(height) {
             let limit = LONGEST_SIDE;
-            return Err(ImageError::Sides { width, height, limit });
+            return Err(ImageError::Sides {
+                width,
+                height,
+                limit,
+            });
         }
         Ok(())
     }

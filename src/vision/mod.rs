@@ -23,8 +23,8 @@ pub use expand::{Piece, expand, placeholder, row_token};
 pub use hash::{ContentHash, hash};
 pub use limits::Limits;
 pub use processor::{
-    Grid, Lfm2Vl, Normalization, Pixels, Place, Plan, Processor, Published, Rule, Settings, SettingsError,
-    Tile,
+    Grid, Lfm2Vl, Normalization, Pixels, Place, Plan, Processor, Published, Rule, Settings,
+    SettingsError, Tile,
 };
 pub use resize::{Filter, resize};
 pub use rgb::RgbImage;

@@ -49,13 +49,16 @@ fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { x.sin() / x }
 }
 
-/// The weights of a pass. Those of result `i` are `weights[i * most..]`, `counts[i]` of them, for the pixels from
-/// `starts[i]` on.
+/// Weights that are multiplied at once: a processor's vector.
+const GROUP: usize = 8;
+
+/// The weights of a pass. Those of result `i` are in `groups_of_result` groups from `groups[i * groups_of_result]` on. The
+/// first `counts[i]` of them are for the pixels from `starts[i]` on, and the others are zero.
 struct Weights {
     starts: Vec<usize>,
     counts: Vec<usize>,
-    weights: Vec<i16>,
-    most: usize,
+    groups: Vec<[i16; GROUP]>,
+    groups_of_result: usize,
     /// Weights are multiples of `2^-precision`.
     precision: u32,
 }
@@ -70,7 +73,8 @@ impl Weights {
         let scale = f64::from(from) / f64::from(to);
         let stretch = scale.max(1.0);
         let support = filter.support() * stretch;
-        let most = support.ceil() as usize * 2 + 1;
+        let groups_of_result = (support.ceil() as usize * 2 + 1).div_ceil(GROUP);
+        let most = groups_of_result * GROUP;
         let (mut starts, mut counts) = (Vec::new(), Vec::new());
         let mut exact = vec![0.0; most * to as usize];
         for (i, weights) in (0..to).zip(exact.chunks_exact_mut(most)) {
@@ -102,16 +106,32 @@ impl Weights {
         Self {
             starts,
             counts,
-            weights: exact.into_iter().map(whole).collect(),
-            most,
+            groups: exact
+                .as_chunks()
+                .0
+                .iter()
+                .map(|group| group.map(whole))
+                .collect(),
+            groups_of_result,
             precision,
         }
     }
 
     /// Returns the first pixel of result `i`, and the weights from there on.
     fn of(&self, i: usize) -> (usize, &[i16]) {
-        let weights = &self.weights[i * self.most..];
-        (self.starts[i], &weights[..self.counts[i]])
+        (
+            self.starts[i],
+            &self.groups_of(i).as_flattened()[..self.counts[i]],
+        )
+    }
+
+    fn groups_of(&self, i: usize) -> &[[i16; GROUP]] {
+        &self.groups[i * self.groups_of_result..][..self.groups_of_result]
+    }
+
+    /// The most pixels that a result depends on.
+    const fn most(&self) -> usize {
+        self.groups_of_result * GROUP
     }
 
     /// The start of every sum: a half, so that the shift at its end rounds.
@@ -126,20 +146,6 @@ impl Weights {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is clamped
     fn byte(&self, sum: i32) -> u8 {
         (sum >> self.precision).clamp(0, 255) as u8
-    }
-
-    /// Resizes a row.
-    fn across(&self, from: &[[u8; 3]], to: &mut [[u8; 3]]) {
-        for (i, result) in to.iter_mut().enumerate() {
-            let (start, weights) = self.of(i);
-            let mut sums = [self.half(); 3];
-            for (pixel, weight) in from[start..].iter().zip(weights) {
-                for (sum, channel) in sums.iter_mut().zip(pixel) {
-                    *sum += i32::from(*weight) * i32::from(*channel);
-                }
-            }
-            *result = sums.map(|sum| self.byte(sum));
-        }
     }
 
     /// Writes result `i` of a pass over columns. `rows` has the rows that it needs.
@@ -168,6 +174,43 @@ impl Weights {
     }
 }
 
+/// A pass over rows.
+struct Across {
+    weights: Weights,
+    /// The channels of a row, one after another, each with zeros at its end.
+    channels: [Vec<i16>; 3],
+}
+
+impl Across {
+    fn new(weights: Weights) -> Self {
+        let channels = Default::default();
+        Self { weights, channels }
+    }
+
+    fn resize(&mut self, from: &[[u8; 3]], to: &mut [[u8; 3]]) {
+        for (number, channel) in self.channels.iter_mut().enumerate() {
+            channel.clear();
+            channel.extend(from.iter().map(|pixel| i16::from(pixel[number])));
+            channel.resize(from.len() + self.weights.most(), 0);
+        }
+        for (i, result) in to.iter_mut().enumerate() {
+            let (start, groups) = (self.weights.starts[i], self.weights.groups_of(i));
+            for (byte, channel) in result.iter_mut().zip(&self.channels) {
+                let pixels = channel[start..].as_chunks::<GROUP>().0;
+                let mut sums = [0; GROUP];
+                for (pixels, weights) in pixels.iter().zip(groups) {
+                    for ((sum, pixel), weight) in sums.iter_mut().zip(pixels).zip(weights) {
+                        *sum += i32::from(*pixel) * i32::from(*weight);
+                    }
+                }
+                *byte = self
+                    .weights
+                    .byte(self.weights.half() + sums.iter().sum::<i32>());
+            }
+        }
+    }
+}
+
 /// Returns the image in another size. Memory beyond the result is a few rows.
 ///
 /// # Errors
@@ -184,8 +227,9 @@ pub fn resize(
 ) -> Result<RgbImage, ImageError> {
     assert!(width > 0 && height > 0, "an image has pixels");
     let across = (width != image.width()).then(|| Weights::new(image.width(), width, filter));
-    let row = |from: u32, to: &mut [u8]| match &across {
-        Some(weights) => weights.across(image.row(from, 0), to.as_chunks_mut().0),
+    let mut across = across.map(Across::new);
+    let mut row = |from: u32, to: &mut [u8]| match &mut across {
+        Some(across) => across.resize(image.row(from, 0), to.as_chunks_mut().0),
         None => to.copy_from_slice(image.row(from, 0).as_flattened()),
     };
     let length = width as usize * 3;
@@ -199,12 +243,12 @@ pub fn resize(
         return Ok(RgbImage::new(width, height, bytes));
     }
     let down = Weights::new(image.height(), height, filter);
-    let rows = down.most.min(image.height() as usize);
+    let rows = down.most().min(image.height() as usize);
     let mut window = Window::new(length, rows);
     for (i, to) in results.enumerate() {
         stop::check(stop)?;
         let (start, weights) = down.of(i);
-        let rows = window.rows(start, weights.len(), row);
+        let rows = window.rows(start, weights.len(), &mut row);
         down.down(i, rows, to);
     }
     Ok(RgbImage::new(width, height, bytes))
@@ -224,11 +268,17 @@ impl Window {
     fn new(length: usize, most: usize) -> Self {
         let bytes = Vec::with_capacity(length * most * 2);
         let (first, next) = (0, 0);
-        Self { bytes, length, first, next, most }
+        Self {
+            bytes,
+            length,
+            first,
+            next,
+            most,
+        }
     }
 
     /// Returns `count` rows from `start` on, which `row` writes. `start` must not decrease from call to call.
-    fn rows(&mut self, start: usize, count: usize, row: impl Fn(u32, &mut [u8])) -> &[u8] {
+    fn rows(&mut self, start: usize, count: usize, row: &mut impl FnMut(u32, &mut [u8])) -> &[u8] {
         if start >= self.next {
             self.bytes.clear();
             (self.first, self.next) = (start, start);

@@ -1,7 +1,9 @@
 //! Pixels in memory.
 
+use std::fmt::{self, Debug, Formatter};
+
 /// An image of 8-bit red, green and blue: rows from top to bottom, without padding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RgbImage {
     width: u32,
     height: u32,
@@ -15,8 +17,16 @@ impl RgbImage {
     /// Panics if the number of bytes is another.
     #[must_use]
     pub fn new(width: u32, height: u32, bytes: Vec<u8>) -> Self {
-        assert_eq!(bytes.len(), Self::bytes_of(width, height), "bytes of an image");
-        Self { width, height, bytes }
+        assert_eq!(
+            bytes.len(),
+            Self::bytes_of(width, height),
+            "bytes of an image"
+        );
+        Self {
+            width,
+            height,
+            bytes,
+        }
     }
 
     /// The number of bytes of an image.
@@ -47,5 +57,12 @@ impl RgbImage {
         let start = (row as usize * self.width as usize + from as usize) * 3;
         let end = (row as usize + 1) * self.width as usize * 3;
         self.bytes[start..end].as_chunks().0
+    }
+}
+
+/// Its pixels are left out.
+impl Debug for RgbImage {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RgbImage({} x {})", self.width, self.height)
     }
 }

@@ -1,5 +1,7 @@
 //! An image as a caller sends it: bytes, and what the caller says of them.
 
+use std::fmt::{self, Debug, Formatter};
+
 use crate::choice::Choice;
 
 /// The format of an image's bytes.
@@ -98,7 +100,7 @@ impl Choice for ColorRange {
 }
 
 /// An image as received. The fields after `format` are for raw pixels only.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Source<'a> {
     pub bytes: &'a [u8],
     pub format: Format,
@@ -112,4 +114,21 @@ pub struct Source<'a> {
     pub color: Option<Color>,
     /// Required for `Nv12` and `Yuyv`.
     pub range: Option<ColorRange>,
+}
+
+/// Its bytes are left out.
+impl Debug for Source<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            bytes,
+            format,
+            width,
+            height,
+            stride,
+            color,
+            range,
+        } = self;
+        let fields = (format, width, height, stride, color, range);
+        write!(formatter, "Source({} bytes, {fields:?})", bytes.len())
+    }
 }

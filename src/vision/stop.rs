@@ -6,5 +6,9 @@ use super::error::ImageError;
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
 pub(super) fn check(stop: Stop<'_>) -> Result<(), ImageError> {
-    if stop() { Err(ImageError::Cancelled) } else { Ok(()) }
+    if stop() {
+        Err(ImageError::Cancelled)
+    } else {
+        Ok(())
+    }
 }

@@ -17,7 +17,7 @@ use super::orientation::Orientation;
 use super::reader::Stopped;
 
 /// A JPEG file whose structure was read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Jpeg<'a>(Segments<'a>);
 
 impl<'a> Jpeg<'a> {
@@ -60,7 +60,13 @@ impl<'a> Jpeg<'a> {
     pub(super) fn decode(&self, stop: Stop<'_>) -> Result<RgbImage, ImageError> {
         let stopped = Stopped::default();
         let file = self.0.file();
-        let file = File { bytes: &file, at: 0, ask_at: 0, stop, stopped: &stopped };
+        let file = File {
+            bytes: &file,
+            at: 0,
+            ask_at: 0,
+            stop,
+            stopped: &stopped,
+        };
         let side = LONGEST_SIDE as usize;
         // Strict: a frame that misses pixels is refused rather than shown with grey ones.
         let options = DecoderOptions::default()
@@ -71,7 +77,8 @@ impl<'a> Jpeg<'a> {
             .set_strict_mode(true);
         let bytes = guard::run(|| JpegDecoder::new_with_options(file, options).decode());
         stopped.check()?;
-        let malformed = |problem: &dyn std::fmt::Display| ImageError::malformed(Format::Jpeg, problem);
+        let malformed =
+            |problem: &dyn std::fmt::Display| ImageError::malformed(Format::Jpeg, problem);
         let bytes = bytes.ok_or_else(|| malformed(&"it cannot be decoded"))?;
         let bytes = bytes.map_err(|error| malformed(&problem(&error)))?;
         let (width, height) = self.size();
@@ -84,7 +91,9 @@ impl<'a> Jpeg<'a> {
 
 fn problem(error: &DecodeErrors) -> String {
     match error {
-        DecodeErrors::ExhaustedData | DecodeErrors::IoErrors(_) => "its pixels end too early".to_owned(),
+        DecodeErrors::ExhaustedData | DecodeErrors::IoErrors(_) => {
+            "its pixels end too early".to_owned()
+        }
         error => format!("{error:?}"),
     }
 }
@@ -160,8 +169,12 @@ impl ZByteReaderTrait for File<'_> {
     fn z_seek(&mut self, to: ZSeekFrom) -> Result<u64, ZByteIoError> {
         let at = match to {
             ZSeekFrom::Start(at) => usize::try_from(at).ok(),
-            ZSeekFrom::End(by) => isize::try_from(by).ok().and_then(|by| self.bytes.len().checked_add_signed(by)),
-            ZSeekFrom::Current(by) => isize::try_from(by).ok().and_then(|by| self.at.checked_add_signed(by)),
+            ZSeekFrom::End(by) => isize::try_from(by)
+                .ok()
+                .and_then(|by| self.bytes.len().checked_add_signed(by)),
+            ZSeekFrom::Current(by) => isize::try_from(by)
+                .ok()
+                .and_then(|by| self.at.checked_add_signed(by)),
         };
         self.at = at.ok_or(ZByteIoError::SeekError("before the start"))?;
         Ok(self.at as u64)

@@ -1,5 +1,7 @@
 //! An image whose header was read.
 
+use std::fmt::{self, Debug, Formatter};
+
 use super::super::error::ImageError;
 use super::super::limits::Limits;
 use super::super::rgb::RgbImage;
@@ -12,7 +14,7 @@ use super::raw::Raw;
 use super::webp::WebP;
 
 /// An image whose header and limits were checked, and that has no pixels yet.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Opened<'a> {
     source: Source<'a>,
     width: u32,
@@ -21,7 +23,7 @@ pub struct Opened<'a> {
     kind: Kind<'a>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Kind<'a> {
     Jpeg(Jpeg<'a>),
     Png(Png<'a>),
@@ -53,7 +55,13 @@ impl<'a> Source<'a> {
         };
         limits.check_size(size.0, size.1)?;
         let (width, height) = orientation.size(size);
-        Ok(Opened { source, width, height, orientation, kind })
+        Ok(Opened {
+            source,
+            width,
+            height,
+            orientation,
+            kind,
+        })
     }
 
     fn open_file(&self) -> Result<((u32, u32), Orientation, Kind<'a>), ImageError> {
@@ -97,7 +105,21 @@ impl<'a> Source<'a> {
         match self.bytes {
             [0xff, 0xd8, 0xff, ..] => Ok(Format::Jpeg),
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Ok(Format::Png),
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Format::WebP),
+            [
+                b'R',
+                b'I',
+                b'F',
+                b'F',
+                _,
+                _,
+                _,
+                _,
+                b'W',
+                b'E',
+                b'B',
+                b'P',
+                ..,
+            ] => Ok(Format::WebP),
             _ => Err(ImageError::UnknownFormat {
                 start: self.start(),
             }),
@@ -142,7 +164,11 @@ impl<'a> Opened<'a> {
             Kind::WebP(webp) => webp.memory(),
             Kind::Raw(_) => 0,
         };
-        let turned = if self.orientation == Orientation::default() { 0 } else { result };
+        let turned = if self.orientation == Orientation::default() {
+            0
+        } else {
+            result
+        };
         result + decoded.max(turned)
     }
 
@@ -158,5 +184,18 @@ impl<'a> Opened<'a> {
             Kind::Raw(raw) => raw.decode(stop),
         }?;
         Ok(self.orientation.apply(image))
+    }
+}
+
+/// Its bytes are left out.
+impl Debug for Opened<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            source,
+            width,
+            height,
+            ..
+        } = self;
+        write!(formatter, "Opened({width} x {height}, {source:?})")
     }
 }

@@ -30,13 +30,22 @@ impl Orientation {
         };
         let short = |at: usize| {
             let two = *bytes.get(at..)?.first_chunk()?;
-            Some(if is_big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) })
+            Some(if is_big {
+                u16::from_be_bytes(two)
+            } else {
+                u16::from_le_bytes(two)
+            })
         };
         let four = *bytes.get(4..)?.first_chunk()?;
-        let directory = if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) };
+        let directory = if is_big {
+            u32::from_be_bytes(four)
+        } else {
+            u32::from_le_bytes(four)
+        };
         let directory = usize::try_from(directory).ok()?;
         let count = short(directory)?;
-        let mut entries = (0..usize::from(count)).map(|entry| directory.checked_add(2 + entry * ENTRY));
+        let mut entries =
+            (0..usize::from(count)).map(|entry| directory.checked_add(2 + entry * ENTRY));
         let entry = entries.find_map(|entry| entry.filter(|entry| short(*entry) == Some(TAG)))?;
         let value = short(entry + 8).filter(|_| short(entry + 2) == Some(SHORT))?;
         let value = u8::try_from(value).ok()?;
@@ -50,7 +59,11 @@ impl Orientation {
 
     /// Returns the width and height of the upright image.
     pub(super) const fn size(self, (width, height): (u32, u32)) -> (u32, u32) {
-        if self.is_turned() { (height, width) } else { (width, height) }
+        if self.is_turned() {
+            (height, width)
+        } else {
+            (width, height)
+        }
     }
 
     /// Returns the image upright.

@@ -2,7 +2,9 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, InterlaceInfo, Limits, Reader, Transformations};
+use png::{
+    BitDepth, ColorType, Decoder, DecodingError, InterlaceInfo, Limits, Reader, Transformations,
+};
 
 use super::super::error::ImageError;
 use super::super::rgb::RgbImage;
@@ -15,7 +17,7 @@ use super::orientation::Orientation;
 const FORMAT: Format = Format::Png;
 
 /// A PNG file whose header was read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Png<'a> {
     bytes: &'a [u8],
     width: u32,
@@ -28,10 +30,14 @@ impl<'a> Png<'a> {
     /// Reads the chunks before the pixels.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ImageError> {
         const SIGNATURE: usize = 8;
-        let truncated = || ImageError::Truncated { format: FORMAT, bytes: bytes.len() };
+        let truncated = || ImageError::Truncated {
+            format: FORMAT,
+            bytes: bytes.len(),
+        };
         let mut rest = &bytes[SIGNATURE..];
         let (name, header) = chunk(&mut rest).ok_or_else(truncated)?;
-        let Some([width @ .., a, b, c, d, _, _, _, _, interlace]) = header.first_chunk::<13>() else {
+        let Some([width @ .., a, b, c, d, _, _, _, _, interlace]) = header.first_chunk::<13>()
+        else {
             return Err(ImageError::malformed(FORMAT, "its header is too short"));
         };
         if name != *b"IHDR" {
@@ -125,7 +131,9 @@ impl<'a> Png<'a> {
         // Reading on behind the last row would decompress whatever follows it.
         for _ in 0..rows_of_passes(self.width, self.height) {
             stop::check(stop)?;
-            let read = reader.read_row(&mut row).map_err(|error| self.error(&error))?;
+            let read = reader
+                .read_row(&mut row)
+                .map_err(|error| self.error(&error))?;
             if let Some(InterlaceInfo::Adam7(pass)) = &read {
                 png::expand_interlaced_row(to, length, &row, pass, bits);
             }
@@ -137,7 +145,10 @@ impl<'a> Png<'a> {
         match error {
             DecodingError::IoError(_) => {
                 let bytes = self.bytes.len();
-                ImageError::Truncated { format: FORMAT, bytes }
+                ImageError::Truncated {
+                    format: FORMAT,
+                    bytes,
+                }
             }
             error => ImageError::malformed(FORMAT, error),
         }

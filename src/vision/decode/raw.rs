@@ -8,7 +8,7 @@ use super::super::stop::{self, Stop};
 use super::yuv::Matrix;
 
 /// A frame whose fields were checked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Raw<'a> {
     bytes: &'a [u8],
     format: Format,
@@ -21,6 +21,7 @@ pub(super) struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     pub(super) fn open(source: &Source<'a>, limits: &Limits) -> Result<Self, ImageError> {
+        const PAGE: u64 = 4096;
         let Source { bytes, format, .. } = *source;
         let missing = |field| ImageError::Missing { format, field };
         let width = source.width.ok_or_else(|| missing("width"))?;
@@ -41,7 +42,12 @@ impl<'a> Raw<'a> {
         let shown = u32::try_from(stride).unwrap_or(u32::MAX);
         if stride < row {
             let (stride, needed) = (shown, row);
-            return Err(ImageError::Stride { format, width, stride, needed });
+            return Err(ImageError::Stride {
+                format,
+                width,
+                stride,
+                needed,
+            });
         }
         let rows = match format {
             Format::Nv12 => height + height.div_ceil(2),
@@ -52,15 +58,35 @@ impl<'a> Raw<'a> {
         let (has, stride) = (bytes.len() as u64, shown);
         let bytes_given = bytes.len();
         if has < needed {
-            return Err(ImageError::TooShort { format, bytes: bytes_given, width, height, stride, needed });
+            return Err(ImageError::TooShort {
+                format,
+                bytes: bytes_given,
+                width,
+                height,
+                stride,
+                needed,
+            });
         }
         // Drivers round frames up. More than that is another size than the caller says.
-        const PAGE: u64 = 4096;
         if has > needed + (needed / 8).max(PAGE) {
-            return Err(ImageError::TooLong { format, bytes: bytes_given, width, height, stride, needed });
+            return Err(ImageError::TooLong {
+                format,
+                bytes: bytes_given,
+                width,
+                height,
+                stride,
+                needed,
+            });
         }
         let stride = stride as usize;
-        Ok(Self { bytes, format, width, height, stride, matrix })
+        Ok(Self {
+            bytes,
+            format,
+            width,
+            height,
+            stride,
+            matrix,
+        })
     }
 
     pub(super) const fn size(&self) -> (u32, u32) {

@@ -24,7 +24,11 @@ impl Stopped {
 
     /// Returns `Cancelled` if the reader has ended early, whatever the decoder made of it.
     pub(super) fn check(&self) -> Result<(), ImageError> {
-        if self.0.get() { Err(ImageError::Cancelled) } else { Ok(()) }
+        if self.0.get() {
+            Err(ImageError::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -39,7 +43,12 @@ pub(super) struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     pub(super) fn new(bytes: &'a [u8], stop: Stop<'a>, stopped: &'a Stopped) -> Self {
-        Self { bytes, at: 0, stop, stopped }
+        Self {
+            bytes,
+            at: 0,
+            stop,
+            stopped,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::webp_chunks::{Chunks, malformed};
 use super::webp_tables;
 
 /// A WebP file whose structure was read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct WebP<'a> {
     bytes: &'a [u8],
     chunks: Chunks,
@@ -35,18 +35,29 @@ impl<'a> WebP<'a> {
         self.chunks.orientation
     }
 
-    /// Bytes besides the result: planes or pixels with transparency, twice, and tables.
+    /// Bytes besides the result: planes or pixels with transparency, twice; and the tables of a lossless image, or a part of
+    /// a lossy one, whose memory is allocated before the part is found to be shorter.
     pub(super) fn memory(&self) -> u64 {
         const OF_PIXEL: u64 = 10;
+        /// The sizes of parts have 24 bits.
+        const PART: u64 = 1 << 24;
         let pixels = u64::from(self.chunks.width) * u64::from(self.chunks.height);
-        let tables = self.chunks.lossless.len() as u64 * webp_tables::MOST_BYTES;
-        pixels * OF_PIXEL + tables + self.bytes.len() as u64
+        let lossless = &self.chunks.lossless;
+        let tables = lossless.len() as u64 * webp_tables::MOST_BYTES;
+        let is_lossless = lossless.iter().any(|(_, has_header)| *has_header);
+        let part = if is_lossless { 0 } else { PART };
+        pixels * OF_PIXEL + tables + part + self.bytes.len() as u64
     }
 
     pub(super) fn decode(&self, stop: Stop<'_>) -> Result<RgbImage, ImageError> {
         let (width, height) = self.size();
         for (range, has_header) in &self.chunks.lossless {
-            webp_tables::check(&self.bytes[range.clone()], (width, height), *has_header, stop)?;
+            webp_tables::check(
+                &self.bytes[range.clone()],
+                (width, height),
+                *has_header,
+                stop,
+            )?;
         }
         let stopped = Stopped::default();
         let bytes = guard::run(|| self.pixels(&Blocks::new(self.bytes, stop, &stopped)));
@@ -55,11 +66,18 @@ impl<'a> WebP<'a> {
         let bytes = bytes.map_err(|error| match error {
             DecodingError::IoError(_) => {
                 let bytes = self.bytes.len();
-                ImageError::Truncated { format: Format::WebP, bytes }
+                ImageError::Truncated {
+                    format: Format::WebP,
+                    bytes,
+                }
             }
             error => malformed(error),
         })?;
-        let bytes = if self.chunks.has_alpha { alpha::rgba(&bytes) } else { bytes };
+        let bytes = if self.chunks.has_alpha {
+            alpha::rgba(&bytes)
+        } else {
+            bytes
+        };
         if bytes.len() != RgbImage::bytes_of(width, height) {
             return Err(malformed("it has another size than its header says"));
         }
@@ -71,7 +89,9 @@ impl<'a> WebP<'a> {
         if decoder.has_alpha() != self.chunks.has_alpha {
             return Err(DecodingError::InconsistentImageSizes);
         }
-        let size = decoder.output_buffer_size().ok_or(DecodingError::ImageTooLarge)?;
+        let size = decoder
+            .output_buffer_size()
+            .ok_or(DecodingError::ImageTooLarge)?;
         let mut bytes = vec![0; size];
         decoder.read_image(&mut bytes)?;
         Ok(bytes)

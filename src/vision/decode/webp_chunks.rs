@@ -27,12 +27,24 @@ pub(super) struct Chunks {
 impl Chunks {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, ImageError> {
         const HEADER: usize = 12;
-        let truncated = || ImageError::Truncated { format: FORMAT, bytes: bytes.len() };
+        let truncated = || ImageError::Truncated {
+            format: FORMAT,
+            bytes: bytes.len(),
+        };
         let length = bytes.get(4..).and_then(<[u8]>::first_chunk);
-        let length = length.map(|length| u32::from_le_bytes(*length)).ok_or_else(truncated)?;
-        let end = usize::try_from(length).ok().and_then(|length| length.checked_add(8));
-        let end = end.filter(|end| *end <= bytes.len()).ok_or_else(truncated)?;
-        let mut reader = Reader { bytes: &bytes[..end], at: HEADER };
+        let length = length
+            .map(|length| u32::from_le_bytes(*length))
+            .ok_or_else(truncated)?;
+        let end = usize::try_from(length)
+            .ok()
+            .and_then(|length| length.checked_add(8));
+        let end = end
+            .filter(|end| *end <= bytes.len())
+            .ok_or_else(truncated)?;
+        let mut reader = Reader {
+            bytes: &bytes[..end],
+            at: HEADER,
+        };
         let (name, content) = reader.chunk().ok_or_else(truncated)?;
         let mut chunks = Self {
             width: 0,
@@ -46,7 +58,7 @@ impl Chunks {
         match &name {
             b"VP8X" => chunks.extended(&bytes[content], &mut reader)?,
             b"VP8 " | b"VP8L" => {
-                (chunks.width, chunks.height) = chunks.image(&name, bytes, content)?;
+                (chunks.width, chunks.height) = chunks.image(name, bytes, content)?;
             }
             _ => return Err(malformed("it starts with an unknown chunk")),
         }
@@ -57,9 +69,9 @@ impl Chunks {
     fn extended(&mut self, header: &[u8], reader: &mut Reader<'_>) -> Result<(), ImageError> {
         const ALPHA: u8 = 0x10;
         const ANIMATION: u8 = 0x02;
-        let [features, _, _, _, size @ ..] = header.first_chunk::<10>().ok_or_else(too_short)?;
+        let [features, _, _, _, sides @ ..] = header.first_chunk::<10>().ok_or_else(too_short)?;
         let side = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) + 1;
-        (self.width, self.height) = (side(&size[..3]), side(&size[3..]));
+        (self.width, self.height) = (side(&sides[..3]), side(&sides[3..]));
         if features & ANIMATION != 0 {
             return Err(ImageError::Animated { format: FORMAT });
         }
@@ -71,14 +83,16 @@ impl Chunks {
                 b"VP8 " | b"VP8L" if has_image => return Err(malformed("it has two images")),
                 b"VP8 " | b"VP8L" => {
                     has_image = true;
-                    if self.image(&name, reader.bytes, content)? != (self.width, self.height) {
+                    if self.image(name, reader.bytes, content)? != (self.width, self.height) {
                         return Err(malformed("its image has another size than its header says"));
                     }
                 }
                 b"ALPH" if !has_alpha => {
                     const IS_LOSSLESS: u8 = 1;
                     has_alpha = true;
-                    let coding = reader.bytes[content.clone()].first().ok_or_else(too_short)?;
+                    let coding = reader.bytes[content.clone()]
+                        .first()
+                        .ok_or_else(too_short)?;
                     if coding & 3 == IS_LOSSLESS {
                         self.lossless.push((content.start + 1..content.end, false));
                     }
@@ -91,17 +105,27 @@ impl Chunks {
             Ok(())
         } else {
             let bytes = reader.bytes.len();
-            Err(ImageError::Truncated { format: FORMAT, bytes })
+            Err(ImageError::Truncated {
+                format: FORMAT,
+                bytes,
+            })
         }
     }
 
     /// Returns the size of an image.
-    fn image(&mut self, name: &[u8; 4], bytes: &[u8], content: Range<usize>) -> Result<(u32, u32), ImageError> {
+    fn image(
+        &mut self,
+        name: [u8; 4],
+        bytes: &[u8],
+        content: Range<usize>,
+    ) -> Result<(u32, u32), ImageError> {
         /// The sides of a lossy image, whose upper bits ask for a larger display, and of a lossless one.
         const SIDE: u32 = 0x3fff;
         let image = &bytes[content.clone()];
-        if name == b"VP8 " {
-            let [_, _, _, 0x9d, 0x01, 0x2a, size @ ..] = image.first_chunk::<10>().ok_or_else(too_short)? else {
+        if name == *b"VP8 " {
+            let [_, _, _, 0x9d, 0x01, 0x2a, size @ ..] =
+                image.first_chunk::<10>().ok_or_else(too_short)?
+            else {
                 return Err(malformed("its image has no header"));
             };
             let [left, right, high, low] = size.map(u32::from);

@@ -7,8 +7,8 @@ use super::super::error::ImageError;
 use super::super::stop::{self, Stop};
 use super::webp_chunks::malformed;
 
-/// The most bytes of the tables of an image. Usual images need less than a tenth.
-pub(super) const MOST_BYTES: u64 = 64 << 20;
+/// The most bytes of the tables of an image. Usual images need less than 1 MiB.
+pub(super) const MOST_BYTES: u64 = 32 << 20;
 
 /// The symbols of the codes of a pixel: green and lengths, red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + LENGTHS, 256, 256, 256, 40];
@@ -23,7 +23,11 @@ pub(super) fn check(
 ) -> Result<(), ImageError> {
     const HEADER: usize = 5;
     let bytes = if has_header { &bytes[HEADER..] } else { bytes };
-    let mut codes = Codes { bits: Bits { bytes, at: 0 }, table_bytes: 0, stop };
+    let mut codes = Codes {
+        bits: Bits { bytes, at: 0 },
+        table_bytes: 0,
+        stop,
+    };
     codes.image(width, height)
 }
 
@@ -149,6 +153,10 @@ impl Codes<'_> {
     }
 
     fn code(&mut self, symbols: usize) -> Result<Code, ImageError> {
+        /// The order of the lengths of the code of lengths.
+        const ORDER: [usize; 19] = [
+            17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+        ];
         if self.bits.flag()? {
             let is_pair = self.bits.flag()?;
             let bits = if self.bits.flag()? { 8 } else { 1 };
@@ -159,7 +167,6 @@ impl Codes<'_> {
             let second = self.bits.short(8)?;
             return Ok(Code::Pair(first, second));
         }
-        const ORDER: [usize; 19] = [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
         let mut lengths = [0; ORDER.len()];
         let count = self.bits.take(4)? as usize + 4;
         for place in &ORDER[..count.min(ORDER.len())] {
@@ -214,14 +221,20 @@ enum Code {
     /// Two symbols, of one bit each.
     Pair(u16, u16),
     /// The number of symbols by length, and the symbols in the order of their codes.
-    Many { counts: [u16; MOST_BITS + 1], symbols: Vec<u16> },
+    Many {
+        counts: [u16; MOST_BITS + 1],
+        symbols: Vec<u16>,
+    },
 }
 
 impl Code {
     /// Returns the code whose symbols have these lengths. A symbol of length zero does not occur.
     fn of(lengths: &[u8]) -> Result<Self, ImageError> {
         let mut counts = [0_u16; MOST_BITS + 1];
-        let mut symbols: Vec<_> = (0_u16..).zip(lengths).filter(|(_, length)| **length > 0).collect();
+        let mut symbols: Vec<_> = (0_u16..)
+            .zip(lengths)
+            .filter(|(_, length)| **length > 0)
+            .collect();
         if let [(symbol, _)] = symbols[..] {
             return Ok(Self::Single(symbol));
         }
@@ -232,7 +245,10 @@ impl Code {
         }
         let symbols: Vec<_> = symbols.into_iter().map(|(symbol, _)| symbol).collect();
         // Every sequence of bits is the start of a symbol, and of one alone.
-        let used = counts.iter().enumerate().map(|(length, count)| u32::from(*count) << (MOST_BITS - length));
+        let used = counts
+            .iter()
+            .enumerate()
+            .map(|(length, count)| u32::from(*count) << (MOST_BITS - length));
         if used.sum::<u32>() != 1 << MOST_BITS {
             return Err(malformed("a code is incomplete"));
         }
@@ -288,7 +304,10 @@ struct Bits<'a> {
 
 impl Bits<'_> {
     fn flag(&mut self) -> Result<bool, ImageError> {
-        let byte = self.bytes.get(self.at / 8).ok_or_else(|| malformed("its pixels end too early"))?;
+        let byte = self
+            .bytes
+            .get(self.at / 8)
+            .ok_or_else(|| malformed("its pixels end too early"))?;
         let bit = byte >> (self.at % 8) & 1;
         self.at += 1;
         Ok(bit != 0)

@@ -6,12 +6,13 @@
 
 mod area;
 mod budget;
+mod check;
 mod grids;
 mod normalization;
 mod patches;
+mod pixels;
 mod plan;
 mod planning;
-mod processor;
 mod published;
 mod rule;
 mod settings;
@@ -19,8 +20,8 @@ mod settings_error;
 mod split;
 
 pub use normalization::Normalization;
+pub use pixels::{Pixels, Processor};
 pub use plan::{Grid, Place, Plan, Tile};
-pub use processor::{Pixels, Processor};
 pub use published::Published;
 pub use rule::{Lfm2Vl, Rule};
 pub use settings::Settings;

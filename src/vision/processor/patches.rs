@@ -27,7 +27,11 @@ pub(super) fn append(
                 for column in 0..block {
                     let column = (block_column * block + column) * settings.patch + view.column;
                     let row = (block_row * block + row) * settings.patch + view.row;
-                    let corner = View { column, row, ..view };
+                    let corner = View {
+                        column,
+                        row,
+                        ..view
+                    };
                     patch(to, corner, settings, table);
                 }
             }
@@ -38,7 +42,8 @@ pub(super) fn append(
 /// Appends the patch whose first pixel is that of the view.
 fn patch(to: &mut Vec<f32>, view: View<'_>, settings: &Settings, table: &[[f32; 256]; 3]) {
     let side = settings.patch as usize;
-    let rows = (view.row..view.row + settings.patch).map(|row| &view.image.row(row, view.column)[..side]);
+    let rows =
+        (view.row..view.row + settings.patch).map(|row| &view.image.row(row, view.column)[..side]);
     if settings.by_pixel {
         for pixels in rows {
             let numbers = pixels.iter().flat_map(|pixel| {
@@ -52,7 +57,11 @@ fn patch(to: &mut Vec<f32>, view: View<'_>, settings: &Settings, table: &[[f32; 
     for (channel, table) in table.iter().enumerate() {
         let start = to.len();
         for pixels in rows.clone() {
-            to.extend(pixels.iter().map(|pixel| table[usize::from(pixel[channel])]));
+            to.extend(
+                pixels
+                    .iter()
+                    .map(|pixel| table[usize::from(pixel[channel])]),
+            );
         }
         let end = to.len();
         for _ in 1..settings.repeats {

@@ -10,14 +10,8 @@ use super::{area, budget, grids, split};
 const MOST_ASPECT: u32 = 200;
 
 impl Settings {
-    /// Returns what becomes of an image with this width and height, in at most `max_tokens` tokens.
-    ///
-    /// # Errors
-    /// Returns an error if the model cannot show the image in as few tokens, or takes no image of its aspect.
-    ///
-    /// # Panics
-    /// Panics if a side is zero.
-    pub fn plan(
+    /// Returns the plan of an image, in at most `max_tokens` tokens.
+    pub(super) fn plan(
         &self,
         width: u32,
         height: u32,
@@ -26,36 +20,57 @@ impl Settings {
         assert!(width > 0 && height > 0, "an image has pixels");
         let cap = max_tokens.unwrap_or(u64::MAX);
         let plan = match self.rule {
-            Rule::Qwen { min_pixels, max_pixels } => {
-                self.by_area((width, height), min_pixels, max_pixels, cap)?
-            }
+            Rule::Qwen {
+                min_pixels,
+                max_pixels,
+            } => self.by_area((width, height), min_pixels, max_pixels, cap)?,
             Rule::Gemma3 { side } => self.whole((width, height), vec![(side, side)]),
             Rule::Gemma4 { tokens } => {
-                let tokens = budget::capped(tokens, cap);
-                let size = budget::size((width, height), self.block(), tokens);
-                let needed = ImageError::TooManyTokens { needed: 1, allowed: cap };
-                self.whole((width, height), vec![size.ok_or(needed)?])
+                let sizes = budget::budgets(tokens, cap)
+                    .filter_map(|tokens| budget::size((width, height), self.block(), tokens));
+                let plans = sizes.map(|size| self.whole((width, height), vec![size]));
+                within(plans, cap).ok_or(ImageError::TooManyTokens {
+                    needed: 1,
+                    allowed: cap,
+                })?
             }
             Rule::SmolVlm { longest, tile } => self.by_tiles((width, height), longest, tile, cap),
             Rule::Lfm2Vl(numbers) => self.by_grid((width, height), numbers, cap),
         };
         let needed = plan.tokens();
         if needed > cap {
-            return Err(ImageError::TooManyTokens { needed, allowed: cap });
+            return Err(ImageError::TooManyTokens {
+                needed,
+                allowed: cap,
+            });
         }
         Ok(plan)
     }
 
     fn tile(&self, place: Place, (width, height): (u32, u32)) -> Tile {
-        let grid = |side| Grid { rows: height / side, columns: width / side };
-        Tile { place, patches: grid(self.patch), tokens: grid(self.block()) }
+        let grid = |side| Grid {
+            rows: height / side,
+            columns: width / side,
+        };
+        Tile {
+            place,
+            patches: grid(self.patch),
+            tokens: grid(self.block()),
+        }
     }
 
     /// Returns the plan of an image that is not cut.
     fn whole(&self, (width, height): (u32, u32), sizes: Vec<(u32, u32)>) -> Plan {
         let size = *sizes.last().expect("a size");
         let tiles = vec![self.tile(Place::Whole, size)];
-        Plan { width, height, tiles, cut: None, sizes, overview: None }
+        Plan {
+            width,
+            height,
+            tiles,
+            cut: None,
+            sizes,
+            overview: None,
+        }
     }
 
     /// Returns the plan of an image that is cut into tiles of the same size.
@@ -63,16 +78,27 @@ impl Settings {
         &self,
         (width, height): (u32, u32),
         sizes: Vec<(u32, u32)>,
-        side: u32,
+        tile: u32,
         overview: Option<Overview>,
     ) -> Plan {
         let size = *sizes.last().expect("a size");
-        let grid = Grid { rows: size.1 / side, columns: size.0 / side };
-        let places = (0..grid.rows).flat_map(|row| (0..grid.columns).map(move |column| (row, column)));
-        let tiles = places.map(|(row, column)| self.tile(Place::Cut { row, column }, (side, side)));
+        let grid = Grid {
+            rows: size.1 / tile,
+            columns: size.0 / tile,
+        };
+        let places =
+            (0..grid.rows).flat_map(|row| (0..grid.columns).map(move |column| (row, column)));
+        let tiles = places.map(|(row, column)| self.tile(Place::Cut { row, column }, (tile, tile)));
         let last = overview.map(|one| self.tile(Place::Overview, (one.width, one.height)));
         let tiles = tiles.chain(last).collect();
-        Plan { width, height, tiles, cut: Some(grid), sizes, overview }
+        Plan {
+            width,
+            height,
+            tiles,
+            cut: Some(grid),
+            sizes,
+            overview,
+        }
     }
 
     fn by_area(
@@ -85,7 +111,11 @@ impl Settings {
         let (long, short) = (width.max(height), width.min(height));
         if long > short.saturating_mul(MOST_ASPECT) {
             let limit = MOST_ASPECT;
-            return Err(ImageError::TooLongAndThin { width, height, limit });
+            return Err(ImageError::TooLongAndThin {
+                width,
+                height,
+                limit,
+            });
         }
         let block = self.block();
         let of_block = u64::from(block) * u64::from(block);
@@ -96,25 +126,34 @@ impl Settings {
     }
 
     /// Under a cap, the longer side has fewer tiles.
-    fn by_tiles(&self, size: (u32, u32), longest: u32, side: u32, cap: u64) -> Plan {
-        let most = (longest / side).max(1);
+    fn by_tiles(&self, size: (u32, u32), longest: u32, tile: u32, cap: u64) -> Plan {
+        let most = (longest / tile).max(1);
         let plans = (1..=most).rev().map(|tiles| {
             // Only a cap changes the published longer side.
-            let longest = if tiles == most { longest } else { tiles * side };
-            let sizes = split::sizes(size, longest, side);
+            let longest = if tiles == most { longest } else { tiles * tile };
+            let sizes = split::sizes(size, longest, tile);
             let [_, last] = sizes;
-            if last.0.max(last.1) <= side {
+            if last.0.max(last.1) <= tile {
                 return self.whole(size, sizes.into());
             }
-            let overview = Overview { is_resized_twice: true, width: side, height: side };
-            self.cut(size, sizes.into(), side, Some(overview))
+            let overview = Overview {
+                is_resized_twice: true,
+                width: tile,
+                height: tile,
+            };
+            self.cut(size, sizes.into(), tile, Some(overview))
         });
-        within(plans, cap)
+        within(plans, cap).expect("a plan of one tile")
     }
 
     /// Under a cap, there are fewer tiles, then none, and then fewer tokens.
     fn by_grid(&self, size: (u32, u32), numbers: Lfm2Vl, cap: u64) -> Plan {
-        let Lfm2Vl { min_tokens, max_tokens, tile, .. } = numbers;
+        let Lfm2Vl {
+            min_tokens,
+            max_tokens,
+            tile,
+            ..
+        } = numbers;
         let block = self.block();
         let of_block = u64::from(block) * u64::from(block);
         let nearest = (area::nearest(size.0, block), area::nearest(size.1, block));
@@ -125,28 +164,40 @@ impl Settings {
         };
         // The published rule asks with a patch, not a block, as the least side.
         let blocks = u64::from(nearest.0.max(self.patch)) * u64::from(nearest.1.max(self.patch));
-        let is_too_large = area::float(blocks) > area::float(max_tokens * of_block) * numbers.tolerance;
+        let is_too_large =
+            area::float(blocks) > area::float(max_tokens * of_block) * numbers.tolerance;
         let most_tiles = if is_too_large { numbers.max_tiles } else { 0 };
-        let with_tiles = (numbers.min_tiles.max(1)..=most_tiles).rev().filter_map(|most| {
-            let grid = grids::nearest(size, tile, numbers.min_tiles, most)?;
-            let (width, height) = whole(max_tokens);
-            let overview = Overview { is_resized_twice: false, width, height };
-            let overview = (numbers.has_thumbnail && grid.count() > 1).then_some(overview);
-            Some(self.cut(size, vec![(grid.columns * tile, grid.rows * tile)], tile, overview))
-        });
+        let with_tiles = (numbers.min_tiles.max(1)..=most_tiles)
+            .rev()
+            .filter_map(|most| {
+                let grid = grids::nearest(size, tile, numbers.min_tiles, most)?;
+                let (width, height) = whole(max_tokens);
+                let overview = Overview {
+                    is_resized_twice: false,
+                    width,
+                    height,
+                };
+                let overview = (numbers.has_thumbnail && grid.count() > 1).then_some(overview);
+                Some(self.cut(
+                    size,
+                    vec![(grid.columns * tile, grid.rows * tile)],
+                    tile,
+                    overview,
+                ))
+            });
         let without = std::iter::once_with(|| self.whole(size, vec![whole(max_tokens.min(cap))]));
-        within(with_tiles.chain(without), cap)
+        within(with_tiles.chain(without), cap).expect("a plan without tiles")
     }
 }
 
 /// Returns the first plan within the cap, or the last.
-fn within(plans: impl Iterator<Item = Plan>, cap: u64) -> Plan {
+fn within(plans: impl Iterator<Item = Plan>, cap: u64) -> Option<Plan> {
     let mut last = None;
     for plan in plans {
         if plan.tokens() <= cap {
-            return plan;
+            return Some(plan);
         }
         last = Some(plan);
     }
-    last.expect("a plan")
+    last
 }

@@ -28,7 +28,7 @@ impl Published<'_> {
     /// Returns the settings. What the processor's files leave out is as the family's processor has it by default.
     ///
     /// # Errors
-    /// Returns an error if the family is unknown, or if a value has no meaning for it.
+    /// Returns an error if the family is unknown, or if a value is of another kind. `Processor::new` checks the numbers.
     pub fn settings(&self) -> Result<Settings, SettingsError> {
         let family = self.config.get("model_type").and_then(Value::as_str);
         let settings = match family {
@@ -43,12 +43,22 @@ impl Published<'_> {
                 return Err(bad(CONFIG, "model_type", &value, allowed));
             }
         }?;
-        self.checked(settings)
+        Ok(Settings {
+            filter: self.filter(settings.filter)?,
+            normalization: self.normalization(settings.normalization)?,
+            ..settings
+        })
     }
 
     fn qwen(&self) -> Result<Settings, SettingsError> {
         let usual = Settings::qwen();
-        let Rule::Qwen { min_pixels, max_pixels } = usual.rule else { return Ok(usual) };
+        let Rule::Qwen {
+            min_pixels,
+            max_pixels,
+        } = usual.rule
+        else {
+            return Ok(usual);
+        };
         // They are numbers of pixels, whatever their names say.
         let pixels = |inner: &str, old: &str, usual: u64| {
             let key = ["size", inner];
@@ -75,19 +85,36 @@ impl Published<'_> {
         let side = self.side(&["size", "height"], 896)?;
         if self.flag("do_pan_and_scan", false) {
             let allowed = "it must be false or null";
-            return Err(bad(PROCESSOR, "do_pan_and_scan", &Value::Bool(true), allowed));
+            return Err(bad(
+                PROCESSOR,
+                "do_pan_and_scan",
+                &Value::Bool(true),
+                allowed,
+            ));
         }
         let patch = self.vision("patch_size")?;
-        let tokens = self.config.get("mm_tokens_per_image").and_then(Value::as_u64);
-        let tokens = tokens.and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(256);
+        let tokens = self
+            .config
+            .get("mm_tokens_per_image")
+            .and_then(Value::as_u64);
+        let tokens = tokens
+            .and_then(|tokens| u32::try_from(tokens).ok())
+            .unwrap_or(256);
         let merge = (side / patch).checked_div(tokens.isqrt()).unwrap_or(0);
-        Ok(Settings { rule: Rule::Gemma3 { side }, patch, merge, ..usual })
+        Ok(Settings {
+            rule: Rule::Gemma3 { side },
+            patch,
+            merge,
+            ..usual
+        })
     }
 
     fn gemma4(&self) -> Result<Settings, SettingsError> {
         let usual = Settings::gemma4();
         Ok(Settings {
-            rule: Rule::Gemma4 { tokens: self.side(&["max_soft_tokens"], 280)? },
+            rule: Rule::Gemma4 {
+                tokens: self.side(&["max_soft_tokens"], 280)?,
+            },
             patch: self.side(&["patch_size"], usual.patch)?,
             merge: self.side(&["pooling_kernel_size"], usual.merge)?,
             ..usual
@@ -99,7 +126,11 @@ impl Published<'_> {
         let tile = self.side(&["max_image_size", "longest_edge"], 512)?;
         let longest = self.side(&["size", "longest_edge"], 4 * tile)?;
         // Without tiles, the image has the size of one.
-        let longest = if self.flag("do_image_splitting", true) { longest } else { tile };
+        let longest = if self.flag("do_image_splitting", true) {
+            longest
+        } else {
+            tile
+        };
         let merge = self.config.get("scale_factor").and_then(Value::as_u64);
         let merge = merge.and_then(|merge| u32::try_from(merge).ok());
         Ok(Settings {
@@ -112,16 +143,28 @@ impl Published<'_> {
 
     fn lfm2_vl(&self) -> Result<Settings, SettingsError> {
         let usual = Settings::lfm2_vl();
-        let Rule::Lfm2Vl(numbers) = usual.rule else { return Ok(usual) };
-        let tolerance = self.value(&["max_pixels_tolerance"]).and_then(Value::as_f64);
+        let Rule::Lfm2Vl(numbers) = usual.rule else {
+            return Ok(usual);
+        };
+        let tolerance = self
+            .value(&["max_pixels_tolerance"])
+            .and_then(Value::as_f64);
         let max_tiles = self.side(&["max_tiles"], numbers.max_tiles)?;
         let rule = Rule::Lfm2Vl(Lfm2Vl {
-            min_tokens: self.number(&["min_image_tokens"])?.unwrap_or(numbers.min_tokens),
-            max_tokens: self.number(&["max_image_tokens"])?.unwrap_or(numbers.max_tokens),
+            min_tokens: self
+                .number(&["min_image_tokens"])?
+                .unwrap_or(numbers.min_tokens),
+            max_tokens: self
+                .number(&["max_image_tokens"])?
+                .unwrap_or(numbers.max_tokens),
             tolerance: tolerance.unwrap_or(numbers.tolerance),
             tile: self.side(&["tile_size"], numbers.tile)?,
             min_tiles: self.side(&["min_tiles"], numbers.min_tiles)?,
-            max_tiles: if self.flag("do_image_splitting", true) { max_tiles } else { 0 },
+            max_tiles: if self.flag("do_image_splitting", true) {
+                max_tiles
+            } else {
+                0
+            },
             has_thumbnail: self.flag("use_thumbnail", numbers.has_thumbnail),
         });
         Ok(Settings {
@@ -129,26 +172,6 @@ impl Published<'_> {
             patch: self.side(&["encoder_patch_size"], usual.patch)?,
             merge: self.side(&["downsample_factor"], usual.merge)?,
             ..usual
-        })
-    }
-
-    /// Adds what all families have alike, and checks that sizes fit each other.
-    fn checked(&self, settings: Settings) -> Result<Settings, SettingsError> {
-        let block = settings.block();
-        let (key, side) = match settings.rule {
-            Rule::Gemma3 { side } => ("size.height", side),
-            Rule::SmolVlm { tile, .. } => ("max_image_size.longest_edge", tile),
-            Rule::Lfm2Vl(Lfm2Vl { tile, .. }) => ("tile_size", tile),
-            Rule::Qwen { .. } | Rule::Gemma4 { .. } => ("patch_size", block),
-        };
-        if block == 0 || side == 0 || side % block != 0 {
-            let allowed = "it must be a multiple of the patches of a token";
-            return Err(bad(PROCESSOR, key, &side.into(), allowed));
-        }
-        Ok(Settings {
-            filter: self.filter(settings.filter)?,
-            normalization: self.normalization(settings.normalization)?,
-            ..settings
         })
     }
 
@@ -168,7 +191,9 @@ impl Published<'_> {
     fn normalization(&self, usual: Normalization) -> Result<Normalization, SettingsError> {
         const SCALE: f64 = 1.0 / 255.0;
         let scale = self.value(&["rescale_factor"]);
-        if let Some(scale) = scale.filter(|scale| !scale.as_f64().is_some_and(|one| (one - SCALE).abs() < 1e-9)) {
+        if let Some(scale) =
+            scale.filter(|scale| !scale.as_f64().is_some_and(|one| (one - SCALE).abs() < 1e-9))
+        {
             return Err(bad(PROCESSOR, "rescale_factor", scale, "it must be 1/255"));
         }
         let is_scaled = usual == Normalization::Scaled;
@@ -176,9 +201,17 @@ impl Published<'_> {
             return Ok(Normalization::Scaled);
         }
         let three = |key: &str| {
-            let Some(value) = self.value(&[key]) else { return Ok([0.5; 3]) };
-            let numbers = value.as_array().map(|numbers| numbers.iter().filter_map(Value::as_f64));
-            let numbers: Vec<_> = numbers.into_iter().flatten().map(|number| number as f32).collect();
+            let Some(value) = self.value(&[key]) else {
+                return Ok([0.5; 3]);
+            };
+            let numbers = value
+                .as_array()
+                .map(|numbers| numbers.iter().filter_map(Value::as_f64));
+            let numbers: Vec<_> = numbers
+                .into_iter()
+                .flatten()
+                .map(|number| number as f32)
+                .collect();
             let three: Result<[f32; 3], _> = numbers.try_into();
             three.map_err(|_| bad(PROCESSOR, key, value, "it must be three numbers"))
         };
@@ -193,8 +226,11 @@ impl Published<'_> {
     /// Returns a value of the processor's files that is not null.
     fn value(&self, path: &[&str]) -> Option<&Value> {
         let inner = self.processor.and_then(|one| one.get("image_processor"));
-        let files = [inner, self.preprocessor, self.processor].into_iter().flatten();
-        let mut found = files.filter_map(|file| path.iter().try_fold(file, |value, key| value.get(key)));
+        let files = [inner, self.preprocessor, self.processor]
+            .into_iter()
+            .flatten();
+        let mut found =
+            files.filter_map(|file| path.iter().try_fold(file, |value, key| value.get(key)));
         found.find(|value| !value.is_null())
     }
 
@@ -203,10 +239,17 @@ impl Published<'_> {
     }
 
     fn number(&self, path: &[&str]) -> Result<Option<u64>, SettingsError> {
-        let Some(value) = self.value(path) else { return Ok(None) };
+        let Some(value) = self.value(path) else {
+            return Ok(None);
+        };
         match value.as_u64() {
             Some(number @ 1..=MOST) => Ok(Some(number)),
-            _ => Err(bad(PROCESSOR, &path.join("."), value, "it must be a number from 1 to 16777216")),
+            _ => Err(bad(
+                PROCESSOR,
+                &path.join("."),
+                value,
+                "it must be a number from 1 to 16777216",
+            )),
         }
     }
 
@@ -225,9 +268,15 @@ impl Published<'_> {
 
     /// Returns a number of the tower.
     fn vision(&self, key: &str) -> Result<u32, SettingsError> {
-        let value = self.config.get("vision_config").and_then(|tower| tower.get(key));
+        let value = self
+            .config
+            .get("vision_config")
+            .and_then(|tower| tower.get(key));
         let key = format!("vision_config.{key}");
-        let value = value.ok_or_else(|| SettingsError::Missing { file: CONFIG, key: key.clone() })?;
+        let value = value.ok_or_else(|| SettingsError::Missing {
+            file: CONFIG,
+            key: key.clone(),
+        })?;
         let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
         let number = number.filter(|number| (1..=256).contains(number));
         number.ok_or_else(|| bad(CONFIG, &key, value, "it must be a number from 1 to 256"))
@@ -236,6 +285,14 @@ impl Published<'_> {
 
 fn bad(file: &'static str, key: &str, value: &Value, allowed: &'static str) -> SettingsError {
     const SHOWN: usize = 60;
-    let (key, value) = (key.to_owned(), value.to_string().chars().take(SHOWN).collect());
-    SettingsError::BadValue { file, key, value, allowed }
+    let (key, value) = (
+        key.to_owned(),
+        value.to_string().chars().take(SHOWN).collect(),
+    );
+    SettingsError::BadValue {
+        file,
+        key,
+        value,
+        allowed,
+    }
 }

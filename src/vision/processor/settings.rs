@@ -28,7 +28,10 @@ impl Settings {
     #[must_use]
     pub const fn qwen() -> Self {
         Self {
-            rule: Rule::Qwen { min_pixels: 65_536, max_pixels: 16_777_216 },
+            rule: Rule::Qwen {
+                min_pixels: 65_536,
+                max_pixels: 16_777_216,
+            },
             patch: 16,
             merge: 2,
             repeats: 2,
@@ -73,7 +76,10 @@ impl Settings {
     #[must_use]
     pub const fn smolvlm() -> Self {
         Self {
-            rule: Rule::SmolVlm { longest: 2048, tile: 512 },
+            rule: Rule::SmolVlm {
+                longest: 2048,
+                tile: 512,
+            },
             patch: 16,
             merge: 4,
             repeats: 1,

@@ -1,6 +1,6 @@
 //! Why the settings of a model's processor cannot be used.
 
-/// A value of a published file that no processor can be made of.
+/// A value that no processor can be made of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("{file} has no {key}; download the model again")]
@@ -12,5 +12,14 @@ pub enum SettingsError {
         value: String,
         /// The allowed values.
         allowed: &'static str,
+    },
+    /// A value of `Settings`, wherever it comes from.
+    #[error(
+        "the image processor's {what} is {value}; it must be {allowed}: use another conversion of the model"
+    )]
+    Value {
+        what: &'static str,
+        value: String,
+        allowed: String,
     },
 }

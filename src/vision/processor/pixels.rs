@@ -1,4 +1,6 @@
-//! The processor of a model: plans, and patches made by them.
+//! The patches of an image, by its plan.
+
+use std::fmt::{self, Debug, Formatter};
 
 use super::super::error::ImageError;
 use super::super::resize::resize;
@@ -7,6 +9,7 @@ use super::super::stop::{self, Stop};
 use super::patches::{self, View};
 use super::plan::{Place, Plan};
 use super::settings::Settings;
+use super::settings_error::SettingsError;
 
 /// The processor of a model. It has no state, so all threads may use one.
 #[derive(Clone, Debug)]
@@ -17,7 +20,7 @@ pub struct Processor {
 }
 
 /// What a tower reads: the patches of an image.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Pixels {
     /// Patch vectors of `patch_len` numbers, in the order of the plan's tiles.
     pub patches: Vec<f32>,
@@ -26,10 +29,13 @@ pub struct Pixels {
 
 impl Processor {
     /// Returns a processor with these settings.
-    #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    ///
+    /// # Errors
+    /// Returns an error if no image has a plan with them.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
         let table = Box::new(settings.normalization.table());
-        Self { settings, table }
+        Ok(Self { settings, table })
     }
 
     /// The settings, which are part of a cache's key.
@@ -45,7 +51,12 @@ impl Processor {
     ///
     /// # Panics
     /// Panics if a side is zero.
-    pub fn plan(&self, width: u32, height: u32, max_tokens: Option<u64>) -> Result<Plan, ImageError> {
+    pub fn plan(
+        &self,
+        width: u32,
+        height: u32,
+        max_tokens: Option<u64>,
+    ) -> Result<Plan, ImageError> {
         self.settings.plan(width, height, max_tokens)
     }
 
@@ -63,9 +74,18 @@ impl Processor {
     ///
     /// # Panics
     /// Panics if the plan is for an image of another size.
-    pub fn pixels(&self, image: &RgbImage, plan: &Plan, stop: Stop<'_>) -> Result<Pixels, ImageError> {
+    pub fn pixels(
+        &self,
+        image: &RgbImage,
+        plan: &Plan,
+        stop: Stop<'_>,
+    ) -> Result<Pixels, ImageError> {
         let size = (image.width(), image.height());
-        assert_eq!(size, (plan.width, plan.height), "the plan is for another image");
+        assert_eq!(
+            size,
+            (plan.width, plan.height),
+            "the plan is for another image"
+        );
         let filter = self.settings.filter;
         let resized = |from: &RgbImage, (width, height)| resize(from, width, height, filter, stop);
         let mut latest: Option<RgbImage> = None;
@@ -89,14 +109,29 @@ impl Processor {
             let (image, (row, column)) = match tile.place {
                 Place::Whole => (whole, (0, 0)),
                 Place::Cut { row, column } => {
-                    let side = |patches: u32| patches * self.settings.patch;
-                    (whole, (row * side(tile.patches.rows), column * side(tile.patches.columns)))
+                    let (rows, columns) = (tile.patches.rows, tile.patches.columns);
+                    let patch = self.settings.patch;
+                    (whole, (row * rows * patch, column * columns * patch))
                 }
                 Place::Overview => (overview.as_ref().expect("the plan has an overview"), (0, 0)),
             };
             let view = View { image, column, row };
-            patches::append(&mut patches, view, tile.patches, &self.settings, &self.table);
+            patches::append(
+                &mut patches,
+                view,
+                tile.patches,
+                &self.settings,
+                &self.table,
+            );
         }
         Ok(Pixels { patches, patch_len })
+    }
+}
+
+/// Its numbers are left out.
+impl Debug for Pixels {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let count = self.patches.len() / self.patch_len.max(1);
+        write!(formatter, "Pixels({count} patches of {})", self.patch_len)
     }
 }
