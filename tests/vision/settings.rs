@@ -258,3 +258,22 @@ fn long_and_thin_images_are_refused_where_the_model_does() {
         assert!((1..20_000).contains(&plan.tokens()), "{}", plan.tokens());
     }
 }
+
+#[test]
+fn a_line_has_one_row_of_blocks() {
+    let processor = Processor::new(Settings::gemma4()).unwrap();
+    for (size, wanted) in [((2000, 4), (1, 280)), ((4, 2000), (280, 1))] {
+        let plan = processor.plan(size.0, size.1, None).unwrap();
+        let tokens = plan.tiles[0].tokens;
+        assert_eq!((tokens.rows, tokens.columns), wanted);
+    }
+}
+
+#[test]
+fn a_square_has_more_tiles_if_it_fills_half_of_them() {
+    let processor = Processor::new(Settings::lfm2_vl()).unwrap();
+    for (side, wanted) in [(1024, 2), (1086, 2), (1087, 3), (2000, 3)] {
+        let cut = processor.plan(side, side, None).unwrap().cut.unwrap();
+        assert_eq!((cut.rows, cut.columns), (wanted, wanted), "{side}");
+    }
+}
