@@ -5,8 +5,8 @@ pub(super) fn nearest(side: u32, block: u32) -> u32 {
     whole((f64::from(side) / f64::from(block)).round_ties_even()) * block
 }
 
-/// Returns the width and height for an image of `(width, height)`, `(wide, high)` being the nearest multiples: as they are if
-/// the area is between `min` and `max` pixels, otherwise the largest below or the smallest above.
+/// Returns the width and height for an image of `(width, height)`. `(wide, high)` are the nearest multiples, and stay if
+/// their area is between `min` and `max` pixels. Otherwise the result is the largest below, or the smallest above.
 pub(super) fn within(
     (width, height): (u32, u32),
     (wide, high): (u32, u32),

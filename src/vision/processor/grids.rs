@@ -2,8 +2,8 @@
 
 use super::plan::Grid;
 
-/// Returns the grid for an image, of `min` to `max` tiles whose side is `tile`. Of equally near ones the larger is taken if the
-/// image has more than half of its pixels.
+/// Returns the grid for an image, of `min` to `max` tiles whose side is `tile`. The larger of two equally near grids is
+/// taken if the image has more than half of its pixels.
 pub(super) fn nearest((width, height): (u32, u32), tile: u32, min: u32, max: u32) -> Option<Grid> {
     let aspect = f64::from(width) / f64::from(height);
     let area = u64::from(width) * u64::from(height);
