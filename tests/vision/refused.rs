@@ -290,106 +290,142 @@ fn a_webp_file_of_huge_tables_is_refused() {
     assert_eq!(error.to_string(), wanted);
 }
 
-fn raw(bytes: &[u8], format: Format) -> Source<'_> {
-    Source {
-        bytes,
-        format,
-        width: Some(4),
-        height: Some(2),
-        ..Source::default()
+const COLOR: Option<Color> = Some(Color::Bt709);
+const RANGE: Option<ColorRange> = Some(ColorRange::Limited);
+
+/// 4 x 2 pixels.
+const RGB: Source<'_> = Source {
+    bytes: &[0; 24],
+    format: Format::Rgb24,
+    width: Some(4),
+    height: Some(2),
+    stride: None,
+    color: None,
+    range: None,
+};
+const NV12: Source<'_> = Source {
+    bytes: &[0; 12],
+    format: Format::Nv12,
+    color: COLOR,
+    range: RANGE,
+    ..RGB
+};
+
+fn check<const N: usize>(cases: [(Source<'_>, &str); N]) {
+    for (source, wanted) in cases {
+        assert_eq!(
+            source.open(&Limits::default()).unwrap_err().to_string(),
+            wanted
+        );
     }
 }
 
 #[test]
-fn fields_must_fit_the_format_and_the_bytes() {
-    let (color, range) = (Some(Color::Bt709), Some(ColorRange::Limited));
-    let file = read("files/420.jpg");
-    let rgb = Source {
-        bytes: &[0; 24],
-        ..raw(&[], Format::Rgb24)
-    };
-    let nv12 = Source {
-        color,
-        range,
-        ..raw(&[0; 12], Format::Nv12)
-    };
-    let jpeg = Source {
-        bytes: &file,
-        ..Source::default()
-    };
-    let limits = Limits::default();
-    for good in [rgb, nv12, jpeg] {
-        good.open(&limits).unwrap();
+fn raw_pixels_have_the_fields_of_their_format() {
+    for good in [RGB, NV12] {
+        good.open(&Limits::default()).unwrap();
     }
-    for (source, wanted) in [
+    check([
         (
-            Source { width: None, ..rgb },
+            Source { width: None, ..RGB },
             "an image of format rgb24 needs `width`; add it",
         ),
         (
             Source {
                 height: None,
-                ..rgb
+                ..RGB
             },
             "an image of format rgb24 needs `height`; add it",
         ),
         (
-            Source { color, ..rgb },
+            Source {
+                color: COLOR,
+                ..RGB
+            },
             "an image of format rgb24 has no `color`; leave it out",
         ),
         (
-            Source { range, ..rgb },
+            Source {
+                range: RANGE,
+                ..RGB
+            },
             "an image of format rgb24 has no `range`; leave it out",
         ),
         (
             Source {
                 color: None,
-                ..nv12
+                ..NV12
             },
             "an image of format nv12 needs `color`; add it",
         ),
         (
             Source {
                 range: None,
-                ..nv12
+                ..NV12
             },
             "an image of format nv12 needs `range`; add it",
         ),
+    ]);
+}
+
+#[test]
+fn raw_pixels_fill_their_bytes() {
+    let longest = "the image has 24 bytes, and 4 x 2 pixels of rgb24 with stride 4294967295 need 4294967307; \
+                   send the whole frame, or correct width, height, stride or format";
+    let short = "the image has 23 bytes, and 4 x 2 pixels of rgb24 with stride 12 need 24; send the whole frame, \
+                 or correct width, height, stride or format";
+    let long = "the image has 5000 bytes, and 4 x 2 pixels of rgb24 with stride 12 need only 24; correct width, \
+                height, stride or format";
+    check([
         (
             Source {
                 stride: Some(11),
-                ..rgb
+                ..RGB
             },
             "stride = 11: a row of 4 pixels of rgb24 has 12 bytes or more",
         ),
         (
             Source {
                 stride: Some(3),
-                ..nv12
+                ..NV12
             },
             "stride = 3: a row of 4 pixels of nv12 has 4 bytes or more",
         ),
         (
             Source {
-                bytes: &[0; 23],
-                ..rgb
+                stride: Some(u32::MAX),
+                ..RGB
             },
-            "the image has 23 bytes, and 4 x 2 pixels of rgb24 with stride 12 need 24; send the whole frame, or correct width, height, stride or format",
+            longest,
         ),
         (
             Source {
-                stride: Some(u32::MAX),
-                ..rgb
+                bytes: &[0; 23],
+                ..RGB
             },
-            "the image has 24 bytes, and 4 x 2 pixels of rgb24 with stride 4294967295 need 4294967307; send the whole frame, or correct width, height, stride or format",
+            short,
         ),
         (
             Source {
                 bytes: &[0; 5000],
-                ..rgb
+                ..RGB
             },
-            "the image has 5000 bytes, and 4 x 2 pixels of rgb24 with stride 12 need only 24; correct width, height, stride or format",
+            long,
         ),
+    ]);
+}
+
+#[test]
+fn a_file_has_its_own_fields_and_format() {
+    let file = read("files/420.jpg");
+    let jpeg = Source {
+        bytes: &file,
+        ..Source::default()
+    };
+    let other = "the image is no png file: it starts with ff d8 ff e0 00 10 4a 46; use format = \"auto\", or name its format";
+    let unknown = "the image starts with 47 49 46 38 39 61, and is no JPEG, PNG or WebP file; name the format of raw \
+                   pixels: rgb24, bgr24, gray8, nv12, yuyv";
+    check([
         (
             Source {
                 width: Some(37),
@@ -402,16 +438,14 @@ fn fields_must_fit_the_format_and_the_bytes() {
                 format: Format::Png,
                 ..jpeg
             },
-            "the image is no png file: it starts with ff d8 ff e0 00 10 4a 46; use format = \"auto\", or name its format",
+            other,
         ),
         (
             Source {
                 bytes: b"GIF89a",
                 ..jpeg
             },
-            "the image starts with 47 49 46 38 39 61, and is no JPEG, PNG or WebP file; name the format of raw pixels: rgb24, bgr24, gray8, nv12, yuyv",
+            unknown,
         ),
-    ] {
-        assert_eq!(source.open(&limits).unwrap_err().to_string(), wanted);
-    }
+    ]);
 }
