@@ -6,12 +6,17 @@ mod faulty;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
-use ganglion::check::{Case, Report, self_test, worlds};
+use ganglion::check::{Case, Report, World, self_test, towers, worlds};
 use ganglion::kv::{KvType, KvTypes};
 use ganglion::quant::Format;
 use ganglion::tape::Op;
 
 use self::faulty::{Fault, Faulty, faults};
+
+/// All worlds of a CPU.
+fn all() -> impl Iterator<Item = World> {
+    worlds().chain(towers())
+}
 
 /// Every fifth case: it includes all operations in a short time.
 #[test]
@@ -19,7 +24,7 @@ fn equals_are_equal_and_every_fault_is_caught() {
     let mut equal = Report::default();
     let mut caught = BTreeMap::new();
     let mut cases = 0;
-    for world in worlds() {
+    for world in all() {
         cases += world.cases.len();
         let mut reference = world.cpu(2).expect("threads start");
         let mut subject = Faulty::new(world.cpu(2).expect("threads start"));
@@ -52,21 +57,21 @@ fn equals_are_equal_and_every_fault_is_caught() {
     }
     assert!(equal.failures().is_empty(), "{equal}");
     // Each format has its own cases, and each pair of cache types has some.
-    let most = 910 + 416 + 47 * Format::ALL.len() + 8 * 12 * KvTypes::MIXED.len();
+    let most = 910 + 416 + 218 + 47 * Format::ALL.len() + 8 * 12 * KvTypes::MIXED.len();
     assert!((600..=most).contains(&cases), "{cases} cases");
     let all = caught.values().all(|(count, faults)| count >= faults);
     assert!(
-        caught.len() == 18 && all,
+        caught.len() == 24 && all,
         "every operation, every fault: {caught:?}"
     );
 }
 
-/// Plain loops agree with the rotation, the stored values and the attention of each short case.
+/// Plain loops agree with the rotation, the stored values and the attention of each short case, and with vision towers.
 #[test]
 fn the_reference_turns_and_attends_as_plain_loops_do() {
     let mut report = Report::default();
     let mut kinds = BTreeSet::new();
-    for world in worlds() {
+    for world in all() {
         let mut reference = world.cpu(2).expect("threads start");
         for case in &world.cases {
             let before = report.cases();
@@ -121,7 +126,7 @@ fn this_machine_computes_as_it_should() {
 /// An emulated machine, which has no time for all cases, still runs each operation and each format.
 #[test]
 fn every_eleventh_case_has_each_operation_and_each_format() {
-    let cases = worlds().flat_map(|world| world.cases);
+    let cases = all().flat_map(|world| world.cases);
     let all: Vec<_> = cases.map(|case| (case.op().name(), case.name)).collect();
     let some: Vec<_> = all.iter().skip(10).step_by(11).collect();
     for (operation, _) in &all {

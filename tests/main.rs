@@ -32,6 +32,7 @@ mod tape;
 mod text;
 mod together;
 mod tools;
+mod towers;
 mod vision;
 mod weights;
 

@@ -54,7 +54,11 @@ impl Case {
     pub(super) fn reads(&self) -> Vec<Buffer> {
         let (mut reads, mut written) = (Vec::new(), Vec::new());
         for (read, wrote) in self.tape.ops.iter().map(Op::buffers) {
-            reads.extend(read.into_iter().filter(|buffer| !written.contains(buffer)));
+            for buffer in read {
+                if !written.contains(&buffer) && !reads.contains(&buffer) {
+                    reads.push(buffer);
+                }
+            }
             written.extend(wrote);
         }
         reads

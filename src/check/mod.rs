@@ -5,8 +5,8 @@
 //! unchanged. Only the shapes of the tapes are checked, because a single operation reads buffers that no operation
 //! wrote.
 //!
-//! This module does not measure speed. The reference itself is checked by the golden tests, and for attention by plain
-//! loops (`oracle`).
+//! This module does not measure speed. The reference itself is checked by the golden tests, and by plain loops for
+//! attention (`oracle`) and for vision towers (`vision_loops`).
 
 mod case;
 mod compare;
@@ -18,11 +18,12 @@ mod oracle;
 mod report;
 pub mod self_test;
 mod stored;
+mod vision_loops;
 mod world;
 
 pub use case::Case;
 pub use compare::{Worst, worst};
-pub use cover::{large, worlds};
+pub use cover::{large, towers, worlds};
 pub use report::Report;
 pub use world::{World, WorldError};
 

@@ -1,4 +1,5 @@
-//! Plain loops in f64 for rotation and attention, to compare with the papers. They check the reference.
+//! The comparison of the reference with plain loops in f64, and the loops of rotation and attention, to compare with the
+//! papers.
 
 use super::case::Case;
 use super::compare::worst;
@@ -10,8 +11,8 @@ use crate::executor::Probe;
 use crate::tape::{KvKind, Op, Rotation};
 
 impl World {
-    /// Compares the rotation, the cache and the attention of a case with plain loops. Other operations, and prompts
-    /// that would take too long, are not compared.
+    /// Compares the rotation, the cache and the attention of a case, and the operations of vision towers, with plain loops.
+    /// Other operations, and prompts that would take too long, are not compared.
     pub fn diff_loops(
         &self,
         case: &Case,
@@ -23,6 +24,7 @@ impl World {
         let out = match case.op() {
             Op::RopeStore { rotated, .. } => *rotated,
             Op::Attend { out, .. } => *out,
+            Op::Vision(op) => op.buffers().1[0],
             _ => return Ok(()),
         };
         let attends = matches!(case.op(), Op::Attend { .. });
@@ -34,6 +36,8 @@ impl World {
         let inputs = self.inputs(case);
         let exact = if attends {
             self.attended(case, &inputs)
+        } else if let Some(exact) = self.seen(case, &inputs) {
+            exact
         } else {
             self.turned(case, &inputs, 0)
         };
@@ -56,7 +60,7 @@ impl World {
             }
             ratio = ratio.max(worst.ratio);
         };
-        let real = rows.len() * columns;
+        let real = info.rows.min(rows.len()) * columns;
         let ours = left.layouts[out.0].take(info, &left.after[out.0]);
         hold(
             info.name,

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
-use super::cover::worlds;
+use super::cover::{towers, worlds};
 use super::report::Report;
 use super::world::World;
 #[cfg(feature = "cuda")]
@@ -16,7 +16,8 @@ use crate::executor::Probe;
 /// Runs one of every `every` cases, writes a table for each device to `out`, and returns whether all cases passed.
 pub fn run(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
     let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Probe>);
-    let cpu = held(every, out, "CPU, all its threads", all_threads)?;
+    let all = worlds().chain(towers());
+    let cpu = held(every, out, "CPU, all its threads", all, all_threads)?;
     Ok(gpu(every, out)? && cpu)
 }
 
@@ -34,7 +35,8 @@ fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    held(every, out, "GPU", |world| {
+    // There are no kernels for vision towers.
+    held(every, out, "GPU", worlds(), |world| {
         Ok(Box::new(world.cuda(Device::open(false)?)?))
     })
 }
@@ -49,11 +51,12 @@ fn held(
     every: NonZeroUsize,
     out: &mut impl Write,
     name: &str,
+    mut worlds: impl Iterator<Item = World>,
     subject: impl Fn(&World) -> Result<Box<dyn Probe>, Box<dyn std::error::Error>>,
 ) -> io::Result<bool> {
     let mut report = Report::default();
     let mut number = 0;
-    let compared = worlds().try_for_each(|mut world| {
+    let compared = worlds.try_for_each(|mut world| {
         world.cases.retain(|_| {
             number += 1;
             number % every == 0

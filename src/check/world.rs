@@ -99,6 +99,16 @@ impl World {
         Ok(cuda)
     }
 
+    /// The values of a matrix, row by row.
+    pub(super) fn matrix(&self, WeightId(id): WeightId) -> Vec<f32> {
+        let WeightInfo { rows, columns, .. } = self.infos[id];
+        let mut values = vec![0.0; rows * columns];
+        self.infos[id]
+            .format
+            .dequantize(&self.bytes[id], &mut values);
+        values
+    }
+
     /// A norm or a bias.
     pub(super) fn vector(&self, WeightId(id): WeightId) -> Vec<f32> {
         let values = self.bytes[id].as_chunks::<4>().0.iter();
@@ -154,10 +164,10 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn describe(self) -> String {
-        let input = if self.input == Input::Step {
-            "step"
-        } else {
-            "prompt"
+        let input = match self.input {
+            Input::Step => "step",
+            Input::Prompt => "prompt",
+            Input::Patches { .. } => "patches",
         };
         format!("{} {input} {}", self.activation.name(), self.rows)
     }
@@ -271,7 +281,7 @@ impl Builder {
             position: 0,
             others: match run.input {
                 Input::Step => (1..run.rows).map(|row| (row, 0)).collect(),
-                Input::Prompt => Vec::new(),
+                Input::Prompt | Input::Patches { .. } => Vec::new(),
             },
             tokens: vec![0; run.rows],
             parameters: Parameters::default(),

@@ -13,7 +13,7 @@ use super::rows::{Run, groups};
 use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
-use super::{attention, matmul, norm, rope};
+use super::{attention, matmul, norm, rope, vision};
 use crate::executor::{ExecuteError, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{Angles, Buffer, Ending, Input, KvInfo, Op, Projection, Tape, WeightId};
@@ -170,6 +170,8 @@ impl Core {
         runs.clear();
         match tape.input {
             Input::Prompt => runs.push(run(slot, 0..self.prompt.len())),
+            // An image belongs to no conversation.
+            Input::Patches { .. } => {}
             Input::Step if tape.rows == 1 => runs.push(run(slot, 0..1)),
             Input::Step => {
                 let mut forced = self.forced.iter();
@@ -218,10 +220,10 @@ impl Core {
         let real_len = |buffer: Buffer| real * tape.buffer(buffer).columns;
         let family = match tape.input {
             Input::Step => Family::Step,
-            Input::Prompt => Family::Prompt,
+            Input::Prompt | Input::Patches { .. } => Family::Prompt,
         };
         let token_of = |row: usize| match tape.input {
-            Input::Prompt => prompt[row],
+            Input::Prompt | Input::Patches { .. } => prompt[row],
             Input::Step => runs[row].state.token,
         };
         match *op {
@@ -485,6 +487,15 @@ impl Core {
                 };
                 let groups = groups(runs, tape.input);
                 recurrent::execute(op, tape, &groups, memory, advanced)?;
+            }
+            Op::Vision(ref op) => {
+                let memory = vision::Memory {
+                    weights,
+                    activations,
+                    rounded: normed,
+                    product,
+                };
+                vision::execute(op, tape, memory);
             }
             Op::Sample { logits } => self.sample(tape, logits, runs)?,
         }

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 
 use pulp::{Simd, WithSimd};
 
+use super::activation::Gated;
 use super::dots::{Dots, StoredDots};
-use super::exp::exp;
 use super::groups;
 use super::threads::{each, piece};
 use super::weight::Matrix;
@@ -242,39 +242,4 @@ impl WithSimd for Outputs<'_> {
         }
         .with_simd(simd);
     }
-}
-
-/// `out = activation(gates) * out`
-struct Gated<'a> {
-    gates: &'a [f32],
-    activation: Activation,
-    out: &'a mut [f32],
-}
-
-impl pulp::NullaryFnOnce for Gated<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let pairs = self.out.iter_mut().zip(self.gates);
-        match self.activation {
-            Activation::Silu => pairs.for_each(|(out, gate)| *out *= silu(*gate)),
-            Activation::GeluTanh => pairs.for_each(|(out, gate)| *out *= gelu_tanh(*gate)),
-            Activation::SquaredRelu => {
-                pairs.for_each(|(out, gate)| *out *= gate.max(0.0) * gate.max(0.0));
-            }
-            Activation::Sigmoid => pairs.for_each(|(out, gate)| *out *= 1.0 / (1.0 + exp(-*gate))),
-        }
-    }
-}
-
-#[inline(always)]
-fn silu(x: f32) -> f32 {
-    x / (1.0 + exp(-x))
-}
-
-#[inline(always)]
-fn gelu_tanh(x: f32) -> f32 {
-    const SLOPE: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
-    x / (1.0 + exp(-SLOPE * (x + 0.044_715 * x * x * x)))
 }

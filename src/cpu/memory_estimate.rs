@@ -1,8 +1,8 @@
 //! The lengths of buffers, and the host memory that a model needs.
 
-use super::attention;
+use super::{attention, vision};
 use crate::executor::{MemoryEstimate, PLACES};
-use crate::tape::{Buffer, KvHeads, Op, Tape, WeightInfo};
+use crate::tape::{Buffer, KvHeads, Op, Tape, Vision, WeightInfo};
 
 /// Elements of each buffer.
 #[derive(Debug, Default)]
@@ -34,10 +34,20 @@ impl Lengths {
                 let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
                 buffers.map(|info| info.rows * info.columns).sum()
             };
+            // A gate has no scratch memory, and the operations of vision towers take a block of rows at a time.
+            let others = || {
+                tape.ops
+                    .iter()
+                    .filter(|op| !matches!(op, Op::Vision(_) | Op::Gate { .. }))
+            };
             let longest = |of: fn(&Op) -> Vec<Buffer>| {
-                let lengths = tape.ops.iter().map(|op| length(of(op)));
+                let lengths = others().map(|op| length(of(op)));
                 lengths.max().unwrap_or(0)
             };
+            for [rounded, product] in tape.ops.iter().map(|op| vision::scratch(op, tape)) {
+                lengths.normed = lengths.normed.max(rounded);
+                lengths.product = lengths.product.max(product);
+            }
             lengths.normed = lengths.normed.max(longest(|op| op.buffers().0));
             lengths.product = lengths.product.max(longest(|op| match op {
                 Op::RopeStore { kv, .. } => kv.iter().flatten().copied().collect(),
@@ -68,6 +78,7 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
         threads => threads,
     };
     let of_thread = attends(tape).map(|(kv, columns)| attention::thread_bytes(kv, columns));
+    let of_thread = of_thread.chain(attends_all(tape).map(vision::thread_bytes));
     let activations = Lengths::of(tapes).bytes() + threads * of_thread.max().unwrap_or(0);
     MemoryEstimate {
         weights: tape.weights.iter().map(bytes).sum(),
@@ -80,6 +91,14 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
 fn attends(tape: &Tape) -> impl Iterator<Item = (KvHeads, usize)> {
     tape.ops.iter().filter_map(|op| match op {
         Op::Attend { layer, q, .. } => Some((tape.kv.heads_of(*layer), tape.buffer(*q).columns)),
+        _ => None,
+    })
+}
+
+/// The size of the heads of each attention of a vision tower.
+fn attends_all(tape: &Tape) -> impl Iterator<Item = usize> {
+    tape.ops.iter().filter_map(|op| match *op {
+        Op::Vision(Vision::Attend { heads, out, .. }) => Some(tape.buffer(out).columns / heads),
         _ => None,
     })
 }

@@ -3,11 +3,13 @@
 //! It also records and replays steps, and can launch them ahead. A CPU is not faster that way, but the life cycle of the
 //! decode graph can be tested without a GPU. It reads no files and knows no model.
 
+mod activation;
 mod ahead;
 mod attention;
 mod cache;
 mod core;
 mod dots;
+mod encode;
 mod executor;
 mod exp;
 mod groups;
@@ -30,6 +32,7 @@ mod state_access;
 mod step;
 mod threads;
 mod timestamps;
+mod vision;
 mod weight;
 
 use std::ops::Range;

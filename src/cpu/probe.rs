@@ -21,6 +21,7 @@ impl Probe for Cpu {
             (Input::Step, Ending::Token) => {
                 return self.step_rows(tape, slots, &[], None, None).map(drop);
             }
+            (Input::Patches { .. }, _) => return self.core.run(tape, 0..tape.ops.len(), 0),
             (Input::Step, _) => {}
         }
         // A step that chooses no token is not part of generation, so its operations run directly.

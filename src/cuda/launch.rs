@@ -201,7 +201,7 @@ impl Work<'_> {
                     width,
                     input_stride: input.map_or(0, |input| narrow(stride(tape, input))),
                     stride: narrow(stride(tape, out)),
-                    activation: number(activation),
+                    activation: number(activation)?,
                     rounded: rounded.into(),
                     pad: 0,
                 };
@@ -238,7 +238,7 @@ impl Work<'_> {
                     weight1: up,
                     out0: self.buffer(out),
                     out_stride,
-                    activation: number(activation),
+                    activation: number(activation)?,
                     ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.gated(queue, args)
@@ -294,6 +294,10 @@ impl Work<'_> {
                 queue.launch(&kernels.softcap, geometry, &args)
             }
             Op::Recurrent(ref op) => self.recurrent(tape, op, queue),
+            // `limits` refuses such a tape first.
+            Op::Vision(ref op) => Err(Error::NoKernel {
+                kernel: op.name().into(),
+            }),
             Op::Sample { logits } => {
                 let args = SampleArgs {
                     places,
@@ -329,10 +333,10 @@ impl Work<'_> {
         let rounds = tape.buffer(input).dtype == DType::F32;
         let input = match tape.input {
             _ if rounds => prompt.round(queue, input)?,
-            Input::Prompt => prompt.summed(queue, input, weight)?,
+            Input::Prompt | Input::Patches { .. } => prompt.summed(queue, input, weight)?,
             Input::Step => prompt.rows_of(input),
         };
-        if tape.input == Input::Prompt {
+        if tape.input != Input::Step {
             return prompt.multiply(queue, input, weight, (self.buffer(out), epilogue));
         }
         let args = StepArgs {

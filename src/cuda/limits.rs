@@ -39,6 +39,8 @@ pub enum Unsuited {
          use a smaller quantization of the model, or backend = \"cpu\""
     )]
     Matrix { weight: String },
+    #[error("there are no CUDA kernels for vision towers: use backend = \"cpu\" for the tower")]
+    Vision,
 }
 
 /// Checks that the kernels can run a tape.
@@ -92,6 +94,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 let group = tape.buffer(q).columns / tape.kv.kind(layer).width();
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
+            Op::Vision(_) => return Err(Unsuited::Vision),
             Op::Recurrent(_)
             | Op::Embed { .. }
             | Op::RopeStore { .. }

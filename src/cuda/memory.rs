@@ -176,7 +176,9 @@ impl Needs {
                     let (kv, columns) = (tape.kv.heads_of(layer), tape.buffer(q).columns);
                     let group = columns / kv.head_dim / kv.heads;
                     partials = partials.max(match tape.input {
-                        Input::Prompt => prompt_attend::partial_bytes(kv, tape.rows * group),
+                        Input::Prompt | Input::Patches { .. } => {
+                            prompt_attend::partial_bytes(kv, tape.rows * group)
+                        }
                         Input::Step => splits::partial_bytes(kv, tape.rows, columns),
                     });
                 }
@@ -187,6 +189,7 @@ impl Needs {
                 | Op::Gate { .. }
                 | Op::Softcap { .. }
                 | Op::Recurrent(_)
+                | Op::Vision(_)
                 | Op::Sample { .. } => {}
             }
         }

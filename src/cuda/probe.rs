@@ -26,7 +26,7 @@ impl Probe for Cuda {
             self.settle_mask(*slot)?;
         }
         match (tape.input, tape.ending) {
-            (Input::Prompt, _) => self.run(tape, tokens),
+            (Input::Prompt | Input::Patches { .. }, _) => self.run(tape, tokens),
             (Input::Step, Ending::Token) => self.step_rows(tape, slots, &[], None, None).map(drop),
             (Input::Step, _) => self.run_operations(tape, slots),
         }

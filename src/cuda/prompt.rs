@@ -167,7 +167,7 @@ impl Prompt<'_> {
             out0,
             out_stride,
             epilogue: Epilogue::Gated,
-            activation: number(activation),
+            activation: number(activation)?,
             ..PromptArgs::default()
         };
         if gate.format == up.format {
@@ -253,11 +253,11 @@ impl Prompt<'_> {
         narrow(self.tape.rows)
     }
 
-    /// The address of the number of rows that are not padding; 0 in a step.
+    /// The address of the number of rows that are not padding; 0 in a step or an image.
     fn count(&self) -> u64 {
         match self.tape.input {
             Input::Prompt => self.work.addresses.prompt + Row::COUNT_AT,
-            Input::Step => 0,
+            Input::Step | Input::Patches { .. } => 0,
         }
     }
 }

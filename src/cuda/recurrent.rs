@@ -274,7 +274,7 @@ impl Work<'_> {
         };
         let (kernel, rows) = match tape.input {
             Input::Step => (&kernels.step, tape.rows),
-            Input::Prompt => (&kernels.prompt, 1),
+            Input::Prompt | Input::Patches { .. } => (&kernels.prompt, 1),
         };
         let geometry = Geometry {
             grid: [narrow(heads.parts()), narrow(rows), 1],
@@ -283,10 +283,10 @@ impl Work<'_> {
         queue.launch(kernel, geometry, args)
     }
 
-    /// The address of the number of rows of a prompt that are not padding; 0 for a step.
+    /// The address of the number of rows of a prompt that are not padding; 0 for a step or an image.
     pub(super) fn count_of(&self, tape: &Tape) -> u64 {
         match tape.input {
-            Input::Step => 0,
+            Input::Step | Input::Patches { .. } => 0,
             Input::Prompt => self.addresses.prompt + Row::COUNT_AT,
         }
     }

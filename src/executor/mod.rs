@@ -2,12 +2,13 @@
 //!
 //! An executor is `Steps` (prefill and decode), `Pages` (the memory of the cache), `States` (recurrent states) and
 //! `Inspect` (names, times, logits).
-//! `Base` holds the state that both executors share. This module names neither executor and knows no model.
+//! `Base` holds the state that both executors share. An executor of a vision tower is `Encode` alone. This module names neither executor and knows no model.
 //!
 //! The cache has several slots, each for one conversation. An executor can be sent to another thread, and one thread at a
 //! time uses it. Calls are dynamic; their cost cannot be measured next to a step.
 
 mod base;
+mod encode;
 mod inspect;
 mod memory_estimate;
 mod pages;
@@ -22,6 +23,7 @@ mod weights;
 use std::fmt::Debug;
 
 pub use self::base::{Base, Graphs};
+pub use self::encode::Encode;
 pub use self::inspect::Inspect;
 pub use self::memory_estimate::MemoryEstimate;
 pub use self::pages::Pages;

@@ -10,7 +10,7 @@ use crate::cuda;
 use crate::executor::FillError;
 use crate::model::ModelError;
 use crate::model::language_error::LanguageError;
-use crate::runner::RunError;
+use crate::runner::{EncodeError, RunError};
 use crate::tape::TapeError;
 
 /// Why a model could not be loaded.
@@ -28,6 +28,8 @@ pub enum LoadError {
     Tape(#[from] TapeError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Tower(#[from] EncodeError),
     #[cfg(feature = "cuda")]
     #[error("backend cuda: {0}")]
     Device(#[from] cuda::Error),

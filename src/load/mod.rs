@@ -20,6 +20,7 @@ mod fit;
 mod kv_selection;
 mod loader;
 mod stored_weights;
+mod tower;
 
 pub use admission::{Admitted, MemoryRefusal, Pool};
 pub use control_group::{ControlGroups, ServiceGroup};
@@ -32,3 +33,4 @@ pub use open_model::{OpenModel, OpenPart};
 pub use preflight::{Target, admit};
 pub(crate) use recommended_sampling::sampling;
 pub use settings::{Activations, Backend, CudaSettings, Placement, Settings};
+pub use tower::{tower, tower_memory};

@@ -1,5 +1,5 @@
-//! A model: its files (`checkpoint`), architecture and shape, weights, language (`tokenizer`, `chat`), and the tapes of
-//! its forward pass.
+//! A model: its files (`checkpoint`), architecture and shape, weights, language (`tokenizer`, `chat`), the tapes of its
+//! forward pass, and its vision tower (`tower`).
 //! Not here: computation, which executors do.
 
 pub mod architecture;
@@ -15,11 +15,12 @@ mod rope;
 pub mod shape;
 mod shown;
 pub mod tokenizer;
+pub mod tower;
 pub mod weights;
 
 pub use architecture::Architecture;
 pub use chat::Manner;
-pub use checkpoint::{Checkpoint, LanguageSource};
+pub use checkpoint::{Checkpoint, LanguageSource, TowerCheckpoint};
 pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use language_error::LanguageError;

@@ -17,6 +17,8 @@ mod timed;
 // What it returns.
 mod error;
 mod log_sum_exp;
+// The tower of a model that sees images.
+mod tower;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use self::rows::Stepped;
 pub use self::system_memory::MemoryUse;
 pub(crate) use self::system_memory::SystemMemory;
 pub use self::timed::KindTime;
+pub use self::tower::{Embeddings, EncodeError, Tower};
 use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
@@ -534,6 +537,8 @@ impl Runner {
                 };
                 tape
             }
+            // A tower has an executor of its own.
+            Input::Patches { .. } => return Vec::new(),
         };
         self.executor.launches(tape)
     }

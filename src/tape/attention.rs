@@ -1,4 +1,4 @@
-//! The differences between layers in attention: how q and k rotate, and which scores count.
+//! The differences between layers in attention: how q and k are normed and rotate, and which scores count.
 
 use std::num::NonZeroUsize;
 
@@ -37,6 +37,17 @@ impl Attention {
         let seen = |window: NonZeroUsize| (position + 1).saturating_sub(window.get());
         self.window.map_or(0, seen)
     }
+}
+
+/// The norms of heads before they rotate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadNorms {
+    /// (head_dim)
+    pub q: Option<WeightId>,
+    /// (head_dim)
+    pub k: Option<WeightId>,
+    /// Whether each head of v is normed, by weights of 1 (Gemma 4).
+    pub v: bool,
 }
 
 /// How q and k rotate by their position (`RoPE`, Su et al. 2021).

@@ -4,6 +4,7 @@ use super::attention::Attention;
 use super::kv_info::CacheLayer;
 use super::op::Op;
 use super::recurrent::Recurrent;
+use super::vision::Vision;
 use super::{Input, Tape};
 
 /// Bytes of K and V of one position in a layer.
@@ -24,6 +25,10 @@ impl Op {
                 // A gate reads as many columns of its input as it has itself.
                 let columns = match self {
                     Self::Gate { gate, .. } => tape.buffer(*gate).columns,
+                    // A product may fill a part of its buffer's columns.
+                    Self::Vision(Vision::Linear { weight, out, .. }) if out == buffer => {
+                        tape.weight(*weight).rows
+                    }
                     _ => info.columns,
                 };
                 info.rows * columns * info.dtype.bytes()
@@ -50,7 +55,7 @@ impl Op {
                 // Each row of a step reads its own conversation.
                 let all = match tape.input {
                     Input::Step => tape.rows * seen(1),
-                    Input::Prompt => seen(tape.rows),
+                    Input::Prompt | Input::Patches { .. } => seen(tape.rows),
                 };
                 all * position_bytes(tape, *layer)
             }
@@ -73,12 +78,12 @@ impl Recurrent {
         };
         let (conversations, written) = match tape.input {
             Input::Step => (tape.rows, tape.rows),
-            Input::Prompt => (1, info.taps - 1),
+            Input::Prompt | Input::Patches { .. } => (1, info.taps - 1),
         };
         // The pending update of the row before, and that of the row itself.
         let updates = match tape.input {
             Input::Step => 2 * info.update_bytes(),
-            Input::Prompt => 0,
+            Input::Prompt | Input::Patches { .. } => 0,
         };
         match self {
             Self::Convolve { .. } | Self::ShortConv { .. } => {

@@ -1,10 +1,12 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
 mod recurrent;
+mod vision;
 
+use super::activation::Activation;
 use super::attention::Rotation;
 use super::kv_info::{CacheLayer, KvInfo, KvKind};
-use super::op::{Activation, Op, Projection};
+use super::op::{Op, Projection};
 use super::operands::{Buffer, WeightId};
 use super::recurrent::Recurrent;
 use super::{Ending, Input, STEP_ROWS, Tape};
@@ -28,6 +30,9 @@ impl Tape {
     /// that does not exist, or has shapes or types that do not fit together.
     pub fn check(&self) -> Result<(), TapeError> {
         let mut written = vec![false; self.buffers.len()];
+        if let Input::Patches { buffers } = self.input {
+            written.iter_mut().take(buffers).for_each(|one| *one = true);
+        }
         for (index, op) in self.ops.iter().enumerate() {
             let fail = |reason| TapeError {
                 index,
@@ -47,6 +52,7 @@ impl Tape {
             return Err(fail("a step has at most 8 rows"));
         }
         self.check_commits().map_err(|reason| fail(&reason))?;
+        self.check_input().map_err(|reason| fail(&reason))?;
         // The swap of a recurrent state follows the choice of a token.
         let swap = Op::Recurrent(Recurrent::Swap);
         let last = self.ops.iter().rfind(|op| **op != swap);
@@ -239,6 +245,7 @@ impl Tape {
             }
             Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
             Op::Recurrent(op) => self.check_recurrent(op),
+            Op::Vision(op) => self.check_vision(op),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }
     }

@@ -80,6 +80,21 @@ impl KvKind {
 }
 
 impl KvInfo {
+    /// No cache, as for a vision tower.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            kinds: [KvKind::default(); 2],
+            context: 0,
+            slots: 0,
+            pages: 0,
+            chunk: 1,
+            types: KvType::F16.into(),
+            run: 0,
+            state_bytes: 0,
+        }
+    }
+
     /// The kinds of a cache whose layers are all alike and see all positions.
     #[must_use]
     pub fn alike(layers: usize, heads: usize, head_dim: usize) -> [KvKind; 2] {

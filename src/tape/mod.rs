@@ -4,6 +4,7 @@
 //! it. `enum Op` is closed and small, so that a missing match arm does not compile. A tape is never rewritten: it is a
 //! list, not an intermediate representation.
 
+mod activation;
 mod attention;
 mod bytes;
 mod check;
@@ -12,30 +13,35 @@ mod op;
 mod operands;
 mod recurrent;
 mod state_info;
+mod vision;
 
-pub use attention::{Angles, Attention, QueryScale, Rotation};
+pub use activation::Activation;
+pub use attention::{Angles, Attention, HeadNorms, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
 pub use kv_info::{CacheLayer, KvHeads, KvInfo, KvKind};
-pub use op::{Activation, HeadNorms, Op, Projection};
+pub use op::{Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 pub use recurrent::{Convolution, GateOrder, Recurrent};
 pub use state_info::{
     CHUNK, COLUMNS, HeadOrder, PART, StateHeads, StateInfo, StateLayout, UPDATES, UpdateRule,
 };
+pub use vision::{Clip, Norm, NormKind, PatchOrder, Square, Vision};
 
 use crate::quant::DType;
 
 /// The most rows of a step.
 pub const STEP_ROWS: usize = 8;
 
-/// The source of a tape's tokens.
+/// The source of a tape's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// Rows of several conversations, each with the token and position of its slot's state.
     Step,
     /// The rows of a prompt, in order, from the position of the active slot.
     Prompt,
+    /// The patches of an image. The host writes the first `buffers` of the tape before a run.
+    Patches { buffers: usize },
 }
 
 /// The result of a tape, apart from the K and V of its rows.

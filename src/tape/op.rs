@@ -1,9 +1,11 @@
 //! The operations. Each is a fused kernel, and both executors match on them exhaustively.
 
-use super::attention::{Attention, Rotation};
+use super::activation::Activation;
+use super::attention::{Attention, HeadNorms, Rotation};
 use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
 use super::recurrent::Recurrent;
+use super::vision::Vision;
 
 /// `out = weight x + bias`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,31 +13,6 @@ pub struct Projection {
     pub weight: WeightId,
     pub bias: Option<WeightId>,
     pub out: Buffer,
-}
-
-/// The norms of heads before they rotate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeadNorms {
-    /// (head_dim)
-    pub q: Option<WeightId>,
-    /// (head_dim)
-    pub k: Option<WeightId>,
-    /// Whether each head of v is normed, by weights of 1 (Gemma 4).
-    pub v: bool,
-}
-
-/// The activation function of a gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// `x sigmoid(x)`
-    #[default]
-    Silu,
-    /// The tanh approximation of GELU (Hendrycks and Gimpel 2016): `x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))`
-    GeluTanh,
-    /// `max(x, 0)^2` (Nemotron-H)
-    SquaredRelu,
-    /// `1 / (1 + exp(-x))`
-    Sigmoid,
 }
 
 /// One operation. Shapes are (rows, columns); a weight is (outputs, inputs).
@@ -137,6 +114,8 @@ pub enum Op {
     Softcap { logits: Buffer, cap: f32 },
     /// An operation of a recurrent layer.
     Recurrent(Recurrent),
+    /// An operation of a vision tower.
+    Vision(Vision),
     /// Chooses a token from each row of logits by its conversation's sampler, and advances the slot's state.
     Sample { logits: Buffer },
 }
@@ -158,6 +137,7 @@ impl Op {
             Self::Head { .. } => "head",
             Self::Softcap { .. } => "softcap",
             Self::Recurrent(op) => op.name(),
+            Self::Vision(op) => op.name(),
             Self::Sample { .. } => "sample",
         }
     }
@@ -187,6 +167,7 @@ impl Op {
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
             Self::Recurrent(op) => op.buffers(),
+            Self::Vision(op) => op.buffers(),
             Self::Sample { logits } => (vec![logits], vec![]),
         }
     }
@@ -200,7 +181,11 @@ impl Op {
     /// Whether the operation adds to the residual stream.
     #[must_use]
     pub const fn adds(&self) -> bool {
-        matches!(self, Self::Project { .. } | Self::AddNormed { .. })
+        match self {
+            Self::Project { .. } | Self::AddNormed { .. } => true,
+            Self::Vision(op) => op.adds(),
+            _ => false,
+        }
     }
 
     /// The table of which the operation reads only the rows of the tokens.
@@ -230,6 +215,7 @@ impl Op {
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
             Self::Gate { .. } | Self::Softcap { .. } | Self::Sample { .. } => vec![],
             Self::Recurrent(op) => op.weights(),
+            Self::Vision(op) => op.weights(),
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],
             Self::AddNormed { norm, scale, .. } => std::iter::once(*norm).chain(*scale).collect(),
             Self::LayerInputs { table, norm, .. } => vec![*table, *norm],

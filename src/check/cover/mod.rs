@@ -6,8 +6,10 @@ mod common;
 mod positions;
 mod products;
 mod recurrent;
+mod vision;
 
 pub use self::products::large;
+pub use self::vision::towers;
 
 use self::common::CHUNK;
 use super::world::{SLOTS, World};
@@ -16,7 +18,7 @@ use crate::tape::{KvInfo, STEP_ROWS};
 
 const HEAD_DIMS: [usize; 8] = [16, 32, 64, 80, 96, 128, 256, 512];
 
-/// All worlds except the large ones, in an order that runs one executor after another.
+/// All worlds except the large ones and those of vision towers, in an order that runs one executor after another.
 pub fn worlds() -> impl Iterator<Item = World> {
     let cache = |(index, head_dim): (usize, usize), (at, types): (usize, KvTypes)| KvInfo {
         kinds: KvInfo::alike(1, 1 + (index + at) % 3, head_dim),

@@ -65,8 +65,8 @@ fn world(seed: u64, info: StateInfo) -> World {
             let input = *input;
             let mut run = |b: &mut Builder, name: &str, widths: Buffers<'_>, op: Recurrent| {
                 let (rows, padding) = match input {
-                    Input::Prompt => rows.deal(),
                     Input::Step => steps.deal(),
+                    Input::Prompt | Input::Patches { .. } => rows.deal(),
                 };
                 let run = Run {
                     rows,

@@ -18,6 +18,7 @@ mod safetensors;
 mod sampling;
 mod stored;
 mod templates;
+mod tower;
 mod unread;
 
 pub use files::files_of;
@@ -28,6 +29,7 @@ pub use parts::{all_parts, first_part};
 pub use read_buffer::ReadBuffer;
 pub use sampling::{Recommended, Setting};
 pub use templates::ChatTemplates;
+pub use tower::{TowerCheckpoint, TowerTensor};
 pub use unread::Checkpoint;
 
 use std::path::Path;

@@ -4,6 +4,7 @@
 
 mod computed;
 mod rope;
+pub(super) mod tower;
 
 use std::borrow::Cow;
 

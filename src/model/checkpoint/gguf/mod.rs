@@ -6,6 +6,7 @@ mod metadata;
 mod reader;
 mod shape;
 mod tensors;
+pub(super) mod tower;
 mod vocabulary;
 
 use std::path::{Path, PathBuf};
