@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "front",
         &[
+            "choice",
             "engine",
             "guide::Grammar",
             "guide::Limits",
@@ -35,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler::Parameters",
             "sampler::Partial",
             "tools",
+            "vision",
         ],
     ),
     (

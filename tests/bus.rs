@@ -12,6 +12,7 @@ mod flood;
 mod graph_events;
 mod hostile_grammars;
 mod hostile_wire;
+mod images;
 mod invalid_input;
 mod leaks;
 mod loading;

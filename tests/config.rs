@@ -38,6 +38,7 @@ fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.model.chat_template.take().is_some());
+    assert!(config.model.vision.take().is_some());
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());
@@ -254,7 +255,7 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         (
             "[kvv]\n",
             "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: [kvv]",
+             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -393,7 +394,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         (
             "\nkvv = 1",
             "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
+             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
         let files = [

@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod chat;
 mod hold;
+mod images;
 mod mistakes;
 mod models;
 mod prefill_progress;

@@ -13,19 +13,20 @@ use super::owner::ObjectOwner;
 use super::proxy::Info;
 use super::shared::Shared;
 use super::{error, info};
-use crate::engine::{Event, FinishReason, Message, Options, Outcome, State, Ticket};
+use crate::engine::{Event, FinishReason, Options, Outcome, State, Ticket};
+use crate::front::GivenMessages;
 
 /// Answers `messages` before the deadline.
 pub(super) async fn complete(
     call: Call<'_>,
-    messages: Vec<Message>,
+    messages: GivenMessages,
     options: Options,
 ) -> Result<(String, Info), Error> {
     let (shared, ObjectOwner { caller, client }) = (call.shared, &call.owner);
     let _permit = shared.admit(client)?;
     let limit = shared.bus_config().await.complete_timeout;
     let deadline = Instant::now() + limit;
-    let queue = shared.engine.generate(client.clone(), messages, options);
+    let queue = shared.front.generate(client.clone(), messages, options);
     let Ok(queued) = timeout_at(deadline, queue).await else {
         return Err(late(shared, limit, ""));
     };

@@ -18,8 +18,8 @@ use super::request::{Ended, Request, RequestSignals, Running};
 use super::shared::Shared;
 use super::stream::{self, Abandoned};
 use super::{deltas, objects, returned_answers};
-use crate::engine::{Event, FinishReason, Outcome, Refusal, Ticket};
-use crate::front::Permit;
+use crate::engine::{Event, FinishReason, Outcome, Ticket};
+use crate::front::{self, Permit};
 use crate::journal;
 
 /// The path of the request's object; dropped when the reply has been sent, which `Finished` waits for.
@@ -45,7 +45,7 @@ impl Call<'_> {
     pub(super) async fn stream(
         self,
         stream: Stream,
-        queue: impl Future<Output = Result<Ticket, Refusal>>,
+        queue: impl Future<Output = Result<Ticket, impl Into<front::Error>>>,
     ) -> Result<(Replied, zbus::OwnedFd), Error> {
         let shared = self.shared;
         let permit = shared.admit(&self.owner.client)?;
@@ -75,7 +75,7 @@ impl Call<'_> {
     pub(super) async fn submit(
         self,
         signals: bool,
-        queue: impl Future<Output = Result<Ticket, Refusal>>,
+        queue: impl Future<Output = Result<Ticket, impl Into<front::Error>>>,
     ) -> Result<Replied, Error> {
         let permit = self.shared.admit(&self.owner.client)?;
         let channel = if signals {
@@ -90,7 +90,7 @@ impl Call<'_> {
         self,
         permit: Permit,
         channel: Channel,
-        queue: impl Future<Output = Result<Ticket, Refusal>>,
+        queue: impl Future<Output = Result<Ticket, impl Into<front::Error>>>,
     ) -> Result<Replied, Error> {
         let Self {
             shared,

@@ -118,7 +118,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Session.Submit", refusals!()),
     ("Session.Reply", refusals!()),
     ("Session.SubmitReply", refusals!()),
-    ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "EngineFailed"]),
+    ("Session.Append", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidMessages", "NotSupported", "EngineFailed"]),
     ("Session.Prewarm", &["NotReady", "Busy", "QuotaExceeded", "ContextFull", "InvalidOption", "InvalidMessages", "NotSupported"]),
     ("Session.Branch", &["NotReady", "Busy", "QuotaExceeded"]),
     ("Session.Rewind", &["Busy", "InvalidOption", "EngineFailed"]),
@@ -156,6 +156,7 @@ impl From<Refusal> for Error {
             Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
+            | Refusal::TooManyImages { .. }
             | Refusal::SessionBusy
             | Refusal::SessionHeld { .. } => Self::Busy(message),
             // Limits of one user.
@@ -163,6 +164,7 @@ impl From<Refusal> for Error {
             | Refusal::UserRequests { .. }
             | Refusal::UserSessions { .. }
             | Refusal::UserPages { .. }
+            | Refusal::UserImages { .. }
             | Refusal::Quota { .. } => Self::QuotaExceeded(message),
             // Its object is about to be removed.
             Refusal::SessionClosed => unknown_object(message),
@@ -188,9 +190,14 @@ impl From<front::Error> for Error {
                 allowed,
             }) => Self::InvalidOption(option_error(&name, &given, Allowed::Shared(allowed))),
             front::Error::Option(_) => Self::InvalidOption(message),
-            front::Error::Messages(_) => Self::InvalidMessages(message),
+            front::Error::Messages(_)
+            | front::Error::Image { .. }
+            | front::Error::TooManyImages { .. }
+            | front::Error::SlowImages => Self::InvalidMessages(message),
             front::Error::Refused(refusal) => refusal.into(),
-            front::Error::NoRandomness(_) => Self::EngineFailed(message),
+            front::Error::NoRandomness(_) | front::Error::ReaderFailed(_) => {
+                Self::EngineFailed(message)
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("quantization", text(&model.quantization)),
         ("trained_context", model.trained_context.into()),
         ("thinking", model.thinking.into()),
+        ("images", model.images.into()),
         ("tools", text(&model.tools)),
         ("template", text(&model.template)),
         ("sampling", recommended(&model.sampling).into()),

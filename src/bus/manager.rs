@@ -21,10 +21,10 @@ use super::proxy::Info;
 use super::session::LONG;
 use super::shared::Shared;
 use super::{bus_statistics, complete, info, open_session, options};
-use crate::engine::{Held, Name, NameError, Status};
+use crate::engine::{Held, ModelInfo, Name, NameError, Status};
 use crate::front::{self, Completion};
 
-/// The features that clients may rely on; a name is never removed.
+/// The features that clients may rely on, whatever the model; a name is never removed.
 const FEATURES: [&str; 27] = [
     "complete",
     "complete.messages",
@@ -54,6 +54,17 @@ const FEATURES: [&str; 27] = [
     "tools",
     "tools.max_calls",
 ];
+
+/// The feature of models with a vision tower.
+const IMAGES: &str = "images";
+
+/// Returns the features of the daemon with this model, in alphabetical order.
+pub(super) fn features(model: &ModelInfo) -> Vec<String> {
+    let of_model = model.images.then_some(IMAGES);
+    let mut names: Vec<_> = FEATURES.into_iter().chain(of_model).collect();
+    names.sort_unstable();
+    names.into_iter().map(str::to_owned).collect()
+}
 
 /// The approximate bytes of one listed session.
 const LISTED: usize = 256;
@@ -96,7 +107,7 @@ impl Manager {
             .await?;
         let messages = messages.read()?;
         let client = owner.client.clone();
-        let queue = self.shared.engine.generate(client, messages, options);
+        let queue = self.shared.front.generate(client, messages, options);
         let call = Call {
             shared: &self.shared,
             connection,
@@ -122,7 +133,7 @@ impl Manager {
             .await?;
         let messages = messages.read()?;
         let client = owner.client.clone();
-        let queue = self.shared.engine.generate(client, messages, options);
+        let queue = self.shared.front.generate(client, messages, options);
         let call = Call {
             shared: &self.shared,
             connection,
@@ -325,10 +336,10 @@ impl Manager {
         holds.iter().map(info::hold).collect()
     }
 
-    /// The features of this version of the daemon.
-    #[zbus(property(emits_changed_signal = "const"))]
+    /// The features of this version of the daemon, and of the loaded model.
+    #[zbus(property)]
     fn features(&self) -> Vec<String> {
-        FEATURES.map(str::to_owned).to_vec()
+        self.status(|status| features(&status.model))
     }
 
     /// Bytes in use, and the types of the key-value cache.

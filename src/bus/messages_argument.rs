@@ -9,20 +9,23 @@ use serde::de::{
 use zbus::{Signature, Str, Type};
 
 use super::argument::VariantSeed;
+use super::parts_argument::PartsSeed;
 use super::proxy::Info;
 use crate::engine::{Message, Said};
-use crate::front::{self, MESSAGES, MessageFields, TEXT_BYTES, Value, role, shortened};
+use crate::front::{
+    self, GivenMessages, MESSAGES, MessageFields, PlacedImage, TEXT_BYTES, Value, role, shortened,
+};
 use crate::tools;
 
 /// The messages, or the reason why one of them is wrong.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Messages(pub(super) Result<Vec<Message>, String>);
+pub(super) struct Messages(pub(super) Result<GivenMessages, String>);
 
 impl Messages {
     /// Their D-Bus type.
     pub(super) const KIND: &str = "a(sa{sv})";
 
-    pub(super) fn read(self) -> Result<Vec<Message>, front::Error> {
+    pub(super) fn read(self) -> Result<GivenMessages, front::Error> {
         self.0.map_err(front::Error::Messages)
     }
 }
@@ -95,23 +98,27 @@ impl<'de> Visitor<'de> for MessagesVisitor<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Messages, A::Error> {
-        let mut messages = Vec::new();
+        let mut given = GivenMessages::default();
         let problem = loop {
-            if messages.len() == MESSAGES {
+            let number = given.messages.len();
+            if number == MESSAGES {
                 if elements.next_element::<IgnoredAny>()?.is_none() {
-                    return Ok(Messages(Ok(messages)));
+                    return Ok(Messages(Ok(given)));
                 }
                 break format!(
                     "there are more than {MESSAGES} messages, which is the most of one call"
                 );
             }
             let seed = MessageSeed {
+                number,
                 room: &mut *self.room,
             };
-            match elements.next_element_seed(seed)? {
-                Some(Ok(message)) => messages.push(message),
-                Some(Err(problem)) => break format!("message {}: {problem}", messages.len()),
-                None => return Ok(Messages(Ok(messages))),
+            let Some(message) = elements.next_element_seed(seed)? else {
+                return Ok(Messages(Ok(given)));
+            };
+            let pushed = message.and_then(|(message, images)| given.push(message, images));
+            if let Err(problem) = pushed {
+                break format!("message {number}: {problem}");
             }
         };
         IgnoredAny.visit_seq(elements)?;
@@ -121,11 +128,12 @@ impl<'de> Visitor<'de> for MessagesVisitor<'_> {
 
 /// Decodes one message, or finds the reason why it is wrong.
 struct MessageSeed<'a> {
+    number: usize,
     room: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
-    type Value = Result<Message, String>;
+    type Value = Result<(Message, Vec<PlacedImage>), String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_tuple(2, self)
@@ -133,7 +141,7 @@ impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for MessageSeed<'_> {
-    type Value = Result<Message, String>;
+    type Value = Result<(Message, Vec<PlacedImage>), String>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a role and its fields")
@@ -151,7 +159,7 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
         };
         let fields = parts.next_element_seed(FieldsSeed { room: self.room })?;
         let fields = fields.ok_or_else(missing)?;
-        Ok(fields.and_then(|fields| fields.message(role)))
+        Ok(fields.and_then(|fields| fields.message(role, self.number)))
     }
 }
 
@@ -192,6 +200,20 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                         );
                     }
                 }
+            }
+            if name == "parts" {
+                if fields.parts.is_some() {
+                    map.next_value::<IgnoredAny>()?;
+                    break "its \"parts\" is there twice".to_owned();
+                }
+                let seed = PartsSeed {
+                    room: &mut *self.room,
+                };
+                match map.next_value_seed(seed)? {
+                    Ok(parts) => fields.parts = Some(parts),
+                    Err(problem) => break problem,
+                }
+                continue;
             }
             let Some(field) = fields.field(name) else {
                 map.next_value::<IgnoredAny>()?;

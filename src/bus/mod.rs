@@ -31,6 +31,7 @@ mod messages_argument;
 mod options;
 mod options_argument;
 mod options_table;
+mod parts_argument;
 mod sealed;
 mod tools_argument;
 

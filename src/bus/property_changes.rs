@@ -9,6 +9,7 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, Variant, fdo};
 
 use super::bus_statistics::held_from_daemon;
+use super::manager::features;
 use super::{PATH, info};
 use crate::engine::{Status, StatusReceiver};
 
@@ -86,6 +87,9 @@ fn manager(reported: &Status, now: &Status) -> Changed {
     }
     if reported.model != now.model {
         changed.insert("Model", info::model(&now.model).into());
+    }
+    if reported.model.images != now.model.images {
+        changed.insert("Features", features(&now.model).into());
     }
     if reported.memory != now.memory || reported.model.kv != now.model.kv {
         let memory = info::memory(&now.memory, now.model.kv.as_ref());

@@ -52,7 +52,7 @@ pub trait Manager {
     fn sessions(&self) -> Result<u32, Error>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn holds(&self) -> Result<Vec<Info>, Error>;
-    #[zbus(property(emits_changed_signal = "const"))]
+    #[zbus(property)]
     fn features(&self) -> Result<Vec<String>, Error>;
     #[zbus(property)]
     fn memory(&self) -> Result<Info, Error>;

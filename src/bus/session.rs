@@ -217,7 +217,9 @@ impl Session {
         let messages = messages.read()?;
         let (options, kind) = options::streamed(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.reply(self.lease, messages, options);
+        let client = &self.owner.client;
+        let front = &self.shared.front;
+        let queue = front.reply(client, self.lease, messages, options);
         self.call(connection, &header).stream(kind, queue).await
     }
 
@@ -234,7 +236,9 @@ impl Session {
         let messages = messages.read()?;
         let (options, signals) = options::submitted(options, &self.config().await?)?;
         self.admit_priority(options.priority).await?;
-        let queue = self.shared.engine.reply(self.lease, messages, options);
+        let client = &self.owner.client;
+        let front = &self.shared.front;
+        let queue = front.reply(client, self.lease, messages, options);
         self.call(connection, &header).submit(signals, queue).await
     }
 
@@ -247,7 +251,7 @@ impl Session {
         self.owner.admit(&header)?;
         let messages = messages.read()?;
         let client = &self.owner.client;
-        let appended = self.shared.engine.append(self.lease, messages).await;
+        let appended = self.shared.front.append(client, self.lease, messages).await;
         appended.map_err(|refusal| self.shared.refused(client, refusal))
     }
 

@@ -15,8 +15,8 @@ use super::owner::{Caller, ObjectOwner};
 use super::registry::{Belongings, Registry};
 use super::reload::Reloads;
 use super::users::Users;
-use crate::engine::{Client, Handle, Priority, Refusal};
-use crate::front::{Config, Front, Permit, Setting};
+use crate::engine::{Client, Handle, Priority};
+use crate::front::{self, Config, Front, Permit, Setting};
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -129,8 +129,8 @@ impl Shared {
         Ok(self.front.admit_priority(client, priority).await?)
     }
 
-    /// Returns the error of a refusal by the engine, and reports a reached limit to the journal.
-    pub(super) fn refused(&self, client: &Client, refusal: Refusal) -> Error {
+    /// Returns the error of a refusal, and reports a reached limit to the journal.
+    pub(super) fn refused(&self, client: &Client, refusal: impl Into<front::Error>) -> Error {
         self.front.refused(client, refusal).into()
     }
 

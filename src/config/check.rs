@@ -19,6 +19,8 @@ const MOST_SECONDS: f32 = 3600.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
+/// Pixels of an image: the most take a GiB as RGBA.
+const MOST_PIXELS: RangeInclusive<u64> = 1024..=1 << 28;
 /// The largest integer of TOML.
 const MOST_SEED: u64 = i64::MAX as u64;
 /// Longer spinning would cost the robot a processor core.
@@ -48,6 +50,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     keys! { typed, config:
         backend: choice;
         model.path: path(directory);
+        model.vision: path(directory);
         model.chat_template: path(directory);
         model.thinking: switch_or_unset;
         model.tool_formats: folder(directory);
@@ -94,6 +97,10 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         limits.grammar_seconds => limits.grammar_time: seconds(0.01..=60.0);
         limits.mask_seconds => limits.mask_time: seconds(0.01..=60.0);
         limits.realtime_group: name;
+        vision.max_pixels: whole(MOST_PIXELS);
+        vision.max_tokens: whole(1..=65_536);
+        vision.max_images: whole(1..=64);
+        vision.cache_mib: whole(0..=MOST_MIB);
         sessions.directory: folder(directory);
         sessions.durability: choice;
         sessions.per_user: whole(1..=4096);

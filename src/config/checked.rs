@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::sections::{
     Cpu, Device, Engine, Graph, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload, Sampling,
-    Sessions, Stop, Stream, Watchdog,
+    Sessions, Stop, Stream, Vision, Watchdog,
 };
 use crate::load::Backend;
 
@@ -23,6 +23,7 @@ pub struct Config {
     pub hold: Hold,
     pub reload: Reload,
     pub limits: Limits,
+    pub vision: Vision,
     pub sessions: Sessions,
     pub sampling: Sampling,
     pub stream: Stream,

@@ -44,10 +44,10 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, sessions: Sessions, sampling: Sampling, stream: Stream,
+        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling, stream: Stream,
         stop: Stop, watchdog: Watchdog, log: Log
     }
-    Model: "the section [model]" { path: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
+    Model: "the section [model]" { path: Typed, vision: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, #[serde(rename = "type_k")] key: Typed,
         #[serde(rename = "type_v")] value: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed,
         host_mib: Typed, disk_mib: Typed, disk_writes_mib_per_day: Typed, spill_after_seconds: Typed, stop_seconds: Typed }
@@ -69,6 +69,9 @@ sections! {
         requests: Typed, requests_per_user: Typed, queue_percent_per_user: Typed, kv_percent_per_user: Typed,
         sessions: Typed, sessions_per_user: Typed, max_tokens: Typed, grammar_bytes: Typed, grammar_work: Typed,
         grammar_seconds: Typed, mask_seconds: Typed, realtime_group: Typed
+    }
+    Vision: "the section [vision]" {
+        max_pixels: Typed, max_tokens: Typed, max_images: Typed, cache_mib: Typed
     }
     Sessions: "the section [sessions]" {
         directory: Typed, durability: Typed, per_user: Typed, mib_per_user: Typed

@@ -16,7 +16,7 @@ pub use error::ConfigError;
 pub use files::drop_ins;
 pub use sections::{
     Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload,
-    Sampling, Sessions, Stop, Stream, Watchdog,
+    Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
 
 /// The path of the packaged file.

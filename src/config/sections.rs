@@ -16,6 +16,8 @@ use crate::session_store::Durability;
 pub struct Model {
     /// A GGUF file or a safetensors directory. A relative path starts in the folder of the configuration file.
     pub path: Option<PathBuf>,
+    /// The file of a vision tower; `None` means the one next to the model.
+    pub vision: Option<PathBuf>,
     /// The file of a chat template that replaces the model's own.
     pub chat_template: Option<PathBuf>,
     /// The templates' `enable_thinking` for requests that do not set it; `None` leaves it to the template.
@@ -28,6 +30,7 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             path: None,
+            vision: None,
             chat_template: None,
             thinking: None,
             tool_formats: "/usr/share/ganglion/tools".into(),
@@ -178,6 +181,30 @@ pub struct Limits {
     pub mask_time: Duration,
     /// The group that may use priority realtime, besides root.
     pub realtime_group: Option<String>,
+}
+
+/// Images in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Vision {
+    /// Pixels of one image as received.
+    pub max_pixels: u64,
+    /// Tokens that one image may take.
+    pub max_tokens: u32,
+    /// Images of one request.
+    pub max_images: usize,
+    /// MiB of encoded images that stay in memory for later requests.
+    pub cache_mib: u64,
+}
+
+impl Default for Vision {
+    fn default() -> Self {
+        Self {
+            max_pixels: 16 << 20,
+            max_tokens: 1024,
+            max_images: 8,
+            cache_mib: 64,
+        }
+    }
 }
 
 /// Conversations on disk.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::images::ImageLimits;
 use crate::engine::{Overflow, Priority};
 use crate::guide::Limits;
 use crate::sampler::Partial;
@@ -35,6 +36,8 @@ pub struct Config {
     pub tools_bytes: usize,
     /// What happens to a turn of a session that exceeds the context.
     pub overflow: Overflow,
+    /// The limits of images.
+    pub images: ImageLimits,
     /// The longest time of a hold.
     pub hold_longest: Duration,
     /// The group whose members may use `Priority::Realtime`, as root may.
@@ -56,6 +59,7 @@ impl Default for Config {
             tools: None,
             tools_bytes: Limits::USUAL.bytes,
             overflow: Overflow::default(),
+            images: ImageLimits::default(),
             hold_longest: Duration::from_secs(60),
             realtime_group: None,
         }

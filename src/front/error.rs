@@ -1,5 +1,6 @@
 //! Reasons why a request is refused before the engine queues it, or by the engine.
 
+use super::image_error::ImageError;
 use super::options::{Allowed, MOST_OPTIONS};
 use crate::engine::Refusal;
 
@@ -13,6 +14,23 @@ pub enum Error {
     Messages(String),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// An image of a message cannot be used.
+    #[error("message {message}: part {part}: {error}")]
+    Image {
+        message: usize,
+        part: usize,
+        error: ImageError,
+    },
+    #[error(
+        "the call has {images} images; at most {limit} are taken in one: send fewer, or raise vision.max_images"
+    )]
+    TooManyImages { images: usize, limit: usize },
+    #[error(
+        "the images of this call, or earlier ones of the same user, could not be read within 10 s; send memfds, or files on a local disk"
+    )]
+    SlowImages,
+    #[error("the images could not be read ({0}); try again later")]
+    ReaderFailed(String),
     #[error("the system has no random numbers ({0}); give a seed")]
     NoRandomness(String),
 }

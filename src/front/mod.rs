@@ -6,8 +6,12 @@
 mod config;
 mod error;
 mod groups;
+mod image_error;
+mod image_file;
+mod images;
 mod messages;
 mod options;
+mod parts;
 mod permits;
 mod refusal_log;
 mod rights;
@@ -17,10 +21,18 @@ mod text;
 
 pub use config::Config;
 pub use error::{Error, OptionError};
-pub use messages::{MESSAGES, MessageFields, conversation, role, too_long};
+pub use image_error::ImageError;
+pub use image_file::FileError;
+pub use images::{Image, ImageLimits};
+pub use messages::{
+    GivenMessages, MESSAGES, MessageFields, PlacedImage, conversation, role, too_long,
+};
 pub use options::{
     Allowed, Completion, GivenOption, GivenOptions, MOST_OPTIONS, NewSession, OPTIONS, OptionKey,
     Scope, SessionDefaults, TEXTS, Value, completion, new_session, request,
+};
+pub use parts::{
+    GivenImage, ImageBytes, ImageFields, MOST_IMAGES, PARTS, Part, PartError, PartFields, PartValue,
 };
 pub use permits::{Permit, Permits};
 pub use rights::{Forbidden, is_operator};

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::error::{Error, OptionError};
+use super::images::{Image, Images};
+use super::messages::{GivenMessages, PlacedImage};
 use super::permits::{Permit, Permits};
 use super::refusal_log::RefusalLog;
 use super::rights::{self, Forbidden};
 use super::setting::Setting;
-use crate::engine::{Client, Handle, Priority, Refusal};
+use crate::engine::{Client, Handle, Lease, Options, Priority, Ticket};
 
 /// The shared state; its clones are the same state.
 #[derive(Clone, Debug)]
@@ -16,6 +18,7 @@ pub struct Front {
     engine: Handle,
     config: Setting<Config>,
     permits: Permits,
+    images: Images,
     refusals: Arc<RefusalLog>,
 }
 
@@ -26,6 +29,7 @@ impl Front {
             engine,
             config: Setting::default(),
             permits: Permits::default(),
+            images: Images::default(),
             refusals: Arc::default(),
         }
     }
@@ -58,13 +62,65 @@ impl Front {
         self.permits.all_returned().await;
     }
 
-    /// Returns the error of a refusal by the engine, and reports a reached limit to the journal.
+    /// Returns the error of a refusal, and reports a reached limit to the journal.
     #[must_use]
-    pub fn refused(&self, client: &Client, refusal: Refusal) -> Error {
-        if let Some(limit) = refusal.limit() {
+    pub fn refused(&self, client: &Client, refusal: impl Into<Error>) -> Error {
+        let error = refusal.into();
+        if let Error::Refused(refusal) = &error
+            && let Some(limit) = refusal.limit()
+        {
             self.refusals.report(client, limit);
         }
-        refusal.into()
+        error
+    }
+
+    /// Reads and checks the images of a call. A model that takes none refuses them before anything is read.
+    pub async fn open_images(
+        &self,
+        client: &Client,
+        given: Vec<PlacedImage>,
+    ) -> Result<Vec<Image>, Error> {
+        if given.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.engine.takes_images()?;
+        let limits = self.config().await.images;
+        self.images.open(client.user, given, limits).await
+    }
+
+    /// Queues a request without a session.
+    pub async fn generate(
+        &self,
+        client: Client,
+        said: GivenMessages,
+        options: Options,
+    ) -> Result<Ticket, Error> {
+        // Only the scripted engine takes images, and answers the text alone.
+        self.open_images(&client, said.images).await?;
+        Ok(self.engine.generate(client, said.messages, options).await?)
+    }
+
+    /// Queues the next turn of a session of `client`.
+    pub async fn reply(
+        &self,
+        client: &Client,
+        session: Lease,
+        said: GivenMessages,
+        options: Options,
+    ) -> Result<Ticket, Error> {
+        self.open_images(client, said.images).await?;
+        Ok(self.engine.reply(session, said.messages, options).await?)
+    }
+
+    /// Adds messages to a session of `client` without an answer.
+    pub async fn append(
+        &self,
+        client: &Client,
+        session: Lease,
+        said: GivenMessages,
+    ) -> Result<(), Error> {
+        self.open_images(client, said.images).await?;
+        Ok(self.engine.append(session, said.messages).await?)
     }
 
     /// Refuses a priority that the client's user may not use.

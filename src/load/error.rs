@@ -57,6 +57,11 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
+    #[error("model.vision: {}: {error}; give the path of an mmproj file, or leave the key out", file.display())]
+    Vision {
+        file: PathBuf,
+        error: std::io::Error,
+    },
     #[error("kv.type_k, kv.type_v: {0}")]
     KvTypes(#[from] Unsupported),
     #[error(transparent)]

@@ -109,6 +109,8 @@ impl Choice for Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub backend: Backend,
+    /// The file of the vision tower, if the configuration names one. It must exist; nothing reads it.
+    pub vision: Option<PathBuf>,
     pub kv_type: KvChoices,
     /// Tokens of the text that q8_0 for K is measured with. Nothing is measured if it is empty.
     pub probe: Vec<u32>,
@@ -174,6 +176,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             backend: Backend::Auto,
+            vision: None,
             kv_type: KvChoices::default(),
             probe: Vec::new(),
             context: 2048,

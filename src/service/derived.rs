@@ -48,6 +48,11 @@ pub(super) fn front_config(config: &Config) -> front::Config {
         seed: config.sampling.seed,
         thinking: config.model.thinking,
         tools_bytes: config.limits.grammar_bytes,
+        images: front::ImageLimits {
+            max_pixels: config.vision.max_pixels,
+            max_tokens: config.vision.max_tokens,
+            max_images: config.vision.max_images,
+        },
         hold_longest: config.hold.longest,
         realtime_group: config.limits.realtime_group.clone(),
         ..front::Config::default()

@@ -77,6 +77,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         chat_template: config.model.chat_template.clone(),
         runner: load::Settings {
             backend: config.backend,
+            vision: config.model.vision.clone(),
             kv_type: config.kv.choices(),
             context: config.kv.context,
             shortens: !config.kv.context_is_set,

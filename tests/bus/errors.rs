@@ -240,6 +240,10 @@ async fn refused_to_connections_without_descriptors(seen: &mut Seen, daemon: &Da
         own.send("a", fields([])).await,
         "NotSupported",
     );
+    let image = vec![fields([("data", vec![0u8].into())])];
+    let message = ("user", fields([("parts", image.into())]));
+    let appended = own.append(&[message]).await;
+    seen.saw("Session.Append", appended, "NotSupported");
     let held = plain.manager.hold("a").await;
     seen.saw("Manager.Hold", held, "NotSupported");
     let held = plain.manager.hold_all("a").await;

@@ -54,6 +54,12 @@ pub(super) const WORK: Shares<usize> = Shares {
     all: 24 << 20,
 };
 
+/// Descriptors of one call: the daemon's copies are open until it is answered.
+pub(super) const DESCRIPTORS: usize = 32;
+
+/// Bytes that a descriptor of a pending call counts for. So all users together have less than 400 open.
+pub(super) const DESCRIPTOR: usize = 64 << 10;
+
 /// Bytes of pending calls that a connection may always have: a call for the daemon's state must not be refused because other
 /// connections send megabytes.
 pub(super) const ALWAYS_ALLOWED: usize = 16 << 10;

@@ -25,7 +25,8 @@ pub(in crate::bus) use descriptor_answers::ReturnedAnswer;
 use ledger::{Account, Ledger, PendingCall};
 pub(in crate::bus) use limits::Load;
 use limits::{
-    ALWAYS_ALLOWED, CALLS, OBJECTS, OBJECTS_OF_USER, UNCERTAIN, UNCONFIRMED_SHARES, UNREAD, WORK,
+    ALWAYS_ALLOWED, CALLS, DESCRIPTOR, DESCRIPTORS, OBJECTS, OBJECTS_OF_USER, UNCERTAIN,
+    UNCONFIRMED_SHARES, UNREAD, WORK,
 };
 use pace::Pace;
 pub(in crate::bus) use room::SignalFlow;
@@ -43,6 +44,8 @@ const REPORT_PAUSE: Duration = Duration::from_secs(60);
 pub(in crate::bus) struct Call {
     pub(in crate::bus) serial: u32,
     pub(in crate::bus) bytes: usize,
+    /// Descriptors that were sent with it.
+    pub(in crate::bus) descriptors: usize,
     /// Whether the caller expects an answer.
     pub(in crate::bus) answered: bool,
     /// Whether the answer lists all objects, and is as long as that.
@@ -167,16 +170,22 @@ impl Accounts {
             account.dropped += 1;
             return Admission::Dropped;
         }
-        let work = account.work + call.bytes;
+        let cost = call.bytes + call.descriptors * DESCRIPTOR;
+        let work = account.work + cost;
         let refused = if call.bytes > LONGEST_CALL {
             let bytes = call.bytes;
             Some(format!(
                 "the call has {bytes} bytes; at most {LONGEST_CALL} are taken in one"
             ))
+        } else if call.descriptors > DESCRIPTORS {
+            let descriptors = call.descriptors;
+            Some(format!(
+                "the call has {descriptors} descriptors; at most {DESCRIPTORS} are taken in one"
+            ))
         } else if account.calls.len() >= CALLS
             || work > WORK.connection
             || (work > ALWAYS_ALLOWED
-                && (user.work + call.bytes > WORK.user || all.work + call.bytes > WORK.all))
+                && (user.work + cost > WORK.user || all.work + cost > WORK.all))
         {
             Some(
                 "too many calls of this connection, of its user or of all are pending; read answers before calling again"
@@ -195,7 +204,7 @@ impl Accounts {
         }
         let (bytes, reserved) = match refused {
             Some(_) => (0, Load::default()),
-            None => (call.bytes, reserved),
+            None => (cost, reserved),
         };
         let pending = PendingCall {
             bytes,

@@ -13,6 +13,7 @@ fn call(serial: u32, bytes: usize) -> Call {
     Call {
         serial,
         bytes,
+        descriptors: 0,
         answered: true,
         lists_objects: false,
     }

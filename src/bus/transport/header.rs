@@ -85,22 +85,37 @@ impl Fixed {
 pub(super) struct Header {
     fixed: Fixed,
     fields: Vec<(u8, Variant<'static>)>,
+    /// The number of descriptors that were sent with the message.
+    descriptors: usize,
 }
 
 impl Header {
     /// Parses the fields, `fixed.fields()` bytes; `None` if they are not fields. Fields unknown to the specification are left
-    /// out, as it demands, and so is the number of descriptors: no method takes any, and the kernel has closed them.
+    /// out, as it demands.
     pub(super) fn read(fixed: Fixed, fields: &[u8]) -> Option<Self> {
         let bytes = [&fixed.bytes[FIELDS..], fields].concat();
         let data = Data::new(bytes, Context::new(fixed.endian, FIELDS));
         let (read, _) = data.deserialize::<Vec<(u8, Variant<'_>)>>().ok()?;
         let mut fields = Vec::with_capacity(read.len());
+        let mut descriptors = 0;
         for (code, value) in read {
+            if let (UNIX_FDS, Variant::U32(number)) = (code, &value) {
+                descriptors = *number as usize;
+            }
             if (1..UNIX_FDS).contains(&code) {
                 fields.push((code, value.try_to_owned().ok()?.into()));
             }
         }
-        Some(Self { fixed, fields })
+        Some(Self {
+            fixed,
+            fields,
+            descriptors,
+        })
+    }
+
+    /// Returns the number of descriptors that were sent with the message.
+    pub(super) fn descriptors(&self) -> usize {
+        self.descriptors
     }
 
     /// Returns the sender; the bus vouches for it.
@@ -134,9 +149,20 @@ impl Header {
         }
     }
 
-    /// Returns the message up to its body. Every call then expects a reply, which marks its end.
+    /// Returns the message up to its body, without descriptors. Every call then expects a reply, which marks its end.
     pub(super) fn write(&self) -> Option<Vec<u8>> {
         self.with(&self.fields, self.fixed.body())
+    }
+
+    /// Returns the message up to its body, with its descriptors.
+    pub(super) fn write_with_descriptors(&self) -> Option<Vec<u8>> {
+        if self.descriptors == 0 {
+            return self.write();
+        }
+        let number = u32::try_from(self.descriptors).ok()?;
+        let mut fields = self.fields.clone();
+        fields.push((UNIX_FDS, number.into()));
+        self.with(&fields, self.fixed.body())
     }
 
     /// Returns the message without a body.

@@ -1,7 +1,7 @@
 //! Reads messages from the bus, and checks each by its header before its body is kept.
 //!
 //! A message that cannot be parsed is dropped and counted. A call that is too long, or exceeds a limit, is refused, and its
-//! body is skipped. Unexpected answers and signals are dropped. Descriptors are not received at all. The intake waits only
+//! body is skipped. Unexpected answers and signals are dropped. Descriptors are kept for calls alone. The intake waits only
 //! for the bus, so that no call is stuck behind others in the socket.
 
 use std::sync::Arc;
@@ -42,6 +42,7 @@ impl Intake {
 
     /// Reads one message; `None` if it was dropped or refused.
     async fn next(&mut self) -> zbus::Result<Option<Incoming>> {
+        self.source.forget_descriptors();
         let mut fixed = [0; FIXED];
         self.source.read(&mut fixed).await?;
         let fixed = Fixed::read(fixed).map_err(|error| zbus::Error::Failure(error.to_string()))?;
@@ -72,13 +73,25 @@ impl Intake {
         let call = Call {
             serial: fixed.serial(),
             bytes: FIXED + fields.len() + fixed.body(),
+            descriptors: header.descriptors(),
             answered: fixed.expects_reply(),
             lists_objects: header.member() == Some("Introspect"),
         };
-        match self.accounts.begin(sender, call) {
+        let mut admission = self.accounts.begin(sender, call);
+        let descriptors = self.source.descriptors(fixed.body());
+        let is_whole = !descriptors.lost && descriptors.files.len() == call.descriptors;
+        if admission == Admission::Admitted && !is_whole {
+            admission = Admission::Refused(
+                "the daemon has too many open files to take the descriptors of this call; try again later".to_owned(),
+            );
+        }
+        match admission {
             Admission::Admitted => {
-                let message = match header.write() {
-                    Some(head) => self.source.message(head, fixed.body()).await?,
+                let message = match header.write_with_descriptors() {
+                    Some(head) => {
+                        let files = descriptors.files;
+                        self.source.message(head, fixed.body(), files).await?
+                    }
                     None => self.source.skip(fixed.body()).await.map(|()| None)?,
                 };
                 let Some(message) = message else {

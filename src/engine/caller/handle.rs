@@ -70,6 +70,23 @@ impl Handle {
         }
     }
 
+    /// Returns an error if the model takes no images.
+    ///
+    /// # Errors
+    /// `NotReady` without a model, `NotSupported`.
+    pub fn takes_images(&self) -> Result<(), Refusal> {
+        self.loaded()?;
+        let status = self.status();
+        let model = &status.borrow().model;
+        if model.images {
+            return Ok(());
+        }
+        Err(Refusal::NotSupported(format!(
+            "model {:?} takes no images: it has no vision tower; send text alone, or load another model (model.path)",
+            model.name
+        )))
+    }
+
     /// Opens a session of a connection, which begins with `messages`.
     ///
     /// # Errors

@@ -227,6 +227,16 @@ pub enum Refusal {
         share: usize,
         percent: usize,
     },
+    #[error(
+        "the images of user {user} that are being read or waiting would have more than {bytes} bytes; try again when one of \
+         its requests has finished, or raise vision.max_pixels"
+    )]
+    UserImages { user: u32, bytes: usize },
+    #[error(
+        "the images of all users that are being read or waiting would have more than {bytes} bytes; try again when a request \
+         has finished, or raise vision.max_pixels"
+    )]
+    TooManyImages { bytes: usize },
     #[error("the session is closed")]
     SessionClosed,
     #[error(
@@ -289,6 +299,8 @@ impl Refusal {
             Self::UserRequests { .. } => Some(Limit::OfUser("limits.requests_per_user")),
             Self::TooManySessions(_) => Some(Limit::OfAll("limits.sessions")),
             Self::UserSessions { .. } => Some(Limit::OfUser("limits.sessions_per_user")),
+            Self::UserImages { .. } => Some(Limit::OfUser("vision.max_pixels")),
+            Self::TooManyImages { .. } => Some(Limit::OfAll("vision.max_pixels")),
             Self::UserPages { .. } => Some(Limit::OfUser("limits.kv_percent_per_user")),
             Self::ContextFull { .. } | Self::PromptBytes { .. } => {
                 Some(Limit::OfUser("kv.context"))

@@ -54,6 +54,8 @@ pub struct ModelInfo {
     pub trained_context: u32,
     /// Whether its template can switch thoughts on and off.
     pub thinking: bool,
+    /// Whether it has a vision tower, and so takes images.
+    pub images: bool,
     /// The format in which it calls tools; empty if it cannot.
     pub tools: String,
     /// The origin of its chat template; empty if it has none.

@@ -178,6 +178,8 @@ impl LoadedModel {
             quantization: checkpoint.quantization(),
             trained_context: count(shape.context),
             thinking: language.can_think(),
+            // No tower is loaded.
+            images: false,
             // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),

@@ -44,6 +44,7 @@ pub fn run(receiver: &Receiver, script: &Script) {
             name: "scripted".to_owned(),
             architecture: "sim".to_owned(),
             context: u32::try_from(script.context).unwrap_or(u32::MAX),
+            images: script.images,
             ..ModelInfo::default()
         };
     });

@@ -34,6 +34,8 @@ pub struct Script {
     pub rows: usize,
     /// `context`: the most tokens of prompt and answer together.
     pub context: usize,
+    /// `images`: whether it takes images, of which it sees nothing.
+    pub images: bool,
 }
 
 impl Default for Script {
@@ -53,6 +55,7 @@ impl Default for Script {
             library: None,
             rows: 1,
             context: 4096,
+            images: false,
         }
     }
 }
@@ -64,7 +67,7 @@ pub enum ScriptError {
     NoValue(String),
     #[error(
         "unknown key {0:?}; known are load, load_error, first, delay, tokens, fail_after, lost_after, freeze_load, \
-         freeze_after, freeze_reactor_after, panic_after, library, rows and context"
+         freeze_after, freeze_reactor_after, panic_after, library, rows, context and images"
     )]
     UnknownKey(String),
     #[error("{key}={value}: expected a whole number")]
@@ -103,6 +106,7 @@ impl FromStr for Script {
                 "library" => script.library = Some(value.to_owned()),
                 "rows" => script.rows = number(key, value)?,
                 "context" => script.context = number(key, value)?,
+                "images" => script.images = number::<u8>(key, value)? > 0,
                 _ => return Err(ScriptError::UnknownKey(key.to_owned())),
             }
         }

@@ -2,9 +2,9 @@
 
 use super::allowed::{Allowed, STOP_BYTES, STOPS};
 use super::given::{GivenOption, Value};
-use crate::engine::{Message, Name, Overflow, Priority};
+use crate::engine::{Name, Overflow, Priority};
 use crate::front::error::{Error, OptionError};
-use crate::front::messages::too_long;
+use crate::front::messages::{GivenMessages, too_long};
 
 /// An option, and its allowed values.
 pub(super) struct Check<'a> {
@@ -78,7 +78,7 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn messages(&self) -> Result<Vec<Message>, Error> {
+    pub(super) fn messages(&self) -> Result<GivenMessages, Error> {
         match &self.option.value {
             Value::Messages(messages) => messages.clone().map_err(Error::Messages),
             _ => Err(self.wrong()),

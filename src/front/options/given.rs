@@ -1,8 +1,8 @@
 //! Options as a caller gave them. A front end decodes its calls into these plain values.
 
 use super::allowed::{Allowed, STOPS};
-use crate::engine::Message;
 use crate::front::error::OptionError;
+use crate::front::messages::GivenMessages;
 use crate::front::text::shortened;
 
 /// The options of a call.
@@ -38,7 +38,7 @@ pub enum Value {
     /// The number of texts of an array with too many.
     Many(usize),
     /// Messages, or the reason why one of them is wrong.
-    Messages(Result<Vec<Message>, String>),
+    Messages(Result<GivenMessages, String>),
     /// A value of another type, of which nothing is kept.
     Other,
 }

@@ -8,9 +8,10 @@ use super::constraint::{lenient, only, replace_tools};
 use super::given::GivenOptions;
 use super::table::{Scope, known, names};
 use super::tools::ToolOptions;
-use crate::engine::{Message, Name, Options};
+use crate::engine::{Name, Options};
 use crate::front::config::Config;
 use crate::front::error::{Error, OptionError};
+use crate::front::messages::GivenMessages;
 use crate::guide::Grammar;
 use crate::sampler::{Parameters, Partial};
 
@@ -20,7 +21,7 @@ pub(super) struct Read {
     /// The sampling options that the call and the configuration set.
     pub(super) sampling: Partial,
     pub(super) system: Option<String>,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: GivenMessages,
     pub(super) name: Option<Name>,
     pub(super) persistent: Option<bool>,
     pub(super) take: Option<bool>,
@@ -119,7 +120,7 @@ impl Read {
             },
             sampling: config.sampling,
             system: None,
-            messages: Vec::new(),
+            messages: GivenMessages::default(),
             name: None,
             persistent: None,
             take: None,

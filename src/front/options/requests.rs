@@ -3,9 +3,10 @@
 use super::given::GivenOptions;
 use super::read::{Read, read};
 use super::table::Scope;
-use crate::engine::{Message, Options};
+use crate::engine::Options;
 use crate::front::config::Config;
 use crate::front::error::Error;
+use crate::front::messages::GivenMessages;
 
 /// Reads the options of a request.
 pub fn request(given: &GivenOptions, config: &Config) -> Result<Options, Error> {
@@ -18,7 +19,7 @@ pub struct Completion {
     pub options: Options,
     pub system: Option<String>,
     /// The messages before the prompt.
-    pub earlier: Vec<Message>,
+    pub earlier: GivenMessages,
 }
 
 /// Reads the options of a request whose whole answer is one reply.

@@ -8,9 +8,10 @@ use super::given::{GivenOption, GivenOptions, Value};
 use super::read::{Read, read};
 use super::table::Scope;
 use super::tools;
-use crate::engine::{Message, Name, Priority, Role};
+use crate::engine::{Name, Priority};
 use crate::front::config::Config;
 use crate::front::error::{Error, OptionError};
+use crate::front::messages::GivenMessages;
 use crate::tools::Tools;
 
 /// The options that are about the session itself. All others are defaults of its turns.
@@ -23,7 +24,7 @@ pub struct NewSession {
     pub persistent: Option<bool>,
     pub take: bool,
     /// The messages before the first turn.
-    pub messages: Vec<Message>,
+    pub messages: GivenMessages,
     /// The defaults of its turns, as JSON: a persistent session stores them.
     pub options: Map<String, Json>,
 }
@@ -41,7 +42,7 @@ pub fn new_session(given: &GivenOptions, config: &Config) -> Result<NewSession, 
     let scopes = [Scope::Conversation, Scope::Session];
     let Read {
         system,
-        messages,
+        mut messages,
         name,
         persistent,
         take,
@@ -59,7 +60,9 @@ pub fn new_session(given: &GivenOptions, config: &Config) -> Result<NewSession, 
         );
         return Err(OptionError::Unusable { option, why }.into());
     }
-    let system = system.map(|content| Message::new(Role::System, content));
+    if let Some(content) = system {
+        messages.insert_system(content);
+    }
     let kept = given.kept.iter();
     let defaults = kept.filter(|option| !OF_SESSION.contains(&option.name.as_str()));
     let options = defaults.filter_map(|option| Some((option.name.clone(), json(&option.value)?)));
@@ -67,7 +70,7 @@ pub fn new_session(given: &GivenOptions, config: &Config) -> Result<NewSession, 
         name,
         persistent,
         take: take.unwrap_or(false),
-        messages: system.into_iter().chain(messages).collect(),
+        messages,
         options: options.collect(),
     })
 }

@@ -6,6 +6,7 @@ mod collected;
 mod program;
 mod question;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
@@ -16,8 +17,8 @@ use tokio::time::timeout;
 use zbus::Connection;
 
 use crate::client::{
-    self, Answer, Ask, Ended, OpeningArguments, Options, Screen, Waiting, calls, text,
-    unless_interrupted,
+    self, Answer, Ask, Ended, Image, OpeningArguments, Options, Screen, Waiting, calls, images,
+    text, unless_interrupted,
 };
 use crate::failure::{Exit, OrFail as _, Outcome, bail};
 use crate::{output, view};
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     opening: OpeningArguments,
     #[command(flatten)]
     options: Options,
+    /// Show the model the image in this file, before the question; may be given again
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     /// Run this program for each tool call, with the tool's name as argument and the arguments as JSON on standard
     /// input, and send its output to the model, until the model answers
     #[arg(long, value_name = "PROGRAM", requires = "tools")]
@@ -59,6 +63,8 @@ type Message = (&'static str, Fields<'static>);
 
 pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let opening = arguments.opening.named_opening()?;
+    let images = arguments.images.iter().map(|path| Image::open(path));
+    let images: Vec<_> = images.collect::<Outcome<_>>()?;
     let question = question::read(&arguments.text, arguments.quiet)?;
     // Installed before the request, so that no Ctrl-C is missed.
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Exit::Failed, "Ctrl-C")?;
@@ -66,7 +72,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let connecting = waiting.during(Ask::Unaccepted, client::connect(bus));
     let connection = unless_interrupted(&mut interrupt, connecting).await?;
     let message = |role, text: String| (role, Fields::from([("content", text.into())]));
-    let question = message("user", question);
+    let question = ("user", images::message(&images, question)?);
     if opening.name.is_none() {
         let system = opening.system.map(|text| message("system", text));
         let messages = system.into_iter().chain([question]).collect();

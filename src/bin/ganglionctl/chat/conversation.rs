@@ -7,11 +7,11 @@ use ganglion::bus;
 use ganglion::bus::proxy::SessionProxy;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use zbus::Connection;
 use zbus::fdo::{self, DBusProxy};
 use zbus::names::OwnedUniqueName;
+use zbus::{Connection, OwnedFd, OwnedObjectPath};
 
-use crate::client::{self, Answer, Opening, Options, Overflow, messages, text};
+use crate::client::{self, Answer, Image, Opening, Options, Overflow, images, messages, text};
 use crate::failure::{Exit, Failure, Outcome, ensure};
 use crate::output;
 
@@ -19,6 +19,9 @@ use crate::output;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The result of a call that makes a request.
+type Returned = Result<(OwnedObjectPath, OwnedFd), bus::Error>;
 
 /// A session, and the daemon that holds it.
 #[derive(Debug)]
@@ -162,14 +165,19 @@ impl Conversation {
     }
 
     /// Sends a turn. If the session or the daemon was lost before it accepted the turn, the turn is sent again.
-    pub(super) async fn send(&mut self, text: &str, options: &Options) -> Outcome<Answer> {
+    pub(super) async fn send(
+        &mut self,
+        text: &str,
+        images: &[Image],
+        options: &Options,
+    ) -> Outcome<Answer> {
         self.reconnect().await?;
-        let mut returned = self.session.send(text, options.fields()).await;
+        let mut returned = self.turn(text, images, options).await?;
         if let Err(error) = &returned
             && self.is_lost_by(error).await
         {
             self.recover().await?;
-            returned = self.session.send(text, options.fields()).await;
+            returned = self.turn(text, images, options).await?;
         }
         // The daemon drops turns, but not the messages at a session's beginning.
         while let Err(bus::Error::ContextFull(_)) = &returned {
@@ -178,9 +186,18 @@ impl Conversation {
                 break;
             }
             self.replace(opening).await?;
-            returned = self.session.send(text, options.fields()).await;
+            returned = self.turn(text, images, options).await?;
         }
         Answer::new(&self.connection, returned).await
+    }
+
+    /// Calls the session; the inner error is the bus's own.
+    async fn turn(&self, text: &str, images: &[Image], options: &Options) -> Outcome<Returned> {
+        if images.is_empty() {
+            return Ok(self.session.send(text, options.fields()).await);
+        }
+        let said = [("user", images::message(images, text.to_owned())?)];
+        Ok(self.session.reply(&said, options.fields()).await)
     }
 
     /// Fetches the messages, in case the daemon is lost later. Returns false if it is lost already: then the previously

@@ -6,13 +6,15 @@ mod conversation;
 mod lines;
 mod transcript;
 
+use std::path::Path;
+
 use clap::{Parser, ValueEnum as _};
 use ganglion::bus::Frame;
 use ganglion::bus::proxy::ManagerProxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::{
-    self, OpeningArguments, Options, Overflow, Screen, Waiting, calls, is_gone, listed,
+    self, Image, OpeningArguments, Options, Overflow, Screen, Waiting, calls, is_gone, listed,
     unless_interrupted,
 };
 use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
@@ -43,6 +45,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let mut chat = Chat {
         conversation,
         options: arguments.options.clone(),
+        images: Vec::new(),
         watched: lines.interactive(),
     };
     if chat.watched {
@@ -109,6 +112,8 @@ async fn next(mut lines: Lines) -> Outcome<(Lines, Typed)> {
 struct Chat {
     conversation: Conversation,
     options: Options,
+    /// The images of the next message.
+    images: Vec<Image>,
     /// Whether a person watches, who needs to see what is awaited.
     watched: bool,
 }
@@ -137,6 +142,12 @@ impl Chat {
             ("/history", None) => {
                 output::print(&transcript::shown(conversation.messages().await?))?;
             }
+            ("/image", Some(file)) => {
+                let image = Image::open(Path::new(file))?;
+                output::print(&format!("{}\n", image.path().display()))?;
+                self.images.push(image);
+            }
+            ("/image", None) => bail!(Usage: "/image: name a file"),
             ("/undo", None) => conversation.undo().await?,
             ("/clear", None) => conversation.clear().await?,
             ("/new", None) => {
@@ -201,7 +212,9 @@ impl Chat {
         if text.trim().is_empty() {
             return Ok(());
         }
-        let sent = self.conversation.send(text, &self.options);
+        // A message that is refused takes its images with it: the next one may be text alone.
+        let images = std::mem::take(&mut self.images);
+        let sent = self.conversation.send(text, &images, &self.options);
         let answer = unless_interrupted(interrupt, sent).await?;
         let (mut screen, mut heard) = (Screen::default(), String::new());
         let waiting = Waiting::new(!self.watched).with(&self.options);

@@ -2,6 +2,7 @@
 
 mod answer;
 pub(crate) mod calls;
+pub(crate) mod images;
 mod info;
 pub(crate) mod membership;
 pub(crate) mod messages;
@@ -28,6 +29,7 @@ use crate::failure::{Exit, Failure, OrFail as _, Outcome, bail, failure};
 use crate::output;
 
 pub(crate) use answer::{Answer, Ended};
+pub(crate) use images::Image;
 pub(crate) use info::{megabytes, object, plain, text};
 pub(crate) use opening::{Opening, OpeningArguments, Overflow, is_gone, listed};
 pub(crate) use options::Options;
