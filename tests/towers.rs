@@ -1,4 +1,4 @@
-//! Vision towers on the CPU against references of transformers (`tests/golden/README.md`), and what they refuse.
+//! Vision towers on the CPU against references of transformers (`tests/golden/README.md`), and refused towers and images.
 
 mod reference;
 
@@ -203,7 +203,7 @@ fn pauses_and_threads_change_no_bits() {
     assert_eq!(tower.advance(&mut || false), Ok(None));
 }
 
-/// What is reserved is what was stated before, and no image needs more.
+/// The reserved memory is that of the estimate, and no image needs more.
 #[test]
 fn a_tower_needs_the_memory_that_was_stated() {
     let path = golden("tiny-qwen3_5.mmproj-f16.gguf");

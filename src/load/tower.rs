@@ -77,7 +77,7 @@ pub fn tower(
     Ok(tower?)
 }
 
-/// Returns what an image computes, and the tensors in the order of their weight ids.
+/// Returns the forward pass of images, and the tensors in the order of their weight ids.
 fn plan(checkpoint: &TowerCheckpoint) -> (TowerForward, Vec<&TowerTensor>) {
     let mut tensors = Vec::new();
     let weights = checkpoint.tensors.try_map(|tensor| {

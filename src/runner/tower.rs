@@ -99,7 +99,7 @@ impl Tower {
         })
     }
 
-    /// Returns what the tower reads and writes.
+    /// Returns the dimensions and properties of the tower.
     #[must_use]
     pub fn shape(&self) -> &TowerShape {
         &self.forward.shape

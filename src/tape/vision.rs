@@ -19,7 +19,7 @@ pub struct Norm {
     pub epsilon: f32,
 }
 
-/// What a norm divides by.
+/// The divisor of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
     /// `(x - mean(x)) / sqrt(variance(x) + epsilon)` (Ba et al. 2016)

@@ -3,7 +3,7 @@
 use super::super::norm::Norm;
 use super::super::threads::{each, piece};
 
-/// The heads of a row, and what happens to them.
+/// The heads of a row, and their norms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads<'a> {
     pub(super) heads: usize,

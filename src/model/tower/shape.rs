@@ -85,7 +85,7 @@ pub struct TowerRotation {
     pub parts: usize,
 }
 
-/// What makes embeddings of a language model from patches.
+/// A projector, from patches to embeddings of a language model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProjectorShape {
     /// A token is made from `side x side` patches.
@@ -128,7 +128,7 @@ pub struct ProjectorNorm {
     pub kind: NormKind,
     pub epsilon: f32,
     pub weighted: bool,
-    /// What is added to the stored weights.
+    /// The number that is added to the stored weights.
     pub added: f32,
 }
 

@@ -62,7 +62,7 @@ pub enum TowerQkv<T> {
     Apart([TowerLinear<T>; 3]),
 }
 
-/// What makes embeddings from tokens: an optional norm, and one or two products.
+/// The step from tokens to embeddings: an optional norm, and one or two products.
 #[derive(Clone, Debug)]
 pub struct Merger<T> {
     pub norm: Option<TowerNorm<T>>,

@@ -89,7 +89,7 @@ const THETA: f64 = 100.0;
 /// The side of the square of patches that becomes a token.
 const SIDE: usize = 3;
 
-/// What a file states.
+/// The values of a file.
 struct Stated {
     size: usize,
     hidden: usize,
