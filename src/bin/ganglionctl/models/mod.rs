@@ -25,7 +25,7 @@ pub(crate) struct Model {
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
     kv: u64,
-    /// Bytes of the recurrent states.
+    /// Bytes that do not grow with a conversation: recurrent states, or what windows hold.
     #[serde(default)]
     states: u64,
     #[serde(rename = "for")]
