@@ -37,6 +37,7 @@ impl World {
         last
     }
 
+    #[allow(clippy::too_many_lines)] // an arm for each operation
     fn loops(&self, op: &Vision, tape: &Tape, values: &Values, out: &mut [f64]) {
         let columns = |buffer: Buffer| tape.buffer(buffer).columns;
         let wide = columns(op.buffers().1[0]);

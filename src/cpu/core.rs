@@ -489,13 +489,13 @@ impl Core {
                 recurrent::execute(op, tape, &groups, memory, advanced)?;
             }
             Op::Vision(ref op) => {
-                let memory = vision::Memory {
+                let mut memory = vision::Memory {
                     weights,
                     activations,
                     rounded: normed,
                     product,
                 };
-                vision::execute(op, tape, memory);
+                vision::execute(op, tape, &mut memory);
             }
             Op::Sample { logits } => self.sample(tape, logits, runs)?,
         }

@@ -98,7 +98,7 @@ fn shared(kv: KvHeads, rows: usize, ahead: bool) -> usize {
     } = kv;
     let keys = match head_dim {
         ..=128 => 64,
-        ..=256 => 32,
+        129..=256 => 32,
         _ => 16,
     };
     let row = |columns: usize| 2 * columns + 16;

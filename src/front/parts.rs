@@ -240,11 +240,11 @@ impl Field<'_> {
     }
 
     fn choice<T: Choice>(self) -> Result<T, PartError> {
-        let named = match &self.value {
+        let choice = match &self.value {
             PartValue::Text(name) => T::named(name),
             _ => None,
         };
-        named.ok_or_else(|| {
+        choice.ok_or_else(|| {
             let names: Vec<_> = T::ALL.iter().map(|one| one.name()).collect();
             self.wrong(&format!("one of {}", names.join(", ")))
         })

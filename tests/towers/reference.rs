@@ -180,10 +180,10 @@ fn pictures(config: &Value, processor: &Value, pixels: &[f32], embeds: usize) ->
         }
         _ => {
             let image = number(&vision["image_size"]);
-            let side = image / size;
+            let across = image / size;
             let grid = Grid {
-                rows: side,
-                columns: side,
+                rows: across,
+                columns: across,
             };
             let images = pixels.chunks(3 * image * image);
             images

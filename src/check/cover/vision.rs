@@ -98,7 +98,7 @@ fn linear(
     let op = Vision::Linear {
         input: Buffer(0),
         weight: b.matrix(format, outputs, columns),
-        bias: (index % 2 == 0).then(|| b.vector(outputs, 0.0, 1.0)),
+        bias: index.is_multiple_of(2).then(|| b.vector(outputs, 0.0, 1.0)),
         clip: clips.then_some(CLIP),
         activation: activations[index % activations.len()],
         adds: false,
@@ -106,7 +106,7 @@ fn linear(
         first: 0,
     };
     // The input and the output are rounded, or f32.
-    let (from, to) = (index % 2 == 0, index % 4 < 2);
+    let (from, to) = (index.is_multiple_of(2), index % 4 < 2);
     let buffers = [("input", columns, from), ("out", outputs, to)];
     let name = format!("{} ", described(format, outputs, columns, index));
     b.case(name.trim_end(), run, &buffers, Op::Vision(op));

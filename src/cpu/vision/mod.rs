@@ -30,7 +30,7 @@ pub(super) struct Memory<'a> {
 }
 
 /// Runs an operation.
-pub(super) fn execute(op: &Vision, tape: &Tape, memory: Memory<'_>) {
+pub(super) fn execute(op: &Vision, tape: &Tape, memory: &mut Memory<'_>) {
     let len = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns;
     // Each operation writes one buffer, which is not among the others that it reads.
     let (_, written) = op.buffers();

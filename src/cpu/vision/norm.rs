@@ -28,7 +28,7 @@ pub(super) fn norm(
                     epsilon,
                     weight,
                     bias,
-                    row,
+                    values: row,
                 });
             }
         },
@@ -41,7 +41,7 @@ struct Row<'a> {
     epsilon: f32,
     weight: Option<&'a [f32]>,
     bias: Option<&'a [f32]>,
-    row: &'a mut [f32],
+    values: &'a mut [f32],
 }
 
 impl WithSimd for Row<'_> {
@@ -54,7 +54,7 @@ impl WithSimd for Row<'_> {
             epsilon,
             weight,
             bias,
-            row,
+            values: row,
         } = self;
         #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
         let count = row.len() as f32;

@@ -5,6 +5,7 @@ use super::super::threads::{each, piece};
 
 /// The heads of a row, and their norms.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names)] // the number of heads has no better name
 pub(super) struct Heads<'a> {
     pub(super) heads: usize,
     pub(super) head_dim: usize,

@@ -322,11 +322,11 @@ impl<'a> Writer<'a> {
     fn deepstack(&mut self, merger: &Merger<WeightId>, out: Buffer) {
         let width = self.shape.token_width();
         let square = self.square();
-        let merged = self.of_tokens("merged", width, DType::F32);
+        let joined = self.of_tokens("merged", width, DType::F32);
         self.push(Vision::Merge {
             x: self.places.x,
             square,
-            out: merged,
+            out: joined,
         });
         let norm = ProjectorNorm {
             kind: NormKind::Layer,
@@ -334,7 +334,7 @@ impl<'a> Writer<'a> {
             weighted: true,
             added: 0.0,
         };
-        self.merge(merger, (merged, Some(norm)), out);
+        self.merge(merger, (joined, Some(norm)), out);
     }
 
     fn projector(&mut self, weights: &TowerWeights<WeightId>) {

@@ -29,7 +29,7 @@ impl PositionTable {
     ) -> Result<(), E> {
         let hidden = shape.hidden;
         let axes = matches!(shape.positions, Positions::Axes { .. });
-        let [down, across] = [grid.rows, grid.columns].map(|patches| self.taps(shape, patches));
+        let [down, across] = [grid.rows, grid.columns].map(|patches| Self::taps(shape, patches));
         let of = |position: usize| &self.values[position * hidden..][..hidden];
         // A row of patches, before its columns are mixed: (length, hidden).
         let mut mixed = vec![0.0; if axes { 0 } else { self.length * hidden }];
@@ -76,7 +76,7 @@ impl PositionTable {
     }
 
     /// Returns the positions that each of `patches` rows or columns mixes.
-    fn taps(&self, shape: &TowerShape, patches: usize) -> Vec<Taps> {
+    fn taps(shape: &TowerShape, patches: usize) -> Vec<Taps> {
         (0..patches)
             .map(|patch| match shape.positions {
                 Positions::Fixed { .. } | Positions::Axes { .. } => vec![(patch, 1.0)],

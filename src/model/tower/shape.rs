@@ -221,19 +221,17 @@ impl TowerShape {
     #[must_use]
     pub const fn widest(&self, patches: usize) -> Grid {
         let side = self.projector.side;
-        match self.positions {
-            Positions::Fixed { side } => Grid {
+        if let Positions::Fixed { side } = self.positions {
+            return Grid {
                 rows: side,
                 columns: side,
-            },
-            _ => {
-                let squares = patches / (side * side);
-                let squares = if squares == 0 { 1 } else { squares };
-                Grid {
-                    rows: side,
-                    columns: squares * side,
-                }
-            }
+            };
+        }
+        let squares = patches / (side * side);
+        let squares = if squares == 0 { 1 } else { squares };
+        Grid {
+            rows: side,
+            columns: squares * side,
         }
     }
 

@@ -45,7 +45,7 @@ impl Tape {
                 self.same_rows(qkv, out)?;
                 self.typed(out, self.activation)?;
                 self.columns_of(out, self.buffer(qkv).columns)?;
-                let head_dim = self.head_dim(self.buffer(qkv).columns, 3 * heads)?;
+                let head_dim = Self::head_dim(self.buffer(qkv).columns, 3 * heads)?;
                 self.columns_of(turns, head_dim)?;
                 if parts == 0 || !head_dim.is_multiple_of(2 * parts) {
                     return Err(format!(
@@ -61,7 +61,7 @@ impl Tape {
                 self.typed(qkv, self.activation)?;
                 self.typed(out, self.activation)?;
                 self.same_rows(qkv, out)?;
-                let head_dim = self.head_dim(self.buffer(qkv).columns, 3 * heads)?;
+                let head_dim = Self::head_dim(self.buffer(qkv).columns, 3 * heads)?;
                 self.columns_of(out, heads * head_dim)
             }
             Vision::Merge { x, square, out } => {
@@ -163,7 +163,7 @@ impl Tape {
     }
 
     /// The size of a head in a row of `columns` that has `heads`.
-    fn head_dim(&self, columns: usize, heads: usize) -> Result<usize, String> {
+    fn head_dim(columns: usize, heads: usize) -> Result<usize, String> {
         let fits = heads > 0 && columns > 0 && columns.is_multiple_of(heads);
         fits.then(|| columns / heads)
             .ok_or_else(|| format!("{columns} columns are not {heads} heads"))
