@@ -31,11 +31,25 @@ pub(super) struct Heads<'a> {
     pub(super) columns: usize,
     /// The position of the first row.
     pub(super) position: usize,
+    /// The images whose rows see each other, as rows of the run; empty in a step.
+    pub(super) images: &'a [Range<usize>],
     /// The type that decoded values of a quantized cache are rounded to.
     pub(super) activation: DType,
     pub(super) attention: Attention,
     /// (query heads)
     pub(super) sinks: Option<&'a [f32]>,
+}
+
+impl Heads<'_> {
+    /// The end of the positions that the row at a position sees: its own, or those of its image.
+    #[inline(always)]
+    fn seen_until(&self, position: usize) -> usize {
+        let row = position - self.position;
+        // Most runs have no images, and most others have one.
+        let mut images = self.images.iter();
+        let image = images.find(|image| image.contains(&row));
+        image.map_or(position, |image| self.position + image.end - 1) + 1
+    }
 }
 
 /// Bytes that a thread needs for attention, with `columns` in a row of q.
@@ -80,7 +94,9 @@ pub(super) fn attend(
         |(index, (q, out)): (usize, (&[f32], &mut [f32]))| {
             let mut scratch = Scratch::new(ROWS * width / head_dim, head_dim);
             let position = position + index * block;
-            let tiles = (position + q.len() / columns).div_ceil(TILE);
+            // No row of the block sees more than the last one.
+            let last = position + q.len() / columns - 1;
+            let tiles = heads.seen_until(last).div_ceil(TILE);
             for head in 0..shared {
                 arch.dispatch(Queries {
                     cache,
@@ -277,19 +293,19 @@ impl WithSimd for Queries<'_> {
         let Self {
             cache,
             place,
-            heads:
-                Heads {
-                    columns,
-                    activation,
-                    attention,
-                    ..
-                },
+            heads,
             position,
             tiles: range,
             q,
             shared,
             scratch,
         } = self;
+        let Heads {
+            columns,
+            activation,
+            attention,
+            ..
+        } = heads;
         let head_dim = cache.info.kind(place.1).head_dim;
         let (rows, group) = (q.len() / columns, shared.len() / head_dim);
         let queries = rows * group;
@@ -298,7 +314,7 @@ impl WithSimd for Queries<'_> {
         for (to, q) in gathered.zip(q.chunks_exact(columns)) {
             to.copy_from_slice(&q[shared.clone()]);
         }
-        let end = position + rows;
+        let end = heads.seen_until(position + rows - 1);
         // The first row sees the earliest positions.
         let first = range.start.max(attention.seen_from(position) / TILE);
         for index in first..range.end.min(end.div_ceil(TILE)) {
@@ -323,10 +339,11 @@ impl WithSimd for Queries<'_> {
             let sums = scratch.sums.chunks_exact_mut(head_dim);
             let softmax = scratch.softmax[..queries].iter_mut();
             for (query, ((scores, sums), softmax)) in scores.zip(sums).zip(softmax).enumerate() {
-                // A row sees itself and all earlier positions.
+                // A row sees itself and all earlier positions, or all of its image.
                 let position = position + query / group;
                 let within = |at: usize| at.saturating_sub(index * TILE).min(TILE);
-                let seen = within(attention.seen_from(position))..within(position + 1);
+                let seen =
+                    within(attention.seen_from(position))..within(heads.seen_until(position));
                 softmax.add(scores, seen, &attention, sums);
             }
             decode((v_type, head_dim), activation, v, &mut scratch.tile);

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::cache::Cache;
+use super::images::Images;
 use super::matmul::Family;
 use super::recurrent::{self, Memory, States};
 use super::rows::{Run, groups};
@@ -31,6 +32,8 @@ pub(super) struct Core {
     pub(super) conversations: Vec<Conversation>,
     /// The tokens of a prompt. Further rows of a tape are padding.
     pub(super) prompt: Vec<u32>,
+    /// The images of the prompt.
+    pub(super) images: Images,
     /// The active slot.
     pub(super) slot: usize,
     /// The slots of a step's rows. Further rows of a tape are padding.
@@ -49,6 +52,8 @@ pub(super) struct Core {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversation {
     pub(super) state: StepState,
+    /// The distance from a row's position to the position that it rotates by.
+    pub(super) rotary_offset: isize,
     pub(super) sampler: Sampler,
     pub(super) guide: Guide,
     /// Whether the last step found no mask.
@@ -99,6 +104,7 @@ impl Core {
             buffers: Buffers::default(),
             conversations: vec![Conversation::default(); kv.slots],
             prompt: Vec::new(),
+            images: Images::default(),
             slot: 0,
             rows: vec![0],
             forced: Vec::new(),
@@ -118,6 +124,7 @@ impl Core {
         self.slot = 0;
         self.rows = vec![0];
         self.prompt.clear();
+        self.images.clear();
         self.forced.clear();
     }
 
@@ -160,12 +167,20 @@ impl Core {
 
     /// Lists the runs of a tape: all rows of a prompt are one run, and each row of a step is one.
     fn fill(&self, runs: &mut Vec<Run>, tape: &Tape, slot: usize) {
-        let run = |slot: usize, rows: Range<usize>| Run {
-            slot,
-            state: self.conversations[slot].state,
-            rows,
-            given: false,
-            advances: true,
+        let run = |slot: usize, rows: Range<usize>| {
+            let Conversation {
+                state,
+                rotary_offset,
+                ..
+            } = self.conversations[slot];
+            Run {
+                slot,
+                state,
+                turned: state.position.saturating_add_signed(rotary_offset),
+                rows,
+                given: false,
+                advances: true,
+            }
         };
         runs.clear();
         match tape.input {
@@ -180,6 +195,7 @@ impl Core {
                     let back = before.iter().filter(|other| *other == slot).count();
                     let mut run = run(*slot, row..row + 1);
                     run.state.position += back;
+                    run.turned += back;
                     if back > 0
                         && let Some(token) = forced.next()
                     {
@@ -209,6 +225,7 @@ impl Core {
             states,
             conversations,
             prompt,
+            images,
             ..
         } = self;
         // Padding rows are computed where that does no harm, and never stored.
@@ -276,7 +293,8 @@ impl Core {
                 let columns = |buffer: Buffer| tape.buffer(buffer).columns;
                 for run in runs {
                     let (wide, position) = (columns(q), run.state.position);
-                    of_q.rotate(&mut out[run.of(wide)], wide, position);
+                    let places = images.places(run);
+                    of_q.rotate(&mut out[run.of(wide)], wide, places);
                     let Some([k, v]) = kv else {
                         continue;
                     };
@@ -286,7 +304,7 @@ impl Core {
                         (&mut stored_k[rows.clone()], &mut stored_v[rows.clone()]);
                     stored_k.copy_from_slice(&activations[k.0][rows.clone()]);
                     stored_v.copy_from_slice(&activations[v.0][rows]);
-                    of_k.rotate(stored_k, narrow, position);
+                    of_k.rotate(stored_k, narrow, places);
                     if norms.v {
                         norm::heads(stored_v, of_heads);
                     }
@@ -305,10 +323,16 @@ impl Core {
                     .sinks
                     .map(|WeightId(sinks)| weights[sinks].vector());
                 let mut attended = std::mem::take(&mut activations[out.0]);
+                let joined = if attention.joins_images {
+                    &images.spans[..]
+                } else {
+                    &[]
+                };
                 for run in runs {
                     let shape = attention::Heads {
                         columns: tape.buffer(q).columns,
                         position: run.state.position,
+                        images: joined,
                         activation: tape.activation,
                         attention,
                         sinks,
@@ -470,6 +494,11 @@ impl Core {
                 for logit in &mut activations[logits.0][..len(logits)] {
                     *logit = cap * (*logit / cap).tanh();
                 }
+            }
+            Op::Images(op) => {
+                let mut x = std::mem::take(&mut activations[op.x().0]);
+                images.apply(op, tape, &activations[op.rows().0], &mut x);
+                activations[op.x().0] = x;
             }
             Op::Recurrent(ref op) => {
                 let Some(states) = states else {

@@ -6,8 +6,8 @@ use super::Cpu;
 use super::ahead::is_refused;
 use super::core::Guide;
 use crate::executor::{
-    Behind, ExecuteError, Executor, Graphs, Inspect as _, Pass, PreemptPrompt, PreemptStep,
-    StepState, StepTimes, Steps,
+    Behind, ExecuteError, Executor, Graphs, ImagePrompt, Inspect as _, Pass, PreemptPrompt,
+    PreemptStep, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -59,6 +59,7 @@ impl Steps for Cpu {
         self.discard_ahead_of(slot);
         let conversation = &mut self.core.conversations[slot];
         conversation.state.position = position;
+        conversation.rotary_offset = 0;
         conversation.sampler.begin(parameters, prompt);
         conversation.guide = Guide::Free;
         conversation.scored.clear();
@@ -115,6 +116,7 @@ impl Steps for Cpu {
         self.fits(self.core.slot, tokens.len(), tape.rows)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
+        self.core.images.clear();
         let key = self.key(tape);
         let recorded = tape.ending != Ending::Logits
             && self.base.prompts.serve(self.base.graph.life(), tape.rows);
@@ -128,6 +130,42 @@ impl Steps for Cpu {
             self.core.conversations[self.core.slot].state.position += tokens.len();
         }
         Ok(Pass::Ended)
+    }
+
+    fn takes_images(&self) -> bool {
+        true
+    }
+
+    fn run_images(
+        &mut self,
+        tape: &Tape,
+        prompt: &ImagePrompt<'_>,
+        preempts: PreemptPrompt<'_>,
+    ) -> Result<Pass, ExecuteError> {
+        (self.ahead, self.previous_logits) = (None, None);
+        let tokens = prompt.tokens;
+        self.fits(self.core.slot, tokens.len(), tape.rows)?;
+        self.core.place_images(tape, prompt)?;
+        self.core.prompt.clear();
+        self.core.prompt.extend_from_slice(tokens);
+        let ran = self.eager_until(tape, tokens, preempts);
+        self.core.images.clear();
+        if ran? == Pass::Preempted {
+            return Ok(Pass::Preempted);
+        }
+        if tape.ending != Ending::Token {
+            self.core.conversations[self.core.slot].state.position += tokens.len();
+        }
+        Ok(Pass::Ended)
+    }
+
+    fn set_rotary_offset(&mut self, slot: usize, offset: isize) -> Result<(), ExecuteError> {
+        let conversation = &mut self.core.conversations[slot];
+        if conversation.rotary_offset != offset {
+            conversation.rotary_offset = offset;
+            self.discard_ahead_of(slot);
+        }
+        Ok(())
     }
 
     fn discard_preempted(&mut self, slot: usize) {

@@ -13,6 +13,7 @@ mod encode;
 mod executor;
 mod exp;
 mod groups;
+mod images;
 mod inspect;
 mod launched;
 mod load;

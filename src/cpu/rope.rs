@@ -1,8 +1,9 @@
 //! Rotary position embedding (Su et al. 2021), and the norm of each head before it (Qwen3).
 
+use super::images::Places;
 use super::norm::Norm;
 use super::threads::{each, piece};
-use crate::tape::{Angles, QueryScale, Rotation};
+use crate::tape::{Angles, QueryScale, Rotation, Sections};
 
 /// How to rotate heads.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +13,7 @@ pub(super) struct Rope<'a> {
     norm: Option<&'a [f32]>,
     epsilon: f32,
     scale: Option<QueryScale>,
+    sections: Option<Sections>,
 }
 
 impl<'a> Rope<'a> {
@@ -29,14 +31,15 @@ impl<'a> Rope<'a> {
             norm: norms[which],
             epsilon,
             scale: rotation.query_scale.filter(|_| which == 0),
+            sections: rotation.sections,
         })
     }
 
-    /// Rotates each head of each row in place, from a position on; a row has `columns` elements.
+    /// Rotates each head of each row in place by its position; a row has `columns` elements.
     ///
     /// The first elements of a head rotate, twice as many as there are angles. Element `i` pairs with element `i +
     /// angles`.
-    pub(super) fn rotate(self, rows: &mut [f32], columns: usize, position: usize) {
+    pub(super) fn rotate(self, rows: &mut [f32], columns: usize, places: Places<'_>) {
         let pairs = self.angles.map_or(0, |angles| angles.frequencies.len());
         let arch = pulp::Arch::new();
         let piece = piece(rows.len(), columns);
@@ -44,9 +47,12 @@ impl<'a> Rope<'a> {
             rows.chunks_mut(piece).enumerate(),
             |(index, rows): (usize, &mut [f32])| {
                 let mut turns = vec![(0.0_f32, 0.0_f32); pairs];
-                let first = position + index * (piece / columns);
-                for (position, heads) in (first..).zip(rows.chunks_exact_mut(columns)) {
-                    let angles = self.angles.iter().flat_map(|angles| angles.at(position));
+                let first = index * (piece / columns);
+                for (row, heads) in (first..).zip(rows.chunks_exact_mut(columns)) {
+                    let (turned, sections) = (places.turned(row), self.sections);
+                    let angles = self.angles.iter();
+                    let angles = angles.flat_map(|angles| angles.by(turned, sections));
+                    let position = places.position + row;
                     for (turn, angle) in turns.iter_mut().zip(angles) {
                         *turn = angle;
                     }

@@ -12,6 +12,8 @@ pub(super) struct Run {
     pub(super) slot: usize,
     /// The state before the first row.
     pub(super) state: StepState,
+    /// The position that the first row rotates by, if it is text.
+    pub(super) turned: usize,
     pub(super) rows: Range<usize>,
     /// Whether the token is forced rather than chosen.
     pub(super) given: bool,

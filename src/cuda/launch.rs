@@ -298,6 +298,9 @@ impl Work<'_> {
             Op::Vision(ref op) => Err(Error::NoKernel {
                 kernel: op.name().into(),
             }),
+            Op::Images(op) => Err(Error::NoKernel {
+                kernel: op.name().into(),
+            }),
             Op::Sample { logits } => {
                 let args = SampleArgs {
                     places,

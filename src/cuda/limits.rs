@@ -41,6 +41,8 @@ pub enum Unsuited {
     Matrix { weight: String },
     #[error("there are no CUDA kernels for vision towers: use backend = \"cpu\" for the tower")]
     Vision,
+    #[error("images are not computed on a GPU yet: use backend = \"cpu\"")]
+    Images,
 }
 
 /// Checks that the kernels can run a tape.
@@ -95,6 +97,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
             Op::Vision(_) => return Err(Unsuited::Vision),
+            Op::Images(_) => return Err(Unsuited::Images),
             Op::Recurrent(_)
             | Op::Embed { .. }
             | Op::RopeStore { .. }

@@ -188,6 +188,7 @@ impl Needs {
                 | Op::LayerInputs { .. }
                 | Op::Gate { .. }
                 | Op::Softcap { .. }
+                | Op::Images(_)
                 | Op::Recurrent(_)
                 | Op::Vision(_)
                 | Op::Sample { .. } => {}

@@ -9,6 +9,7 @@
 
 mod base;
 mod encode;
+mod images;
 mod inspect;
 mod memory_estimate;
 mod pages;
@@ -24,6 +25,7 @@ use std::fmt::Debug;
 
 pub use self::base::{Base, Graphs};
 pub use self::encode::Encode;
+pub use self::images::{ImageError, ImagePrompt, ImageSpan};
 pub use self::inspect::Inspect;
 pub use self::memory_estimate::MemoryEstimate;
 pub use self::pages::Pages;

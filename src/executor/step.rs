@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::images::ImageError;
 use crate::fault::Call;
 
 /// The next step's token and position. A step advances both on the device, so that a recorded step needs no new
@@ -60,6 +61,8 @@ pub enum ExecuteError {
     Refused { call: Call, lost: bool },
     #[error("a recorded step was replayed after its memory had moved")]
     Stale,
+    #[error(transparent)]
+    Images(#[from] ImageError),
     #[error(transparent)]
     State(#[from] StateError),
     #[error("token {token} is not in the vocabulary of {vocabulary}")]

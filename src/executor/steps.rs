@@ -1,5 +1,6 @@
 //! Prefill and decode: what starts a turn, runs its prompt and its steps, and what preempts or discards them.
 
+use super::images::{ImageError, ImagePrompt};
 use super::preempted::{Pass, PreemptPrompt, PreemptStep};
 use super::step::{ExecuteError, StepState, StepTimes};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -97,6 +98,37 @@ pub trait Steps {
         tokens: &[u32],
         preempts: PreemptPrompt<'_>,
     ) -> Result<Pass, ExecuteError>;
+
+    /// Whether prompts can have images.
+    fn takes_images(&self) -> bool {
+        false
+    }
+
+    /// Runs a prepared tape of a prompt with images in the active slot, as `run_until` does. It is never recorded. A call that
+    /// continues a preempted prompt must have the same images.
+    ///
+    /// # Errors
+    /// As `run`; images that do not fit the tape, or that the backend does not compute.
+    fn run_images(
+        &mut self,
+        _tape: &Tape,
+        _prompt: &ImagePrompt<'_>,
+        _preempts: PreemptPrompt<'_>,
+    ) -> Result<Pass, ExecuteError> {
+        Err(ImageError::Unsupported.into())
+    }
+
+    /// Sets the distance from a row's position in the cache to the position that it rotates by, for the following rows of text
+    /// of a slot. `begin` sets it to 0.
+    ///
+    /// # Errors
+    /// If the backend does not compute images.
+    fn set_rotary_offset(&mut self, _slot: usize, offset: isize) -> Result<(), ExecuteError> {
+        if offset == 0 {
+            return Ok(());
+        }
+        Err(ImageError::Unsupported.into())
+    }
 
     /// Discards the preempted prompt of a slot. `begin` does so too.
     fn discard_preempted(&mut self, slot: usize);

@@ -133,6 +133,7 @@ pub(in crate::model) const HUGGING_FACE: Names = Names {
         ["model.", ""],
         ["language_model.model.", "language_model."],
         ["model.language_model.", ""],
+        ["model.text_model.", ""],
     ],
     embedding: "embed_tokens.weight",
     layer_inputs: LayerInputs {

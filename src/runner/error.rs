@@ -1,6 +1,6 @@
 //! The errors of a runner.
 
-use crate::executor::ExecuteError;
+use crate::executor::{ExecuteError, ImageError};
 use crate::tape::TapeError;
 
 /// Why a run failed.
@@ -15,6 +15,18 @@ pub enum RunError {
     )]
     NoPages { positions: usize },
     #[error(
+        "row {at} of the prompt is not the next row of an image: give all rows of each image, one after the other"
+    )]
+    ImageRow { at: usize },
+    #[error(
+        "an image of {tokens} tokens has no {rows} rows of {columns}: give the grid of its tokens"
+    )]
+    ImageGrid {
+        rows: usize,
+        columns: usize,
+        tokens: usize,
+    },
+    #[error(
         "the pages of slot {slot} belong to other requests: begin its request again, and join it so that it keeps them"
     )]
     Unseated { slot: usize },
@@ -26,7 +38,11 @@ impl RunError {
     pub fn driver_error(&self) -> Option<&str> {
         match self {
             Self::Execute(error) => error.driver_error(),
-            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => None,
+            Self::Tape(_)
+            | Self::NoPages { .. }
+            | Self::ImageRow { .. }
+            | Self::ImageGrid { .. }
+            | Self::Unseated { .. } => None,
         }
     }
 
@@ -37,7 +53,17 @@ impl RunError {
             #[cfg(feature = "cuda")]
             Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
             Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
-            Self::Tape(_) | Self::NoPages { .. } | Self::Unseated { .. } => false,
+            Self::Tape(_)
+            | Self::NoPages { .. }
+            | Self::ImageRow { .. }
+            | Self::ImageGrid { .. }
+            | Self::Unseated { .. } => false,
         }
+    }
+}
+
+impl From<ImageError> for RunError {
+    fn from(error: ImageError) -> Self {
+        ExecuteError::from(error).into()
     }
 }

@@ -9,6 +9,7 @@ mod logits_observer;
 mod model;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
+mod images;
 mod memory;
 mod pages;
 mod rows;
@@ -24,6 +25,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub use self::error::RunError;
+use self::images::ImageState;
+pub use self::images::{MixedPrompt, PromptImage, PromptInput, RotaryPositions};
 pub use self::kv_selection::{KEY_BOUND, KeyReason, KvSelection};
 pub(crate) use self::log_sum_exp::log_sum_exp;
 pub use self::logits_observer::LogitsObserver;
@@ -67,6 +70,7 @@ pub struct Runner {
     vocabulary: usize,
     /// The tapes of prompts, by their rows. Each is written on its first use.
     prompts: HashMap<(usize, Ending), Tape>,
+    images: ImageState,
     prefill_chunk: usize,
     /// The numbers of rows to which short prompts are padded, in order.
     capture_sizes: Vec<usize>,
@@ -127,6 +131,7 @@ impl Runner {
             vocabulary: forward.shape.vocabulary,
             forward,
             prompts: HashMap::new(),
+            images: ImageState::default(),
             prefill_chunk,
             capture_sizes: sizes(&graph, prefill_chunk),
             weight_bytes,
@@ -290,8 +295,7 @@ impl Runner {
             Some(StateStart::Pieces(pieces)) => self.executor.load_state(slot, pieces),
         });
         seated.inspect_err(|_| self.kv.lose())?;
-        self.executor
-            .begin((slot, cached), parameters, prompt.tokens)?;
+        self.begin_slot((slot, cached), parameters, prompt.tokens)?;
         Ok(cached)
     }
 

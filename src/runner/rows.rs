@@ -261,7 +261,7 @@ impl Runner {
         said.iter().for_each(|token| self.kv.push_to(slot, *token));
         self.stepped(&[slot]);
         let position = self.kv.len_of(slot);
-        Ok(self.executor.begin((slot, position), parameters, prompt)?)
+        self.begin_again((slot, position), parameters, prompt)
     }
 
     /// Returns the size of the vocabulary, for which masks have bits.

@@ -29,6 +29,8 @@ impl Runner {
 
     fn take_place(&mut self, before: &mut Self, keeps: bool) -> Result<bool, RunError> {
         self.executor.attach_thread()?;
+        // Rows of images in the cache keep their numbers.
+        self.images.rows = before.images.rows;
         self.executor
             .graphs_mut()
             .succeed(before.executor.graphs_mut());

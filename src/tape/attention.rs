@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use super::image::Sections;
 use super::operands::WeightId;
 
 /// How scores become weights.
@@ -15,6 +16,8 @@ pub struct Attention {
     pub softcap: Option<f32>,
     /// (query heads): an additional logit in the softmax of each head, without a value.
     pub sinks: Option<WeightId>,
+    /// Whether the rows of an image see all of its rows. Only tapes of prompts with images have it.
+    pub joins_images: bool,
 }
 
 impl Attention {
@@ -28,6 +31,7 @@ impl Attention {
             window: None,
             softcap: None,
             sinks: None,
+            joins_images: false,
         }
     }
 
@@ -59,6 +63,9 @@ pub struct Rotation {
     /// `i + dims / 2`; 0 rotates none.
     pub dims: usize,
     pub query_scale: Option<QueryScale>,
+    /// The parts of a position, if pairs rotate by several. They are equal in text, so that only tapes of prompts with
+    /// images have them.
+    pub sections: Option<Sections>,
 }
 
 impl Rotation {
@@ -69,6 +76,7 @@ impl Rotation {
             table: 0,
             dims: head_dim,
             query_scale: None,
+            sections: None,
         }
     }
 }
@@ -102,10 +110,22 @@ pub struct Angles {
 impl Angles {
     /// Sine and cosine of each pair. Both executors use these numbers.
     pub fn at(&self, position: usize) -> impl Iterator<Item = (f32, f32)> {
+        self.by([position; 3], None)
+    }
+
+    /// Sine and cosine of each pair at a position of three parts: time, row and column. Without `sections` all pairs
+    /// rotate by time.
+    pub fn by(
+        &self,
+        position: [usize; 3],
+        sections: Option<Sections>,
+    ) -> impl Iterator<Item = (f32, f32)> {
         #[allow(clippy::cast_precision_loss)] // float32 is the reference
-        let position = position as f32;
-        self.frequencies.iter().map(move |frequency| {
-            let (sin, cos) = (position * frequency).sin_cos();
+        let position = position.map(|part| part as f32);
+        let pairs = self.frequencies.iter().enumerate();
+        pairs.map(move |(pair, frequency)| {
+            let part = sections.map_or(0, |sections| sections.part(pair));
+            let (sin, cos) = (position[part] * frequency).sin_cos();
             (sin * self.amplitude, cos * self.amplitude)
         })
     }

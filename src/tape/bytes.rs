@@ -25,6 +25,7 @@ impl Op {
                 // A gate reads as many columns of its input as it has itself.
                 let columns = match self {
                     Self::Gate { gate, .. } => tape.buffer(*gate).columns,
+                    Self::Images(op) => tape.buffer(op.x()).columns,
                     // A product may fill a part of its buffer's columns.
                     Self::Vision(Vision::Linear { weight, out, .. }) if out == buffer => {
                         tape.weight(*weight).rows

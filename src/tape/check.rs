@@ -1,5 +1,6 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
+mod images;
 mod recurrent;
 mod vision;
 
@@ -33,6 +34,13 @@ impl Tape {
         if let Input::Patches { buffers } = self.input {
             written.iter_mut().take(buffers).for_each(|one| *one = true);
         }
+        for Buffer(rows) in self.image_buffers() {
+            // A buffer that does not exist is refused below.
+            written
+                .get_mut(rows)
+                .into_iter()
+                .for_each(|one| *one = true);
+        }
         for (index, op) in self.ops.iter().enumerate() {
             let fail = |reason| TapeError {
                 index,
@@ -53,6 +61,7 @@ impl Tape {
         }
         self.check_commits().map_err(|reason| fail(&reason))?;
         self.check_input().map_err(|reason| fail(&reason))?;
+        self.check_images().map_err(|reason| fail(&reason))?;
         // The swap of a recurrent state follows the choice of a token.
         let swap = Op::Recurrent(Recurrent::Swap);
         let last = self.ops.iter().rfind(|op| **op != swap);
@@ -244,6 +253,7 @@ impl Tape {
                 self.matrix(*weight, columns(logits), columns(x))
             }
             Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
+            Op::Images(op) => self.check_image_rows(*op),
             Op::Recurrent(op) => self.check_recurrent(op),
             Op::Vision(op) => self.check_vision(op),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),

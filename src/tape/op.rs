@@ -2,6 +2,7 @@
 
 use super::activation::Activation;
 use super::attention::{Attention, HeadNorms, Rotation};
+use super::image::ImageRows;
 use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
 use super::recurrent::Recurrent;
@@ -112,6 +113,8 @@ pub enum Op {
     },
     /// `logits = cap tanh(logits / cap)`
     Softcap { logits: Buffer, cap: f32 },
+    /// An operation on the rows of images. Only tapes of prompts with images have it.
+    Images(ImageRows),
     /// An operation of a recurrent layer.
     Recurrent(Recurrent),
     /// An operation of a vision tower.
@@ -136,6 +139,7 @@ impl Op {
             Self::GateUp { .. } => "gate_up",
             Self::Head { .. } => "head",
             Self::Softcap { .. } => "softcap",
+            Self::Images(op) => op.name(),
             Self::Recurrent(op) => op.name(),
             Self::Vision(op) => op.name(),
             Self::Sample { .. } => "sample",
@@ -166,6 +170,7 @@ impl Op {
             Self::GateUp { x, out, .. } => (vec![x], vec![out]),
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
+            Self::Images(op) => (vec![op.rows(), op.x()], vec![op.x()]),
             Self::Recurrent(op) => op.buffers(),
             Self::Vision(op) => op.buffers(),
             Self::Sample { logits } => (vec![logits], vec![]),
@@ -175,7 +180,11 @@ impl Op {
     /// Whether the operation changes a buffer that it reads.
     #[must_use]
     pub const fn is_in_place(&self) -> bool {
-        self.adds() || matches!(self, Self::Softcap { .. } | Self::LayerInputs { .. })
+        self.adds()
+            || matches!(
+                self,
+                Self::Softcap { .. } | Self::LayerInputs { .. } | Self::Images(_)
+            )
     }
 
     /// Whether the operation adds to the residual stream.
@@ -213,7 +222,9 @@ impl Op {
             }
             Self::RopeStore { norms, .. } => norms.q.into_iter().chain(norms.k).collect(),
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
-            Self::Gate { .. } | Self::Softcap { .. } | Self::Sample { .. } => vec![],
+            Self::Gate { .. } | Self::Softcap { .. } | Self::Images(_) | Self::Sample { .. } => {
+                vec![]
+            }
             Self::Recurrent(op) => op.weights(),
             Self::Vision(op) => op.weights(),
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],

@@ -222,6 +222,7 @@ impl Deal {
             window: self.windows.deal().and_then(NonZeroUsize::new),
             softcap: self.softcaps.deal(),
             sinks: self.sunk.deal().then(|| b.vector(heads, 0.0, 1.0)),
+            ..plain
         };
         if by < 1.0 {
             name.push(format!("scale {}", attention.scale));

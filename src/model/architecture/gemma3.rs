@@ -8,7 +8,7 @@ use super::lists::layer_list;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::rope::Rope;
-use crate::model::shape::Shape;
+use crate::model::shape::{JoinedLayers, Shape};
 use crate::model::weights::{Attention, Mlp};
 use crate::tape::Activation;
 
@@ -140,6 +140,7 @@ fn slides(layer: usize, pattern: usize) -> bool {
 #[allow(clippy::cast_precision_loss)] // widths are far below 2^24
 fn shape_layers(shape: &mut Shape, theta: f64, window: usize, slides: impl Fn(usize) -> bool) {
     shape.activation = Activation::GeluTanh;
+    shape.images.joined = JoinedLayers::All;
     shape.multipliers.embedding = (shape.hidden as f32).sqrt();
     let local = Rope {
         theta,

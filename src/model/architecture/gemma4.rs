@@ -9,7 +9,7 @@ use super::lists::layer_list;
 use crate::model::error::Defect;
 use crate::model::names::Names;
 use crate::model::rope::Rope;
-use crate::model::shape::{self, KvSource, Shape};
+use crate::model::shape::{self, JoinedLayers, KvSource, Shape};
 use crate::tape::Activation;
 
 const CONFIG_NAMES: Names = Names {
@@ -125,6 +125,15 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let input = keys.size("hidden_size_per_layer_input")?;
     let left_out = !keys.has("hidden_size_per_layer_input");
     shape.layer_input = input.unwrap_or(if left_out { INPUT } else { 0 });
+    // Other texts are refused before.
+    if keys
+        .word("use_bidirectional_attention")
+        .is_ok_and(|word| word.is_some())
+    {
+        shape.images.joined = JoinedLayers::Windows;
+    }
+    let token = keys.size("pad_token_id")?.unwrap_or(0);
+    shape.images.token = u32::try_from(token).unwrap_or(u32::MAX);
     let tokens = keys.size("vocab_size_per_layer_input")?;
     let tokens = tokens.unwrap_or(INPUT_TOKENS);
     if shape.layer_input > 0 && tokens != shape.vocabulary {
@@ -169,6 +178,10 @@ fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     })?;
     let input = keys.size("embedding_length_per_layer_input")?;
     shape.layer_input = input.unwrap_or(0);
+    // The file does not say so. No published model has both additional inputs and joined images.
+    if shape.layer_input == 0 {
+        shape.images.joined = JoinedLayers::Windows;
+    }
     Ok(())
 }
 

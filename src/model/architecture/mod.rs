@@ -17,6 +17,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_vl;
 mod smollm3;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ pub(super) use lists::{check_length, layer_kinds, layer_list};
 use super::error::Defect;
 
 /// All supported architectures.
-pub const ALL: [&Architecture; 14] = [
+pub const ALL: [&Architecture; 15] = [
     &llama::LLAMA,
     &qwen2::QWEN2,
     &qwen3::QWEN3,
@@ -40,6 +41,7 @@ pub const ALL: [&Architecture; 14] = [
     &granite::GRANITE,
     &phi3::PHI3,
     &qwen3_5::QWEN3_5,
+    &qwen3_vl::QWEN3_VL,
     &lfm2::LFM2,
     &granitemoehybrid::GRANITEMOEHYBRID,
     &nemotron_h::NEMOTRON_H,

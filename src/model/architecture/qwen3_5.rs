@@ -2,6 +2,7 @@
 
 use super::family::{Architecture, Defaults, Keys, PLAIN};
 use super::lists::{flags_or, layer_list};
+use super::qwen3_vl::read_sections;
 use crate::model::error::Defect;
 use crate::model::names::{GGUF, HUGGING_FACE, Names};
 use crate::model::shape::{DeltaNetShape, MixerShape, Shape};
@@ -23,6 +24,8 @@ const GGUF_NAMES: Names = Names {
 
 /// Every layer of this number has attention, if a file does not list the layers.
 const INTERVAL: usize = 4;
+/// Pairs that rotate by each part of a position, if a file does not say.
+const SECTIONS: [usize; 3] = [11, 11, 10];
 
 pub(super) const QWEN3_5: Architecture = Architecture {
     name: "qwen3_5",
@@ -67,7 +70,7 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
         order: HeadOrder::Grouped,
     };
     mix(shape, &attends, recurrent);
-    Ok(())
+    read_sections(keys, shape, SECTIONS)
 }
 
 fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
@@ -88,7 +91,7 @@ fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let recurrent = flags_or(keys, key, count, |layer| !attends(layer, interval))?;
     let attends: Vec<bool> = recurrent.iter().map(|recurrent| !recurrent).collect();
     mix(shape, &attends, delta_net);
-    Ok(())
+    read_sections(keys, shape, SECTIONS)
 }
 
 /// Whether a layer has attention, if a file does not list the layers.

@@ -113,6 +113,10 @@ fn both_forms_say_the_same() {
         if unstated && name == "tiny-gemma3" {
             file.multipliers.scores = config.multipliers.scores;
         }
+        // The file of Gemma 4 does not say whether rows of images see each other; the config.json of a model of text does.
+        if config.architecture == "gemma4" {
+            file.images.joined = config.images.joined;
+        }
         // It writes the same context for all models without rotation, and the angles have no use there.
         if file.attention().all(|(_, of)| of.angles.is_none()) {
             file.context = config.context;

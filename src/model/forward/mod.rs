@@ -12,7 +12,9 @@ use writer::Writer;
 use super::shape::{AttentionShape, KvSource, MixerShape, Shape};
 use super::weights::{Layer, Weights};
 use crate::quant::DType;
-use crate::tape::{Ending, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo};
+use crate::tape::{
+    Ending, ImageRows, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
+};
 
 /// The inputs that all tapes of a model share.
 #[derive(Clone, Debug)]
@@ -32,8 +34,26 @@ impl Forward {
     /// tapes of fewer rows run in the same buffers.
     #[must_use]
     pub fn tape(&self, rows: usize, input: Input, ending: Ending) -> Tape {
+        self.write(rows, input, ending, false)
+    }
+
+    /// Writes the tape of a prompt with `rows` rows, some of which are embeddings of images. Its first buffers are those of
+    /// `tape`, in the same order.
+    #[must_use]
+    pub fn image_tape(&self, rows: usize, ending: Ending) -> Tape {
+        self.write(rows, Input::Prompt, ending, true)
+    }
+
+    fn write(&self, rows: usize, input: Input, ending: Ending, has_images: bool) -> Tape {
         let shape = &self.shape;
-        let buffers = self.buffers(rows, input, ending);
+        let mut buffers = self.buffers(rows, input, ending);
+        if has_images {
+            buffers.add("images", [shape.hidden].into_iter());
+            if shape.images.deepstack > 0 {
+                let width = shape.images.deepstack * shape.hidden;
+                buffers.add("deepstack", [width].into_iter());
+            }
+        }
         // The residual stream is divided by the multiplier of what is added to it. The norms remove any common factor,
         // if their epsilon has it, too.
         let residual = shape.multipliers.residual;
@@ -46,12 +66,17 @@ impl Forward {
             ops: Vec::new(),
             x,
             epsilon,
+            has_images,
         };
         writer.ops.push(Op::Embed {
             table: self.weights.embedding,
             scale: shape.multipliers.embedding / residual,
             x,
         });
+        if has_images {
+            let rows = writer.buffers.of("images", shape.hidden);
+            writer.ops.push(Op::Images(ImageRows::Place { rows, x }));
+        }
         if let Some(weights) = &self.weights.layer_inputs {
             writer.layer_inputs(weights);
         }

@@ -3,7 +3,10 @@
 use super::buffers::Buffers;
 use crate::model::shape::{AttentionShape, LayerShape, MixerShape, MlpShape, Shape};
 use crate::model::weights::{Attention, Layer, LayerInput, LayerInputs, Linear, Mixer, Mlp};
-use crate::tape::{Activation, Buffer, HeadNorms, Op, Projection, WeightId};
+use crate::tape::{
+    Activation, Attention as Scores, Buffer, HeadNorms, ImageRows, Op, Projection, Rotation,
+    WeightId,
+};
 
 /// A tape under construction.
 pub(super) struct Writer<'a> {
@@ -14,6 +17,8 @@ pub(super) struct Writer<'a> {
     pub(super) x: Buffer,
     /// The epsilon of norms of the residual stream.
     pub(super) epsilon: f32,
+    /// Whether rows are embeddings of images.
+    pub(super) has_images: bool,
 }
 
 impl Writer<'_> {
@@ -46,6 +51,21 @@ impl Writer<'_> {
         if let (Some(by), Some(Op::AddNormed { scale, .. })) = (weights.scale, self.ops.last_mut())
         {
             *scale = Some(by);
+        }
+        if self.has_images {
+            self.deepstack(index);
+        }
+    }
+
+    /// Adds the further embeddings of images to the residual stream after a layer.
+    fn deepstack(&mut self, layer: usize) {
+        let Shape { hidden, images, .. } = *self.shape;
+        if layer < images.deepstack {
+            self.ops.push(Op::Images(ImageRows::Add {
+                rows: self.buffers.of("deepstack", images.deepstack * hidden),
+                first: layer * hidden,
+                x: self.x,
+            }));
         }
     }
 
@@ -127,6 +147,15 @@ impl Writer<'_> {
             (out, buffers.of("gated", of_q))
         });
         let layer = self.shape.cache_layer(index, &shape);
+        let (has_images, images) = (self.has_images, self.shape.images);
+        let rotation = Rotation {
+            sections: images.sections.filter(|_| has_images),
+            ..self.shape.rotation(&shape)
+        };
+        let scores = Scores {
+            joins_images: has_images && images.joins(shape.window.is_some()),
+            ..self.shape.scores(&shape)
+        };
         self.ops.extend([
             Op::Qkv {
                 x: self.x,
@@ -144,13 +173,13 @@ impl Writer<'_> {
                     v: shape.norms_values,
                 },
                 epsilon: self.shape.norm_epsilon,
-                rotation: self.shape.rotation(&shape),
+                rotation,
                 rotated,
             },
             Op::Attend {
                 layer,
                 q: rotated,
-                attention: self.shape.scores(&shape),
+                attention: scores,
                 out: attended,
             },
         ]);

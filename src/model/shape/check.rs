@@ -174,8 +174,28 @@ impl Shape {
         }
     }
 
-    /// Checks that a layer's table of angles rotates no more elements than its heads have.
+    /// Checks that a layer's table of angles rotates no more elements than its heads have, and that the parts of
+    /// positions have all pairs.
     pub(super) fn check_tables(&self) -> Result<(), Defect> {
+        if let (Some(sections), Some(table)) = (self.images.sections, self.angles.first()) {
+            let pairs = table.frequencies.len();
+            // A part that has more than its third of the pairs would begin in the middle.
+            let counted = |part| {
+                (0..pairs)
+                    .filter(|pair| sections.part(*pair) == part)
+                    .count()
+            };
+            if [0, 1, 2].map(counted) != sections.pairs {
+                let allowed = format!("the parts must alternate and have all {pairs} pairs");
+                let found = format!("{:?}", sections.pairs);
+                return Err(Defect::bad_value("mrope_section", found, allowed));
+            }
+        }
+        if self.images.deepstack > self.layers.len() {
+            let allowed = format!("the model has {} layers", self.layers.len());
+            let found = self.images.deepstack;
+            return Err(Defect::bad_value("n_deepstack_layers", found, allowed));
+        }
         let mut layers = self.attention();
         let wide = |attention: &AttentionShape| self.rotation(attention).dims > attention.head_dim;
         match layers.find(|(_, attention)| wide(attention)) {

@@ -2,10 +2,13 @@
 
 mod bounds;
 mod check;
+mod images;
 mod layer;
 mod state;
 
 pub(in crate::model) use bounds::{head_dim, layers};
+pub(in crate::model) use images::sections;
+pub use images::{ImageShape, JoinedLayers};
 pub use layer::{
     AttentionShape, DeltaNetShape, KvSource, LayerShape, Mamba2Shape, MixerShape, MlpShape,
     ShortConvShape,
@@ -39,6 +42,7 @@ pub struct Shape {
     pub multipliers: Multipliers,
     pub softcaps: Softcaps,
     pub activation: Activation,
+    pub images: ImageShape,
 }
 
 /// Factors within the model (Granite, Gemma).
@@ -88,6 +92,7 @@ impl Shape {
             multipliers: Multipliers::default(),
             softcaps: Softcaps::default(),
             activation: Activation::default(),
+            images: ImageShape::default(),
         }
     }
 
@@ -169,6 +174,7 @@ impl Shape {
             table: angles.unwrap_or(0),
             dims: angles.map_or(0, |table| 2 * self.angles[table].frequencies.len()),
             query_scale: self.query_scale,
+            sections: None,
         }
     }
 

@@ -36,6 +36,12 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
     computed::refuse_quantized(text)?;
     let architecture = architecture(text)?;
     computed::refuse_uncomputed(text, &whole, architecture)?;
+    // A family may read what its tower adds to the language model.
+    let mut text = text.clone();
+    if let (Some(tower), Some(members)) = (whole.get("vision_config"), text.as_object_mut()) {
+        members.insert("vision_config".into(), tower.clone());
+    }
+    let text = &text;
     let Defaults {
         heads,
         vocabulary,

@@ -89,8 +89,8 @@ impl Keys for Own<'_> {
         self.directory.contains_key(name)
     }
 
-    fn sizes(&self, _: &str) -> Result<Option<Vec<usize>>, Defect> {
-        Ok(None)
+    fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>, Defect> {
+        self.metadata.sizes(&self.key(key), 1)
     }
 
     fn word(&self, key: &str) -> Result<Option<String>, Defect> {

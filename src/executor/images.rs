@@ -1,0 +1,103 @@
+//! The rows of a prompt of which some are embeddings of images.
+
+use std::ops::Range;
+
+use super::step::ExecuteError;
+use crate::tape::{ImageRows, Op, Tape};
+
+/// Rows of a prompt, for a tape with images.
+#[derive(Clone, Copy, Debug)]
+pub struct ImagePrompt<'a> {
+    /// The token of each row. That of an image's row is looked up, and only additional inputs of layers use the result.
+    pub tokens: &'a [u32],
+    /// The images, by their first row.
+    pub images: &'a [ImageSpan<'a>],
+    /// The position of each row in time, row and column; empty if models have one position for each row.
+    pub positions: &'a [[u32; 3]],
+}
+
+/// Consecutive rows of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageSpan<'a> {
+    /// The first row of the prompt.
+    pub first: usize,
+    /// (rows, hidden)
+    pub values: &'a [f32],
+    /// (rows, hidden) for each layer that adds further embeddings, in order.
+    pub deepstack: &'a [&'a [f32]],
+    /// Whether these are all rows of the image.
+    pub is_whole: bool,
+}
+
+/// Why images cannot be part of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    #[error("images are not computed on a GPU yet: use backend = \"cpu\"")]
+    Unsupported,
+    #[error(
+        "an image is cut at row {row} of a prompt, and its rows see each other: run all of them at once, with a larger \
+         engine.prefill_chunk"
+    )]
+    Cut { row: usize },
+    #[error(
+        "the image at row {row} does not fit {rows} rows of {width} values and {deepstack} further embeddings"
+    )]
+    Span {
+        row: usize,
+        rows: usize,
+        width: usize,
+        deepstack: usize,
+    },
+    #[error("{given} positions are not one for each of {rows} rows of a model that needs them")]
+    Positions { given: usize, rows: usize },
+}
+
+impl ImagePrompt<'_> {
+    /// Returns the rows of each image, after the check that they fit a tape with images.
+    ///
+    /// # Errors
+    /// Images that overlap, are cut or have another width than the tape, and positions that are not one for each row.
+    pub fn spans(&self, tape: &Tape) -> Result<Vec<Range<usize>>, ExecuteError> {
+        let rows = self.tokens.len();
+        let (mut width, mut deepstack) = (0, 0);
+        let (mut joins, mut turns) = (false, false);
+        for op in &tape.ops {
+            match op {
+                Op::Embed { x, .. } => width = tape.buffer(*x).columns,
+                Op::Images(ImageRows::Add { .. }) => deepstack += 1,
+                Op::Attend { attention, .. } => joins |= attention.joins_images,
+                Op::RopeStore { rotation, .. } => turns |= rotation.sections.is_some(),
+                _ => {}
+            }
+        }
+        let given = self.positions.len();
+        if given != if turns { rows } else { 0 } {
+            return Err(ImageError::Positions { given, rows }.into());
+        }
+        let mut spans: Vec<Range<usize>> = Vec::with_capacity(self.images.len());
+        for image in self.images {
+            let (row, length) = (image.first, image.values.len());
+            let end = row + length.checked_div(width).unwrap_or(0);
+            let after = spans.last().map_or(0, |last| last.end);
+            let stacks = image.deepstack.iter().all(|values| values.len() == length);
+            let fits = row >= after
+                && (row + 1..=rows).contains(&end)
+                && length.is_multiple_of(width)
+                && image.deepstack.len() == deepstack;
+            if !(fits && stacks) {
+                return Err(ImageError::Span {
+                    row,
+                    rows,
+                    width,
+                    deepstack,
+                }
+                .into());
+            }
+            if joins && !image.is_whole {
+                return Err(ImageError::Cut { row }.into());
+            }
+            spans.push(row..end);
+        }
+        Ok(spans)
+    }
+}
