@@ -6,7 +6,7 @@ mod faulty;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
-use ganglion::check::{Case, Report, World, self_test, towers, worlds};
+use ganglion::check::{Case, Report, World, images, self_test, towers, worlds};
 use ganglion::kv::{KvType, KvTypes};
 use ganglion::quant::Format;
 use ganglion::tape::Op;
@@ -66,12 +66,13 @@ fn equals_are_equal_and_every_fault_is_caught() {
     );
 }
 
-/// Plain loops agree with the rotation, the stored values and the attention of each short case, and with vision towers.
+/// Plain loops agree with the rotation, the stored values and the attention of each short case, with prompts that have
+/// images, and with vision towers.
 #[test]
 fn the_reference_turns_and_attends_as_plain_loops_do() {
     let mut report = Report::default();
     let mut kinds = BTreeSet::new();
-    for world in all() {
+    for world in all().chain(images()) {
         let mut reference = world.cpu(2).expect("threads start");
         for case in &world.cases {
             let before = report.cases();

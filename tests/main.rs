@@ -18,6 +18,7 @@ mod golden;
 mod graph;
 mod guided;
 mod hostile;
+mod images;
 mod kv_types;
 mod lasting;
 #[cfg(dbus_daemon)]

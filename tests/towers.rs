@@ -1,6 +1,6 @@
 //! Vision towers on the CPU against references of transformers (`tests/golden/README.md`), and refused towers and images.
 
-mod reference;
+pub(crate) mod reference;
 
 use std::path::{Path, PathBuf};
 
@@ -46,13 +46,13 @@ fn open(path: &Path) -> TowerCheckpoint {
     opened.unwrap_or_else(|| panic!("{} has no tower", path.display()))
 }
 
-fn tower(path: &Path, patches: usize) -> Tower {
+pub(crate) fn tower(path: &Path, patches: usize) -> Tower {
     let loaded = load::tower(&open(path), &settings(2), patches, &mut |_, _| {});
     loaded.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The embeddings of all pictures or tiles of a case, one after the other, and those of `DeepStack`.
-fn embed(tower: &mut Tower, case: &Case) -> (Vec<f32>, Vec<Vec<f32>>) {
+pub(crate) fn embed(tower: &mut Tower, case: &Case) -> (Vec<f32>, Vec<Vec<f32>>) {
     let (mut values, mut deepstack) = (Vec::new(), Vec::<Vec<f32>>::new());
     for Picture { grid, pixels } in &case.pictures {
         let found = tower.embed(pixels, *grid).expect("it is encoded");

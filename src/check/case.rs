@@ -1,5 +1,7 @@
 //! A case: operations, rows, positions and inputs.
 
+use std::ops::Range;
+
 use crate::sampler::{Mask, Parameters};
 use crate::tape::{Buffer, Input, Op, Recurrent, Tape};
 
@@ -25,6 +27,8 @@ pub struct Case {
     /// The number of runs. Each starts from the same buffers, in the state after the last run.
     pub(super) runs: usize,
     pub(super) seed: u64,
+    /// The rows of each image of a prompt.
+    pub(super) images: Vec<Range<usize>>,
 }
 
 /// The distribution of the logits that a token is chosen from.
@@ -96,7 +100,7 @@ impl Case {
     }
 
     /// The positions of the rows, by slot.
-    pub(super) fn runs(&self) -> Vec<(usize, std::ops::Range<usize>)> {
+    pub(super) fn runs(&self) -> Vec<(usize, Range<usize>)> {
         let rows = if self.tape.input == Input::Step {
             1
         } else {

@@ -12,6 +12,7 @@ mod case;
 mod compare;
 mod cover;
 mod deck;
+mod images;
 mod inputs;
 mod layout;
 mod oracle;
@@ -23,7 +24,7 @@ mod world;
 
 pub use case::Case;
 pub use compare::{Worst, worst};
-pub use cover::{large, towers, worlds};
+pub use cover::{images, large, towers, worlds};
 pub use report::Report;
 pub use world::{World, WorldError};
 
@@ -180,7 +181,11 @@ impl World {
             for slot in &slots {
                 subject.executor().guide(*slot, case.mask.as_ref())?;
             }
-            let end = subject.run_part(tape, &case.tokens, &slots);
+            let end = if case.images.is_empty() {
+                subject.run_part(tape, &case.tokens, &slots)
+            } else {
+                case.run_images(inputs, subject.executor())
+            };
             let ran = subject.executor();
             let states = || slots.iter().map(|at| ran.state_of(*at)).collect();
             ends.push(end.map(|()| states()));

@@ -24,6 +24,7 @@ impl World {
         let out = match case.op() {
             Op::RopeStore { rotated, .. } => *rotated,
             Op::Attend { out, .. } => *out,
+            Op::Images(op) => op.x(),
             Op::Vision(op) => op.buffers().1[0],
             _ => return Ok(()),
         };
@@ -36,6 +37,8 @@ impl World {
         let inputs = self.inputs(case);
         let exact = if attends {
             self.attended(case, &inputs)
+        } else if let Some(exact) = case.shown(&inputs) {
+            exact
         } else if let Some(exact) = self.seen(case, &inputs) {
             exact
         } else {
@@ -110,13 +113,17 @@ impl World {
         };
         let mut turned: Vec<f64> = values.iter().copied().map(f64::from).collect();
         let rows = turned.chunks_exact_mut(info.columns);
-        for (row, (_, position)) in rows.zip(case.rows()) {
+        for (index, (row, (_, position))) in rows.zip(case.rows()).enumerate() {
             for head in row.chunks_exact_mut(self.kv.kinds[0].head_dim) {
                 if let Some(norm) = &norm {
                     normalize(head, norm, *epsilon);
                 }
                 if which < 2 {
-                    self.rotate(head, *rotation, position);
+                    let parts = match rotation.sections {
+                        Some(_) => case.turned(index, position),
+                        None => [position; 3],
+                    };
+                    self.rotate(head, *rotation, parts);
                 }
                 if let Some(scale) = rotation.query_scale.filter(|_| which == 0) {
                     let by = f64::from(scale.at(position));
@@ -128,9 +135,9 @@ impl World {
     }
 
     /// Rotates by the angles of the executors, which are computed in f32.
-    fn rotate(&self, head: &mut [f64], rotation: Rotation, position: usize) {
+    fn rotate(&self, head: &mut [f64], rotation: Rotation, position: [usize; 3]) {
         let (first, second) = head[..rotation.dims].split_at_mut(rotation.dims / 2);
-        let angles = self.angles[rotation.table].at(position);
+        let angles = self.angles[rotation.table].by(position, rotation.sections);
         for ((a, b), (sin, cos)) in first.iter_mut().zip(second).zip(angles) {
             let (sin, cos) = (f64::from(sin), f64::from(cos));
             (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
@@ -190,7 +197,9 @@ impl World {
                 };
                 let q = &queries[row * columns + head * head_dim..][..head_dim];
                 let window = attention.window.map_or(usize::MAX, Into::into);
-                let seen = (position + 1).saturating_sub(window)..=position;
+                let image = case.image(row).filter(|_| attention.joins_images);
+                let last = image.map_or(position, |image| case.position + image.end - 1);
+                let seen = (position + 1).saturating_sub(window)..=last;
                 let scores = seen.clone().map(|position| {
                     let pairs = q.iter().zip(&k[at(position)]);
                     let dot: f64 = pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();

@@ -290,6 +290,7 @@ impl Builder {
             logits: Logits::default(),
             runs: 1,
             seed: self.random.bits(),
+            images: Vec::new(),
         });
         let last = self.cases.len() - 1;
         &mut self.cases[last]

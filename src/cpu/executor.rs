@@ -145,7 +145,8 @@ impl Steps for Cpu {
         (self.ahead, self.previous_logits) = (None, None);
         let tokens = prompt.tokens;
         self.fits(self.core.slot, tokens.len(), tape.rows)?;
-        self.core.place_images(tape, prompt)?;
+        let activations = &mut self.core.buffers.activations;
+        self.core.images.place(tape, prompt, activations)?;
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
         let ran = self.eager_until(tape, tokens, preempts);

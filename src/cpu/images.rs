@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::core::Core;
 use super::rows::Run;
-use crate::executor::{ExecuteError, ImagePrompt};
+use crate::executor::{ImageError, ImagePrompt};
 use crate::tape::{ImageRows, Op, Tape};
 
 /// The images of the prompt that runs. Other runs have none.
@@ -65,26 +64,25 @@ impl Images {
             }
         }
     }
-}
 
-impl Core {
     /// Copies the images of a prompt into the buffers of its tape, which is prepared.
     ///
     /// # Errors
     /// If the images do not fit the tape.
-    pub(super) fn place_images(
+    pub(super) fn place(
         &mut self,
         tape: &Tape,
         prompt: &ImagePrompt<'_>,
-    ) -> Result<(), ExecuteError> {
-        self.images.clear();
+        activations: &mut [Vec<f32>],
+    ) -> Result<(), ImageError> {
+        self.clear();
         let spans = prompt.spans(tape)?;
         // The further embeddings have the order of their layers.
         let mut stacks = 0;
         for op in &tape.ops {
             let Op::Images(op) = op else { continue };
             let (width, columns) = (tape.buffer(op.rows()).columns, tape.buffer(op.x()).columns);
-            let buffer = &mut self.buffers.activations[op.rows().0];
+            let buffer = &mut activations[op.rows().0];
             let (stack, first) = match *op {
                 ImageRows::Place { .. } => (None, 0),
                 ImageRows::Add { first, .. } => (Some(stacks), first),
@@ -97,7 +95,7 @@ impl Core {
                 }
             }
         }
-        self.images = Images {
+        *self = Self {
             spans,
             positions: prompt.positions.to_vec(),
         };

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::step::ExecuteError;
 use crate::tape::{ImageRows, Op, Tape};
 
 /// Rows of a prompt, for a tape with images.
@@ -21,6 +20,8 @@ pub struct ImagePrompt<'a> {
 pub struct ImageSpan<'a> {
     /// The first row of the prompt.
     pub first: usize,
+    /// The number of rows.
+    pub rows: usize,
     /// (rows, hidden)
     pub values: &'a [f32],
     /// (rows, hidden) for each layer that adds further embeddings, in order.
@@ -57,14 +58,14 @@ impl ImagePrompt<'_> {
     ///
     /// # Errors
     /// Images that overlap, are cut or have another width than the tape, and positions that are not one for each row.
-    pub fn spans(&self, tape: &Tape) -> Result<Vec<Range<usize>>, ExecuteError> {
+    pub fn spans(&self, tape: &Tape) -> Result<Vec<Range<usize>>, ImageError> {
         let rows = self.tokens.len();
-        let (mut width, mut deepstack) = (0, 0);
+        let (mut placed, mut added) = (None, Vec::new());
         let (mut joins, mut turns) = (false, false);
         for op in &tape.ops {
             match op {
-                Op::Embed { x, .. } => width = tape.buffer(*x).columns,
-                Op::Images(ImageRows::Add { .. }) => deepstack += 1,
+                Op::Images(ImageRows::Place { x, .. }) => placed = Some(tape.buffer(*x).columns),
+                Op::Images(ImageRows::Add { x, .. }) => added.push(tape.buffer(*x).columns),
                 Op::Attend { attention, .. } => joins |= attention.joins_images,
                 Op::RopeStore { rotation, .. } => turns |= rotation.sections.is_some(),
                 _ => {}
@@ -72,29 +73,33 @@ impl ImagePrompt<'_> {
         }
         let given = self.positions.len();
         if given != if turns { rows } else { 0 } {
-            return Err(ImageError::Positions { given, rows }.into());
+            return Err(ImageError::Positions { given, rows });
         }
         let mut spans: Vec<Range<usize>> = Vec::with_capacity(self.images.len());
         for image in self.images {
-            let (row, length) = (image.first, image.values.len());
-            let end = row + length.checked_div(width).unwrap_or(0);
+            let row = image.first;
+            let end = row.saturating_add(image.rows);
             let after = spans.last().map_or(0, |last| last.end);
-            let stacks = image.deepstack.iter().all(|values| values.len() == length);
+            let has = |values: &[f32], width: usize| values.len() == image.rows * width;
             let fits = row >= after
                 && (row + 1..=rows).contains(&end)
-                && length.is_multiple_of(width)
-                && image.deepstack.len() == deepstack;
-            if !(fits && stacks) {
+                && placed.is_none_or(|width| has(image.values, width))
+                && image.deepstack.len() == added.len()
+                && image
+                    .deepstack
+                    .iter()
+                    .zip(&added)
+                    .all(|(values, width)| has(values, *width));
+            if !fits {
                 return Err(ImageError::Span {
                     row,
                     rows,
-                    width,
-                    deepstack,
-                }
-                .into());
+                    width: placed.unwrap_or(0),
+                    deepstack: added.len(),
+                });
             }
             if joins && !image.is_whole {
-                return Err(ImageError::Cut { row }.into());
+                return Err(ImageError::Cut { row });
             }
             spans.push(row..end);
         }

@@ -2,30 +2,18 @@
 //!
 //! It encodes no images. The cache shares no page with rows of images, because it knows tokens only.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::error::RunError;
-use super::{Embeddings, PROMPTS, Runner, SCORED_ROWS, logits_observer};
+use super::tower::Embeddings;
+use super::{PROMPTS, Runner, SCORED_ROWS, logits_observer};
 use crate::executor::{ImageError, ImagePrompt, ImageSpan, Pass, PreemptPrompt};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::Parameters;
-use crate::tape::{Ending, Tape};
+use crate::tape::Ending;
 
 /// The first number that stands for a row of an image in the cache. No vocabulary has as many tokens.
 const FIRST_ROW: u32 = 1 << 31;
-
-/// What a runner keeps for prompts with images.
-#[derive(Debug, Default)]
-pub(super) struct ImageState {
-    /// The tapes of slices with images, by their rows. Each is written on its first use.
-    prompts: HashMap<(usize, Ending), Tape>,
-    /// The number that stands for the latest row of an image in the cache.
-    pub(super) rows: u32,
-    /// The distance from a row's position in the cache to the position that it rotates by, by slot. Slots without an entry
-    /// have 0.
-    offsets: Vec<isize>,
-}
 
 /// A row of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +187,7 @@ impl<'a> Span<'a> {
     fn span(&self) -> ImageSpan<'_> {
         ImageSpan {
             first: self.first,
+            rows: self.count,
             values: self.rows_of(&self.embeddings.values),
             deepstack: &self.deepstack,
             is_whole: self.row == 0 && self.count == self.embeddings.tokens,

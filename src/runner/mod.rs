@@ -9,6 +9,7 @@ mod logits_observer;
 mod model;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
+mod image_state;
 mod images;
 mod memory;
 mod pages;
@@ -25,7 +26,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub use self::error::RunError;
-use self::images::ImageState;
+use self::image_state::ImageState;
 pub use self::images::{MixedPrompt, PromptImage, PromptInput, RotaryPositions};
 pub use self::kv_selection::{KEY_BOUND, KeyReason, KvSelection};
 pub(crate) use self::log_sum_exp::log_sum_exp;

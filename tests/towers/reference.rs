@@ -8,29 +8,29 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 /// An image, or a tile of one.
-pub(super) struct Picture {
-    pub(super) grid: Grid,
+pub(crate) struct Picture {
+    pub(crate) grid: Grid,
     /// Patches in the order of the tower.
-    pub(super) pixels: Vec<f32>,
+    pub(crate) pixels: Vec<f32>,
 }
 
-pub(super) struct Case {
-    pub(super) name: String,
-    pub(super) pictures: Vec<Picture>,
-    pub(super) embeds: Vec<f32>,
-    pub(super) deepstack: Vec<Vec<f32>>,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) pictures: Vec<Picture>,
+    pub(crate) embeds: Vec<f32>,
+    pub(crate) deepstack: Vec<Vec<f32>>,
     /// The first patches after the position embeddings, after the first block, and after the last.
-    pub(super) hidden: Option<[Vec<f32>; 3]>,
+    pub(crate) hidden: Option<[Vec<f32>; 3]>,
 }
 
 /// A reference in the repository.
-pub(super) struct Reference {
-    pub(super) case: Case,
-    pub(super) statistics: Statistics,
+pub(crate) struct Reference {
+    pub(crate) case: Case,
+    pub(crate) statistics: Statistics,
 }
 
 /// Figures of all embeddings of a case.
-pub(super) struct Statistics {
+pub(crate) struct Statistics {
     mean: f64,
     rms: f64,
     min: f64,
@@ -50,7 +50,7 @@ impl Statistics {
 
     /// Checks that embeddings have the figures, within `bound` of their root mean square.
     #[allow(clippy::cast_precision_loss)] // embeddings are few
-    pub(super) fn assert(&self, what: &str, values: &[f32], bound: f64) {
+    pub(crate) fn assert(&self, what: &str, values: &[f32], bound: f64) {
         let all = || values.iter().copied().map(f64::from);
         let count = values.len() as f64;
         let mean = all().sum::<f64>() / count;
@@ -73,7 +73,7 @@ impl Statistics {
 
 impl Reference {
     /// Reads the cut-down reference of a model: pixels in 8 bits, and the first embeddings.
-    pub(super) fn read(stem: &Path) -> Self {
+    pub(crate) fn read(stem: &Path) -> Self {
         let tensors = tensors(&stem.with_extension("safetensors"));
         let stated = json(&stem.with_extension("json"));
         let (of_pixels, each) = (&tensors["pixels"], stated["scale"].as_str());
@@ -110,14 +110,14 @@ impl Reference {
 }
 
 /// Reads all cases of an unpacked reference.
-pub(super) fn of_folder(folder: &Path) -> Vec<Case> {
+pub(crate) fn of_folder(folder: &Path) -> Vec<Case> {
     let tensors = tensors(&folder.join("tensors.safetensors"));
     let golden = json(&folder.join("golden.json"));
     let config = json(&folder.join("config.json"));
     ["one", "wide"]
         .map(|name| {
             let of = |part: &str| tensors.get(&format!("{name}.{part}"));
-            let processor = case(&golden, name)["processor"].clone();
+            let processor = case_of(&golden, name)["processor"].clone();
             let pixels = of("pixel_values").expect("pixels");
             let embeds = of("image_embeds").expect("embeddings").clone();
             let hidden = of("tower.embed").map(|_| {
@@ -137,18 +137,18 @@ pub(super) fn of_folder(folder: &Path) -> Vec<Case> {
 }
 
 /// The figures of embeddings of F16 towers, for those cases that are also in `cases`.
-pub(super) fn statistics<'a>(file: &Path, cases: &'a [Case]) -> Vec<(&'a Case, Statistics)> {
+pub(crate) fn statistics<'a>(file: &Path, cases: &'a [Case]) -> Vec<(&'a Case, Statistics)> {
     let golden = json(file);
     let of = |one: &'a Case| {
         (
             one,
-            Statistics::of(&case(&golden, &one.name)["image_embeds"][0]),
+            Statistics::of(&case_of(&golden, &one.name)["image_embeds"][0]),
         )
     };
     cases.iter().map(of).collect()
 }
 
-fn case(golden: &Value, name: &str) -> Value {
+pub(crate) fn case_of(golden: &Value, name: &str) -> Value {
     let cases = golden["cases"].as_array().expect("cases");
     let found = cases.iter().find(|case| case["name"] == name);
     found.expect("the case is there").clone()
@@ -220,13 +220,13 @@ fn grid_of(value: &Value) -> Grid {
     Grid { rows, columns }
 }
 
-fn json(path: &Path) -> Value {
+pub(crate) fn json(path: &Path) -> Value {
     let text = std::fs::read_to_string(path);
     let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).expect("golden data is well formed")
 }
 
-fn tensors(path: &Path) -> HashMap<String, Vec<f32>> {
+pub(crate) fn tensors(path: &Path) -> HashMap<String, Vec<f32>> {
     let bytes = std::fs::read(path);
     let bytes = bytes.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let tensors = SafeTensors::deserialize(&bytes).expect("golden data is well formed");
@@ -246,7 +246,7 @@ fn tensors(path: &Path) -> HashMap<String, Vec<f32>> {
 }
 
 /// The root mean square of differences, relative to that of the expected values.
-pub(super) fn relative(found: &[f32], expected: &[f32]) -> f64 {
+pub(crate) fn relative(found: &[f32], expected: &[f32]) -> f64 {
     let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
     let pairs = found.iter().zip(expected);
     let mut off = pairs.map(|(a, b)| f64::from(*a) - f64::from(*b));

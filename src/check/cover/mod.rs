@@ -3,11 +3,13 @@
 
 mod choices;
 mod common;
+mod images;
 mod positions;
 mod products;
 mod recurrent;
 mod vision;
 
+pub use self::images::images;
 pub use self::products::large;
 pub use self::vision::towers;
 
