@@ -211,7 +211,7 @@ fn slices_change_no_bits() {
         }
         let cut = outcome(&mut runner(&model, 5), &cases[0]);
         if name == "gemma3" {
-            let refused = ExecuteError::Images(ImageError::Cut { row: 0 });
+            let refused = ExecuteError::Images(ImageError::Cut { row: 8 });
             assert_eq!(cut, Err(RunError::Execute(refused)));
         } else {
             assert!(cut.expect("it runs") == whole, "{name} in slices of 5");
@@ -269,4 +269,40 @@ fn prompts_that_do_not_fit_are_refused() {
     };
     let other = refused(&inputs, &[image]).to_string();
     assert!(other.contains("2 further embeddings"), "{other}");
+}
+
+/// A config.json names the tokens that stand for images; no answer has them, however probable they are.
+#[test]
+fn placeholders_are_never_chosen() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3");
+    let copy = tempfile::tempdir().expect("a temporary directory");
+    let copied = |file: &str| copy.path().join(file);
+    std::fs::copy(
+        folder.join("model.safetensors"),
+        copied("model.safetensors"),
+    )
+    .expect("a copy");
+    let text = std::fs::read_to_string(folder.join("config.json")).expect("golden data");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let prompt = [3, 1, 4, 1, 5];
+    let answer = |config: &serde_json::Value| {
+        std::fs::write(copied("config.json"), config.to_string()).expect("it is written");
+        let mut runner = runner(copy.path(), 64);
+        let begun = runner.begin(None, 0, &prompt, Parameters::default());
+        assert_eq!(begun.expect("it begins"), 0);
+        runner.prefill_all(&prompt).expect("it runs");
+        let mut answer = vec![runner.token()];
+        while answer.len() < 8 {
+            answer.push(runner.step(true).expect("it steps"));
+        }
+        answer
+    };
+    let usual = answer(&config);
+    config["image_token_id"] = usual[2].into();
+    let other = answer(&config);
+    assert_eq!(other.iter().position(|token| *token == usual[2]), None);
+    let first = usual.iter().position(|token| *token == usual[2]);
+    let first = first.expect("it is there");
+    assert_eq!(other[..first], usual[..first]);
+    assert_ne!(other, usual);
 }

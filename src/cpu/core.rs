@@ -34,6 +34,8 @@ pub(super) struct Core {
     pub(super) prompt: Vec<u32>,
     /// The images of the prompt.
     pub(super) images: Images,
+    /// The tokens that may be chosen without a guide; `None` means all.
+    pub(super) allowed: Option<Mask>,
     /// The active slot.
     pub(super) slot: usize,
     /// The slots of a step's rows. Further rows of a tape are padding.
@@ -105,6 +107,7 @@ impl Core {
             conversations: vec![Conversation::default(); kv.slots],
             prompt: Vec::new(),
             images: Images::default(),
+            allowed: None,
             slot: 0,
             rows: vec![0],
             forced: Vec::new(),

@@ -132,6 +132,11 @@ impl Steps for Cpu {
         Ok(Pass::Ended)
     }
 
+    fn refuse_tokens(&mut self, tokens: &[u32], vocabulary: usize) {
+        let mask = Mask::without(tokens, vocabulary);
+        self.core.allowed = (!tokens.is_empty()).then_some(mask);
+    }
+
     fn takes_images(&self) -> bool {
         true
     }

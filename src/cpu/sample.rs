@@ -33,7 +33,7 @@ impl Core {
             }
             let position = run.state.position + run.rows.len();
             let mask = match &conversation.guide {
-                Guide::Free => None,
+                Guide::Free => self.allowed.as_ref().map(Some),
                 Guide::Awaited => Some(None),
                 Guide::Allows(mask) => Some(Some(mask)),
                 Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),

@@ -99,6 +99,10 @@ pub trait Steps {
         preempts: PreemptPrompt<'_>,
     ) -> Result<Pass, ExecuteError>;
 
+    /// Never chooses these tokens without a guide: they stand for parts of images in a prompt. The default does nothing,
+    /// because a backend without images has no use for them.
+    fn refuse_tokens(&mut self, _tokens: &[u32], _vocabulary: usize) {}
+
     /// Whether prompts can have images.
     fn takes_images(&self) -> bool {
         false

@@ -301,7 +301,7 @@ impl Runner {
         if let (true, Some(PromptInput::Image { row, .. })) = (images.is_joined(), next) {
             return match rows.checked_sub(*row) {
                 Some(before) if before > 0 => Ok(before),
-                _ => Err(ImageError::Cut { row: rows }.into()),
+                _ => Err(ImageError::Cut { row: at }.into()),
             };
         }
         Ok(rows)

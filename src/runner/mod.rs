@@ -142,6 +142,8 @@ impl Runner {
             kv_selection,
             observer,
         };
+        let Shape { placeholders, .. } = &runner.forward.shape;
+        (runner.executor).refuse_tokens(placeholders, runner.vocabulary);
         prepared();
         // The largest tape comes first: the others use the memory that it allocates.
         runner.prompt_tape(runner.prefill_chunk, Ending::Token)?;

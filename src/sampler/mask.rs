@@ -29,6 +29,18 @@ impl Mask {
         Self { words }
     }
 
+    /// Builds a mask that allows all tokens of a vocabulary but these.
+    #[must_use]
+    pub fn without(tokens: &[u32], vocabulary: usize) -> Self {
+        let mut words = vec![u32::MAX; Self::words_of(vocabulary)];
+        for token in tokens {
+            if let Some(word) = words.get_mut(*token as usize / 32) {
+                *word &= !(1 << (token % 32));
+            }
+        }
+        Self { words }
+    }
+
     /// Allows another token of the vocabulary.
     pub fn allow(&mut self, token: u32) {
         if let Some(word) = self.words.get_mut(token as usize / 32) {

@@ -43,6 +43,8 @@ pub struct Shape {
     pub softcaps: Softcaps,
     pub activation: Activation,
     pub images: ImageShape,
+    /// The tokens that stand for parts of images or sound in a prompt. A model never answers with them.
+    pub placeholders: Vec<u32>,
 }
 
 /// Factors within the model (Granite, Gemma).
@@ -93,6 +95,7 @@ impl Shape {
             softcaps: Softcaps::default(),
             activation: Activation::default(),
             images: ImageShape::default(),
+            placeholders: Vec::new(),
         }
     }
 

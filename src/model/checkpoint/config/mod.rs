@@ -92,6 +92,7 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         },
         #[allow(clippy::cast_possible_truncation)] // the reference computes in float32
         norm_epsilon: epsilon as f32,
+        placeholders: placeholders(&whole)?,
         ..Shape::plain(architecture.name)
     };
     let own = |shape: &mut Shape| (architecture.from_config)(text, shape);
@@ -128,6 +129,22 @@ fn finite(text: &str) -> Cow<'_, str> {
         quoted = !quoted || part.ends_with('\\');
     }
     finite.into()
+}
+
+/// Returns the tokens that stand for parts of images, videos and sound.
+fn placeholders(whole: &Value) -> Result<Vec<u32>, Defect> {
+    const KEYS: [&str; 4] = [
+        "image_token_id",
+        "image_token_index",
+        "video_token_id",
+        "audio_token_id",
+    ];
+    let mut tokens = Vec::new();
+    for key in KEYS {
+        let token = whole.size(key)?.map(u32::try_from);
+        tokens.extend(token.and_then(Result::ok));
+    }
+    Ok(tokens)
 }
 
 /// Returns the number of layers. A list of their kinds may stand for it.
