@@ -44,7 +44,7 @@ impl Case {
                     placed = of(rows).map(|(_, values)| values.clone());
                 }
                 Op::Images(ImageRows::Add { rows, first, x }) => {
-                    let values = of(rows).map_or(&[][..], |(_, values)| values);
+                    let values = of(rows).map_or(&[][..], |(_, values)| values.as_slice());
                     let rows = values.chunks_exact(columns(rows));
                     let parts = rows.flat_map(|row| &row[first..first + columns(x)]);
                     added = Some(parts.copied().collect::<Vec<f32>>());
