@@ -53,7 +53,7 @@ impl Case {
                 _ => {}
             }
         }
-        let part = |values: &'_ Option<Vec<f32>>, image: &Range<usize>| {
+        let part = |values: &Option<Vec<f32>>, image: &Range<usize>| {
             let values = values.as_deref().unwrap_or_default();
             let width = values.len() / self.tape.rows;
             image.start * width..image.end * width
