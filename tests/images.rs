@@ -118,11 +118,7 @@ fn images_meet_their_references() {
         PathBuf::from,
     );
     if !root.exists() {
-        needs::missing(
-            "target/vision",
-            "unpack the references of vision towers there",
-        );
-        return;
+        return needs::skipped("target/vision has no references of vision towers");
     }
     for name in NAMES {
         let folder = root.join(format!("tiny-{name}"));

@@ -13,7 +13,7 @@ done
 cp -r tests/golden "$out/golden"
 # The vocabulary of the models that run.sh makes.
 cp target/templates/ggml-vocab-qwen2.gguf "$out/vocabulary.gguf"
-cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer.cpp tests/gpu/peer.sh tests/support/daemon.sh tests/support/bus.conf \
+cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer*.cpp tests/gpu/peer.sh tests/support/daemon.sh tests/support/bus.conf \
     config/org.ganglion.Llm1.conf "$out"
 
 # Debian's message bus with its libraries, C library and loader. Started by that loader it needs only the machine's kernel.

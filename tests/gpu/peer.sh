@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# peer.sh SOURCE OUT: builds llama.cpp and the program that measures it, OUT/peer. SOURCE is the complete folder llama.cpp of crate
-# llama-cpp-sys-2, which `cargo vendor` fetches. The build is for this machine's GPU if there is nvcc, or else for its CPU. It needs
-# cmake and a C++ compiler.
+# peer.sh SOURCE OUT: builds llama.cpp and the programs that measure it, OUT/peer and OUT/peer_images. SOURCE is the complete folder
+# llama.cpp of crate llama-cpp-sys-2, which `cargo vendor` fetches. The build is for this machine's GPU if there is nvcc, or else for
+# its CPU. It needs cmake and a C++ compiler.
 set -euo pipefail
 source=$(realpath "$1") out=$2
 here=$(dirname "$(realpath "$0")")
@@ -9,6 +9,7 @@ mkdir -p "$out"
 
 options=(-DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF)
 for part in TOOLS APP SERVER TESTS EXAMPLES COMMON; do options+=("-DLLAMA_BUILD_$part=OFF"); done
+options+=(-DLLAMA_BUILD_MTMD=ON -DMTMD_VIDEO=OFF)
 
 if command -v nvcc >/dev/null; then
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
@@ -42,7 +43,14 @@ logged() {
 }
 
 logged cmake cmake -S "$source" -B "$out/build" "${options[@]}"
-logged build cmake --build "$out/build" --target llama -j "$(nproc)"
-"${CXX:-g++}" -O2 -std=c++17 "$here/peer.cpp" -I"$source/include" -I"$source/ggml/include" -L"$out/build/bin" -lllama -lggml \
-    -lggml-base -Wl,-rpath,"$(realpath "$out")/build/bin" -o "$out/peer"
-echo "$out/peer"
+logged build cmake --build "$out/build" --target llama mtmd -j "$(nproc)"
+# compiled NAME OPTION...: compiles NAME.cpp of this folder.
+compiled() {
+    local name=$1
+    shift
+    "${CXX:-g++}" -O2 -std=c++17 "$here/$name.cpp" -I"$source/include" -I"$source/ggml/include" -I"$source/tools/mtmd" \
+        -L"$out/build/bin" "$@" -lllama -lggml -lggml-base -Wl,-rpath,"$(realpath "$out")/build/bin" -o "$out/$name"
+    echo "$out/$name"
+}
+compiled peer
+compiled peer_images -lmtmd

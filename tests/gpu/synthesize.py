@@ -45,6 +45,8 @@ class Shape:
     wide_head: int = 0
     layer_input: int = 0
     sharing: int = 0
+    # Of models that see images: the pairs of a head that rotate by time, row and column.
+    sections: list | None = None
 
     def sees_all(self, layer):
         return layer % 6 == 5
@@ -76,6 +78,7 @@ def qwen3_5(hidden, layers, heads, kv_heads, intermediate, value_heads):
         attends=list(range(3, layers, 4)),
         key_heads=16,
         value_heads=value_heads,
+        sections=[11, 11, 10, 0],
     )
 
 
@@ -85,6 +88,17 @@ SHAPES = {
     "1.7b": Shape(2048, 28, 16, 6144),
     "4b": Shape(2560, 36, 32, 9728),
     "8b": Shape(4096, 36, 32, 12288, tied=False),
+    "qwen3-vl-2b": Shape(
+        2048,
+        28,
+        16,
+        6144,
+        architecture="qwen3vl",
+        context=262144,
+        theta=5e6,
+        keys={"n_deepstack_layers": 3},
+        sections=[24, 20, 20, 0],
+    ),
     "gemma3-1b": Shape(1152, 26, 4, 6912, True, "gemma3", 1, 256, 262144, 32768, keys={"attention.sliding_window": 512}),
     "gemma3-4b": Shape(
         2560, 34, 8, 10240, True, "gemma3", 4, 256, 262208, 131072, keys={"attention.sliding_window": 1024} | GEMMA3
@@ -202,14 +216,24 @@ def random_rows(random, name, rows, columns):
     return blocks.reshape(rows, -1)
 
 
-def vocabulary(writer, size):
-    """Returns meaningless words, because llama.cpp opens no model without a vocabulary."""
+# The marks of conversations and images, which are the last tokens.
+MARKS = ["<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|im_start|>", "<|im_end|>"]
+TEMPLATE = """{% for m in messages %}<|im_start|>{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}
+{%- if part.type == "image" %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif %}{% endfor %}
+{%- endif %}<|im_end|>{% endfor %}<|im_start|>"""
+
+
+def vocabulary(writer, size, marks=()):
+    """Writes meaningless words, because llama.cpp opens no model without a vocabulary."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(["t", "0", *(f"t{number}" for number in range(size - 2))])
-    writer.add_token_types([gguf.TokenType.NORMAL] * size)
+    words = size - len(marks)
+    writer.add_token_list(["t", "0", *(f"t{number}" for number in range(words - 2)), *marks])
+    writer.add_token_types([gguf.TokenType.NORMAL] * words + [gguf.TokenType.CONTROL] * len(marks))
     writer.add_token_merges(["t 0"])
     writer.add_eos_token_id(size - 1)
+    if marks:
+        writer.add_chat_template(TEMPLATE)
 
 
 def vocabulary_of(writer, path, size):
@@ -260,13 +284,14 @@ def main(size, type_name, out, words=None):
     writer.add_layer_norm_rms_eps(1e-6)
     for key, value in shape.keys.items():
         add_key(writer, f"{shape.architecture}.{key}", value)
-    if shape.architecture == "qwen35":
-        writer.add_array("qwen35.rope.dimension_sections", [11, 11, 10, 0])
+    if shape.sections:
+        writer.add_array(f"{shape.architecture}.rope.dimension_sections", shape.sections)
     if shape.layer_input:
         writer.add_array("gemma4.attention.sliding_window_pattern", [not shape.sees_all(layer) for layer in range(shape.layers)])
     # Granite's and LFM2's vocabularies are smaller than that of other files.
     fits = words and shape.vocabulary >= SHAPES["4b"].vocabulary
-    vocabulary_of(writer, words, shape.vocabulary) if fits else vocabulary(writer, shape.vocabulary)
+    marks = MARKS if shape.architecture == "qwen3vl" else ()
+    vocabulary_of(writer, words, shape.vocabulary) if fits else vocabulary(writer, shape.vocabulary, marks)
     random = np.random.default_rng(0)
     made = {}
 
@@ -319,7 +344,7 @@ def main(size, type_name, out, words=None):
             matrix(block + "inp_gate.weight", shape.layer_input, hidden)
             matrix(block + "proj.weight", hidden, shape.layer_input)
             vector(block + "layer_output_scale.weight", 1)
-        if attends and shape.architecture in ("qwen3", "gemma3", "gemma4", "qwen35", "lfm2"):
+        if attends and shape.architecture in ("qwen3", "qwen3vl", "gemma3", "gemma4", "qwen35", "lfm2"):
             vector(block + "attn_q_norm.weight", width)
             if stores:
                 vector(block + "attn_k_norm.weight", width)
