@@ -56,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tape",
             "telemetry",
             "tools",
+            "vision",
         ],
     ),
     (
@@ -103,7 +104,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "model::language",
         ],
     ),
-    ("model", &["confined", "quant", "tape"]),
+    ("model", &["confined", "quant", "tape", "vision::Received"]),
     ("confined", &[]),
     (
         "check",

@@ -5,12 +5,13 @@
 //! A request passes through the folders in this order: `caller` is the interface. `intake` checks the request, has
 //! `prompt` encode it, and then queues it. `worker` is the engine thread, which asks `schedule` what to run. `generation`
 //! is the answer, and `session` is the conversation that the answer joins. `reload` replaces the model, `observe`
-//! publishes the engine's state, and `sim` takes the place of a model in tests.
+//! publishes the engine's state, `picture` has the images of conversations, and `sim` takes the place of a model in tests.
 
 mod caller;
 mod generation;
 mod intake;
 mod observe;
+mod picture;
 mod prompt;
 mod reload;
 mod schedule;

@@ -54,7 +54,7 @@ pub use self::kv_type::KvType;
 pub use self::kv_types::KvTypes;
 pub use self::layout::Layout;
 pub use self::page::PAGE;
-pub use self::prompt::{Family, Reuse, Wanted, common_prefix};
+pub use self::prompt::{FIRST_IMAGE_ROW, Family, Reuse, Wanted, common_prefix};
 pub use self::stored::PagePlace;
 
 /// The most sequences in the cache, however short they are.

@@ -6,6 +6,10 @@ use serde::Serialize;
 
 use crate::choice::Choice;
 
+/// The first number that stands for a row of an image in a prompt, in place of a token. No vocabulary has as many tokens.
+/// Two rows have the same number if they are the same row of the same image, and only then.
+pub const FIRST_IMAGE_ROW: u32 = 1 << 31;
+
 /// The family of kernels that computed the K and V of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {

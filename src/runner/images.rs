@@ -8,12 +8,9 @@ use super::error::RunError;
 use super::tower::Embeddings;
 use super::{PROMPTS, Runner, SCORED_ROWS, logits_observer};
 use crate::executor::{ImageError, ImagePrompt, ImageSpan, Pass, PreemptPrompt};
-use crate::kv::{Owner, Wanted};
+use crate::kv::{FIRST_IMAGE_ROW, Owner, Wanted};
 use crate::sampler::Parameters;
 use crate::tape::Ending;
-
-/// The first number that stands for a row of an image in the cache. No vocabulary has as many tokens.
-const FIRST_ROW: u32 = 1 << 31;
 
 /// A row of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +277,7 @@ impl Runner {
         let ids = prompt.inputs.iter().map(|input| match *input {
             PromptInput::Token(token) => token,
             PromptInput::Image { .. } => {
-                self.images.rows = self.images.rows.wrapping_add(1) | FIRST_ROW;
+                self.images.rows = self.images.rows.wrapping_add(1) | FIRST_IMAGE_ROW;
                 self.images.rows
             }
         });
@@ -423,10 +420,10 @@ impl Runner {
         if let Some(offset) = self.images.offsets.get_mut(place.0) {
             *offset = 0;
         }
-        if prompt.iter().all(|id| *id < FIRST_ROW) {
+        if prompt.iter().all(|id| *id < FIRST_IMAGE_ROW) {
             return Ok(self.executor.begin(place, parameters, prompt)?);
         }
-        let tokens = prompt.iter().copied().filter(|id| *id < FIRST_ROW);
+        let tokens = prompt.iter().copied().filter(|id| *id < FIRST_IMAGE_ROW);
         let tokens: Vec<u32> = tokens.collect();
         Ok(self.executor.begin(place, parameters, &tokens)?)
     }

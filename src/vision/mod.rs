@@ -12,6 +12,7 @@ mod expand;
 mod hash;
 mod limits;
 mod processor;
+mod received;
 mod resize;
 mod rgb;
 mod source;
@@ -26,6 +27,7 @@ pub use processor::{
     Grid, Lfm2Vl, Normalization, Pixels, Place, Plan, Processor, Published, Rule, Settings,
     SettingsError, Tile,
 };
+pub use received::{Fields, Received};
 pub use resize::{Filter, resize};
 pub use rgb::RgbImage;
 pub use source::{Color, ColorRange, Format, Source};
