@@ -10,6 +10,7 @@ use super::queue::Queue;
 use super::shared::Shared;
 use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::caller::status::State;
+use crate::engine::picture::sight::Sight;
 use crate::engine::prompt::codec::Codec;
 use crate::engine::prompt::encoder::Encoder;
 use crate::telemetry::Usage;
@@ -32,10 +33,21 @@ impl Receiver {
     /// tokens. Returns the encoder of that model.
     #[must_use]
     pub fn ready(&self, codec: Codec, context: usize) -> Arc<Encoder> {
+        self.ready_with(codec, context, None)
+    }
+
+    /// Publishes, as `ready`, that there is a model, which sees images if there is a `sight`.
+    pub(crate) fn ready_with(
+        &self,
+        codec: Codec,
+        context: usize,
+        sight: Option<Arc<Sight>>,
+    ) -> Arc<Encoder> {
         let sampling = self.shared.recommended_sampling();
         let mut encoder = self.shared.encoder();
         let model = encoder.as_ref().map_or(0, |encoder| encoder.model()) + 1;
-        let new = Arc::new(Encoder::new(codec, context, model, sampling));
+        let new = Encoder::new(codec, context, model, sampling).with_sight(sight);
+        let new = Arc::new(new);
         *encoder = Some(new.clone());
         drop(encoder);
         self.shared.publish_tools();

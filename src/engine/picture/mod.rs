@@ -3,3 +3,4 @@
 //! A picture belongs to one user. It decodes no image and runs no tower by itself.
 
 pub(crate) mod picture;
+pub(crate) mod sight;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::codec::Codec;
 use super::merged_content;
 use crate::engine::caller::request::{Options, Refusal};
+use crate::engine::picture::picture::Picture;
+use crate::engine::picture::sight::Sight;
 use crate::engine::session::answer::Answer;
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
 use crate::journal;
@@ -28,6 +30,8 @@ pub struct Encoder {
     model: u64,
     /// The sampling that the model recommends.
     sampling: Partial,
+    /// `None` if the model sees no images.
+    sight: Option<Arc<Sight>>,
 }
 
 /// The tokens of a conversation, for one model.
@@ -38,6 +42,8 @@ pub struct Encoded {
     pub(crate) said: Vec<Range<usize>>,
     /// How many of its tokens the previous turn had run. Those that the cache has lost are prefilled again.
     pub(crate) past: usize,
+    /// The images whose numbers its tokens have.
+    pub(crate) pictures: Vec<Arc<Picture>>,
     model: u64,
     /// How the conversation was rendered, if its tokens come from a file or an old turn: their model is unknown.
     rendered: Option<Arc<Rendering>>,
@@ -67,6 +73,7 @@ impl Encoded {
             prompt: Prompt::of_tokens(tokens),
             said,
             past: 0,
+            pictures: Vec::new(),
             model: UNKNOWN,
             rendered: Some(Arc::new(Rendering {
                 messages,
@@ -135,7 +142,18 @@ impl Encoder {
             context,
             model,
             sampling,
+            sight: None,
         }
+    }
+
+    /// Returns the encoder of a model that sees images.
+    pub(crate) fn with_sight(self, sight: Option<Arc<Sight>>) -> Self {
+        Self { sight, ..self }
+    }
+
+    /// Returns how images become patches for the model; `None` if it sees no images.
+    pub(crate) fn sight(&self) -> Option<&Arc<Sight>> {
+        self.sight.as_ref()
     }
 
     pub(crate) fn model(&self) -> u64 {
@@ -199,6 +217,7 @@ impl Encoder {
             past: ran.map_or(0, |ran| past(ran, &prompt.tokens)),
             prompt,
             said,
+            pictures: Vec::new(),
             model: self.model,
             rendered: None,
         })
