@@ -65,7 +65,8 @@ impl Kv {
         if sequence.tokens.len() <= keep {
             return None;
         }
-        sequence.tokens.truncate(keep);
+        let whole = (self.layout).whole(|at| Some(sequence.tokens.get(at)?.0), keep);
+        sequence.tokens.truncate(whole);
         self.trim(id);
         self.moved = true;
         self.bump();

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::page::PAGE;
+use super::prompt::before_image;
 
 /// The most positions of a sequence, besides its end, for which pages of windows are kept.
 pub(super) const CHECKPOINTS: usize = 4;
@@ -21,6 +22,8 @@ pub struct Layout {
     pub(super) run: usize,
     /// The pages of a recurrent state; 0 if the model has none.
     pub(super) state: usize,
+    /// Whether the rows of an image see each other, so that no sequence is continued within one.
+    pub(super) whole_images: bool,
 }
 
 impl Default for Layout {
@@ -37,6 +40,7 @@ impl Layout {
             windows,
             run,
             state: 0,
+            whole_images: false,
         }
     }
 
@@ -46,6 +50,26 @@ impl Layout {
         Self { state, ..self }
     }
 
+    /// The layout of a model that computes all rows of an image at once, if it `is_so`.
+    #[must_use]
+    pub fn with_whole_images(self, is_so: bool) -> Self {
+        Self {
+            whole_images: is_so,
+            ..self
+        }
+    }
+
+    /// The greatest number of first positions, at most `positions`, that do not end within an image which is not cut.
+    /// `number` returns the token at a position.
+    #[must_use]
+    pub fn whole(&self, number: impl Fn(usize) -> Option<u32>, positions: usize) -> usize {
+        if self.whole_images {
+            before_image(number, positions)
+        } else {
+            positions
+        }
+    }
+
     /// One group of layers that see all positions.
     #[must_use]
     pub fn plain() -> Self {
@@ -53,7 +77,8 @@ impl Layout {
     }
 
     /// Whether all layers see all positions, so that any prefix can be continued.
-    pub(super) fn is_plain(&self) -> bool {
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
         self.windows == [None] && self.state == 0
     }
 

@@ -319,6 +319,7 @@ impl Kv {
         let source = source.map(|(id, sequence)| (*id, shared(sequence)));
         let source = source.filter(|(_, shared)| *shared > 0);
         let longest = self.sequences.values().map(common).max().unwrap_or(0);
+        let longest = (self.layout).whole(|at| tokens.get(at).copied(), longest);
         // Sharing the pages of a running turn costs no pages. Sharing those of an idle one may need too many in total.
         let run = self.shared_with_running(user, prompt, &[]);
         let sources = [
@@ -507,6 +508,24 @@ impl Sequence {
         layout: &Layout,
         positions: usize,
         serves: impl Fn(&Checkpoint) -> bool,
+    ) -> usize {
+        let mut usable = positions;
+        loop {
+            usable = self.computable(layout, usable, &serves);
+            let whole = layout.whole(|at| Some(self.tokens.get(at)?.0), usable);
+            if whole == usable {
+                return usable;
+            }
+            usable = whole;
+        }
+    }
+
+    /// The same where images may be cut.
+    fn computable(
+        &self,
+        layout: &Layout,
+        positions: usize,
+        serves: &impl Fn(&Checkpoint) -> bool,
     ) -> usize {
         let mut usable = self.tables.usable(layout, positions);
         while layout.state > 0 && usable > 0 {

@@ -74,3 +74,33 @@ pub fn common_prefix(held: &[(u32, Family)], prompt: Wanted<'_>, reuse: Reuse) -
     };
     held.iter().zip(wanted).take_while(serves).count()
 }
+
+/// The greatest number of first positions, at most `positions`, that do not end between two rows of an image. `number`
+/// returns the token at a position.
+pub(super) fn before_image(number: impl Fn(usize) -> Option<u32>, positions: usize) -> usize {
+    // Two images without text between them count as one.
+    let follows = |at: usize| {
+        let before = at.checked_sub(1).and_then(&number);
+        before.is_some_and(|row| row >= FIRST_IMAGE_ROW && number(at) == row.checked_add(1))
+    };
+    let mut positions = positions;
+    while follows(positions) {
+        positions -= 1;
+    }
+    positions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_an_image_or_after_it() {
+        let first = FIRST_IMAGE_ROW;
+        let tokens = [1, first, first + 1, first + 2, 2, first + 7, first + 8];
+        let number = |at: usize| tokens.get(at).copied();
+        let whole = [0, 1, 2, 3, 4, 5, 6, 7, 9].map(|at| before_image(number, at));
+        assert_eq!(whole, [0, 1, 1, 1, 4, 5, 5, 7, 9]);
+        assert_eq!(before_image(|_| Some(u32::MAX), 3), 3);
+    }
+}

@@ -28,7 +28,7 @@ impl Runner {
     /// Returns how a request uses pages.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.forward.kv.layout()
+        super::layout(&self.forward)
     }
 
     /// Whether pages have changed their owners since the last call.

@@ -9,10 +9,13 @@ mod logits_observer;
 mod model;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
+mod image_places;
 mod image_state;
 mod images;
 mod memory;
+mod mixed_prompt;
 mod pages;
+mod recordings;
 mod rows;
 mod successor;
 mod timed;
@@ -26,11 +29,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub use self::error::RunError;
+pub use self::image_places::ImageTile;
+use self::image_places::ImagePlaces;
 use self::image_state::ImageState;
-pub use self::images::{MixedPrompt, PromptImage, PromptInput, RotaryPositions};
+pub use self::images::TileEmbeddings;
 pub use self::kv_selection::{KEY_BOUND, KeyReason, KvSelection};
 pub(crate) use self::log_sum_exp::log_sum_exp;
 pub use self::logits_observer::LogitsObserver;
+pub use self::mixed_prompt::{MixedPrompt, PromptImage, PromptInput, RotaryPositions};
 pub(crate) use self::model::{Model, Options};
 pub(crate) use self::rows::OpCost;
 pub use self::rows::Stepped;
@@ -40,8 +46,8 @@ pub use self::timed::KindTime;
 pub use self::tower::{Embeddings, EncodeError, Tower};
 use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
-use crate::graph::{Counts, Event, GraphOptions, LifeCycle, Mode};
-use crate::kv::{self, Copied, Kv, Owner, StateStart, Wanted};
+use crate::graph::{GraphOptions, Mode};
+use crate::kv::{self, Copied, Kv, Layout, Owner, StateStart, Wanted};
 use crate::model::Shape;
 use crate::model::forward::Forward;
 use crate::sampler::Parameters;
@@ -123,7 +129,7 @@ impl Runner {
         let mut runner = Self {
             executor,
             description,
-            kv: Kv::new(slots, (pages, chunk), reuse).with_layout(forward.kv.layout()),
+            kv: Kv::new(slots, (pages, chunk), reuse).with_layout(layout(&forward)),
             step_bytes: StepBytes::of(&step),
             step,
             steps: HashMap::new(),
@@ -298,6 +304,7 @@ impl Runner {
             Some(StateStart::Pieces(pieces)) => self.executor.load_state(slot, pieces),
         });
         seated.inspect_err(|_| self.kv.lose())?;
+        self.images.set_places(slot, ImagePlaces::NONE);
         self.begin_slot((slot, cached), parameters, prompt.tokens)?;
         Ok(cached)
     }
@@ -340,13 +347,6 @@ impl Runner {
         self.prefill_until(tokens, ending, None).map(drop)
     }
 
-    /// Returns the rows of the next run of a slot's prompt: at most `most` of the `left` tokens before the next token that was
-    /// generated. Runs of recurrent layers end where their state can be stored.
-    #[must_use]
-    pub fn run_length(&self, slot: usize, left: usize, most: usize) -> usize {
-        self.kv.run_length(slot, left, most)
-    }
-
     /// Runs the rest of a prompt in chunks, and chooses the next token.
     ///
     /// # Errors
@@ -379,6 +379,7 @@ impl Runner {
             return Ok(Pass::Ended);
         }
         self.check_slots(&[self.kv.active()])?;
+        self.settle_rotation(self.kv.active())?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
@@ -417,6 +418,7 @@ impl Runner {
             return Ok(());
         }
         self.check_slots(&[self.kv.active()])?;
+        self.settle_rotation(self.kv.active())?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
         let tape = &self.prompts[&(rows, ending)];
@@ -496,65 +498,6 @@ impl Runner {
         self.executor.step_times()
     }
 
-    /// Returns the life cycle of the decode graph.
-    #[must_use]
-    pub fn graph(&self) -> &LifeCycle {
-        self.executor.graphs().life()
-    }
-
-    /// Returns counts of recorded prompts.
-    #[must_use]
-    pub fn prompt_graphs(&self) -> Counts {
-        self.executor.graphs().prompt_counts()
-    }
-
-    /// Returns the events of the decode graph since the last call.
-    pub fn take_graph_events(&mut self) -> Vec<Event> {
-        self.executor.graphs_mut().life_mut().take_events()
-    }
-
-    /// Drops all recordings. Recording that failures had disabled is tried again.
-    pub fn reset_graph(&mut self) {
-        self.executor.graphs_mut().reset();
-    }
-
-    /// Changes how steps are recorded.
-    pub fn set_graph_mode(&mut self, mode: Mode) {
-        self.executor.graphs_mut().set_mode(mode);
-    }
-
-    /// Returns the number of kernels of a step, or of operations on the CPU.
-    #[must_use]
-    pub(crate) fn step_launches(&mut self) -> usize {
-        self.executor.launches(&self.step).len()
-    }
-
-    /// Returns the kernels of a step or a prompt with `rows` rows, by operation. It must have run before.
-    #[must_use]
-    pub(crate) fn kernels(&mut self, input: Input, rows: usize) -> Vec<(&'static str, String)> {
-        let tape = match input {
-            Input::Step => self
-                .steps
-                .get(&rows.next_power_of_two())
-                .unwrap_or(&self.step),
-            Input::Prompt => {
-                let key = (rows.min(self.prefill_chunk), Ending::Token);
-                let Some(tape) = self.prompts.get(&key) else {
-                    return Vec::new();
-                };
-                tape
-            }
-            // A tower has an executor of its own.
-            Input::Patches { .. } => return Vec::new(),
-        };
-        self.executor.launches(tape)
-    }
-
-    /// Returns the decode graph in DOT.
-    pub(crate) fn graph_dot(&self) -> Result<String, RunError> {
-        Ok(self.executor.graph_dot()?)
-    }
-
     /// Returns the bytes that the next `step` moves.
     #[must_use]
     pub(crate) fn step_bytes(&self) -> u64 {
@@ -585,6 +528,12 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// Returns how the cache divides the pages of a model.
+fn layout(forward: &Forward) -> Layout {
+    let is_joined = forward.shape.images.is_joined();
+    forward.kv.layout().with_whole_images(is_joined)
 }
 
 /// Returns the sizes that a chunk can be padded to, in order.

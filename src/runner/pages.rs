@@ -63,8 +63,8 @@ impl Runner {
         self.turn_to(slot);
         let change = self.kv.restore(slot, tokens);
         self.changed(change);
-        self.executor
-            .begin((slot, tokens.len()), parameters, prompt)?;
+        self.begin_slot((slot, tokens.len()), parameters, prompt)?;
+        self.settle_rotation(slot)?;
         if self.forward.state.is_some() {
             let pieces = self.kv.restored_pieces(slot);
             self.executor.load_state(slot, pieces)?;

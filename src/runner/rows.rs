@@ -254,6 +254,7 @@ impl Runner {
             return Ok(());
         };
         self.turn_to(slot);
+        self.settle_rotation(slot)?;
         self.executor.guide(slot, None)?;
         self.executor.set_token(*first);
         let ran = self.run_rows(&vec![slot; said.len()], others, &[], (None, None));
@@ -261,7 +262,8 @@ impl Runner {
         said.iter().for_each(|token| self.kv.push_to(slot, *token));
         self.stepped(&[slot]);
         let position = self.kv.len_of(slot);
-        self.begin_again((slot, position), parameters, prompt)
+        self.begin_slot((slot, position), parameters, prompt)?;
+        self.settle_rotation(slot)
     }
 
     /// Returns the size of the vocabulary, for which masks have bits.

@@ -30,7 +30,7 @@ impl Runner {
     fn take_place(&mut self, before: &mut Self, keeps: bool) -> Result<bool, RunError> {
         self.executor.attach_thread()?;
         // Rows of images in the cache keep their numbers.
-        self.images.rows = before.images.rows;
+        self.images.next = before.images.next;
         self.executor
             .graphs_mut()
             .succeed(before.executor.graphs_mut());
@@ -39,7 +39,7 @@ impl Runner {
         std::mem::swap(&mut self.kv, &mut before.kv);
         let keeps = keeps && reuse == self.kv.reuse();
         self.kv.set_reuse(reuse);
-        self.kv.set_layout(self.forward.kv.layout());
+        self.kv.set_layout(super::layout(&self.forward));
         let KvInfo {
             slots,
             pages,

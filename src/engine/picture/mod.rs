@@ -1,6 +1,9 @@
 //! The images of conversations: their numbers in prompts, their pixels, and their embeddings.
 //!
-//! A picture belongs to one user. It decodes no image and runs no tower by itself.
+//! A picture belongs to one user. Nothing here runs a tower.
 
+pub(crate) mod cache;
+pub(crate) mod decode;
+pub(crate) mod encodings;
 pub(crate) mod picture;
 pub(crate) mod sight;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::runner::Embeddings;
+use crate::runner::{Embeddings, ImageTile};
 use crate::vision::{ContentHash, Pixels, Plan, Received};
 
 /// The name of an image: whose it is, and what its embeddings depend on. No user finds another user's images.
@@ -61,5 +61,29 @@ impl Picture {
 
     pub(crate) fn set_embeddings(&self, embeddings: Option<Arc<[Embeddings]>>) {
         *self.embeddings.lock() = embeddings;
+    }
+
+    /// Whether neither its pixels nor its embeddings exist, so that it must be decoded before it can be shown.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.embeddings().is_none() && self.pixels().is_none()
+    }
+
+    /// Whether rows of a prompt show it.
+    pub(crate) fn is_in(&self, rows: &[u32]) -> bool {
+        rows.iter().any(|row| self.rows.contains(row))
+    }
+
+    /// Returns the numbers and the grid of each of its tiles.
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = ImageTile> + '_ {
+        let mut next = self.rows.start;
+        self.plan.tiles.iter().map(move |tile| {
+            let count = u32::try_from(tile.tokens.count()).unwrap_or(u32::MAX);
+            let first = next;
+            next = next.saturating_add(count);
+            ImageTile {
+                rows: first..next,
+                grid: [tile.tokens.rows, tile.tokens.columns].map(|side| side as usize),
+            }
+        })
     }
 }

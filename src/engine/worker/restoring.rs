@@ -167,8 +167,12 @@ impl Worker<'_> {
         }
         let (places, positions) = (&restore.places, restore.tokens.len());
         let layout = self.runner.layout();
-        let restored = layout.reached(places, restore.arrived, positions);
-        if restored <= self.runner.len_of(slot) {
+        let reached = layout.reached(places, restore.arrived, positions);
+        let prompt = generation.prompt();
+        let restored = layout.whole(|at| prompt.get(at).copied(), reached);
+        // Where layers see windows, the pages serve one position alone.
+        let serves = restored == reached || layout.is_plain();
+        if !serves || restored <= self.runner.len_of(slot) {
             return Ok(());
         }
         let sampling = generation.request().options.sampling;

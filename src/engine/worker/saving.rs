@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::state::Worker;
 use super::unsaved::{Current, Delays, Destination, Idle, Tier, Unsaved};
 use crate::engine::session::sessions::SessionId;
-use crate::kv::{Owner, PAGE, Resting};
+use crate::kv::{FIRST_IMAGE_ROW, Owner, PAGE, Resting};
 use crate::kv_store::{Place, Rules, Save, Whose};
 use crate::runner::RunError;
 
@@ -223,6 +223,11 @@ impl Worker<'_> {
     /// Returns where the pages of a session go; `None` if there is nothing to save, or no room.
     fn destination(&self, idle: &Idle, now: &Resting<'_>) -> Option<Destination> {
         if now.tokens.len() < PAGE {
+            return None;
+        }
+        // After a restart, other images have the same numbers.
+        let is_image = |(token, _): &(u32, _)| *token >= FIRST_IMAGE_ROW;
+        if idle.tier == Tier::Disk && now.tokens.iter().any(is_image) {
             return None;
         }
         let places: Vec<_> = now.pages.iter().map(|(place, _)| *place).collect();
