@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "executor::ImageError",
             "executor::Pass",
             "graph",
             "guide",
@@ -63,7 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "load",
         &[
             "choice", "cpu", "cuda", "executor", "graph", "kv", "meminfo", "model", "quant",
-            "runner", "sampler", "tape",
+            "runner", "sampler", "tape", "vision",
         ],
     ),
     (

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ganglion::config::Config;
 use ganglion::graph::Mode;
-use ganglion::load::{KvChoice, KvChoices};
+use ganglion::load::{KvChoice, KvChoices, TowerFile};
 use ganglion::sampler::{Parameters, Partial};
 
 const SHIPPED: &str = include_str!("../config/gangliond.toml");
@@ -38,7 +38,8 @@ fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
     assert!(config.model.chat_template.take().is_some());
-    assert!(config.model.vision.take().is_some());
+    let tower = std::mem::take(&mut config.model.vision);
+    assert!(matches!(tower, TowerFile::Named(_)));
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
     assert!(config.kv.disk_writes_mib_per_day.take().is_some());
     assert!(config.kv.host_mib.take().is_some());

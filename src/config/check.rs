@@ -11,6 +11,7 @@ use super::checked::Config;
 use super::document::{Document, Typed};
 use super::error::Fault;
 use crate::choice::Choice;
+use crate::load::TowerFile;
 use crate::sampler::Parameters;
 
 /// Larger sizes are typing errors, because no board could hold them.
@@ -50,7 +51,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     keys! { typed, config:
         backend: choice;
         model.path: path(directory);
-        model.vision: path(directory);
+        model.vision: tower(directory);
         model.chat_template: path(directory);
         model.thinking: switch_or_unset;
         model.tool_formats: folder(directory);
@@ -98,7 +99,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         limits.mask_seconds => limits.mask_time: seconds(0.01..=60.0);
         limits.realtime_group: name;
         vision.max_pixels: whole(MOST_PIXELS);
-        vision.max_tokens: whole(1..=65_536);
+        vision.max_tokens: whole(0..=65_536);
         vision.max_images: whole(1..=64);
         vision.cache_mib: whole(0..=MOST_MIB);
         sessions.directory: folder(directory);
@@ -271,6 +272,16 @@ fn path(key: Key, value: &mut Option<PathBuf>, from: Option<&Path>) -> Result<()
     key.put(value, "the path of a file or directory", |typed| {
         let path = typed.as_str().filter(|path| !path.is_empty())?;
         Some(Some(from.unwrap_or(Path::new("")).join(path)))
+    })
+}
+
+fn tower(key: Key, value: &mut TowerFile, from: Option<&Path>) -> Result<(), Fault> {
+    key.put(value, "the path of a file or directory, or \"none\"", |typed| {
+        let path = typed.as_str().filter(|path| !path.is_empty())?;
+        Some(match path {
+            "none" => TowerFile::None,
+            path => TowerFile::Named(from.unwrap_or(Path::new("")).join(path)),
+        })
     })
 }
 

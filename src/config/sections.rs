@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
-use crate::load::{Activations, KvChoice, KvChoices, Placement};
+use crate::load::{Activations, KvChoice, KvChoices, Placement, TowerFile};
 use crate::sampler::Partial;
 use crate::session_store::Durability;
 
@@ -16,8 +16,8 @@ use crate::session_store::Durability;
 pub struct Model {
     /// A GGUF file or a safetensors directory. A relative path starts in the folder of the configuration file.
     pub path: Option<PathBuf>,
-    /// The file of a vision tower; `None` means the one next to the model.
-    pub vision: Option<PathBuf>,
+    /// The vision tower.
+    pub vision: TowerFile,
     /// The file of a chat template that replaces the model's own.
     pub chat_template: Option<PathBuf>,
     /// The templates' `enable_thinking` for requests that do not set it; `None` leaves it to the template.
@@ -30,7 +30,7 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             path: None,
-            vision: None,
+            vision: TowerFile::default(),
             chat_template: None,
             thinking: None,
             tool_formats: "/usr/share/ganglion/tools".into(),
@@ -188,7 +188,7 @@ pub struct Limits {
 pub struct Vision {
     /// Pixels of one image as received.
     pub max_pixels: u64,
-    /// Tokens that one image may take.
+    /// Tokens that one image may take; 0 means that the model sees no images.
     pub max_tokens: u32,
     /// Images of one request.
     pub max_images: usize,

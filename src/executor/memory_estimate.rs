@@ -18,4 +18,14 @@ impl MemoryEstimate {
     pub const fn bytes(&self) -> u64 {
         self.weights + self.kv + self.activations
     }
+
+    /// Returns the memory of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            weights: self.weights + other.weights,
+            kv: self.kv + other.kv,
+            activations: self.activations + other.activations,
+        }
+    }
 }

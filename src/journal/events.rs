@@ -170,6 +170,21 @@ events! {
         cached_tokens = cached_tokens,
     }
 
+    /// The vision tower has encoded an image of a request.
+    DEBUG image_encoded(request_id: u64, client_uid: u32, image_tokens: u64, encoding_ms: u128) by (client_uid)
+    "48c3493924a14b67a11daddb269a6628" "request {request_id} of user {client_uid}: an image of {image_tokens} tokens is encoded, in {encoding_ms} ms"
+    {
+        request_id = request_id,
+        client_uid = client_uid,
+        image_tokens = image_tokens,
+        encoding_ms = encoding_ms,
+    }
+
+    /// A file next to the model is not its vision tower.
+    INFO tower_skipped(file: &str, error: &str)
+    "c65f0c1df6e145a8b2c2a5d0f5a3c9e7" "{file} is not used as the model's vision tower: {error}"
+    { file = file, error = error }
+
     /// A part of a prompt has been prefilled.
     TRACE prompt_read(request_id: u64, client_uid: u32, read_tokens: usize, prompt_tokens: usize) by (client_uid)
     "6315753e5d564e5b99bd389690e9dc18" "request {request_id} of user {client_uid}: {read_tokens} of {prompt_tokens} tokens are prefilled"

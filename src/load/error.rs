@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::admission::MemoryRefusal;
 use super::kv_choice::Unsupported;
 use super::kv_memory::LessThanAPage;
+use super::open_tower::TowerMismatch;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::executor::FillError;
@@ -57,11 +58,18 @@ pub enum LoadError {
         granule: usize,
         head_dim: usize,
     },
-    #[error("model.vision: {}: {error}; give the path of an mmproj file, or leave the key out", file.display())]
-    Vision {
-        file: PathBuf,
-        error: std::io::Error,
+    #[error("model.vision: {}: {mismatch}; give the mmproj file of this model, or set it to \"none\"", path.display())]
+    Unfit {
+        path: PathBuf,
+        mismatch: TowerMismatch,
     },
+    #[error("model.vision: {}: {error}; give the mmproj file of this model, or set it to \"none\"", path.display())]
+    Vision { path: PathBuf, error: ModelError },
+    #[error(
+        "both {} and {} may be the vision tower of this model; set model.vision to one of them, or to \"none\"",
+        first.display(), second.display()
+    )]
+    Towers { first: PathBuf, second: PathBuf },
     #[error("kv.type_k, kv.type_v: {0}")]
     KvTypes(#[from] Unsupported),
     #[error(transparent)]

@@ -26,7 +26,8 @@ pub(crate) fn admit_on_cpu(
     settle_run(forward, settings)?;
     let budget = Budget::of_system(settings)?;
     admit(&budget, forward, settings, |tapes| {
-        Some(cpu::memory_estimate(tapes, settings.threads))
+        let own = cpu::memory_estimate(tapes, settings.threads);
+        Some(own.with(settings.tower.memory))
     })
 }
 
@@ -52,7 +53,8 @@ pub(crate) fn admit_on_cuda(
         },
     };
     let admitted = admit(&budget, forward, settings, |tapes| {
-        cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none()).ok()
+        let of_model = cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none());
+        Some(of_model.ok()?.with(settings.tower.memory))
     })?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.estimate.weights)?;

@@ -7,9 +7,11 @@ mod control_group;
 mod kv_choice;
 mod kv_memory;
 mod settings;
+mod tower_file;
 // Before anything is allocated.
 mod admission;
 mod open_model;
+mod open_tower;
 mod plan;
 mod prefill_chunk;
 mod preflight;
@@ -30,7 +32,11 @@ pub use kv_memory::KvMemory;
 pub use kv_selection::{PROBE, expected_kv};
 pub use loader::runner;
 pub use open_model::{OpenModel, OpenPart};
+pub use open_tower::{FoundTower, OpenTower, TowerMismatch, open_tower};
 pub use preflight::{Target, admit};
 pub(crate) use recommended_sampling::sampling;
-pub use settings::{Activations, Backend, CudaSettings, Placement, Settings};
+pub use settings::{
+    Activations, Backend, CudaSettings, Placement, Settings, TowerNeeds, VisionSettings,
+};
 pub use tower::{tower, tower_memory};
+pub use tower_file::TowerFile;

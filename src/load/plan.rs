@@ -19,12 +19,6 @@ pub(crate) fn plan<'a>(
     checkpoint: &'a Checkpoint,
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
-    if let Some(file) = &settings.vision {
-        std::fs::File::open(file).map_err(|error| LoadError::Vision {
-            file: file.clone(),
-            error,
-        })?;
-    }
     let mut shape = checkpoint.shape.clone();
     let context = match settings.context {
         0 => shape.context,

@@ -22,7 +22,7 @@ pub(crate) fn of_gpu(bytes: u64, integrated: bool) -> usize {
 }
 
 /// Returns the settings with `chunk` if they leave it open. A model with recurrent layers has at least the rows of a chunk of
-/// its prompts, which is not divided.
+/// its prompts, which is not divided. Nor is an image whose rows see each other.
 pub(crate) fn settled(settings: &Settings, chunk: usize, forward: &Forward) -> Settings {
     let mut settings = settings.clone();
     if settings.prefill_chunk == 0 {
@@ -31,5 +31,6 @@ pub(crate) fn settled(settings: &Settings, chunk: usize, forward: &Forward) -> S
     if forward.state.is_some() {
         settings.prefill_chunk = settings.prefill_chunk.max(CHUNK);
     }
+    settings.prefill_chunk = settings.prefill_chunk.max(settings.tower.rows);
     settings
 }

@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::control_group::ControlGroups;
 use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
+use super::tower_file::TowerFile;
 use crate::choice::Choice;
+use crate::executor::MemoryEstimate;
 use crate::graph::GraphOptions;
 use crate::kv::Reuse;
 use crate::quant::DType;
@@ -109,8 +111,9 @@ impl Choice for Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub backend: Backend,
-    /// The file of the vision tower, if the configuration names one. It must exist; nothing reads it.
-    pub vision: Option<PathBuf>,
+    pub vision: VisionSettings,
+    /// What the model needs because it sees images. The loader sets it.
+    pub tower: TowerNeeds,
     pub kv_type: KvChoices,
     /// Tokens of the text that q8_0 for K is measured with. Nothing is measured if it is empty.
     pub probe: Vec<u32>,
@@ -145,6 +148,35 @@ pub struct Settings {
     pub cuda: CudaSettings,
 }
 
+/// Whether and how a model sees images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VisionSettings {
+    pub tower: TowerFile,
+    /// The most tokens of one image; 0 means that the model sees none.
+    pub max_tokens: u32,
+    /// Bytes of encoded images that stay in memory for later requests.
+    pub cache: u64,
+}
+
+impl Default for VisionSettings {
+    fn default() -> Self {
+        Self {
+            tower: TowerFile::default(),
+            max_tokens: 1024,
+            cache: 64 << 20,
+        }
+    }
+}
+
+/// What a model needs besides its own memory because it sees images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TowerNeeds {
+    /// The tower, the image that it encodes, and the images that stay encoded.
+    pub memory: MemoryEstimate,
+    /// The rows of a prompt that must run at once, because they are of one image and see each other.
+    pub rows: usize,
+}
+
 /// The settings of the CUDA backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaSettings {
@@ -176,7 +208,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             backend: Backend::Auto,
-            vision: None,
+            vision: VisionSettings::default(),
+            tower: TowerNeeds::default(),
             kv_type: KvChoices::default(),
             probe: Vec::new(),
             context: 2048,

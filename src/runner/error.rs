@@ -1,5 +1,6 @@
 //! The errors of a runner.
 
+use super::tower::EncodeError;
 use crate::executor::{ExecuteError, ImageError};
 use crate::tape::TapeError;
 
@@ -8,6 +9,8 @@ use crate::tape::TapeError;
 pub enum RunError {
     #[error(transparent)]
     Execute(#[from] ExecuteError),
+    #[error("an image cannot be encoded: {0}")]
+    Encode(EncodeError),
     #[error("the model does not fit its tape: {0}")]
     Tape(#[from] TapeError),
     #[error(
@@ -37,8 +40,11 @@ impl RunError {
     #[must_use]
     pub fn driver_error(&self) -> Option<&str> {
         match self {
-            Self::Execute(error) => error.driver_error(),
-            Self::Tape(_)
+            Self::Execute(error) | Self::Encode(EncodeError::Execute(error)) => {
+                error.driver_error()
+            }
+            Self::Encode(_)
+            | Self::Tape(_)
             | Self::NoPages { .. }
             | Self::ImageRow { .. }
             | Self::ImageGrid { .. }
@@ -49,15 +55,28 @@ impl RunError {
     /// Whether the device is lost, so that this process must end.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        match self {
-            #[cfg(feature = "cuda")]
-            Self::Execute(ExecuteError::Device(error)) => error.is_sticky(),
-            Self::Execute(error) => matches!(error, ExecuteError::Refused { lost: true, .. }),
-            Self::Tape(_)
+        let execute = match self {
+            Self::Execute(error) | Self::Encode(EncodeError::Execute(error)) => error,
+            Self::Encode(_)
+            | Self::Tape(_)
             | Self::NoPages { .. }
             | Self::ImageRow { .. }
             | Self::ImageGrid { .. }
-            | Self::Unseated { .. } => false,
+            | Self::Unseated { .. } => return false,
+        };
+        match execute {
+            #[cfg(feature = "cuda")]
+            ExecuteError::Device(error) => error.is_sticky(),
+            error => matches!(error, ExecuteError::Refused { lost: true, .. }),
+        }
+    }
+}
+
+impl From<EncodeError> for RunError {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::Execute(error) => Self::Execute(error),
+            error => Self::Encode(error),
         }
     }
 }

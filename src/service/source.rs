@@ -77,7 +77,11 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         chat_template: config.model.chat_template.clone(),
         runner: load::Settings {
             backend: config.backend,
-            vision: config.model.vision.clone(),
+            vision: load::VisionSettings {
+                tower: config.model.vision.clone(),
+                max_tokens: config.vision.max_tokens,
+                cache: config.vision.cache_mib << 20,
+            },
             kv_type: config.kv.choices(),
             context: config.kv.context,
             shortens: !config.kv.context_is_set,

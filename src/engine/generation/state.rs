@@ -11,6 +11,7 @@ use super::stop::StopStrings;
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::intake::request::Request;
+use crate::engine::picture::picture::{Picture, PictureKey};
 use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
@@ -28,6 +29,7 @@ pub(crate) struct Generation {
     pub(super) encoder: Arc<Encoder>,
     /// The slot of the cache, while it has one.
     slot: usize,
+    has_slot: bool,
     prompt: Vec<u32>,
     /// Tokens of the prompt that are in the cache.
     prefilled: usize,
@@ -149,6 +151,7 @@ impl Generation {
             request,
             encoder,
             slot: 0,
+            has_slot: false,
             prompt,
             prefilled: 0,
             slice: None,
@@ -171,7 +174,7 @@ impl Generation {
             self.usage.cached_tokens = count(cached);
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
-        self.slot = slot;
+        (self.slot, self.has_slot) = (slot, true);
         self.repeated = 0;
         self.advance_to(cached);
     }
@@ -191,6 +194,7 @@ impl Generation {
         self.ran = self.ran.max(held.saturating_sub(self.prompt.len()));
         self.held = held;
         self.slice = None;
+        self.has_slot = false;
     }
 
     /// Whether no token was chosen yet.
@@ -261,6 +265,20 @@ impl Generation {
             .prompt
             .as_ref()
             .map_or(&[], |encoded| &encoded.said)
+    }
+
+    /// Returns the images that its prompt shows.
+    pub(crate) fn pictures(&self) -> &[Arc<Picture>] {
+        let prompt = self.request.prompt.as_ref();
+        prompt.map_or(&[], |encoded| &encoded.pictures)
+    }
+
+    /// Whether rows of its prompt that are not in the cache show an image.
+    pub(crate) fn needs_picture(&self, key: PictureKey) -> bool {
+        let mut pictures = self.pictures().iter();
+        // Without a slot it may have to prefill all of its prompt again.
+        let from = if self.has_slot { self.prefilled } else { 0 };
+        pictures.any(|picture| picture.key == key && picture.is_in(&self.prompt[from..]))
     }
 
     /// Returns the tokens of the prompt that are not in the cache, up to the first that another family of kernels computed

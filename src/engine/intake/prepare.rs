@@ -11,9 +11,12 @@ use super::queue::Queue;
 use super::request::Request;
 use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::generation::state::Generation;
+use crate::engine::picture::decode;
+use crate::engine::picture::picture::Picture;
 use crate::engine::prompt::encoder::{Bound, Encoder};
 use crate::engine::prompt::workers::Interest;
 use crate::telemetry::{FinishReason, Usage};
+use crate::vision::ImageError;
 
 /// A lent request. Dropping it queues the request again, as it is.
 struct Loan {
@@ -142,6 +145,67 @@ pub(crate) fn generation(
         }
     };
     let _ = shared.encoders.submit(id, client, work);
+}
+
+/// Decodes the images of a generation that have neither pixels nor embeddings, on a thread of low priority. Then it comes
+/// back: as a request, or, if its answer has begun, as a generation without a slot.
+pub(crate) fn pixels(queue: &Arc<Queue>, generation: Generation, encoder: &Arc<Encoder>) {
+    queue.lend();
+    let (id, client) = (generation.id(), (*generation.request().client).clone());
+    let (shared, encoder) = (generation.request().shared.clone(), encoder.clone());
+    let pictures = generation.pictures().to_vec();
+    let decode = move |wanted: &Interest, request: &Request| {
+        let stop = || !wanted.is_wanted() || request.ends().is_some();
+        decode(&pictures, &encoder, &stop)
+    };
+    if generation.is_unanswered() {
+        let loan = Loan {
+            queue: queue.clone(),
+            request: Some(generation.into_request()),
+        };
+        let work = move |wanted: &Interest| {
+            let decoded = (loan.request.as_ref()).map(|request| decode(wanted, request));
+            if let Some(Err(refusal)) = decoded {
+                loan.fail(refusal);
+            }
+        };
+        let _ = shared.encoders.submit(id, client, work);
+        return;
+    }
+    let mut loan = GenerationLoan {
+        queue: queue.clone(),
+        generation: Some(generation),
+    };
+    let work = move |wanted: &Interest| {
+        let Some(generation) = loan.generation.take() else {
+            return;
+        };
+        match decode(wanted, generation.request()) {
+            Err(refusal) => generation.fail(RequestError::Refused(refusal)),
+            Ok(()) => (loan.queue).control(Control::Continue(Box::new(generation))),
+        }
+    };
+    let _ = shared.encoders.submit(id, client, work);
+}
+
+/// Decodes images, unless `stop` returns true: then the request has ended.
+fn decode(
+    pictures: &[Arc<Picture>],
+    encoder: &Encoder,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), Refusal> {
+    let Some(sight) = encoder.sight() else {
+        return Ok(());
+    };
+    for picture in pictures.iter().filter(|picture| picture.is_bare()) {
+        let Picture { received, plan, .. } = &**picture;
+        match decode::pixels(received, &sight.processor, plan, stop) {
+            Ok(pixels) => picture.set_pixels(Some(Arc::new(pixels))),
+            Err(ImageError::Cancelled) => return Ok(()),
+            Err(error) => return Err(Refusal::InvalidMessages(error.to_string())),
+        }
+    }
+    Ok(())
 }
 
 /// A lent generation. Dropping it ends the answer: its work was removed because it was cancelled or has no thread.

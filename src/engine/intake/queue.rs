@@ -20,6 +20,7 @@ use crate::engine::caller::held::{ActiveHold, Held};
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::{Priority, Refusal};
 use crate::engine::observe::progress::Phase;
+use crate::engine::picture::picture::PictureKey;
 use crate::engine::session::sessions::SessionId;
 use crate::kv_store::Wake;
 use crate::telemetry::Usage;
@@ -289,6 +290,14 @@ impl Queue {
     fn note_seen(&self, _: &Waiting) {
         let arrivals = self.arrivals.load(Ordering::Acquire);
         self.seen_arrivals.store(arrivals, Ordering::Relaxed);
+    }
+
+    /// Returns the images that waiting requests show.
+    pub(crate) fn pictures(&self) -> HashSet<PictureKey> {
+        let waiting = self.lock();
+        let prompts = waiting.requests.iter().filter_map(|one| one.prompt.as_ref());
+        let pictures = prompts.flat_map(|prompt| &prompt.pictures);
+        pictures.map(|picture| picture.key).collect()
     }
 
     pub(crate) fn remove(&self, id: u64) -> Option<Request> {

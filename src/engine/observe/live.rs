@@ -52,6 +52,17 @@ pub struct Work {
     pub pages_in_host: u32,
 }
 
+/// How often images were encoded, and what stays of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageCounts {
+    /// Images that the tower has encoded since the start.
+    pub encoded: u64,
+    /// Images of requests whose embeddings were still there.
+    pub reused: u64,
+    /// Bytes of the embeddings that are kept, and of their images as received.
+    pub cache_bytes: u64,
+}
+
 /// What the engine does at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -64,6 +75,7 @@ pub struct Snapshot {
     pub kinds: Vec<KindTime>,
     /// Steps that were timed since the start.
     pub timed_steps: u64,
+    pub images: ImageCounts,
 }
 
 /// How long steps are timed after their times were read.
@@ -75,6 +87,7 @@ const APART: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum News {
     Work(Work),
+    Images(ImageCounts),
     Graph(Box<GraphStatus>),
     Step(Sample),
     /// A number of tokens, without anything else.
@@ -188,6 +201,7 @@ impl Snapshot {
     fn add(&mut self, news: News) {
         match news {
             News::Work(work) => self.work = work,
+            News::Images(images) => self.images = images,
             News::Graph(graph) => self.graph = *graph,
             News::Tokens(tokens) => self.tokens += tokens,
             News::Step(sample) => {

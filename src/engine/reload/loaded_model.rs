@@ -1,17 +1,21 @@
 //! A loaded model: its runner, its language, and its description for the status. Any thread can load one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::engine::caller::status::{ModelInfo, Status};
 use crate::engine::observe::progress::Phase;
+use crate::engine::picture::sight::Sight;
 use crate::engine::prompt::codec::Codec;
+use crate::executor::ImageError;
 use crate::graph::Mode;
 use crate::journal;
 use crate::kv::KvTypes;
 use crate::kv_store::Key;
-use crate::load::{self, LoadError, OpenModel, OpenPart, PROBE};
+use crate::load::{self, FoundTower, LoadError, OpenModel, OpenPart, OpenTower, PROBE, TowerFile};
+use crate::model::Checkpoint;
 use crate::model::checkpoint::Identity;
-use crate::runner::Runner;
+use crate::runner::{RunError, Runner, Tower};
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,10 @@ pub(crate) struct Recipe {
     settings: Settings,
     /// `None` if the files could not be read.
     files: Option<Identity>,
+    /// The files that may be its tower, as far as they could be read.
+    towers: Vec<Identity>,
+    /// The file of its tower, if it is loaded with one from outside of its own files.
+    tower: Option<Identity>,
     /// The types of the cache, and the hash of the angles of its rotation, once they are selected.
     cache: Option<(KvTypes, u64)>,
 }
@@ -50,10 +58,19 @@ fn files(settings: &Settings) -> std::io::Result<Identity> {
     }
 }
 
+/// Returns the identities of the files that may be a model's tower, besides its own files.
+fn towers(settings: &Settings) -> Vec<Identity> {
+    let candidates = settings.runner.vision.tower.candidates(&settings.model);
+    let others = candidates.iter().filter(|path| **path != settings.model);
+    others.filter_map(|path| Identity::of(path).ok()).collect()
+}
+
 impl Recipe {
     pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             files: files(settings).ok(),
+            towers: towers(settings),
+            tower: None,
             settings: settings.clone(),
             cache: None,
         }
@@ -71,12 +88,16 @@ impl Recipe {
             .with("angles", format_args!("{angles:016x}"))
             .with("reuse", format_args!("{:?}", runner.reuse))
             .with("activations", format_args!("{:?}", runner.cuda.activations));
-        Some(key)
+        Some(match &self.tower {
+            Some(tower) => key.with("tower", tower),
+            None => key,
+        })
     }
 
     /// Takes over the properties of the cache of `before`, whose model stays.
     pub(crate) fn keep_cache_of(&mut self, before: Option<&Self>) {
         self.cache = before.and_then(|before| before.cache);
+        self.tower = before.and_then(|before| before.tower.clone());
     }
 
     /// Returns what must be done to get from these settings to `next`.
@@ -86,7 +107,8 @@ impl Recipe {
         // The reserve only matters while a model is loaded.
         alike.runner.reserve = is.reserve;
         alike.runner.graph.mode = is.graph.mode;
-        let replaced = self.files.is_none() || self.files != next.files;
+        let replaced =
+            self.files.is_none() || self.files != next.files || self.towers != next.towers;
         if replaced || self.settings != alike {
             Transition::Load
         } else if is.graph.mode == to_be.graph.mode {
@@ -114,7 +136,18 @@ pub(crate) struct LoadedModel {
     pub(crate) runner: Runner,
     pub(crate) codec: Codec,
     pub(crate) recipe: Recipe,
+    /// `None` if the model sees no images.
+    pub(crate) sight: Option<LoadedSight>,
     info: ModelInfo,
+}
+
+/// How a loaded model sees images.
+#[derive(Debug)]
+pub(crate) struct LoadedSight {
+    pub(crate) sight: Arc<Sight>,
+    pub(crate) tower: Tower,
+    /// The most bytes of encoded images that stay for later requests.
+    pub(crate) cache_bytes: u64,
 }
 
 impl LoadedModel {
@@ -136,10 +169,12 @@ impl LoadedModel {
         for note in language.notes() {
             journal::tokenizer_skips(&settings.model.display().to_string(), note);
         }
+        let tower = find_tower(settings, &checkpoint)?;
         report(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let measured = load::Settings {
             probe: language.encode_plain(PROBE),
+            tower: tower.as_ref().map(OpenTower::needs).unwrap_or_default(),
             ..settings.runner.clone()
         };
         let runner = load::runner(&checkpoint, &measured, &mut |done, total| {
@@ -154,6 +189,10 @@ impl LoadedModel {
             }
             report(Loading::Read(more.then_some(percent)));
         })?;
+        let sight = match tower {
+            Some(tower) => load_tower(settings, tower, &runner, &mut recipe, &mut report)?,
+            None => None,
+        };
         let selection = runner.kv_selection();
         let shape = runner.shape();
         recipe.cache = Some((selection.types, shape.angles_hash()));
@@ -178,8 +217,7 @@ impl LoadedModel {
             quantization: checkpoint.quantization(),
             trained_context: count(shape.context),
             thinking: language.can_think(),
-            // No tower is loaded.
-            images: false,
+            images: sight.is_some(),
             // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),
@@ -189,6 +227,7 @@ impl LoadedModel {
             runner,
             codec: Codec::Model(language),
             recipe,
+            sight,
             info,
         })
     }
@@ -199,7 +238,58 @@ impl LoadedModel {
         status.backend = self.runner.backend().into();
         status.device = self.runner.description().into();
         status.memory = self.runner.memory();
+        if let Some(seen) = &self.sight {
+            let [weights, reserved] = seen.tower.memory();
+            status.memory.weights += weights;
+            status.memory.activations += reserved;
+        }
     }
+}
+
+/// Opens the tower of a model, if it has one.
+fn find_tower(
+    settings: &Settings,
+    checkpoint: &Checkpoint,
+) -> Result<Option<OpenTower>, LoadError> {
+    let FoundTower { tower, skipped } =
+        load::open_tower(&settings.model, checkpoint, &settings.runner)?;
+    for (path, why) in skipped {
+        journal::tower_skipped(&path.display().to_string(), &why);
+    }
+    Ok(tower)
+}
+
+/// Loads the tower of a model. Returns `None` if the backend takes no images, and the settings name no tower.
+fn load_tower(
+    settings: &Settings,
+    tower: OpenTower,
+    runner: &Runner,
+    recipe: &mut Recipe,
+    report: &mut impl FnMut(Loading),
+) -> Result<Option<LoadedSight>, LoadError> {
+    let vision = &settings.runner.vision;
+    if !runner.takes_images() {
+        if let TowerFile::Named(_) = vision.tower {
+            return Err(RunError::from(ImageError::Unsupported).into());
+        }
+        let why = ImageError::Unsupported.to_string();
+        journal::tower_skipped(&tower.path.display().to_string(), &why);
+        return Ok(None);
+    }
+    let loaded = tower.load(&settings.runner, &mut |_, _| report(Loading::Read(None)))?;
+    if tower.path != settings.model {
+        recipe.tower = Identity::of(&tower.path).ok();
+    }
+    let sight = Sight {
+        most_patches: loaded.most_patches(),
+        processor: tower.processor,
+        max_tokens: u64::from(vision.max_tokens),
+    };
+    Ok(Some(LoadedSight {
+        sight: Arc::new(sight),
+        tower: loaded,
+        cache_bytes: vision.cache,
+    }))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::engine::intake::shared::Shared;
 use crate::engine::observe::live::News;
 use crate::engine::observe::{observer, report};
 use crate::engine::prompt::encoder::Encoder;
-use crate::runner::Runner;
+use crate::runner::{Runner, Tower};
 
 impl Handle {
     /// Applies settings, and returns when they are active. A model is loaded only if the settings or its files differ. Then
@@ -119,14 +119,24 @@ fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceErro
     })
 }
 
+/// What the engine thread has of the model that answers, besides its runner.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) encoder: Arc<Encoder>,
+    /// `None` if the model sees no images.
+    pub(crate) tower: Option<Tower>,
+    /// The most bytes of encoded images that stay for later requests.
+    pub(crate) cache_bytes: u64,
+}
+
 impl Replacement {
-    /// Activates the model on the engine thread. Returns its encoder, and whether the pages of the cache keep their content.
-    /// Returns `None` if the device cannot be used: then the old model stays.
+    /// Activates the model on the engine thread. Returns what belongs to it, and whether the pages of the cache keep their
+    /// content. Returns `None` if the device cannot be used: then the old model stays.
     pub(crate) fn take_place(
         self,
         receiver: &Receiver,
         runner: &mut Runner,
-    ) -> Option<(Arc<Encoder>, bool)> {
+    ) -> Option<(Active, bool)> {
         let Self {
             mut model, reply, ..
         } = self;
@@ -143,17 +153,17 @@ impl Replacement {
                 return None;
             }
         };
-        let (new, encoder) = activate(receiver, model);
+        let (new, active) = activate(receiver, model);
         // This frees the old model's memory before the caller gets its reply.
         *runner = new;
         observer::report_graph_events(&receiver.shared, runner);
         drop(reply.send(Ok(())));
-        Some((encoder, keeps))
+        Some((active, keeps))
     }
 }
 
-/// Makes a loaded model the one that answers. Returns its runner and its encoder.
-pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Arc<Encoder>) {
+/// Makes a loaded model the one that answers. Returns its runner, and what else the engine thread has of it.
+pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Active) {
     let shared = &receiver.shared;
     observer::publish_graph(shared, &model.runner);
     shared.live.publish(News::Begun);
@@ -162,9 +172,18 @@ pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Arc<
         runner,
         codec,
         recipe,
+        sight,
         ..
     } = model;
     *shared.recipe() = Some(recipe);
-    let encoder = receiver.ready(codec, runner.context());
-    (runner, encoder)
+    let (sight, tower, cache_bytes) = sight.map_or((None, None, 0), |seen| {
+        (Some(seen.sight), Some(seen.tower), seen.cache_bytes)
+    });
+    let encoder = receiver.ready_with(codec, runner.context(), sight);
+    let active = Active {
+        encoder,
+        tower,
+        cache_bytes,
+    };
+    (runner, active)
 }

@@ -212,6 +212,7 @@ impl Worker<'_> {
         observer::report_graph_events(self.shared, &mut self.runner);
         generation.start(slot, cached);
         self.slots.insert(generation);
+        self.place_images(slot)?;
         self.begin_restore(slot);
         self.guide(slot)?;
         Ok(true)

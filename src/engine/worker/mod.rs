@@ -7,7 +7,9 @@ mod slots;
 mod state;
 // A request gets a slot, and its prompt is prefilled.
 mod arrivals;
+mod encoding;
 mod joining;
+mod preemption;
 mod prefill;
 // Steps of all generations whose prompt is in the cache.
 mod masks;
@@ -21,3 +23,6 @@ mod unsaved;
 
 pub use super::reload::loaded_model::Settings;
 pub use serve::run;
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,15 @@
 //! Slices of prompts: how many rows are prefilled at once, and what preempts them.
+//!
+//! The images of a slice are encoded before it, in `encoding`.
 
 use std::time::{Duration, Instant};
 
+use super::encoding::{Shown, shown, unencoded};
+use super::preemption::Preemption;
 use super::state::Worker;
 use crate::engine::caller::request::Priority;
 use crate::engine::generation::state::Token;
-use crate::engine::intake::request::Request;
 use crate::engine::observe::progress::Phase;
-use crate::engine::schedule::policy::{self, PrefillDemand};
 use crate::executor::Pass;
 use crate::journal;
 use crate::kv::Family;
@@ -48,9 +50,13 @@ impl Worker<'_> {
             let rows = self.runner.run_length(slot, remaining.len(), rows);
             (rows, Duration::ZERO)
         });
+        if let Some(picture) = unencoded(generation.pictures(), &remaining[..rows]) {
+            return self.encode(slot, &picture, (others, decoding));
+        }
         let last = generation.ends_with(rows);
         let ending = if last { Ending::Token } else { Ending::Kv };
         let slice = remaining[..rows].to_vec();
+        let shown = shown(generation.pictures(), &slice);
         let is_step_preempted = match self.runner.preempt_step(&self.ahead) {
             Err(error) if error.is_fatal() => return Err(error),
             // A step that could not be preempted runs again.
@@ -58,7 +64,12 @@ impl Worker<'_> {
         };
         if !is_step_preempted {
             self.runner.turn_to(slot);
-            if let Err(error) = self.runner.start(&slice, ending) {
+            // Images are not launched behind a step.
+            let started = match shown[..] {
+                [] => self.runner.start(&slice, ending),
+                _ => Ok(()),
+            };
+            if let Err(error) = started {
                 return self.fail(slot, error);
             }
             self.settle()?;
@@ -72,35 +83,28 @@ impl Worker<'_> {
         };
         self.runner.turn_to(slot);
         let (request, begun) = (generation.request(), Instant::now());
-        let (queue, prefill_times) = (self.queue, &self.prefill_times);
-        let demand = |request: &Request, remaining| PrefillDemand {
-            user: request.client.user,
-            priority: request.options.priority,
-            prefill_time: prefill_times.of(&request.client).user,
+        let remaining = generation.prompt().len() - generation.prefilled();
+        let preemption = Preemption {
+            queue: self.queue,
+            prefill_times: &self.prefill_times,
+            request,
             remaining,
-        };
-        let running = demand(request, generation.prompt().len() - generation.prefilled());
-        let preempts = |arrival: &Request| {
-            let (_, wanted) = arrival.wanted();
-            let arrival = demand(arrival, wanted.tokens.len());
-            policy::preempts_slice(arrival, running, last, share.slice)
-        };
-        let mut is_preempted = || {
+            is_last: last,
             // The smallest slice can take longer than a slice may.
-            let is_over = others > 0 && begun.elapsed() >= share.slice;
-            is_over
-                || request.ends().is_some()
-                || queue.held().suspends(running.priority)
-                || queue.has_arrival(preempts)
+            until: (others > 0).then(|| begun + share.slice),
+            slice: share.slice,
         };
-        let ran = (self.runner).prefill_until(&slice, ending, Some(&mut is_preempted));
+        let mut is_preempted = || preemption.is_due();
+        let images: Vec<_> = shown.iter().map(Shown::embeddings).collect();
+        let ran = (self.runner).prefill_images(&slice, &images, ending, Some(&mut is_preempted));
         let pass = match ran.and_then(|pass| self.runner.finish().map(|()| pass)) {
             Ok(pass) => pass,
             Err(error) => return self.fail(slot, error),
         };
         let took = begun.elapsed();
         self.prefill_times.add(&request.client, took);
-        self.slices.owe_steps(share, running.user, took, decoding);
+        let user = request.client.user;
+        self.slices.owe_steps(share, user, took, decoding);
         self.shared.progress.advance();
         if pass == Pass::Preempted {
             generation.preempt_slice(rows, before + took);
@@ -115,6 +119,9 @@ impl Worker<'_> {
         if last {
             let token = self.runner.token();
             self.observer.tokens(&mut self.runner, 1);
+            if !shown.is_empty() {
+                self.shrink_embeddings();
+            }
             self.take(slot, Token::Chosen(token))?;
         }
         Ok(())

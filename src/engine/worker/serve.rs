@@ -9,8 +9,9 @@ use crate::engine::intake::control::{Command, Control};
 use crate::engine::intake::prepare;
 use crate::engine::intake::receiver::Receiver;
 use crate::engine::observe::{observer, report};
+use crate::engine::picture::encodings::Encodings;
 use crate::engine::reload::loaded_model::{LoadedModel, Loading, Settings};
-use crate::engine::reload::replace;
+use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
 use crate::engine::session::sessions::SessionId;
@@ -37,8 +38,8 @@ pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
         }
     };
     let model = LoadedModel::load(settings, report).inspect_err(|error| refuse(receiver, error))?;
-    let (runner, encoder) = replace::activate(receiver, model);
-    let mut worker = Worker::new(receiver, runner, encoder);
+    let active = replace::activate(receiver, model);
+    let mut worker = Worker::new(receiver, active);
     let served = worker.serve().and_then(|()| worker.save_all());
     if let Err(error) = &served {
         worker.fail_all(error);
@@ -145,10 +146,18 @@ impl Worker<'_> {
         self.publish_work(&[], 0);
         // The pages of the new cache have other numbers.
         self.interrupt_saving();
-        if let Some((encoder, keeps_pages)) =
+        // The images of requests are encoded again by the new tower.
+        if let Some((active, keeps_pages)) =
             replacement.take_place(self.receiver, &mut self.runner)
         {
+            let Active {
+                encoder,
+                tower,
+                cache_bytes,
+            } = active;
             self.encoder = encoder;
+            (self.encodings, self.cache_bytes) = (Encodings::new(tower), cache_bytes);
+            self.embeddings.clear();
             self.slices = Slices::default();
             if !keeps_pages {
                 self.unsaved.clear();

@@ -11,8 +11,12 @@ use crate::engine::generation::state::Generation;
 use crate::engine::intake::queue::Queue;
 use crate::engine::intake::receiver::Receiver;
 use crate::engine::intake::shared::Shared;
+use crate::engine::observe::live::ImageCounts;
 use crate::engine::observe::observer::Observer;
+use crate::engine::picture::cache::EmbeddingCache;
+use crate::engine::picture::encodings::Encodings;
 use crate::engine::prompt::encoder::Encoder;
+use crate::engine::reload::replace::Active;
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::policy::Candidate;
 use crate::engine::schedule::prefill_time::PrefillTimes;
@@ -27,6 +31,15 @@ pub(super) struct Worker<'a> {
     pub(super) queue: &'a Arc<Queue>,
     pub(super) runner: Runner,
     pub(super) encoder: Arc<Encoder>,
+    /// The tower of the model, if it sees images.
+    pub(super) encodings: Encodings,
+    pub(super) embeddings: EmbeddingCache,
+    /// The most bytes of embeddings that no request needs.
+    pub(super) cache_bytes: u64,
+    pub(super) image_counts: ImageCounts,
+    pub(super) published_images: ImageCounts,
+    /// The time that the image in the tower has taken so far.
+    pub(super) encoding_time: Duration,
     /// The active generations.
     pub(super) slots: Slots,
     /// Generations that lost their slots to others, or got none, and wait for one.
@@ -51,13 +64,24 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(receiver: &'a Receiver, runner: Runner, encoder: Arc<Encoder>) -> Self {
+    pub(super) fn new(receiver: &'a Receiver, (runner, active): (Runner, Active)) -> Self {
+        let Active {
+            encoder,
+            tower,
+            cache_bytes,
+        } = active;
         Self {
             receiver,
             shared: &receiver.shared,
             queue: &receiver.queue,
             runner,
             encoder,
+            encodings: Encodings::new(tower),
+            embeddings: EmbeddingCache::default(),
+            cache_bytes,
+            image_counts: ImageCounts::default(),
+            published_images: ImageCounts::default(),
+            encoding_time: Duration::ZERO,
             slots: Slots::default(),
             displaced: Vec::new(),
             ahead: Vec::new(),
@@ -87,6 +111,7 @@ impl<'a> Worker<'a> {
         if let Some(session) = generation.request().session {
             self.session_is_idle(session);
         }
+        self.drop_unwanted_images();
         Some(generation)
     }
 

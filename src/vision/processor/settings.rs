@@ -119,6 +119,30 @@ impl Settings {
         self.patch * self.merge
     }
 
+    /// Returns the most tokens of one tile of an image that takes at most `max_tokens`. Where a model has one size of tiles, its
+    /// tiles have no fewer.
+    #[must_use]
+    pub fn most_tile_tokens(&self, max_tokens: u64) -> u64 {
+        let block = u64::from(self.block());
+        let of_side = |side: u32| (u64::from(side) / block) * (u64::from(side) / block);
+        match self.rule {
+            Rule::Qwen { max_pixels, .. } => max_tokens.min(max_pixels / (block * block)),
+            Rule::Gemma3 { side } => of_side(side),
+            Rule::Gemma4 { tokens } => max_tokens.min(u64::from(tokens)),
+            Rule::SmolVlm { tile, .. } => of_side(tile),
+            Rule::Lfm2Vl(Lfm2Vl {
+                max_tokens: most,
+                tile,
+                max_tiles,
+                ..
+            }) => {
+                let of_tile = if max_tiles > 0 { of_side(tile) } else { 0 };
+                max_tokens.min(most.max(of_tile))
+            }
+        }
+        .max(1)
+    }
+
     /// Numbers of a patch vector.
     #[must_use]
     pub const fn patch_len(&self) -> usize {
