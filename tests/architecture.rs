@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "executor::ExecuteError",
             "executor::ImageError",
             "executor::Pass",
             "graph",

@@ -184,7 +184,7 @@ pub(super) fn listed(listed: &Listed) -> Info {
     info
 }
 
-/// Returns the times of steps and commits, and the cost of the last finished request.
+/// Returns the times of steps and commits, counts of images, and the cost of the last finished request.
 pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>) -> Info {
     let Commits { count, p50, p99 } = commits;
     #[allow(clippy::cast_precision_loss)] // at most a minute
@@ -194,6 +194,9 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
         ("commits", count.into()),
         ("commit_p50_us", (p50 as f64).into()),
         ("commit_p99_us", (p99 as f64).into()),
+        ("images_encoded", live.images.encoded.into()),
+        ("images_reused", live.images.reused.into()),
+        ("image_cache_bytes", live.images.cache_bytes.into()),
     ]);
     for (name, Percentiles { p50, p90, p99, max }) in live.timing.percentiles() {
         for (of, value) in [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)] {

@@ -32,9 +32,11 @@ pub const FIELDS: &[(&str, &str)] = &[
         "DROPPED_CALLS",
         "calls of that connection that got no answer",
     ),
+    ("ENCODING_MS", "milliseconds that the vision tower took"),
     ("ERROR", "what is wrong, as in the message"),
     ("EVENTS", "events that were left out"),
     ("FAILURES", "consecutive refused calls, including this one"),
+    ("FILE", "the file that is not used"),
     (
         "FINISH_REASON",
         "stop, tool_calls, length, context, deadline, cancelled or error",
@@ -52,6 +54,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "HOW",
         "updated, if the existing graph accepted the recording, or instantiated",
     ),
+    ("IMAGE_TOKENS", "tokens that the image takes in the prompt"),
     ("INSTEAD", "the key that took its place"),
     ("KEY", "the key of gangliond.toml"),
     (

@@ -32,7 +32,7 @@ pub use kv_memory::KvMemory;
 pub use kv_selection::{PROBE, expected_kv};
 pub use loader::runner;
 pub use open_model::{OpenModel, OpenPart};
-pub use open_tower::{FoundTower, OpenTower, TowerMismatch, open_tower};
+pub use open_tower::{FoundTower, OpenTower, TowerMismatch, open_tower, with_tower};
 pub use preflight::{Target, admit};
 pub(crate) use recommended_sampling::sampling;
 pub use settings::{

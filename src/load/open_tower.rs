@@ -93,6 +93,20 @@ pub fn open_tower(
     Ok(found)
 }
 
+/// Returns the settings with what the model needs because it sees images, for `admit`.
+///
+/// # Errors
+/// As `open_tower`.
+pub fn with_tower(
+    model: &Path,
+    checkpoint: &Checkpoint,
+    settings: Settings,
+) -> Result<Settings, LoadError> {
+    let found = open_tower(model, checkpoint, &settings)?.tower;
+    let tower = found.as_ref().map(OpenTower::needs).unwrap_or_default();
+    Ok(Settings { tower, ..settings })
+}
+
 fn open(
     path: &Path,
     checkpoint: &Checkpoint,

@@ -7,7 +7,7 @@ use super::source::{self, TokenSource};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
 use crate::journal;
-use crate::load::{LoadError, OpenModel};
+use crate::load::{self, LoadError, OpenModel};
 use crate::tools::Formats;
 
 /// The arguments that select the configuration.
@@ -79,6 +79,7 @@ impl Origin {
         let settings = source::settings(&model, &config).runner;
         let opened =
             OpenModel::read(&model, config.model.chat_template.as_deref()).map_err(failed)?;
+        load::open_tower(&model, &opened.checkpoint, &settings).map_err(failed)?;
         opened.check(&settings).map_err(failed)
     }
 }

@@ -195,7 +195,8 @@ fn decode(
     stop: &dyn Fn() -> bool,
 ) -> Result<(), Refusal> {
     let Some(sight) = encoder.sight() else {
-        return Ok(());
+        let why = "the model has no vision tower";
+        return Err(Refusal::NotSupported(why.into()));
     };
     for picture in pictures.iter().filter(|picture| picture.is_bare()) {
         let Picture { received, plan, .. } = &**picture;

@@ -77,7 +77,7 @@ impl EmbeddingCache {
             entry.copies.retain(|copy| copy.strong_count() > 0);
             entry.copies.push(Arc::downgrade(picture));
         }
-        true
+        picture.embeddings().is_some()
     }
 
     /// Drops embeddings until all have at most `most` bytes. Those that are needed stay.

@@ -1,10 +1,13 @@
 //! The tower of the active model, and the images that it has begun: tile by tile, in parts.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::picture::{Picture, PictureKey};
+use crate::executor::{ExecuteError, ImageError};
 use crate::model::tower::Grid;
 use crate::runner::{Embeddings, EncodeError, Tower};
+use crate::vision::Tile;
 
 /// A tower, and what it has encoded of images that are not complete.
 #[derive(Debug, Default)]
@@ -12,8 +15,18 @@ pub(crate) struct Encodings {
     tower: Option<Tower>,
     /// The image and the tile that the tower has begun.
     current: Option<(PictureKey, usize)>,
-    /// The first tiles of images that others have interrupted.
-    begun: Vec<(PictureKey, Vec<Embeddings>)>,
+    /// Images that are not complete.
+    begun: Vec<Begun>,
+}
+
+/// An image that is not complete.
+#[derive(Debug)]
+struct Begun {
+    key: PictureKey,
+    /// The embeddings of its first tiles.
+    tiles: Vec<Embeddings>,
+    /// The time that it has taken so far.
+    took: Duration,
 }
 
 /// What has become of an image.
@@ -21,8 +34,8 @@ pub(crate) struct Encodings {
 pub(crate) enum Advanced {
     /// It was interrupted, and the next call continues.
     Paused,
-    /// The embeddings of its tiles.
-    Ended(Arc<[Embeddings]>),
+    /// The embeddings of its tiles, and the time that it took.
+    Ended(Arc<[Embeddings]>, Duration),
     /// Its pixels do not exist.
     Bare,
 }
@@ -44,17 +57,28 @@ impl Encodings {
         picture: &Picture,
         pauses: &mut dyn FnMut() -> bool,
     ) -> Result<Advanced, EncodeError> {
-        let (Some(pixels), Some(tower)) = (picture.pixels(), &mut self.tower) else {
+        let Some(tower) = &mut self.tower else {
+            return Err(ExecuteError::from(ImageError::Unsupported).into());
+        };
+        let Some(pixels) = picture.pixels() else {
             return Ok(Advanced::Bare);
         };
-        let key = picture.key;
-        let begun = self.begun.iter().position(|(of, _)| *of == key);
-        let mut tiles = begun.map_or_else(Vec::new, |at| self.begun.swap_remove(at).1);
+        let (key, since) = (picture.key, Instant::now());
+        let at = self.begun.iter().position(|begun| begun.key == key);
+        let mut begun = at.map_or_else(
+            || Begun {
+                key,
+                tiles: Vec::new(),
+                took: Duration::ZERO,
+            },
+            |at| self.begun.swap_remove(at),
+        );
         let planned = &picture.plan.tiles;
-        while let Some(tile) = planned.get(tiles.len()) {
-            if self.current != Some((key, tiles.len())) || !tower.is_encoding() {
-                let patches = |tile: &crate::vision::Tile| tile.patches.count() as usize;
-                let first: usize = planned[..tiles.len()].iter().map(patches).sum();
+        let patches = |tile: &Tile| usize::try_from(tile.patches.count()).unwrap_or(usize::MAX);
+        while let Some(tile) = planned.get(begun.tiles.len()) {
+            let index = begun.tiles.len();
+            if self.current != Some((key, index)) || !tower.is_encoding() {
+                let first: usize = planned[..index].iter().map(patches).sum();
                 let values = first * pixels.patch_len..(first + patches(tile)) * pixels.patch_len;
                 let grid = Grid {
                     rows: tile.patches.rows as usize,
@@ -62,24 +86,26 @@ impl Encodings {
                 };
                 self.current = None;
                 tower.begin(pixels.patches.get(values).unwrap_or_default(), grid)?;
-                self.current = Some((key, tiles.len()));
+                self.current = Some((key, index));
             }
             if let Some(embeddings) = tower.advance(pauses)? {
                 self.current = None;
-                tiles.push(embeddings);
-                if tiles.len() == planned.len() || !pauses() {
+                begun.tiles.push(embeddings);
+                if begun.tiles.len() == planned.len() || !pauses() {
                     continue;
                 }
             }
-            self.begun.push((key, tiles));
+            begun.took += since.elapsed();
+            self.begun.push(begun);
             return Ok(Advanced::Paused);
         }
-        Ok(Advanced::Ended(tiles.into()))
+        let took = begun.took + since.elapsed();
+        Ok(Advanced::Ended(begun.tiles.into(), took))
     }
 
     /// Drops what was encoded of images that nobody `wants` any more.
     pub(crate) fn retain(&mut self, wants: impl Fn(PictureKey) -> bool) {
-        self.begun.retain(|(key, _)| wants(*key));
+        self.begun.retain(|begun| wants(begun.key));
         if let (Some(tower), Some((key, _))) = (&mut self.tower, self.current)
             && !wants(key)
         {

@@ -62,6 +62,9 @@ impl Worker<'_> {
         picture: &Arc<Picture>,
         (others, decoding): (usize, bool),
     ) -> Result<(), RunError> {
+        if self.embeddings.use_again(picture) {
+            return Ok(());
+        }
         self.settle()?;
         self.observer.interrupt();
         self.shared.progress.enter(Phase::Prompt);
@@ -80,16 +83,19 @@ impl Worker<'_> {
             until: (others > 0).then(|| begun + share.slice),
             slice: share.slice,
         };
-        let advanced = (self.encodings).advance(picture, &mut || preemption.is_due());
+        let progress = &self.shared.progress;
+        let mut is_preempted = || {
+            progress.advance();
+            preemption.is_due()
+        };
+        let advanced = self.encodings.advance(picture, &mut is_preempted);
         let (id, client, took) = (request.id, request.client.clone(), begun.elapsed());
         self.prefill_times.add(&client, took);
         (self.slices).owe_steps(share, client.user, took, decoding);
-        self.encoding_time += took;
-        self.shared.progress.advance();
+        progress.advance();
         match advanced {
             Ok(Advanced::Paused) => {}
-            Ok(Advanced::Ended(embeddings)) => {
-                let took = std::mem::take(&mut self.encoding_time);
+            Ok(Advanced::Ended(embeddings, took)) => {
                 journal::image_encoded(id, client.user, picture.plan.tokens(), took.as_millis());
                 self.embeddings.insert(picture, embeddings);
                 self.image_counts.encoded += 1;

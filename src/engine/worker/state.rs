@@ -38,8 +38,6 @@ pub(super) struct Worker<'a> {
     pub(super) cache_bytes: u64,
     pub(super) image_counts: ImageCounts,
     pub(super) published_images: ImageCounts,
-    /// The time that the image in the tower has taken so far.
-    pub(super) encoding_time: Duration,
     /// The active generations.
     pub(super) slots: Slots,
     /// Generations that lost their slots to others, or got none, and wait for one.
@@ -81,7 +79,6 @@ impl<'a> Worker<'a> {
             cache_bytes,
             image_counts: ImageCounts::default(),
             published_images: ImageCounts::default(),
-            encoding_time: Duration::ZERO,
             slots: Slots::default(),
             displaced: Vec::new(),
             ahead: Vec::new(),

@@ -158,7 +158,8 @@ impl Machine {
         let mut settings = service::settings(path, config).runner;
         settings.meminfo = self.tree.path("/proc/meminfo");
         settings.groups = self.groups();
-        match admit(checkpoint, &settings, site) {
+        let settings = load::with_tower(&self.tree.path(path), checkpoint, settings);
+        match settings.and_then(|settings| admit(checkpoint, &settings, site)) {
             Ok(admitted) => {
                 let takes = admitted.estimate.bytes() >> 20;
                 let trained = checkpoint.shape.context;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::load::{KvMemory, LoadError, MemoryRefusal, Settings, Target, admit};
+use ganglion::load::{KvMemory, LoadError, MemoryRefusal, Settings, Target, admit, with_tower};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 
@@ -48,6 +48,8 @@ pub(super) fn choose(
     settings.reserve = settings.reserve.max(have / LEFT);
     settings.context = checkpoint.shape.context.min(MOST);
     let plenty = PLENTY.min(settings.context);
+    let seen = with_tower(&machine.outside(model), checkpoint, settings);
+    let mut settings = seen.map_err(|error| failure!(Data: "{error}"))?;
     for count in CONVERSATIONS {
         settings.kv_memory = KvMemory::Conversations(count);
         match largest(checkpoint, &settings, site) {
