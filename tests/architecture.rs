@@ -106,7 +106,16 @@ const ARROWS: &[(&str, &[&str])] = &[
             "model::language",
         ],
     ),
-    ("model", &["confined", "quant", "tape", "vision::Received"]),
+    (
+        "model",
+        &[
+            "confined",
+            "kv::FIRST_IMAGE_ROW",
+            "quant",
+            "tape",
+            "vision::Received",
+        ],
+    ),
     ("confined", &[]),
     (
         "check",

@@ -157,6 +157,7 @@ impl From<Refusal> for Error {
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
             | Refusal::TooManyImages { .. }
+            | Refusal::TooManyPixels { .. }
             | Refusal::SessionBusy
             | Refusal::SessionHeld { .. } => Self::Busy(message),
             // Limits of one user.
@@ -165,11 +166,12 @@ impl From<Refusal> for Error {
             | Refusal::UserSessions { .. }
             | Refusal::UserPages { .. }
             | Refusal::UserImages { .. }
+            | Refusal::UserPixels { .. }
             | Refusal::Quota { .. } => Self::QuotaExceeded(message),
             // Its object is about to be removed.
             Refusal::SessionClosed => unknown_object(message),
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => Self::ContextFull(message),
-            Refusal::InvalidMessages(_) => Self::InvalidMessages(message),
+            Refusal::InvalidMessages(_) | Refusal::Image { .. } => Self::InvalidMessages(message),
             Refusal::Turns { .. }
             | Refusal::InvalidGrammar(_)
             | Refusal::SessionDiffers { .. }

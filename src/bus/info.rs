@@ -101,6 +101,7 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("reread_tokens", usage.reread_tokens),
         ("repeated_steps", usage.repeated_steps),
         ("dropped_turns", usage.dropped_turns),
+        ("lost_images", usage.lost_images),
     ];
     for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {
         info.insert(name.to_owned(), count.into());

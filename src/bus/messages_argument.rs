@@ -11,7 +11,7 @@ use zbus::{Signature, Str, Type};
 use super::argument::VariantSeed;
 use super::parts_argument::PartsSeed;
 use super::proxy::Info;
-use crate::engine::{Message, Said};
+use crate::engine::{Message, MessageImage, Said};
 use crate::front::{
     self, GivenMessages, MESSAGES, MessageFields, PlacedImage, TEXT_BYTES, Value, role, shortened,
 };
@@ -40,6 +40,7 @@ pub(super) fn encode(said: Said) -> (String, Info) {
     let Message {
         role,
         content,
+        images,
         reasoning,
         calls,
         call_id,
@@ -58,12 +59,26 @@ pub(super) fn encode(said: Said) -> (String, Info) {
             fields.insert(name.to_owned(), Str::from(text).into());
         }
     }
+    if !images.is_empty() {
+        let images: Vec<_> = images.iter().map(place).collect();
+        fields.insert("images".to_owned(), images.into());
+    }
     for (name, holds) in [("partial", partial), ("dropped", dropped)] {
         if holds {
             fields.insert(name.to_owned(), true.into());
         }
     }
     (role.name().to_owned(), fields)
+}
+
+/// Encodes where an image of a message stands.
+fn place(image: &MessageImage) -> Info {
+    let at = u32::try_from(image.at).unwrap_or(u32::MAX);
+    let mut place = Info::from([("at".to_owned(), at.into())]);
+    if image.image.is_none() {
+        place.insert("lost".to_owned(), true.into());
+    }
+    place
 }
 
 impl Type for Messages {
@@ -214,6 +229,11 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                     Err(problem) => break problem,
                 }
                 continue;
+            }
+            if name == "images" {
+                map.next_value::<IgnoredAny>()?;
+                break "its \"images\" tells where images were; send the images again, as \"parts\""
+                    .to_owned();
             }
             let Some(field) = fields.field(name) else {
                 map.next_value::<IgnoredAny>()?;

@@ -9,7 +9,7 @@ use super::owner::ObjectOwner;
 use super::session::{Claim, Session};
 use super::shared::Shared;
 use crate::engine::{Opening, Refusal};
-use crate::front::{Config, GivenMessages, NewSession, SessionDefaults};
+use crate::front::{Config, NewSession, SessionDefaults};
 
 /// Opens a session, and returns the path of its object.
 pub(super) async fn open(
@@ -33,10 +33,8 @@ pub(super) async fn open(
         takes.map_err(|refusal| shared.refused(&owner.client, refusal))?;
     }
     let client = owner.client.clone();
-    let GivenMessages { messages, images } = messages;
-    let opened = shared.front.open_images(&client, images).await;
-    // Only the scripted engine takes images, and sees nothing of them.
-    opened.map_err(|error| shared.refused(&client, error))?;
+    let opened = shared.front.open_images(&client, messages).await;
+    let messages = opened.map_err(|error| shared.refused(&client, error))?;
     let follows = shared
         .engine
         .admit_beginning(&client, &messages, defaults.tools.clone());

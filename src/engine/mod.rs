@@ -19,7 +19,7 @@ mod session;
 pub mod sim;
 pub mod worker;
 
-pub use crate::model::{Message, Role};
+pub use crate::model::{Message, MessageImage, Role};
 pub use crate::session_store::{Commits, Name, NameError};
 pub use crate::telemetry::{FinishReason, Receipt, Usage};
 pub use caller::client::{Client, ConnectionName};
@@ -40,6 +40,7 @@ pub use intake::request::Request;
 pub use intake::wait_estimate::WaitEstimate;
 pub use observe::live::{GraphStatus, ImageCounts, Snapshot, Work};
 pub use observe::progress::{Phase, Progress, Pulse};
+pub use picture::quota::{ImageQuota, ImageShare};
 pub use prompt::codec::Codec;
 pub use prompt::encoder::{Encoded, Encoder};
 pub use reload::replacement::{ReplaceError, Replaced, Replacement};

@@ -1,7 +1,7 @@
 //! Images of requests: reads their bytes and checks their headers, before the requests reach the engine.
 //!
 //! Each user has one reader thread at a time, of low priority, so a file that answers slowly delays its own user alone. The
-//! bytes of a user's images are bounded, and so are those of all users. Pixels are not decoded here.
+//! engine bounds the bytes of a user's images and those of all users, and decodes the pixels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,17 +17,14 @@ use super::error::Error;
 use super::image_error::ImageError;
 use super::image_file;
 use super::messages::PlacedImage;
-use super::parts::{ImageBytes, ImageFields};
-use crate::engine::Refusal;
-use crate::vision::{self, Limits};
+use super::parts::ImageBytes;
+use crate::engine::{Handle, MessageImage, Refusal};
+use crate::vision::{self, Limits, Received};
 
 /// The longest time for the images of one request, the wait for earlier ones of the same user included.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The nice value of the readers. A thread with 10 yields most of the time to threads with 0.
 const NICE: i32 = 10;
-/// Bytes that the images of one user, and of all users, may have: a multiple of the bytes of the largest image.
-const OF_USER: usize = 2;
-const OF_ALL: usize = 4;
 
 /// The limits of images, as the configuration sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,56 +47,24 @@ impl Default for ImageLimits {
     }
 }
 
-/// An image whose header was read and whose limits were checked. Its bytes count against its user until it is dropped.
+/// An image whose header was read and whose limits were checked, and its place. Its bytes count against its user until it is
+/// dropped.
 #[derive(Debug)]
-pub struct Image {
+pub(super) struct OpenedImage {
     /// The index of its message in the conversation.
-    pub message: usize,
-    /// The byte of the message's content before which it stands.
-    pub at: usize,
-    bytes: Content,
-    pub fields: ImageFields,
-    _share: Share,
+    pub(super) message: usize,
+    pub(super) image: MessageImage,
 }
 
-impl Image {
-    /// Returns the bytes and what the caller says of them.
-    #[must_use]
-    pub fn source(&self) -> vision::Source<'_> {
-        let bytes = match &self.bytes {
-            Content::Read(bytes) => bytes,
-            Content::Data(bytes) => &**bytes,
-        };
-        self.fields.source(bytes)
-    }
-}
-
-enum Content {
-    Read(Vec<u8>),
-    Data(Arc<[u8]>),
-}
-
-/// The bytes are left out.
-impl std::fmt::Debug for Content {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("..")
-    }
-}
-
-/// The images of all users; clones are the same.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Images(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// Bytes of all users.
-    bytes: usize,
-    users: HashMap<u32, User>,
+/// The readers of all users; clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Images {
+    engine: Handle,
+    users: Arc<Mutex<HashMap<u32, User>>>,
 }
 
 #[derive(Debug)]
 struct User {
-    bytes: usize,
     /// Its one permit is for the reader.
     reader: Arc<Semaphore>,
     /// Requests that have, or wait for, the reader.
@@ -109,19 +74,10 @@ struct User {
 impl Default for User {
     fn default() -> Self {
         Self {
-            bytes: 0,
             reader: Arc::new(Semaphore::new(1)),
             requests: 0,
         }
     }
-}
-
-/// Bytes of a user's images, until this is dropped.
-#[derive(Debug)]
-struct Share {
-    images: Images,
-    user: u32,
-    bytes: usize,
 }
 
 /// A request that has, or waits for, the reader of its user.
@@ -132,13 +88,20 @@ struct Turn {
 }
 
 impl Images {
+    pub(super) fn new(engine: Handle) -> Self {
+        Self {
+            engine,
+            users: Arc::default(),
+        }
+    }
+
     /// Reads and checks the images of a request of `user`.
     pub(super) async fn open(
         &self,
         user: u32,
         given: Vec<PlacedImage>,
         limits: ImageLimits,
-    ) -> Result<Vec<Image>, Error> {
+    ) -> Result<Vec<OpenedImage>, Error> {
         if given.len() > limits.max_images {
             return Err(Error::TooManyImages {
                 images: given.len(),
@@ -157,7 +120,7 @@ impl Images {
         given: Vec<PlacedImage>,
         limits: ImageLimits,
         unwanted: Arc<AtomicBool>,
-    ) -> Result<Vec<Image>, Error> {
+    ) -> Result<Vec<OpenedImage>, Error> {
         let (turn, reader) = self.turn(user);
         // The semaphore is never closed.
         let permit = reader.acquire_owned().await.ok();
@@ -183,8 +146,8 @@ impl Images {
     }
 
     fn turn(&self, user: u32) -> (Turn, Arc<Semaphore>) {
-        let mut state = self.0.lock();
-        let of_user = state.users.entry(user).or_default();
+        let mut users = self.users.lock();
+        let of_user = users.entry(user).or_default();
         of_user.requests += 1;
         let turn = Turn {
             images: self.clone(),
@@ -192,63 +155,17 @@ impl Images {
         };
         (turn, of_user.reader.clone())
     }
-
-    /// Counts bytes of a user, if there is room for them.
-    fn take(&self, user: u32, bytes: usize, limits: &Limits) -> Result<Share, Refusal> {
-        let (of_user, of_all) = (
-            limits.max_bytes.saturating_mul(OF_USER),
-            limits.max_bytes.saturating_mul(OF_ALL),
-        );
-        let mut state = self.0.lock();
-        let held = state.users.get(&user).map_or(0, |user| user.bytes);
-        if held.saturating_add(bytes) > of_user {
-            return Err(Refusal::UserImages {
-                user,
-                bytes: of_user,
-            });
-        }
-        if state.bytes.saturating_add(bytes) > of_all {
-            return Err(Refusal::TooManyImages { bytes: of_all });
-        }
-        state.bytes += bytes;
-        state.users.entry(user).or_default().bytes += bytes;
-        Ok(Share {
-            images: self.clone(),
-            user,
-            bytes,
-        })
-    }
-
-    /// Changes a user, and forgets one that has nothing.
-    fn change(&self, user: u32, change: impl FnOnce(&mut State)) {
-        let mut state = self.0.lock();
-        change(&mut state);
-        let is_idle = |user: &User| user.bytes == 0 && user.requests == 0;
-        if state.users.get(&user).is_some_and(is_idle) {
-            state.users.remove(&user);
-        }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let bytes = self.bytes;
-        self.images.change(self.user, |state| {
-            state.bytes -= bytes;
-            if let Some(user) = state.users.get_mut(&self.user) {
-                user.bytes -= bytes;
-            }
-        });
-    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.images.change(self.user, |state| {
-            if let Some(user) = state.users.get_mut(&self.user) {
-                user.requests -= 1;
+        let mut users = self.images.users.lock();
+        if let Some(user) = users.get_mut(&self.user) {
+            user.requests -= 1;
+            if user.requests == 0 {
+                users.remove(&self.user);
             }
-        });
+        }
     }
 }
 
@@ -273,7 +190,7 @@ struct Job {
 }
 
 impl Job {
-    fn run(self, given: Vec<PlacedImage>) -> Result<Vec<Image>, Error> {
+    fn run(self, given: Vec<PlacedImage>) -> Result<Vec<OpenedImage>, Error> {
         let opened = given.into_iter().map(|placed| self.open(placed)).collect();
         let (turn, permit) = self.held;
         drop(permit);
@@ -281,7 +198,7 @@ impl Job {
         opened
     }
 
-    fn open(&self, placed: PlacedImage) -> Result<Image, Error> {
+    fn open(&self, placed: PlacedImage) -> Result<OpenedImage, Error> {
         let (message, part) = placed.given_as;
         self.checked(placed).map_err(|why| match why {
             Why::Refused(refusal) => Error::Refused(refusal),
@@ -293,7 +210,7 @@ impl Job {
         })
     }
 
-    fn checked(&self, placed: PlacedImage) -> Result<Image, Why> {
+    fn checked(&self, placed: PlacedImage) -> Result<OpenedImage, Why> {
         let PlacedImage {
             message, at, image, ..
         } = placed;
@@ -303,11 +220,10 @@ impl Job {
             return Err(ImageError::MaxTokens { given, limit }.into());
         }
         let limits = Limits::of_pixels(self.limits.max_pixels);
+        let engine = &self.images.engine;
+        let take = |bytes| (engine.image_quota()).take(self.user, bytes, limits.max_bytes);
         let (share, bytes) = match image.bytes {
-            ImageBytes::Data(bytes) => {
-                let share = self.images.take(self.user, bytes.len(), &limits)?;
-                (share, Content::Data(bytes))
-            }
+            ImageBytes::Data(bytes) => (take(bytes.len())?, bytes[..].into()),
             ImageBytes::File(file) => {
                 let bytes = image_file::size(&file).map_err(ImageError::from)?;
                 if bytes > limits.max_bytes {
@@ -315,21 +231,21 @@ impl Job {
                     let error = vision::ImageError::TooManyBytes { bytes, limit };
                     return Err(ImageError::from(error).into());
                 }
-                let share = self.images.take(self.user, bytes, &limits)?;
+                let share = take(bytes)?;
                 let stop = || self.unwanted.load(Ordering::Relaxed);
                 let read = image_file::read(&file, bytes, &stop).map_err(ImageError::from)?;
-                (share, Content::Read(read))
+                (share, read.into_boxed_slice())
             }
         };
-        let image = Image {
-            message,
+        let received = Received::new(bytes, fields, share);
+        let opened = received.source().open(&limits);
+        opened.map(drop).map_err(ImageError::from)?;
+        engine.plan_image(&received).map_err(ImageError::from)?;
+        let image = MessageImage {
             at,
-            bytes,
-            fields,
-            _share: share,
+            image: Some(Arc::new(received)),
         };
-        image.source().open(&limits).map_err(ImageError::from)?;
-        Ok(image)
+        Ok(OpenedImage { message, image })
     }
 }
 
@@ -358,8 +274,10 @@ mod tests {
     use nix::unistd::{ftruncate, pipe, write};
 
     use super::*;
+    use crate::engine::channel;
     use crate::front::image_file::FileError;
     use crate::front::parts::GivenImage;
+    use crate::vision::Fields;
 
     const USER: u32 = 7;
 
@@ -376,11 +294,11 @@ mod tests {
             given_as: (0, 1),
             image: GivenImage {
                 bytes,
-                fields: ImageFields {
+                fields: Fields {
                     format: vision::Format::Gray8,
                     width: Some(4),
                     height: Some(2),
-                    ..ImageFields::default()
+                    ..Fields::default()
                 },
             },
         }
@@ -388,33 +306,27 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_count_against_the_user_until_the_image_is_dropped() {
-        let images = Images::default();
-        let limits = ImageLimits::default();
+        let (engine, _receiver) = channel(crate::engine::Limits::default());
+        let images = Images::new(engine.clone());
         let file = ImageBytes::File(Arc::new(memfd(b"12345678")));
         let given = vec![
             placed(file),
             placed(ImageBytes::Data(b"87654321"[..].into())),
         ];
-        let opened = images.open(USER, given, limits).await.unwrap();
-        assert_eq!(opened[0].source().bytes, b"12345678");
-        assert_eq!(images.0.lock().users[&USER].bytes, 16);
-        let most = Limits::of_pixels(limits.max_pixels);
-        let refused = images.take(USER, 2 * most.max_bytes - 15, &most);
-        assert!(matches!(
-            refused,
-            Err(Refusal::UserImages { user: USER, .. })
-        ));
-        let others = images.take(USER + 1, 2 * most.max_bytes, &most).unwrap();
-        let all = images.take(USER + 2, 2 * most.max_bytes, &most);
-        assert!(matches!(all, Err(Refusal::TooManyImages { .. })));
-        drop((opened, others));
-        let state = images.0.lock();
-        assert_eq!((state.bytes, state.users.len()), (0, 0));
+        let opened = images.open(USER, given, ImageLimits::default());
+        let opened = opened.await.unwrap();
+        let image = opened[0].image.image.as_ref().unwrap();
+        assert_eq!(image.source().bytes, b"12345678");
+        assert_eq!(engine.image_quota().of_user(USER), 16);
+        drop(opened);
+        assert_eq!(engine.image_quota().of_user(USER), 0);
+        assert!(images.users.lock().is_empty());
     }
 
     #[tokio::test]
     async fn a_file_that_is_none_or_shrinks_is_an_error() {
-        let images = Images::default();
+        let (engine, _receiver) = channel(crate::engine::Limits::default());
+        let images = Images::new(engine);
         let (reader, _writer) = pipe().unwrap();
         let file = ImageBytes::File(Arc::new(reader));
         let refused = images.open(USER, vec![placed(file)], ImageLimits::default());
@@ -428,6 +340,6 @@ mod tests {
         ftruncate(&file, 5).unwrap();
         let shrunk = image_file::read(&file, bytes, &|| false);
         assert_eq!(shrunk, Err(FileError::Shrunk { read: 5, bytes: 8 }));
-        assert!(images.0.lock().users.is_empty());
+        assert!(images.users.lock().is_empty());
     }
 }

@@ -23,7 +23,7 @@ pub use config::Config;
 pub use error::{Error, OptionError};
 pub use image_error::ImageError;
 pub use image_file::FileError;
-pub use images::{Image, ImageLimits};
+pub use images::ImageLimits;
 pub use messages::{
     GivenMessages, MESSAGES, MessageFields, PlacedImage, conversation, role, too_long,
 };
@@ -32,7 +32,7 @@ pub use options::{
     Scope, SessionDefaults, TEXTS, Value, completion, new_session, request,
 };
 pub use parts::{
-    GivenImage, ImageBytes, ImageFields, MOST_IMAGES, PARTS, Part, PartError, PartFields, PartValue,
+    GivenImage, ImageBytes, MOST_IMAGES, PARTS, Part, PartError, PartFields, PartValue,
 };
 pub use permits::{Permit, Permits};
 pub use rights::{Forbidden, is_operator};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::text::{TEXT_BYTES, shortened};
 use crate::choice::Choice;
-use crate::vision::{Color, ColorRange, Format, Source};
+use crate::vision::Fields;
 
 /// Parts of one message.
 pub const PARTS: usize = 1024;
@@ -27,7 +27,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenImage {
     pub bytes: ImageBytes,
-    pub fields: ImageFields,
+    pub fields: Fields,
 }
 
 /// The place of an image's bytes.
@@ -36,36 +36,6 @@ pub enum ImageBytes {
     /// A file in memory or on disk; it is read from its start.
     File(Arc<OwnedFd>),
     Data(Arc<[u8]>),
-}
-
-/// What a caller says of an image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImageFields {
-    pub format: Format,
-    pub width: Option<u32>,
-    pub height: Option<u32>,
-    /// Bytes from the start of a row to the next.
-    pub stride: Option<u32>,
-    pub color: Option<Color>,
-    pub range: Option<ColorRange>,
-    /// The most tokens that the image may take.
-    pub max_tokens: Option<u32>,
-}
-
-impl ImageFields {
-    /// Returns the image with these bytes.
-    #[must_use]
-    pub const fn source<'a>(&self, bytes: &'a [u8]) -> Source<'a> {
-        Source {
-            bytes,
-            format: self.format,
-            width: self.width,
-            height: self.height,
-            stride: self.stride,
-            color: self.color,
-            range: self.range,
-        }
-    }
 }
 
 /// The value of a field, as a front end decodes it.
@@ -117,7 +87,7 @@ pub struct PartFields {
     given: Vec<&'static str>,
     text: Option<String>,
     bytes: Option<ImageBytes>,
-    fields: ImageFields,
+    fields: Fields,
 }
 
 impl PartFields {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::error::{Error, OptionError};
-use super::images::{Image, Images};
-use super::messages::{GivenMessages, PlacedImage};
+use super::images::Images;
+use super::messages::GivenMessages;
 use super::permits::{Permit, Permits};
 use super::refusal_log::RefusalLog;
 use super::rights::{self, Forbidden};
 use super::setting::Setting;
-use crate::engine::{Client, Handle, Lease, Options, Priority, Ticket};
+use crate::engine::{Client, Handle, Lease, Message, Options, Priority, Ticket};
 
 /// The shared state; its clones are the same state.
 #[derive(Clone, Debug)]
@@ -26,10 +26,10 @@ impl Front {
     #[must_use]
     pub fn new(engine: Handle) -> Self {
         Self {
+            images: Images::new(engine.clone()),
             engine,
             config: Setting::default(),
             permits: Permits::default(),
-            images: Images::default(),
             refusals: Arc::default(),
         }
     }
@@ -74,18 +74,28 @@ impl Front {
         error
     }
 
-    /// Reads and checks the images of a call. A model that takes none refuses them before anything is read.
+    /// Returns the messages of a call with their images, which are read and checked. A model that takes none refuses them
+    /// before anything is read.
     pub async fn open_images(
         &self,
         client: &Client,
-        given: Vec<PlacedImage>,
-    ) -> Result<Vec<Image>, Error> {
-        if given.is_empty() {
-            return Ok(Vec::new());
+        said: GivenMessages,
+    ) -> Result<Vec<Message>, Error> {
+        let GivenMessages {
+            mut messages,
+            images,
+        } = said;
+        if images.is_empty() {
+            return Ok(messages);
         }
         self.engine.takes_images()?;
         let limits = self.config().await.images;
-        self.images.open(client.user, given, limits).await
+        for opened in self.images.open(client.user, images, limits).await? {
+            if let Some(message) = messages.get_mut(opened.message) {
+                message.images.push(opened.image);
+            }
+        }
+        Ok(messages)
     }
 
     /// Queues a request without a session.
@@ -95,9 +105,8 @@ impl Front {
         said: GivenMessages,
         options: Options,
     ) -> Result<Ticket, Error> {
-        // Only the scripted engine takes images, and answers the text alone.
-        self.open_images(&client, said.images).await?;
-        Ok(self.engine.generate(client, said.messages, options).await?)
+        let messages = self.open_images(&client, said).await?;
+        Ok(self.engine.generate(client, messages, options).await?)
     }
 
     /// Queues the next turn of a session of `client`.
@@ -108,8 +117,8 @@ impl Front {
         said: GivenMessages,
         options: Options,
     ) -> Result<Ticket, Error> {
-        self.open_images(client, said.images).await?;
-        Ok(self.engine.reply(session, said.messages, options).await?)
+        let messages = self.open_images(client, said).await?;
+        Ok(self.engine.reply(session, messages, options).await?)
     }
 
     /// Adds messages to a session of `client` without an answer.
@@ -119,8 +128,8 @@ impl Front {
         session: Lease,
         said: GivenMessages,
     ) -> Result<(), Error> {
-        self.open_images(client, said.images).await?;
-        Ok(self.engine.append(session, said.messages).await?)
+        let messages = self.open_images(client, said).await?;
+        Ok(self.engine.append(session, messages).await?)
     }
 
     /// Refuses a priority that the client's user may not use.

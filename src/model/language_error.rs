@@ -47,6 +47,11 @@ pub enum LanguageError {
     /// The template's reason for refusing the conversation.
     #[error("the chat template refuses the conversation: {}", sentence(.0))]
     Refused(String),
+    #[error(
+        "the chat template writes {places} of the {images} images of the conversation: put images into messages of the user \
+         alone, or set model.chat_template to the template of the model's own files"
+    )]
+    Images { places: usize, images: usize },
     /// The template exceeded a limit of time, memory, depth or text.
     #[error("the chat template was stopped: {0}; use another file of the model")]
     Stopped(String),

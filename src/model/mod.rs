@@ -24,7 +24,7 @@ pub use checkpoint::{Checkpoint, LanguageSource, TowerCheckpoint};
 pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use language_error::LanguageError;
-pub use message::{Call, Message, Role};
+pub use message::{Call, Message, MessageImage, Role};
 pub use shape::Shape;
 pub use tokenizer::Decoder;
 pub use weights::{Layer, Linear, Tensor, Weights};

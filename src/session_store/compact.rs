@@ -110,8 +110,9 @@ fn text_bytes(turn: &Turn) -> usize {
     messages.map(Message::bytes).sum()
 }
 
-/// Returns a dropped turn without the settings that its prompt was rendered with.
-fn without_settings(turn: Turn) -> Turn {
+/// Returns a dropped turn without the settings that its prompt was rendered with, and without the bytes of its images.
+fn without_settings(mut turn: Turn) -> Turn {
+    turn.messages.iter_mut().for_each(Message::lose_images);
     Turn {
         thinking: None,
         tools: None,

@@ -30,6 +30,18 @@ pub enum Entry {
     Rewound { turns: u32 },
 }
 
+impl Entry {
+    /// Drops the bytes of all images.
+    pub fn lose_images(&mut self) {
+        let messages = match self {
+            Self::Opened { messages, .. } | Self::Appended { messages } => messages,
+            Self::Turn(turn) => &mut turn.messages,
+            Self::Options { .. } | Self::Rewound { .. } => return,
+        };
+        messages.iter_mut().for_each(Message::lose_images);
+    }
+}
+
 /// A turn: its messages and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {

@@ -109,6 +109,15 @@ impl Past {
     }
 }
 
+impl Past {
+    /// Returns the messages of the conversation, without dropped turns.
+    pub fn kept(&mut self) -> impl Iterator<Item = &mut Message> {
+        let of_turns = self.turns.iter_mut().flat_map(|turn| &mut turn.messages);
+        let begun = self.messages.iter_mut();
+        begun.chain(of_turns).chain(&mut self.appended)
+    }
+}
+
 impl PastTurn {
     /// Returns false for a turn of which compaction has kept only the tokens.
     fn has_text(&self) -> bool {

@@ -188,7 +188,7 @@ impl Store {
                     sessions: sessions.len(),
                 });
             }
-            let said: usize = messages.iter().map(Message::bytes).sum();
+            let said: usize = messages.iter().map(Message::stored_bytes).sum();
             let given = serde_json::to_vec(&options).map_or(0, |text| text.len());
             within(user, sessions, (said + given) as u64, quota.bytes)?;
             if sessions.is_empty() {

@@ -90,6 +90,9 @@ pub struct Usage {
     /// The number of the session's oldest turns that were dropped so that this one fits the context.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_turns: u32,
+    /// The images of the conversation whose bytes were lost, so that a text stood for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost_images: u32,
 }
 
 /// The parameters of a choice, from whichever source.

@@ -25,6 +25,15 @@ pub const fn placeholder(rule: &Rule) -> &'static str {
     }
 }
 
+/// Returns the texts before and after a placeholder, for chat templates that write no images.
+#[must_use]
+pub const fn around(rule: &Rule) -> [&'static str; 2] {
+    match rule {
+        Rule::Qwen { .. } => ["<|vision_start|>", "<|vision_end|>"],
+        _ => ["", ""],
+    }
+}
+
 /// Returns the name of the token at the positions of embeddings. Its own embedding is never read, and it is never generated.
 #[must_use]
 pub const fn row_token(rule: &Rule) -> &'static str {

@@ -20,7 +20,7 @@ mod stop;
 
 pub use decode::{Opened, is_decoding};
 pub use error::ImageError;
-pub use expand::{Piece, expand, placeholder, row_token};
+pub use expand::{Piece, around, expand, placeholder, row_token};
 pub use hash::{ContentHash, hash};
 pub use limits::Limits;
 pub use processor::{

@@ -2,7 +2,12 @@
 
 use std::fmt::{self, Debug, Formatter};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::source::{Color, ColorRange, Format, Source};
+use crate::choice::Choice;
 
 /// What a caller says of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +38,15 @@ impl Received {
             bytes,
             fields,
             _counted: Box::new(counted),
+        }
+    }
+
+    /// Returns the same image, whose bytes are counted until `counted` is dropped.
+    #[must_use]
+    pub fn counted(self, counted: impl Send + Sync + 'static) -> Self {
+        Self {
+            _counted: Box::new(counted),
+            ..self
         }
     }
 
@@ -74,4 +88,72 @@ impl Debug for Received {
         let bytes = self.bytes.len();
         write!(formatter, "Received({bytes} bytes, {:?})", self.fields)
     }
+}
+
+/// An image in the files of sessions. Names must not change.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// The bytes in base64.
+    data: String,
+    format: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    width: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    height: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stride: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    color: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+}
+
+impl Serialize for Received {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Fields {
+            format,
+            width,
+            height,
+            stride,
+            color,
+            range,
+            max_tokens,
+        } = self.fields;
+        let stored = Stored {
+            data: STANDARD.encode(&self.bytes),
+            format: format.name().to_owned(),
+            width,
+            height,
+            stride,
+            color: color.map(|color| color.name().to_owned()),
+            range: range.map(|range| range.name().to_owned()),
+            max_tokens,
+        };
+        stored.serialize(serializer)
+    }
+}
+
+/// Its bytes are not counted: `counted` does that.
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stored = Stored::deserialize(deserializer)?;
+        let wrong = <D::Error as serde::de::Error>::custom;
+        let bytes = STANDARD.decode(stored.data).map_err(wrong)?;
+        let fields = Fields {
+            format: named(&stored.format).map_err(wrong)?,
+            width: stored.width,
+            height: stored.height,
+            stride: stored.stride,
+            color: stored.color.as_deref().map(named).transpose().map_err(wrong)?,
+            range: stored.range.as_deref().map(named).transpose().map_err(wrong)?,
+            max_tokens: stored.max_tokens,
+        };
+        Ok(Self::new(bytes.into(), fields, ()))
+    }
+}
+
+fn named<T: Choice>(name: &str) -> Result<T, String> {
+    T::named(name).ok_or_else(|| format!("unknown name {name:?} of an image"))
 }

@@ -16,11 +16,14 @@ use crate::engine::intake::shared::Shared;
 use crate::engine::intake::wait_estimate::WaitEstimate;
 use crate::engine::observe::live::Snapshot;
 use crate::engine::observe::progress::Progress;
+use crate::engine::picture::pictures::plan;
+use crate::engine::picture::quota::ImageQuota;
 use crate::engine::session::sessions::{Lease, Said, SessionId, SessionStatus};
 use crate::model::{Message, Role};
 use crate::session_store::Entry;
 use crate::telemetry::{FinishReason, Usage};
 use crate::tools::Formats;
+use crate::vision::{ImageError, Received};
 
 /// Makes the two ends of an engine.
 #[must_use]
@@ -65,7 +68,7 @@ impl Handle {
     pub fn takes_tools(&self) -> Result<(), Refusal> {
         let encoder = self.shared.encoder().clone();
         match encoder {
-            Some(encoder) => encoder.writing(&self.shared.rules().formats).map(drop),
+            Some(encoder) => encoder.writing(&self.shared.formats()).map(drop),
             None => Ok(()),
         }
     }
@@ -85,6 +88,22 @@ impl Handle {
             "model {:?} takes no images: it has no vision tower; send text alone, or load another model (model.path)",
             model.name
         )))
+    }
+
+    /// Returns what counts the bytes of images.
+    #[must_use]
+    pub fn image_quota(&self) -> &ImageQuota {
+        &self.shared.image_quota
+    }
+
+    /// Returns an error if the model cannot show an image. It costs microseconds, and decodes nothing.
+    ///
+    /// # Errors
+    /// If it takes no image of this aspect, or needs more tokens for it than are allowed.
+    pub fn plan_image(&self, image: &Received) -> Result<(), ImageError> {
+        let encoder = self.shared.encoder().clone();
+        let sight = encoder.as_ref().and_then(|encoder| encoder.sight());
+        sight.map_or(Ok(()), |sight| plan(image, sight).map(drop))
     }
 
     /// Opens a session of a connection, which begins with `messages`.
@@ -150,7 +169,7 @@ impl Handle {
         }
         let file = self.shared.sessions().file(lease.session);
         if let Some(file) = file {
-            let bytes = said.iter().map(Message::bytes).sum();
+            let bytes = self.shared.sessions().stored_bytes(lease.session, &said);
             file.admit(bytes).await?;
         }
         self.change(lease, |session| {
@@ -180,6 +199,7 @@ impl Handle {
     pub fn leave(&self, name: &ConnectionName) {
         self.shared.encoders.remove_client(name);
         self.shared.grammars.remove_client(name);
+        self.shared.decoders.remove_client(name);
     }
 
     /// Removes the last turns of a session, and messages that were appended since. The earlier turns stay in the cache.
@@ -309,6 +329,7 @@ impl Handle {
         self.shared.requests.cancel(ticket);
         self.shared.encoders.remove(ticket);
         self.shared.grammars.remove(ticket);
+        self.shared.decoders.remove(ticket);
         if let Some(turn) = self.queue.remove(ticket) {
             turn.finish(FinishReason::Cancelled, Usage::default(), None);
         }

@@ -15,6 +15,7 @@ use crate::model::{Call, Message, Role};
 use crate::sampler::{Parameters, Partial};
 use crate::telemetry::{FinishReason, Usage};
 use crate::tools::{Piece, Tools};
+use crate::vision::ImageError;
 
 /// The options of one request. The front end that makes them checks every field.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,15 +229,32 @@ pub enum Refusal {
         percent: usize,
     },
     #[error(
-        "the images of user {user} that are being read or waiting would have more than {bytes} bytes; try again when one of \
-         its requests has finished, or raise vision.max_pixels"
+        "the images of user {user}, of its requests and its sessions, would have more than {bytes} bytes; close or clear a \
+         session with images, try again when a request has finished, or raise vision.max_pixels"
     )]
     UserImages { user: u32, bytes: usize },
     #[error(
-        "the images of all users that are being read or waiting would have more than {bytes} bytes; try again when a request \
-         has finished, or raise vision.max_pixels"
+        "the images of all users, of requests and sessions, would have more than {bytes} bytes; try again when a request has \
+         finished or a session was closed, or raise vision.max_pixels"
     )]
     TooManyImages { bytes: usize },
+    #[error(
+        "the images of user {user} that wait for the model would have more than {bytes} bytes when they are decoded; try again \
+         when one of its requests has begun, or send fewer or smaller images"
+    )]
+    UserPixels { user: u32, bytes: usize },
+    #[error(
+        "the images of all users that wait for the model would have more than {bytes} bytes when they are decoded; try again \
+         when a request has begun"
+    )]
+    TooManyPixels { bytes: usize },
+    /// An image of a message cannot be shown to the model. Both are numbered from 0.
+    #[error("message {message}: image {image}: {error}")]
+    Image {
+        message: usize,
+        image: usize,
+        error: ImageError,
+    },
     #[error("the session is closed")]
     SessionClosed,
     #[error(
@@ -299,8 +317,12 @@ impl Refusal {
             Self::UserRequests { .. } => Some(Limit::OfUser("limits.requests_per_user")),
             Self::TooManySessions(_) => Some(Limit::OfAll("limits.sessions")),
             Self::UserSessions { .. } => Some(Limit::OfUser("limits.sessions_per_user")),
-            Self::UserImages { .. } => Some(Limit::OfUser("vision.max_pixels")),
-            Self::TooManyImages { .. } => Some(Limit::OfAll("vision.max_pixels")),
+            Self::UserImages { .. } | Self::UserPixels { .. } => {
+                Some(Limit::OfUser("vision.max_pixels"))
+            }
+            Self::TooManyImages { .. } | Self::TooManyPixels { .. } => {
+                Some(Limit::OfAll("vision.max_pixels"))
+            }
             Self::UserPages { .. } => Some(Limit::OfUser("limits.kv_percent_per_user")),
             Self::ContextFull { .. } | Self::PromptBytes { .. } => {
                 Some(Limit::OfUser("kv.context"))
@@ -315,6 +337,7 @@ impl Refusal {
             | Self::Unkept(_)
             | Self::Turns { .. }
             | Self::InvalidMessages(_)
+            | Self::Image { .. }
             | Self::InvalidGrammar(_)
             | Self::NotSupported(_) => None,
         }
@@ -370,7 +393,7 @@ pub(crate) fn check(messages: &[Message]) -> Result<(), Refusal> {
         .ok_or_else(|| Refusal::InvalidMessages("there are no messages".into()))?;
     check_calls(messages)?;
     // The result of a tool may be empty.
-    if last.content.trim().is_empty() && last.role != Role::Tool {
+    if last.is_empty() && last.role != Role::Tool {
         return Err(Refusal::InvalidMessages("the last message is empty".into()));
     }
     if last.role == Role::Assistant || last.role == Role::System {

@@ -48,7 +48,8 @@ impl Handle {
     /// Queues a conversation without a session.
     ///
     /// # Errors
-    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`, `PromptBytes`.
+    /// `NotReady`, `Busy`, `UserQueue`, `InvalidMessages`, `ContextFull`, `PromptBytes`, `Image`, `UserPixels`,
+    /// `TooManyPixels`.
     pub async fn generate(
         &self,
         client: Client,
@@ -107,7 +108,7 @@ impl Handle {
             shared: &self.shared,
             session: Some(session),
         };
-        let more = said.iter().map(Message::bytes).sum();
+        let more = self.shared.sessions().stored_bytes(session, &said);
         talk.messages.extend(said);
         check(&talk.messages)?;
         let file = self.shared.sessions().file(session);
@@ -148,7 +149,7 @@ impl Handle {
             // The engine thread has it encoded when there is a model.
             return self.enqueue(submission, place, (talk, None), options);
         };
-        let rules = self.shared.rules();
+        let rules = self.shared.rules(submission.client.user);
         let (asked, last) = (options.clone(), submission.last.clone());
         let of_model = encoder.clone();
         let encode =
@@ -163,6 +164,8 @@ impl Handle {
             return Err(unwanted(&submission));
         };
         let (talk, prepared) = prompt?;
+        let shown = (&talk.messages[..], &prepared.prompt);
+        self.decode(&submission, &encoder, shown, &options).await?;
         self.compile(&submission, &encoder, &prepared, &options)
             .await?;
         self.enqueue(submission, place, (talk, Some(prepared)), options)
@@ -297,7 +300,7 @@ pub(crate) fn admit(encoder: &Encoder, talk: &Talk, options: &Options) -> Result
 }
 
 /// Returns why a request's work was dropped: its session is closed, its caller is gone, or the service ends.
-fn unwanted(submission: &Submission) -> Refusal {
+pub(super) fn unwanted(submission: &Submission) -> Refusal {
     if submission.registration.is_cancelled() {
         Refusal::SessionClosed
     } else {

@@ -29,7 +29,7 @@ impl Handle {
             return Ok(());
         };
         encoder.admit(messages)?;
-        let rules = self.shared.rules();
+        let rules = self.shared.rules(client.user);
         let registration = Registration::new(&self.shared);
         let messages = messages.to_vec();
         let encode = move |_: &Interest| follows(&encoder, &messages, tools, &rules);

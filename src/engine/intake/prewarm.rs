@@ -167,7 +167,7 @@ impl Handle {
             asked: Instant::now(),
         };
         let place = self.queue.place(submission.client.user)?;
-        let rules = self.shared.rules();
+        let rules = self.shared.rules(submission.client.user);
         // The tokens of the turn's answer decide which turns are dropped.
         let asked = Options {
             priority: Priority::Background,
@@ -179,7 +179,9 @@ impl Handle {
             max_tokens: 0,
             ..asked.clone()
         };
+        let of_model = encoder.clone();
         let encode = move |_: &Interest| {
+            let encoder = of_model;
             let last = last.as_deref();
             let (talk, last) = overflow::shorter(&encoder, talk, last, &asked, &rules)?;
             if only_after_drop && talk.dropped == 0 {
@@ -198,6 +200,10 @@ impl Handle {
         let Some(prompt) = prompt.transpose()?.flatten() else {
             return Ok(None);
         };
+        if let (talk, Some(prepared)) = &prompt {
+            let shown = (&talk.messages[..], &prepared.prompt);
+            self.decode(&submission, &encoder, shown, &options).await?;
+        }
         let ticket = self.enqueue(submission, place, prompt, options)?;
         begun.session = None;
         Ok(Some(ticket))

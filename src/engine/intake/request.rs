@@ -92,7 +92,7 @@ impl Request {
         let own = if let Some(own) = own {
             own
         } else {
-            let rules = self.shared.rules();
+            let rules = self.shared.rules(self.client.user);
             let talk = Talk {
                 messages: std::mem::take(&mut self.messages),
                 turns: std::mem::take(&mut self.turns),
@@ -229,6 +229,9 @@ impl Request {
             ..
         } = self;
         outcome.usage.seed = options.sampling.seed;
+        let images = messages.iter().flat_map(|message| &message.images);
+        let lost = images.filter(|image| image.image.is_none()).count();
+        outcome.usage.lost_images = u32::try_from(lost).unwrap_or(u32::MAX);
         // A request that was never answered was not sampled.
         let sampled = outcome.usage.completion_tokens > 0;
         outcome.usage.sampling = sampled.then(|| sampling(&options.sampling));

@@ -16,6 +16,9 @@ use crate::engine::caller::status::{State, Status};
 use crate::engine::caller::status_watch::{StatusReceiver, StatusSender};
 use crate::engine::observe::live::Live;
 use crate::engine::observe::progress::Progress;
+use crate::engine::picture::pictures::Pictures;
+use crate::engine::picture::quota::ImageQuota;
+use crate::engine::picture::viewer::Viewer;
 use crate::engine::prompt::encoder::{Encoder, Rules};
 use crate::engine::prompt::workers::{self, Workers};
 use crate::engine::reload::loaded_model::Recipe;
@@ -46,6 +49,10 @@ pub(crate) struct Shared {
     pub(crate) encoders: Workers,
     /// The threads that compile grammars.
     pub(crate) grammars: Workers,
+    /// The threads that decode images.
+    pub(crate) decoders: Workers,
+    pub(crate) pictures: Arc<Pictures>,
+    pub(crate) image_quota: ImageQuota,
     /// `None` until a model is loaded.
     encoder: Mutex<Option<Arc<Encoder>>>,
     /// The settings and files of that model; a script has none.
@@ -69,6 +76,9 @@ impl Shared {
             formats: Mutex::default(),
             encoders: Workers::new(workers::PROMPTS),
             grammars: Workers::new(workers::GRAMMARS),
+            decoders: Workers::new(workers::IMAGES),
+            pictures: Arc::default(),
+            image_quota: ImageQuota::default(),
             encoder: Mutex::default(),
             recipe: Mutex::default(),
             status: StatusSender::default(),
@@ -92,7 +102,7 @@ impl Shared {
         let Some(encoder) = self.encoder().clone() else {
             return;
         };
-        let writing = encoder.writing(&self.rules().formats);
+        let writing = encoder.writing(&self.formats());
         let name = writing.map_or_else(|_| String::new(), |writing| writing.format().name.clone());
         if self.status.borrow().model.tools != name {
             self.publish(|status| status.model.tools.clone_from(&name));
@@ -155,12 +165,17 @@ impl Shared {
         self.limits.store(Arc::new(limits));
     }
 
-    /// Returns the rules for prompts and answers.
-    pub(crate) fn rules(&self) -> Rules {
-        let formats = self.formats.lock();
+    /// Returns the formats in which models call tools.
+    pub(crate) fn formats(&self) -> Arc<Formats> {
+        self.formats.lock().clone()
+    }
+
+    /// Returns the rules for the prompts and answers of a user's request.
+    pub(crate) fn rules(&self, user: u32) -> Rules {
         Rules {
             grammar: self.limits().grammar,
-            formats: formats.clone(),
+            formats: self.formats(),
+            viewer: Viewer::new(self.pictures.clone(), user),
         }
     }
 

@@ -6,4 +6,7 @@ pub(crate) mod cache;
 pub(crate) mod decode;
 pub(crate) mod encodings;
 pub(crate) mod picture;
+pub(crate) mod pictures;
+pub(crate) mod quota;
 pub(crate) mod sight;
+pub(crate) mod viewer;

@@ -15,7 +15,7 @@ const WORD_BYTES: usize = 256;
 #[derive(Debug)]
 pub enum Codec {
     Model(Language),
-    /// One token for each word, for the scripted engine.
+    /// One token for each word and each image, for the scripted engine.
     Words,
 }
 
@@ -55,11 +55,15 @@ impl Codec {
                     _ => language.encode(rendered),
                 }
             }
-            Self::Words => Prompt::from_words(
-                messages
-                    .iter()
-                    .flat_map(|message| message.content.split_whitespace()),
-            ),
+            Self::Words => {
+                let tokens = messages.iter().flat_map(|message| {
+                    let words = message.content.split_whitespace().map(str::len);
+                    let images = message.images.iter().filter_map(|one| one.image.as_ref());
+                    words.chain(images.map(|image| image.source().bytes.len()))
+                });
+                let tokens = tokens.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
+                Prompt::of_tokens(tokens.collect())
+            }
         };
         let tokens = prompt.tokens.len();
         if tokens >= context {

@@ -10,10 +10,12 @@ use super::merged_content;
 use crate::engine::caller::request::{Options, Refusal};
 use crate::engine::picture::picture::Picture;
 use crate::engine::picture::sight::Sight;
+use crate::engine::picture::viewer::{Shown, Viewer};
 use crate::engine::session::answer::Answer;
 use crate::guide::{self, Grammar, GrammarError, Grammars, Guide, Thoughts};
 use crate::journal;
 use crate::model::Message;
+use crate::model::chat::ImageTexts;
 use crate::model::language::Prompt;
 use crate::model::{Decoder, Manner};
 use crate::sampler::Partial;
@@ -93,6 +95,8 @@ pub(crate) struct Rules {
     pub(crate) grammar: guide::Limits,
     /// The formats in which models call tools.
     pub(crate) formats: Arc<Formats>,
+    /// Finds the pictures of the user.
+    pub(crate) viewer: Viewer,
 }
 
 /// The limits of an answer: a grammar, or a length of thoughts.
@@ -205,11 +209,17 @@ impl Encoder {
         last: Option<&(Encoded, Answer)>,
         manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
-        let ran = last;
-        let kept = last.and_then(|(encoded, _)| self.recognized(encoded, messages));
-        let last = last.filter(|(encoded, _)| kept.is_some() || encoded.model == self.model);
-        let before =
-            last.map(|(encoded, answer)| (kept.as_ref().unwrap_or(&encoded.prompt), answer));
+        let kept = last.and_then(|(encoded, answer)| {
+            let prompt = self.recognized(encoded, messages, manner.images)?;
+            let encoded = Encoded {
+                prompt,
+                ..encoded.clone()
+            };
+            Some((encoded, answer.clone()))
+        });
+        let ran = kept.as_ref().or(last);
+        let last = ran.filter(|(encoded, _)| kept.is_some() || encoded.model == self.model);
+        let before = last.map(|(encoded, answer)| (&encoded.prompt, answer));
         let prompt = self.codec.encode(messages, before, manner, self.context)?;
         let said = last.map_or_else(Vec::new, |last| said(last, &prompt.tokens));
         let said = before_last(said, prompt.tokens.len());
@@ -224,13 +234,19 @@ impl Encoder {
     }
 
     /// Returns the prompt of tokens of an unknown model, if this model encodes the messages the same way.
-    fn recognized(&self, encoded: &Encoded, messages: &[Message]) -> Option<Prompt> {
+    fn recognized(
+        &self,
+        encoded: &Encoded,
+        messages: &[Message],
+        images: Option<&ImageTexts>,
+    ) -> Option<Prompt> {
         let rendering = encoded.rendered.as_ref()?;
         let tools = rendering.tools.as_deref();
         let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
         let manner = Manner {
             thinking: rendering.thinking,
             tools: tools.as_ref(),
+            images,
         };
         let asked = messages.get(..rendering.messages)?;
         self.codec.recognize(&encoded.prompt.tokens, asked, manner)
@@ -278,11 +294,34 @@ impl Encoder {
         let template = self.codec.template().unwrap_or_default();
         let flat = merged_content::messages(messages, template, writing.as_ref());
         let offered = tools.map(|tools| serde_json::from_str(tools.given()).unwrap_or_default());
+        let shown = self.show(&flat, rules)?;
         let manner = Manner {
             thinking: options.thinking,
             tools: offered.as_ref(),
+            images: shown.as_ref().map(|shown| &shown.texts),
         };
-        Ok((self.encode(&flat, last, manner)?, writing))
+        let mut encoded = self.encode(&flat, last, manner)?;
+        encoded.pictures = shown.map_or_else(Vec::new, |shown| shown.pictures);
+        Ok((encoded, writing))
+    }
+
+    /// Returns what stands for the images of messages, if there are any.
+    fn show(&self, messages: &[Message], rules: &Rules) -> Result<Option<Shown>, Refusal> {
+        let images = messages.iter().flat_map(|message| &message.images);
+        let mut received = images.filter(|image| image.image.is_some());
+        if received.next().is_none() {
+            return Ok(None);
+        }
+        match (&self.sight, &self.codec) {
+            (Some(sight), _) => rules.viewer.show(messages, sight).map(Some),
+            // The scripted engine sees nothing of them.
+            (None, Codec::Words) => Ok(None),
+            (None, Codec::Model(_)) => Err(Refusal::NotSupported(
+                "the conversation has images, and the model takes none: it has no vision tower; rewind or clear the session, or \
+                 load another model (model.path)"
+                    .into(),
+            )),
+        }
     }
 
     /// Returns the common prefix of the prompts of all conversations whose last message begins like this one's.
@@ -305,6 +344,7 @@ impl Encoder {
         // A prompt has at least one token.
         tokens.truncate(equal.max(1));
         prompt.past = prompt.past.min(tokens.len());
+        prompt.pictures.retain(|picture| picture.is_in(tokens));
         prompt.said = before_last(prompt.said, prompt.prompt.tokens.len());
         Ok(Prepared {
             prompt,

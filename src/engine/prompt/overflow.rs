@@ -228,6 +228,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::engine::picture::viewer::Viewer;
     use crate::engine::prompt::codec::Codec;
     use crate::sampler::{Parameters, Partial};
 
@@ -270,6 +271,7 @@ mod tests {
         Rules {
             grammar: crate::guide::Limits::USUAL,
             formats: Arc::default(),
+            viewer: Viewer::default(),
         }
     }
 

@@ -44,6 +44,14 @@ pub(crate) const GRAMMARS: WorkKind = WorkKind {
     by_time: true,
 };
 
+/// The threads that decode images, which take memory for the pixels meanwhile.
+pub(crate) const IMAGES: WorkKind = WorkKind {
+    name: "pixels",
+    at_once: 2,
+    nice: 10,
+    by_time: true,
+};
+
 /// Whether the result of a job is still wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interest(Arc<AtomicBool>);

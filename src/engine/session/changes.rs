@@ -20,7 +20,7 @@ impl Handle {
         entry: impl FnOnce(&Session) -> Result<Option<Entry>, Refusal>,
     ) -> Result<(), Refusal> {
         let id = lease.session;
-        let (kept, entry) = {
+        let (kept, entry, stored) = {
             let mut sessions = self.without_prefill(id).await;
             let session = sessions.idle(lease)?;
             let Some(entry) = entry(session)? else {
@@ -35,11 +35,12 @@ impl Handle {
             };
             // This prevents other changes meanwhile.
             session.turn = Some(NO_REQUEST);
-            (kept, entry)
+            let stored = session.stored(entry.clone());
+            (kept, entry, stored)
         };
         let (reply, result) = oneshot::channel();
         let (shared, queue) = (self.shared.clone(), self.queue.clone());
-        kept.append(entry.clone(), move |kept| {
+        kept.append(stored, move |kept| {
             let mut sessions = shared.sessions();
             let session = sessions.open.get_mut(&id);
             let session = session.filter(|_| kept.is_ok());

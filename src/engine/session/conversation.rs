@@ -2,6 +2,7 @@
 //!
 //! It knows no other session, and does not decide whether a turn may begin.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::answer::Answer;
@@ -10,6 +11,7 @@ use super::sessions::{Answered, Ended, Session};
 use crate::engine::caller::client::Client;
 use crate::engine::caller::request::Refusal;
 use crate::engine::prompt::encoder::{Encoded, Last};
+use crate::kv::FIRST_IMAGE_ROW;
 use crate::model::Message;
 use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
 
@@ -71,6 +73,7 @@ impl Session {
         if turn.last.is_some() {
             return;
         }
+        // The numbers of images are not those of pictures. The encoder replaces them.
         let Context {
             mut tokens,
             mut decoded,
@@ -109,7 +112,7 @@ impl Session {
     /// Returns the entry of a turn for the session's file.
     pub(super) fn entry(&self, answered: &Answered) -> Entry {
         let gone = self.messages_of(answered.dropped);
-        Entry::Turn(Box::new(Turn {
+        self.stored(Entry::Turn(Box::new(Turn {
             at: now(),
             dropped: answered.dropped,
             messages: answered.messages[self.messages.len() - gone..].to_vec(),
@@ -118,22 +121,31 @@ impl Session {
             thinking: answered.thinking,
             tools: answered.tools.clone(),
             tokens: self.tokens(answered),
-        }))
+        })))
+    }
+
+    /// Returns an entry as the session's file has it: with the bytes of images only if the session keeps them.
+    pub(super) fn stored(&self, mut entry: Entry) -> Entry {
+        if !self.keeps_pictures() {
+            entry.lose_images();
+        }
+        entry
     }
 
     /// Returns the tokens of a turn, without those that it shares with the turn before it.
     fn tokens(&self, answered: &Answered) -> Tokens {
         let Encoded { prompt, said, .. } = &answered.prompt;
+        let prompt = numbered(&prompt.tokens);
         // Without its oldest turns, the conversation shares nothing with them.
         let anew = answered.dropped > 0 && said.is_empty();
         let kept = if anew {
             0
         } else {
-            self.trail.common(&prompt.tokens, said)
+            self.trail.common(&prompt, said)
         };
         Tokens {
             kept,
-            prompt: prompt.tokens[kept..].to_vec(),
+            prompt: prompt[kept..].to_vec(),
             answer: answered.answer.tokens.clone(),
             said: answered.answer.said,
         }
@@ -239,4 +251,22 @@ impl Session {
         self.restore_last();
         Some(self.trail.length())
     }
+}
+
+/// Returns tokens in which the rows of images have consecutive numbers, in their order. The numbers of pictures are others
+/// after a restart.
+fn numbered(tokens: &[u32]) -> Cow<'_, [u32]> {
+    if tokens.iter().all(|token| *token < FIRST_IMAGE_ROW) {
+        return tokens.into();
+    }
+    let mut next = FIRST_IMAGE_ROW;
+    let numbered = tokens.iter().map(|token| {
+        if *token < FIRST_IMAGE_ROW {
+            return *token;
+        }
+        let number = next;
+        next = next.saturating_add(1);
+        number
+    });
+    numbered.collect()
 }

@@ -2,6 +2,8 @@
 //!
 //! Persistent ones outlive the daemon. Their files are written by the `session_store`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -255,7 +257,10 @@ impl Handle {
         if opening.persistent.is_some_and(|wanted| wanted != is_kept) {
             return Err(differs(&opening.name, "\"persistent\""));
         }
-        if !opening.messages.is_empty() && session.beginning() != opening.messages {
+        let begun = session.beginning();
+        let is_same = begun.len() == opening.messages.len()
+            && (begun.iter().zip(&opening.messages)).all(|(one, other)| one.is_like(other));
+        if !opening.messages.is_empty() && !is_same {
             return Err(differs(&opening.name, "\"system\" or \"messages\""));
         }
         if let Some(named) = &mut session.named {
@@ -276,9 +281,12 @@ impl Handle {
         let (user, name) = (opening.client.user, opening.name.clone());
         let reads = store.clone();
         let found = blocking(move || reads.open(user, &name)).await?;
-        let Some((stored, past)) = found else {
+        let Some((stored, mut past)) = found else {
             return Ok(None);
         };
+        for message in past.kept() {
+            self.count_images(user, message);
+        }
         let named = Named {
             file: Some(SessionFile { store, stored }),
             options: past.options.clone(),
@@ -292,6 +300,18 @@ impl Handle {
             pinned.loaded = true;
         }
         Ok(pinned)
+    }
+
+    /// Counts the images of a message that was read from a file.
+    fn count_images(&self, user: u32, message: &mut Message) {
+        for image in &mut message.images {
+            // Nothing else has it.
+            let read = image.image.take().and_then(Arc::into_inner);
+            image.image = read.map(|read| {
+                let bytes = read.source().bytes.len();
+                Arc::new(read.counted(self.shared.image_quota.count(user, bytes)))
+            });
+        }
     }
 
     /// Returns the default options that a session would have.
@@ -358,7 +378,10 @@ impl Handle {
         let store = self.shared.store().clone();
         let file = match store {
             Some(store) if opening.persistent.unwrap_or(true) => {
-                let (messages, options) = (opening.messages.clone(), opening.options.clone());
+                let (mut messages, options) = (opening.messages.clone(), opening.options.clone());
+                if !keeps_pictures(&options) {
+                    messages.iter_mut().for_each(Message::lose_images);
+                }
                 let makes = store.clone();
                 let made = blocking(move || makes.create(user, &name, messages, options));
                 let stored = made.await?;
@@ -399,6 +422,13 @@ fn named(opening: &Opening) -> Named {
     }
 }
 
+/// The option of a session whose file has the bytes of its images.
+const KEEP_PICTURES: &str = "keep_pictures";
+
+fn keeps_pictures(options: &Map<String, Value>) -> bool {
+    options.get(KEEP_PICTURES) == Some(&Value::Bool(true))
+}
+
 /// Returns the bytes of options in a file.
 fn written(options: &Map<String, Value>) -> usize {
     serde_json::to_vec(options).map_or(0, |text| text.len())
@@ -407,6 +437,12 @@ fn written(options: &Map<String, Value>) -> usize {
 impl Session {
     pub(crate) fn file(&self) -> Option<&SessionFile> {
         self.named.as_ref()?.file.as_ref()
+    }
+
+    /// Whether its file has the bytes of its images.
+    pub(super) fn keeps_pictures(&self) -> bool {
+        let named = self.named.as_ref();
+        named.is_some_and(|named| keeps_pictures(&named.options))
     }
 }
 

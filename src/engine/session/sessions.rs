@@ -396,6 +396,17 @@ impl Sessions {
         }
     }
 
+    /// Returns the bytes that messages would take in the file of a session.
+    pub(crate) fn stored_bytes(&self, id: SessionId, messages: &[Message]) -> usize {
+        let keeps = self.open.get(&id).is_some_and(Session::keeps_pictures);
+        let bytes = if keeps {
+            Message::stored_bytes
+        } else {
+            Message::bytes
+        };
+        messages.iter().map(bytes).sum()
+    }
+
     /// Returns the file of a session, if it has one.
     pub(crate) fn file(&self, id: SessionId) -> Option<SessionFile> {
         self.open.get(&id)?.file().cloned()

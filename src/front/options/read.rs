@@ -25,6 +25,7 @@ pub(super) struct Read {
     pub(super) name: Option<Name>,
     pub(super) persistent: Option<bool>,
     pub(super) take: Option<bool>,
+    pub(super) keep_pictures: Option<bool>,
 }
 
 /// Reads the options of a call; `scopes` are those of its options.
@@ -78,6 +79,7 @@ pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> R
             "persistent" => read.persistent = Some(check.truth()?),
             "context_overflow" => read.request.overflow = check.overflow()?,
             "take" => read.take = Some(check.truth()?),
+            "keep_pictures" => read.keep_pictures = Some(check.truth()?),
             "messages" => read.messages = check.messages()?,
             _ => return Err(unknown(&option.name).into()),
         }
@@ -124,6 +126,7 @@ impl Read {
             name: None,
             persistent: None,
             take: None,
+            keep_pictures: None,
         }
     }
 }

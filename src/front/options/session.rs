@@ -46,11 +46,13 @@ pub fn new_session(given: &GivenOptions, config: &Config) -> Result<NewSession, 
         name,
         persistent,
         take,
+        keep_pictures,
         ..
     } = read(given, &with_seed(config), &scopes)?;
     let of_name = [
         ("persistent", persistent.is_some()),
         ("take", take.is_some()),
+        ("keep_pictures", keep_pictures.is_some()),
     ];
     if name.is_none()
         && let Some((option, _)) = of_name.into_iter().find(|(_, given)| *given)

@@ -72,6 +72,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Scope::Session, "name", Allowed::Name),
     option(Scope::Session, "persistent", Allowed::Truth),
     option(Scope::Session, "take", Allowed::Truth),
+    option(Scope::Session, "keep_pictures", Allowed::Truth),
     option(Scope::Session, "context_overflow", Allowed::Overflow),
     option(Scope::Session, "messages", Allowed::Messages),
     option(Scope::Session, "max_tokens", Allowed::Tokens),

@@ -15,6 +15,8 @@ use crate::model::tokenizer::{Special, Specials};
 #[derive(Debug)]
 pub(in crate::model) struct Guard<'a> {
     specials: &'a Specials,
+    /// The text that templates write for an image, which is guarded also if it is no special token.
+    placeholder: Option<&'a str>,
     sentinel: char,
 }
 
@@ -22,21 +24,19 @@ impl<'a> Guard<'a> {
     /// Builds a guard; `texts` are all texts of the rendering.
     pub(super) fn new<'t>(
         specials: &'a Specials,
+        placeholder: Option<&'a str>,
         texts: impl Iterator<Item = &'t str>,
     ) -> Result<Self, LanguageError>
     where
         'a: 't,
     {
         let spellings = specials.iter().map(|special| &*special.spelling);
-        let used: HashSet<char> = texts
-            .chain(spellings)
-            .flat_map(str::chars)
-            .filter(|&c| c >= FIRST)
-            .collect();
-        let sentinel = candidates().find(|c| !used.contains(c)).ok_or_else(|| {
-            LanguageError::Refused("it uses every noncharacter and private-use character".into())
-        })?;
-        Ok(Self { specials, sentinel })
+        let sentinel = unused(texts.chain(spellings))?;
+        Ok(Self {
+            specials,
+            placeholder,
+            sentinel,
+        })
     }
 
     /// Returns the character that breaks spellings.
@@ -53,11 +53,18 @@ impl<'a> Guard<'a> {
             let rest = text.get(at..).unwrap_or_default();
             if self.specials.at_start(rest, &guarded).is_some()
                 || self.specials.could_start(rest, &guarded)
+                || self.begins_placeholder(rest)
             {
                 marked.push(self.sentinel);
             }
         }
         marked
+    }
+
+    /// Whether a text begins with the placeholder of images, or the following text could complete it.
+    fn begins_placeholder(&self, text: &str) -> bool {
+        let placeholder = self.placeholder.unwrap_or_default();
+        !placeholder.is_empty() && (text.starts_with(placeholder) || placeholder.starts_with(text))
     }
 
     /// Returns JSON with every special spelling in its texts and names broken.
@@ -78,6 +85,22 @@ impl<'a> Guard<'a> {
     pub(in crate::model) fn unmark(&self, text: &str) -> String {
         text.replace(self.sentinel, "")
     }
+}
+
+/// Returns a character that is in none of the texts.
+///
+/// # Errors
+/// If they have all noncharacters and private-use characters.
+pub(in crate::model) fn unused<'t>(
+    texts: impl Iterator<Item = &'t str>,
+) -> Result<char, LanguageError> {
+    let used: HashSet<char> = texts
+        .flat_map(str::chars)
+        .filter(|&c| c >= FIRST)
+        .collect();
+    candidates().find(|c| !used.contains(c)).ok_or_else(|| {
+        LanguageError::Refused("it uses every noncharacter and private-use character".into())
+    })
 }
 
 const FIRST: char = '\u{E000}';

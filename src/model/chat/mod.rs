@@ -4,6 +4,7 @@
 //! Not here: tokens (`tokenizer`) and the language of templates (`jinja`).
 
 mod frame;
+mod content;
 mod guard;
 mod jinja;
 mod renderer;
@@ -11,16 +12,20 @@ mod serve;
 mod system_tools;
 mod thoughts;
 
-pub(super) use guard::Guard;
+pub(super) use guard::{Guard, unused};
 pub use serve::TASK;
+pub use content::{ImagePiece, ImageTexts};
 pub use thoughts::{ThoughtTexts, name as thoughts_name};
+
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::language_error::LanguageError;
-use super::message::{Call, Message, Role};
+use super::message::{Call, Message, MessageImage, Role};
 use super::tokenizer::{Names, Specials};
+use content::Content;
 use renderer::Renderer;
 
 /// The most bytes of a template; real ones are below 50 KB.
@@ -35,6 +40,10 @@ pub(super) struct ChatTemplate {
     source: String,
     /// Whether it appends the arguments of calls as text, instead of writing an object as JSON.
     takes_text: bool,
+    /// Whether it reads the content of each message as a list of parts, also if that is a text alone.
+    takes_parts: bool,
+    /// Whether it writes the placeholder of an image that is a part of a message, once it is known.
+    writes_images: OnceLock<bool>,
 }
 
 /// The variables of a template.
@@ -61,7 +70,7 @@ struct Variables<'a> {
 #[derive(Debug, Serialize)]
 struct Turn<'a> {
     role: &'static str,
-    content: &'a str,
+    content: Content<'a>,
     #[serde(skip_serializing_if = "str::is_empty")]
     reasoning_content: &'a str,
     /// The thoughts, for templates that name them so.
@@ -98,6 +107,8 @@ pub struct Manner<'a> {
     pub thinking: Option<bool>,
     /// A JSON array in the form of OpenAI's API.
     pub tools: Option<&'a Value>,
+    /// What stands for the images of its messages; `None` if the model takes none.
+    pub images: Option<&'a ImageTexts>,
 }
 
 impl ChatTemplate {
@@ -112,17 +123,34 @@ impl ChatTemplate {
             renderer: Renderer::start(&source)?,
             source,
             takes_text: false,
+            takes_parts: false,
+            writes_images: OnceLock::new(),
         };
-        let question = Message::new(Role::User, "Hello");
+        let question = [Message::new(Role::User, content::PROBE)];
         // A template may refuse this conversation, but one that exceeds a limit here would do so for every answer.
-        if let Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) =
-            template.render(&[question], names, Manner::default(), None)
-        {
-            Err(error)
-        } else {
-            template.takes_text = template.wants_text(names);
-            Ok(template)
+        let rendered = template.render(&question, names, Manner::default(), None);
+        if let Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) = rendered {
+            return Err(error);
         }
+        let has_probe =
+            |rendered: Result<String, _>| rendered.is_ok_and(|text| text.contains(content::PROBE));
+        if !has_probe(rendered) {
+            template.takes_parts = true;
+            let rendered = template.render(&question, names, Manner::default(), None);
+            template.takes_parts = has_probe(rendered);
+        }
+        template.takes_text = template.wants_text(names);
+        Ok(template)
+    }
+
+    /// Whether it writes the placeholder of each image of a message.
+    pub(super) fn writes_images(&self, names: &Names, placeholder: &str) -> bool {
+        *self.writes_images.get_or_init(|| {
+            let mut question = Message::new(Role::User, content::PROBE);
+            question.images = vec![MessageImage { at: 0, image: None }];
+            let rendered = self.render(&[question], names, Manner::default(), None);
+            rendered.is_ok_and(|text| text.matches(placeholder).count() == 1)
+        })
     }
 
     /// Whether it needs the arguments of calls as text: it renders text, and fails with an object or writes it as
@@ -156,7 +184,7 @@ impl ChatTemplate {
     pub(super) fn thoughts(&self, names: &Names, marks: [&str; 2]) -> Option<ThoughtTexts> {
         let manner = Manner {
             thinking: Some(true),
-            tools: None,
+            ..Manner::default()
         };
         let rendered = self.render(&thoughts::conversation(), names, manner, None);
         thoughts::texts(&rendered.ok()?, marks)
@@ -187,9 +215,10 @@ impl ChatTemplate {
         &self,
         specials: &'a Specials,
         messages: &[Message],
-        tools: Option<&Value>,
+        manner: Manner<'a>,
     ) -> Result<Guard<'a>, LanguageError> {
-        let tools = tools.map(Value::to_string);
+        let tools = manner.tools.map(Value::to_string);
+        let placeholder = manner.images.map(|images| images.placeholder);
         let said = messages.iter().flat_map(|message| {
             let calls = message.calls.iter();
             let calls = calls.flat_map(
@@ -203,7 +232,11 @@ impl ChatTemplate {
             texts.into_iter().chain(&message.call_id).chain(calls)
         });
         let texts = said.chain(&tools).map(String::as_str);
-        Guard::new(specials, texts.chain([self.source.as_str()]))
+        Guard::new(
+            specials,
+            placeholder,
+            texts.chain([self.source.as_str()]),
+        )
     }
 
     /// Renders the conversation up to the beginning of the answer.
@@ -211,7 +244,9 @@ impl ChatTemplate {
         &self,
         messages: &[Message],
         names: &Names,
-        Manner { thinking, tools }: Manner<'_>,
+        Manner {
+            thinking, tools, ..
+        }: Manner<'_>,
         mark: Option<char>,
     ) -> Result<String, LanguageError> {
         let system_tools = tools.filter(|_| system_tools::reads(&self.source));
@@ -241,12 +276,13 @@ impl ChatTemplate {
             } else {
                 ""
             },
-            ..Turn::of(message, self.takes_text)
+            ..Turn::of(message, self.takes_text, self.takes_parts)
         });
         let mut turns: Vec<_> = turns.collect();
         if tools.is_some() {
             if turns.first().is_none_or(|turn| turn.role != SYSTEM_ROLE) {
-                turns.insert(0, Turn::system(system_tools::SYSTEM));
+                let system = Content::of_text(system_tools::SYSTEM, self.takes_parts);
+                turns.insert(0, Turn::system(system));
             }
             if let Some(first) = turns.first_mut() {
                 first.tools = tools;
@@ -257,7 +293,7 @@ impl ChatTemplate {
 }
 
 impl<'a> Turn<'a> {
-    fn system(content: &'a str) -> Self {
+    fn system(content: Content<'a>) -> Self {
         Self {
             role: SYSTEM_ROLE,
             content,
@@ -269,7 +305,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn of(message: &'a Message, takes_text: bool) -> Self {
+    fn of(message: &'a Message, takes_text: bool, takes_parts: bool) -> Self {
         let calls = message.calls.iter().map(|call| Called {
             id: &call.id,
             kind: "function",
@@ -285,7 +321,7 @@ impl<'a> Turn<'a> {
         });
         Self {
             role: message.role.name(),
-            content: &message.content,
+            content: Content::of(message, takes_parts),
             reasoning_content: &message.reasoning,
             thinking: "",
             tool_calls: calls.collect(),

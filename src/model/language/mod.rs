@@ -2,6 +2,7 @@
 //! tokens into a prompt, never a user (`chat::guard`).
 //! Not here: the tokenizer and templates themselves (`tokenizer`, `chat`).
 
+mod images;
 mod prompt;
 mod templates;
 mod words;
@@ -16,6 +17,8 @@ use super::checkpoint::LanguageSource;
 use super::language_error::LanguageError;
 use super::message::{Call, Message, Role};
 use super::tokenizer::{Class, Decoder, Piece, Place, Special, Tokenizer};
+use crate::kv::FIRST_IMAGE_ROW;
+use images::Takes;
 use prompt::{Segment, Segments};
 use templates::Templates;
 
@@ -64,7 +67,7 @@ impl Language {
             messages,
             Manner {
                 thinking,
-                tools: None,
+                ..Manner::default()
             },
         )?))
     }
@@ -86,7 +89,7 @@ impl Language {
             messages,
             Manner {
                 thinking,
-                tools: None,
+                ..Manner::default()
             },
         )?;
         Ok(self.encode_next(previous, answer, rendered))
@@ -134,15 +137,20 @@ impl Language {
     }
 
     /// Returns the prompt of a rendered conversation with these known tokens; `None` if the tokens spell another text.
+    /// Numbers that stand for rows of images become those of the rendered images.
     #[must_use]
     pub fn recognize(&self, tokens: &[u32], Rendered(segments): Rendered) -> Option<Prompt> {
-        let known = tokens.iter().all(|id| (*id as usize) < self.vocabulary());
+        let mut rows = segments.rows();
+        let token = |id: &u32| match *id {
+            FIRST_IMAGE_ROW.. => rows.next(),
+            id => ((id as usize) < self.vocabulary()).then_some(id),
+        };
+        let tokens = tokens.iter().map(token).collect::<Option<Vec<_>>>()?;
+        drop(rows);
         let mut spelled = segments.beginning();
-        self.push_tokens(&mut spelled, tokens);
-        (known && self.are_equivalent(&spelled, &segments)).then(|| Prompt {
-            tokens: tokens.to_vec(),
-            segments,
-        })
+        self.push_tokens(&mut spelled, &tokens);
+        self.are_equivalent(&spelled, &segments)
+            .then_some(Prompt { tokens, segments })
     }
 
     /// Whether both have the same meaning to the model. A tokenizer may compose decomposed characters, so their text
@@ -244,19 +252,33 @@ impl Language {
     ) -> Result<Segments, LanguageError> {
         let template = self.templates.of(manner.tools.is_some())?;
         let specials = self.tokenizer.specials();
-        let guard = template.guard(specials, messages, manner.tools)?;
+        let names = self.tokenizer.names();
+        let guard = template.guard(specials, messages, manner)?;
+        let has_images = messages.iter().any(|message| !message.images.is_empty());
+        let images = manner.images.filter(|_| has_images);
+        let takes = match images {
+            None => Takes::Nothing,
+            Some(texts) if template.writes_images(names, texts.placeholder) => Takes::Parts,
+            Some(texts) => Takes::Text(texts),
+        };
         let guarded: Vec<_> = messages
             .iter()
-            .map(|message| guarded(&guard, message, template))
+            .map(|message| guarded(&guard, message, template, takes))
             .collect();
         let tools = manner.tools.map(|tools| guard.mark_json(tools));
         let manner = Manner {
             tools: tools.as_ref(),
             ..manner
         };
-        let names = self.tokenizer.names();
         let text = template.render(&guarded, names, manner, Some(guard.mark_character()))?;
-        let mut segments = self.cut(&text).map_text(|text| guard.unmark(text));
+        let unmarked = |text: &str| self.cut(text).map_text(|text| guard.unmark(text));
+        let mut segments = match images {
+            None => unmarked(&text),
+            Some(texts) => {
+                let expanded = images::expanded(&text, messages, texts, &guard)?;
+                unmarked(&expanded.text).with_rows(expanded.mark, expanded.rows)
+            }
+        };
         if let Some(begin) = self.tokenizer.begin()
             && segments.first_id() != Some(begin)
             && let Some(special) = specials.with_id(begin)
@@ -270,7 +292,11 @@ impl Language {
     fn push_tokens(&self, segments: &mut Segments, tokens: &[u32]) {
         let mut decoder = self.tokenizer.text_decoder(segments.end());
         for token in tokens {
-            if let Some(special) = self.tokenizer.specials().with_id(*token) {
+            if *token >= FIRST_IMAGE_ROW {
+                segments.push_text(&decoder.finish());
+                segments.push_rows(*token..token.saturating_add(1));
+                decoder = self.tokenizer.text_decoder(segments.end());
+            } else if let Some(special) = self.tokenizer.specials().with_id(*token) {
                 segments.push_text(&decoder.finish());
                 segments.push_special(special.id, &special.spelling);
                 decoder = self.tokenizer.text_decoder(segments.end());
@@ -300,6 +326,7 @@ impl Language {
             match segment {
                 Segment::Special { id, .. } => tokens.push(*id),
                 Segment::Text(text) => self.tokenizer.encode(text, place, tokens),
+                Segment::Rows(rows) => tokens.extend(rows.clone()),
             }
         }
     }
@@ -307,7 +334,12 @@ impl Language {
 
 /// Returns a message in which special tokens are broken, except those that an answer may contain. Arguments of calls
 /// stay text if the template takes text.
-fn guarded(guard: &Guard<'_>, message: &Message, template: &ChatTemplate) -> Message {
+fn guarded(
+    guard: &Guard<'_>,
+    message: &Message,
+    template: &ChatTemplate,
+    takes: Takes<'_>,
+) -> Message {
     let whole = |text: &String| guard.mark(text, |_| true);
     let calls = message.calls.iter().map(|call| {
         let arguments = if template.takes_text() {
@@ -322,11 +354,15 @@ fn guarded(guard: &Guard<'_>, message: &Message, template: &ChatTemplate) -> Mes
             arguments,
         }
     });
+    let (content, images) = images::guarded(message, takes, |text| {
+        guard.mark(text, |special| {
+            message.role != Role::Assistant || !is_answerable(special, template)
+        })
+    });
     Message {
         role: message.role,
-        content: guard.mark(&message.content, |special| {
-            message.role != Role::Assistant || !is_answerable(special, template)
-        }),
+        content,
+        images,
         reasoning: whole(&message.reasoning),
         calls: calls.collect(),
         call_id: message.call_id.as_ref().map(whole),

@@ -1,5 +1,6 @@
 //! A rendered conversation and its tokens.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::model::tokenizer::Place;
@@ -21,12 +22,13 @@ impl Rendered {
         let bytes = self.0.iter().map(|segment| match segment {
             Segment::Special { spelling, .. } => spelling.len(),
             Segment::Text(text) => text.len(),
+            Segment::Rows(_) => 0,
         });
         bytes.sum()
     }
 }
 
-/// A rendered conversation: special tokens and the text between them.
+/// A rendered conversation: special tokens, rows of images, and the text between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segments {
     all: Vec<Segment>,
@@ -42,6 +44,8 @@ pub(super) enum Segment {
     },
     /// Text that is not empty and not adjacent to other text.
     Text(String),
+    /// Numbers that stand for rows of images. No other rows that continue them are adjacent.
+    Rows(Range<u32>),
 }
 
 impl Prompt {
@@ -64,7 +68,7 @@ impl Prompt {
         }
     }
 
-    /// Returns the conversation as the chat template wrote it.
+    /// Returns the conversation as the chat template wrote it, without the rows of images.
     #[must_use]
     pub fn text(&self) -> String {
         self.segments.text()
@@ -76,6 +80,7 @@ impl Segments {
         let pieces = self.iter().map(|segment| match segment {
             Segment::Special { spelling, .. } => &**spelling,
             Segment::Text(text) => text,
+            Segment::Rows(_) => "",
         });
         pieces.collect()
     }
@@ -99,7 +104,8 @@ impl Segments {
         match self.all[..count].last() {
             None => Place::Start,
             Some(Segment::Special { .. }) if self.begun && count == 1 => Place::Start,
-            Some(Segment::Special { .. }) => Place::AfterSpecial,
+            // A row of an image is a special token to a tokenizer.
+            Some(Segment::Special { .. } | Segment::Rows(_)) => Place::AfterSpecial,
             Some(Segment::Text(_)) => Place::Within,
         }
     }
@@ -127,6 +133,45 @@ impl Segments {
         }
     }
 
+    /// Adds rows of an image, whose numbers are consecutive.
+    pub(super) fn push_rows(&mut self, rows: Range<u32>) {
+        match self.all.last_mut() {
+            _ if rows.is_empty() => {}
+            Some(Segment::Rows(last)) if last.end == rows.start => last.end = rows.end,
+            _ => self.all.push(Segment::Rows(rows)),
+        }
+    }
+
+    /// Returns it with rows in place of each `mark` in its texts, in order.
+    pub(super) fn with_rows(&self, mark: char, rows: Vec<Range<u32>>) -> Self {
+        let mut shown = self.beginning();
+        let mut rows = rows.into_iter();
+        for segment in self.iter() {
+            match segment {
+                Segment::Special { id, spelling } => shown.push_special(*id, spelling),
+                Segment::Rows(rows) => shown.push_rows(rows.clone()),
+                Segment::Text(text) => {
+                    for (number, text) in text.split(mark).enumerate() {
+                        if number > 0 {
+                            shown.push_rows(rows.next().unwrap_or_default());
+                        }
+                        shown.push_text(text);
+                    }
+                }
+            }
+        }
+        shown
+    }
+
+    /// Returns the numbers of all rows of images, in order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = u32> {
+        let rows = self.iter().filter_map(|segment| match segment {
+            Segment::Rows(rows) => Some(rows.clone()),
+            _ => None,
+        });
+        rows.flatten()
+    }
+
     /// Returns it with every text changed.
     pub(super) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
         let mut mapped = self.beginning();
@@ -134,6 +179,7 @@ impl Segments {
             match segment {
                 Segment::Special { id, spelling } => mapped.push_special(*id, spelling),
                 Segment::Text(text) => mapped.push_text(&change(text)),
+                Segment::Rows(rows) => mapped.push_rows(rows.clone()),
             }
         }
         mapped
