@@ -9,6 +9,7 @@ mod crash;
 mod dropped_turns;
 mod gangliond;
 mod journal;
+mod kept_pictures;
 mod lifecycle;
 mod named_sessions;
 mod read_only;

@@ -2,6 +2,7 @@
 
 mod damaged;
 mod huggingface;
+mod images;
 mod injection;
 mod jinja;
 mod merges;

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
-use zbus::{Signature, Str, Type};
+use zbus::{Array, Signature, Str, Type};
 
 use super::argument::VariantSeed;
 use super::parts_argument::PartsSeed;
@@ -59,9 +59,12 @@ pub(super) fn encode(said: Said) -> (String, Info) {
             fields.insert(name.to_owned(), Str::from(text).into());
         }
     }
-    if !images.is_empty() {
-        let images: Vec<_> = images.iter().map(place).collect();
-        fields.insert("images".to_owned(), images.into());
+    for (name, numbers) in places(&images) {
+        if !numbers.is_empty()
+            && let Ok(numbers) = Array::from(numbers).try_into()
+        {
+            fields.insert(name.to_owned(), numbers);
+        }
     }
     for (name, holds) in [("partial", partial), ("dropped", dropped)] {
         if holds {
@@ -71,14 +74,15 @@ pub(super) fn encode(said: Said) -> (String, Info) {
     (role.name().to_owned(), fields)
 }
 
-/// Encodes where an image of a message stands.
-fn place(image: &MessageImage) -> Info {
-    let at = u32::try_from(image.at).unwrap_or(u32::MAX);
-    let mut place = Info::from([("at".to_owned(), at.into())]);
-    if image.image.is_none() {
-        place.insert("lost".to_owned(), true.into());
-    }
-    place
+/// Returns the bytes of a message's content before which its images stand, and the numbers of those whose bytes are lost.
+fn places(images: &[MessageImage]) -> [(&'static str, Vec<u32>); 2] {
+    let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let numbered = images.iter().enumerate();
+    let lost = numbered.filter(|(_, image)| image.image.is_none());
+    [
+        ("images", images.iter().map(|image| count(image.at)).collect()),
+        ("lost_images", lost.map(|(number, _)| count(number)).collect()),
+    ]
 }
 
 impl Type for Messages {
@@ -230,10 +234,12 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                 }
                 continue;
             }
-            if name == "images" {
+            if ["images", "lost_images"].contains(&name) {
+                let name = name.to_owned();
                 map.next_value::<IgnoredAny>()?;
-                break "its \"images\" tells where images were; send the images again, as \"parts\""
-                    .to_owned();
+                break format!(
+                    "its {name:?} tells where images were; send the images again, as \"parts\""
+                );
             }
             let Some(field) = fields.field(name) else {
                 map.next_value::<IgnoredAny>()?;

@@ -185,6 +185,9 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession, with name: whether the session is stored on disk."),
     option(Of::Sessions, "take",
         "Of OpenSession, with name: whether it is taken from the connection that holds it, which ends that connection's turn."),
+    option(Of::Sessions, "keep_pictures",
+        "Of OpenSession, with name: whether the file of the session has the images of its messages, and not only their places. \
+         Otherwise they are lost when the session leaves memory."),
     option(Of::Sessions, "context_overflow",
         "Of OpenSession: what happens to a turn that exceeds the context. It is refused with Error.ContextFull (error), or the \
          oldest turns are dropped until a quarter of the context is free (truncate_oldest). ganglionctl creates sessions with \

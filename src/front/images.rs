@@ -274,12 +274,31 @@ mod tests {
     use nix::unistd::{ftruncate, pipe, write};
 
     use super::*;
-    use crate::engine::channel;
+    use crate::engine::{Share, UserLimits, channel};
     use crate::front::image_file::FileError;
     use crate::front::parts::GivenImage;
     use crate::vision::Fields;
 
     const USER: u32 = 7;
+
+    fn limits() -> crate::engine::Limits {
+        crate::engine::Limits {
+            requests: 1,
+            queue: 1,
+            sessions: 1,
+            prefill: Share {
+                slice: Duration::from_millis(1),
+                percent: 50,
+            },
+            grammar: crate::guide::Limits::USUAL,
+            user: UserLimits {
+                requests: 1,
+                sessions: 1,
+                queue_percent: 100,
+                kv_percent: 100,
+            },
+        }
+    }
 
     fn memfd(bytes: &[u8]) -> OwnedFd {
         let file = memfd_create("image", MFdFlags::empty()).unwrap();
@@ -306,7 +325,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_count_against_the_user_until_the_image_is_dropped() {
-        let (engine, _receiver) = channel(crate::engine::Limits::default());
+        let (engine, _receiver) = channel(limits());
         let images = Images::new(engine.clone());
         let file = ImageBytes::File(Arc::new(memfd(b"12345678")));
         let given = vec![
@@ -325,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_is_none_or_shrinks_is_an_error() {
-        let (engine, _receiver) = channel(crate::engine::Limits::default());
+        let (engine, _receiver) = channel(limits());
         let images = Images::new(engine);
         let (reader, _writer) = pipe().unwrap();
         let file = ImageBytes::File(Arc::new(reader));

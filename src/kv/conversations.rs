@@ -1,5 +1,7 @@
 //! Changes of a conversation between its turns: restoring, rewinding, branching, ending.
 
+use std::ops::Range;
+
 use super::change::{Change, Resting};
 use super::checkpoint::Checkpoint;
 use super::prompt::Family;
@@ -75,6 +77,24 @@ impl Kv {
         } else {
             Change::Rewound
         })
+    }
+
+    /// Forgets rows of images that have these numbers, and what follows them, because the numbers stand for another image.
+    pub fn forget_rows(&mut self, numbers: &Range<u32>) {
+        let has = |(token, _): &(u32, Family)| numbers.contains(token);
+        let first = |one: &Sequence| one.tokens.iter().position(has);
+        let all = self.sequences.iter();
+        let stale = all.filter_map(|(id, one)| Some((*id, first(one)?)));
+        let stale: Vec<_> = stale.filter(|(id, _)| !self.runs(*id)).collect();
+        for (id, keep) in stale {
+            if let Some(sequence) = self.sequences.get_mut(&id) {
+                let whole = (self.layout).whole(|at| Some(sequence.tokens.get(at)?.0), keep);
+                sequence.tokens.truncate(whole);
+            }
+            self.trim(id);
+            self.moved = true;
+            self.bump();
+        }
     }
 
     /// Ends a conversation. Its tokens can be reused by its user until their pages are evicted.

@@ -213,6 +213,21 @@ fn each_change_increments_the_epoch_once() {
     assert_eq!(short(&mut kv, None, &[5, 6, 7, 8]), (3, Change::NewTurn));
 }
 
+/// Numbers that stand for another image serve no prompt any more.
+#[test]
+fn rows_of_other_images_are_forgotten() {
+    let mut kv = Kv::new(2, (8, 1), Reuse::Fast);
+    let rows = FIRST_IMAGE_ROW..FIRST_IMAGE_ROW + 3;
+    let prompt: Vec<_> = [1, 2].into_iter().chain(rows.clone()).chain([3]).collect();
+    short(&mut kv, A, &prompt);
+    short(&mut kv, None, &[7]);
+    kv.forget_rows(&(rows.end..u32::MAX));
+    assert_eq!(kv.resting(Owner(1)).expect("it rests").tokens.len(), 6);
+    // The first row is another image's, so none of this image stays.
+    kv.forget_rows(&(rows.start + 1..rows.end));
+    assert_eq!(kv.resting(Owner(1)).expect("it rests").tokens.len(), 2);
+}
+
 /// With exact reuse, generated tokens do not serve a prompt with the same tokens, except in their own conversation.
 #[test]
 fn exact_reuse_needs_the_same_family() {

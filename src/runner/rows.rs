@@ -1,5 +1,6 @@
 //! Steps of several slots at once, and the bytes that a step moves.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use super::error::RunError;
@@ -53,6 +54,11 @@ impl Runner {
     #[must_use]
     pub fn has_room(&self, prompt: (u32, Wanted<'_>), positions: usize, leaving: &[usize]) -> bool {
         self.kv.has_room(prompt, positions, leaving)
+    }
+
+    /// Forgets rows of images that have these numbers, as `Kv::forget_rows`.
+    pub fn forget_rows(&mut self, numbers: &Range<u32>) {
+        self.kv.forget_rows(numbers);
     }
 
     /// Returns the length of the prefix of a user's prompt that the cache holds.

@@ -139,8 +139,9 @@ impl Serialize for Received {
 impl<'de> Deserialize<'de> for Received {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stored = Stored::deserialize(deserializer)?;
-        let wrong = <D::Error as serde::de::Error>::custom;
-        let bytes = STANDARD.decode(stored.data).map_err(wrong)?;
+        let wrong = <D::Error as serde::de::Error>::custom::<String>;
+        let bytes = STANDARD.decode(stored.data);
+        let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
         let fields = Fields {
             format: named(&stored.format).map_err(wrong)?,
             width: stored.width,

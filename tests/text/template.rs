@@ -169,8 +169,8 @@ fn a_conversation_with_tools_takes_the_template_for_tools() {
     };
     let tools = json!([]);
     let with_tools = Manner {
-        thinking: None,
         tools: Some(&tools),
+        ..Manner::default()
     };
     let messages = [says(Role::User, "x")];
     let text = |language: &Language, manner| {

@@ -161,8 +161,8 @@ fn well_known_templates_render_tools_as_jinja2_renders_them() {
                 .collect();
             jobs.push(json!({"template": template, "variables": variables, "messages": rows}));
             let manner = Manner {
-                thinking: None,
                 tools: Some(&tools),
+                ..Manner::default()
             };
             let text = match language.render(&messages, manner) {
                 Ok(rendered) => language.encode(rendered).text(),

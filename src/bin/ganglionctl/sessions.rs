@@ -56,7 +56,12 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 fn line(message: &Value) -> String {
     let notes = [("partial", " (cut short)"), ("dropped", " (dropped)")];
     let notes = notes.into_iter().filter(|(name, _)| message[*name] == true);
-    let notes: String = notes.map(|(_, note)| note).collect();
+    let mut notes: String = notes.map(|(_, note)| note).collect();
+    match message["images"].as_array().map_or(0, Vec::len) {
+        0 => {}
+        1 => notes += " (1 image)",
+        images => notes += &format!(" ({images} images)"),
+    }
     format!(
         "{}{notes}: {}\n",
         text(&message["role"]),

@@ -10,6 +10,7 @@ use super::persistent::Named;
 use super::sessions::{Answered, Ended, Session};
 use crate::engine::caller::client::Client;
 use crate::engine::caller::request::Refusal;
+use crate::engine::picture::picture::Picture;
 use crate::engine::prompt::encoder::{Encoded, Last};
 use crate::kv::FIRST_IMAGE_ROW;
 use crate::model::Message;
@@ -56,7 +57,7 @@ impl Session {
         messages.extend(past.appended);
         session.messages = Arc::new(messages);
         session.trail = past.trail;
-        session.restore_last();
+        session.restore_last(Vec::new());
         session
     }
 
@@ -65,8 +66,9 @@ impl Session {
         self.ended.last()?.last.clone()
     }
 
-    /// Restores the newest turn from its tokens, if only those are left.
-    fn restore_last(&mut self) {
+    /// Restores the newest turn from its tokens, if only those are left. The `pictures` keep their numbers, which the cache
+    /// has.
+    fn restore_last(&mut self, pictures: Vec<Arc<Picture>>) {
         let (Some(turn), Some(newest)) = (self.ended.last_mut(), self.trail.newest()) else {
             return;
         };
@@ -85,8 +87,9 @@ impl Session {
             return;
         };
         let tools = turn.tools.clone();
-        let prompt =
+        let mut prompt =
             Encoded::of_unknown_model((tokens, decoded), asked.len(), turn.thinking, tools);
+        prompt.pictures = pictures;
         let answer = Answer {
             message: message.clone(),
             tokens: newest.answer.is_some().then_some(answered),
@@ -244,11 +247,12 @@ impl Session {
     pub(crate) fn rewind(&mut self, turns: u32) -> Option<usize> {
         self.keep(self.settled);
         let turns = self.ended.len().min(turns as usize);
+        let pictures = self.last().map(|last| last.0.pictures.clone());
         let first = self.ended.drain(turns..).next()?;
         self.settled = first.begins;
         self.keep(self.settled);
         self.trail.truncate(turns);
-        self.restore_last();
+        self.restore_last(pictures.unwrap_or_default());
         Some(self.trail.length())
     }
 }
@@ -269,4 +273,18 @@ fn numbered(tokens: &[u32]) -> Cow<'_, [u32]> {
         number
     });
     numbered.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_images_are_numbered_in_their_order() {
+        let first = FIRST_IMAGE_ROW;
+        assert_eq!(*numbered(&[1, 2]), [1, 2]);
+        let tokens = [1, first + 90, first + 91, 2, first + 7, first + 90];
+        let expected = [1, first, first + 1, 2, first + 2, first + 3];
+        assert_eq!(*numbered(&tokens), expected);
+    }
 }

@@ -66,6 +66,9 @@ impl Worker<'_> {
             request.finish(reason, Usage::default(), None);
             return Ok(());
         }
+        for numbers in self.shared.pictures.take_reused() {
+            self.runner.forget_rows(&numbers);
+        }
         // The request may be older than the model.
         let lent = request
             .is_encoded(&self.encoder)

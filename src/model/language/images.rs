@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::model::chat::{Guard, ImagePiece, ImageTexts, unused};
 use crate::model::language_error::LanguageError;
-use crate::model::message::{Message, MessageImage};
+use crate::model::message::{Message, MessageImage, Role};
 
 /// What a model reads in place of an image whose bytes are lost.
 const LOST: &str = "[image no longer available]";
@@ -19,8 +19,8 @@ const LOST: &str = "[image no longer available]";
 pub(super) enum Takes<'a> {
     /// The model takes none.
     Nothing,
-    /// As parts of a message's content.
-    Parts,
+    /// As parts of the content of a user's message.
+    Parts(&'a ImageTexts),
     /// It writes no images, so their placeholders are in the text.
     Text(&'a ImageTexts),
 }
@@ -39,11 +39,12 @@ pub(super) fn guarded(
         };
         match (image, takes) {
             (None, _) | (_, Takes::Nothing) => content += LOST,
-            (Some(_), Takes::Parts) => images.push(MessageImage {
+            (Some(_), Takes::Parts(_)) if message.role != Role::Tool => images.push(MessageImage {
                 at: content.len(),
                 image: None,
             }),
-            (Some(_), Takes::Text(texts)) => {
+            // Many templates take only texts as results of tools.
+            (Some(_), Takes::Parts(texts) | Takes::Text(texts)) => {
                 let [before, after] = texts.around;
                 content.extend([before, texts.placeholder, after]);
             }

@@ -18,10 +18,39 @@ pub(crate) fn to_json((role, fields): (String, Info)) -> Value {
     message
 }
 
-/// Converts messages to the form that `OpenSession` takes. Members without a D-Bus type are passed as JSON text.
+/// What stands for an image that the daemon did not return, as in the daemon itself.
+const LOST: &str = "[image no longer available]";
+
+/// Returns the content of a message with a text for each of its images.
+fn content(message: &Value) -> String {
+    let mut content = message["content"].as_str().unwrap_or_default().to_owned();
+    let places = message["images"].as_array().into_iter().flatten();
+    // From the last on, so that the earlier places stay.
+    for at in places.rev().filter_map(Value::as_u64) {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if content.is_char_boundary(at) {
+            content.insert_str(at, LOST);
+        }
+    }
+    content
+}
+
+/// Converts messages to the form that `OpenSession` takes. Members without a D-Bus type are passed as JSON text. A text stands
+/// for each image.
 pub(super) fn to_bus(messages: &[Value]) -> Vec<Given> {
     let empty = Map::new();
-    let each = messages.iter().map(|message| {
+    let texts = messages.iter().map(|message| {
+        let mut message = message.clone();
+        if message["images"].is_array() {
+            message["content"] = content(&message).into();
+        }
+        if let Some(fields) = message.as_object_mut() {
+            fields.retain(|name, _| !["images", "lost_images"].contains(&name.as_str()));
+        }
+        message
+    });
+    let texts: Vec<_> = texts.collect();
+    let each = texts.iter().map(|message| {
         let role = message["role"].as_str().unwrap_or_default().to_owned();
         let fields = message.as_object().unwrap_or(&empty).iter();
         let fields = fields.filter(|(name, value)| *name != "role" && !value.is_null());

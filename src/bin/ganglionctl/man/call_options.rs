@@ -63,7 +63,7 @@ fn default(key: &OptionKey) -> &'static str {
         "min_p" => "sampling.min_p, the model's recommendation, or 0",
         "repetition_penalty" => "sampling.repetition_penalty, the model's recommendation, or 1",
         "seed" => "sampling.seed, or a fresh one",
-        "schema_lenient" | "json" | "signals" | "take" => "false",
+        "schema_lenient" | "json" | "signals" | "take" | "keep_pictures" => "false",
         "parallel_tool_calls" | "persistent" => "true",
         "tool_choice" => "\"auto\"",
         "thinking" => "model.thinking, or the choice of the chat template",
