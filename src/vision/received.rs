@@ -1,6 +1,7 @@
 //! An image as received, kept as long as a conversation shows it.
 
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,9 +26,9 @@ pub struct Fields {
 
 /// The bytes of an image, and what its caller says of them. Its header has been checked.
 pub struct Received {
-    bytes: Box<[u8]>,
+    bytes: Arc<Vec<u8>>,
     pub fields: Fields,
-    /// Dropped with the bytes: it counts them for their user.
+    /// Counts the bytes for their user until it is dropped.
     _counted: Box<dyn Send + Sync>,
 }
 
@@ -35,9 +36,19 @@ impl Received {
     /// Returns an image whose bytes are counted until `counted` is dropped.
     pub fn new(bytes: Box<[u8]>, fields: Fields, counted: impl Send + Sync + 'static) -> Self {
         Self {
-            bytes,
+            bytes: Arc::new(bytes.into_vec()),
             fields,
             _counted: Box::new(counted),
+        }
+    }
+
+    /// Returns the same image with the same bytes, which are not counted.
+    #[must_use]
+    pub fn uncounted(&self) -> Self {
+        Self {
+            bytes: self.bytes.clone(),
+            fields: self.fields,
+            _counted: Box::new(()),
         }
     }
 
@@ -122,7 +133,7 @@ impl Serialize for Received {
             max_tokens,
         } = self.fields;
         let stored = Stored {
-            data: STANDARD.encode(&self.bytes),
+            data: STANDARD.encode(&*self.bytes),
             format: format.name().to_owned(),
             width,
             height,

@@ -107,7 +107,9 @@ impl Pictures {
         let known = state.known.get(&key).and_then(Weak::upgrade);
         let picture = known.unwrap_or_else(|| {
             let rows = state.allot(plan.tokens());
-            let picture = Picture::new(key, received.clone(), plan, rows);
+            // The cache of embeddings may keep it longer than any conversation.
+            let uncounted = Arc::new(received.uncounted());
+            let picture = Picture::new(key, uncounted, plan, rows);
             let picture = Arc::new(picture);
             state.known.insert(key, Arc::downgrade(&picture));
             picture
