@@ -22,15 +22,20 @@ enum class Epilogue : u32 {
     Activated = 3,
     // out0 = y out1, rounded to the input's type; out1 is what `Activated` stored
     Multiplied = 4,
+    // out0 = activation(y), rounded to the input's type
+    Rounded = 5,
 };
 
-// The activation function of a gate, for `Gated` and `Activated`.
+// The activation function of a gate, for `Gated`, `Activated` and `Rounded`.
 enum class Activation : u32 {
     Silu = 0,
     GeluTanh = 1,
     // Only of gate.cu, as the next one.
     SquaredRelu = 2,
     Sigmoid = 3,
+    // Only of vision towers, as the next one: x / 2 (1 + erf(x / sqrt(2))).
+    Gelu = 4,
+    Identity = 5,
 };
 
 // A weight matrix in tiles (see tile.cuh).
@@ -263,11 +268,16 @@ struct RopeStoreArgs {
     u64 k_norm;
     u64 angles;
     u64 out;
+    // (rows) of `Shown`: rows turn by positions of three parts; or null.
+    u64 shown;
     u64 stamp;
     u32 stride;
     f32 epsilon;
     // Whether each head of v is normed, by weights of 1.
     u32 norms_v;
+    // The pairs that turn by an image's row and column: every third pair, from the second or the third on.
+    u32 row_pairs;
+    u32 column_pairs;
     u32 pad;
 };
 
@@ -288,6 +298,8 @@ struct AttendArgs {
     u64 stamp;
     // f32 (heads), the logarithm of a weight that each head gives to no position; or null.
     u64 sinks;
+    // (rows) of `Shown`: rows of an image see all of its rows; or null. Only of a prompt.
+    u64 shown;
     u32 rows;
     u32 stride;
     f32 scale;
@@ -421,9 +433,133 @@ struct SampleArgs {
     u64 best;
     // (slots, mask_words): a head, then a bit for each token that the conversation allows next.
     u64 masks;
+    // (mask_words): the same for conversations without a guide; or null: they allow all tokens.
+    u64 allowed;
     u64 stamp;
     u32 vocabulary;
     u32 mask_words;
+};
+
+// x = values for the rows of images, (rows, hidden); with `adds`, x += values.
+struct ShowArgs {
+    // f32 (rows, stride): the first of the columns that are read.
+    u64 values;
+    u64 x;
+    // (rows) of `Shown`.
+    u64 shown;
+    u64 count;
+    u64 stamp;
+    u32 hidden;
+    u32 stride;
+    u32 adds;
+    u32 pad;
+};
+
+// out = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias, (rows, columns); not `centered`: mean(x) is 0.
+struct VisionNormArgs {
+    u64 x;
+    // Null: 1.
+    u64 weight;
+    // Null: 0.
+    u64 bias;
+    u64 out;
+    u64 stamp;
+    u32 columns;
+    // Elements between two rows of the outputs.
+    u32 stride;
+    f32 epsilon;
+    u32 centered;
+    // Whether the output is T, and not f32.
+    u32 rounded;
+    u32 pad;
+};
+
+// out = T(input between `least` and `greatest`), (rows, columns), and zeros up to `stride`.
+struct VisionClampArgs {
+    u64 input;
+    u64 out;
+    u64 stamp;
+    u32 columns;
+    u32 input_stride;
+    u32 stride;
+    // Whether the input is T, and not f32.
+    u32 rounded;
+    f32 least;
+    f32 greatest;
+};
+
+// out = activation(y between `least` and `greatest`), (rows, columns); with `adds`, out += that.
+struct VisionFinishArgs {
+    // f32 (rows, columns)
+    u64 y;
+    // The first column that is written.
+    u64 out;
+    u64 stamp;
+    u32 columns;
+    u32 stride;
+    f32 least;
+    f32 greatest;
+    Activation activation;
+    u32 adds;
+    // Whether the output is T, and not f32.
+    u32 rounded;
+    u32 pad;
+};
+
+// Norms and turns the heads of q and k, and norms those of v; a row is [q | k | v].
+struct VisionRotateArgs {
+    // f32 (rows, 3 heads head_dim)
+    u64 qkv;
+    // (rows, head_dim / 2) of (cos, sin)
+    u64 turns;
+    // Null: heads are not normed.
+    u64 q_norm;
+    u64 k_norm;
+    u64 out;
+    u64 stamp;
+    u32 heads;
+    u32 head_dim;
+    // Parts of a head that turn by themselves.
+    u32 parts;
+    u32 stride;
+    f32 epsilon;
+    // Whether each head of v is normed, by weights of 1.
+    u32 norms_v;
+};
+
+// out = softmax(scale q K^T) V over all rows; a row of qkv is [q | k | v].
+struct VisionAttendArgs {
+    u64 qkv;
+    u64 out;
+    u64 stamp;
+    u32 rows;
+    u32 stride;
+    u32 out_stride;
+    u32 heads;
+    // A multiple of 8.
+    u32 head_dim;
+    f32 scale;
+};
+
+// Tokens of squares of patches: their patches one after the other, or scale mean(patches), and then with `bias`
+// (out - bias) factor.
+struct VisionSquareArgs {
+    u64 x;
+    u64 bias;
+    u64 factor;
+    u64 out;
+    u64 stamp;
+    // Columns of a patch.
+    u32 columns;
+    u32 x_stride;
+    u32 stride;
+    u32 side;
+    // Patches in a row of the image; 0: the patches of a square are consecutive.
+    u32 across;
+    f32 scale;
+    // Whether x and out are T, and not f32.
+    u32 x_rounded;
+    u32 rounded;
 };
 
 // The example kernels of smoke.cu.

@@ -91,6 +91,7 @@ fn build(out: &Path) -> Result<()> {
         "kernels/prompt",
         "kernels/recurrent",
         "kernels/step",
+        "kernels/vision",
     ];
     let sources: Vec<_> = folders.into_iter().flat_map(of).collect();
     // Images of deleted sources.

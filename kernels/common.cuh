@@ -73,6 +73,13 @@ __device__ __forceinline__ float activated(Activation activation, float x) {
     return x / (1.0f + expf(-slope));
 }
 
+// The same for the layers of vision towers, which have further functions.
+__device__ __forceinline__ float activated_of_tower(Activation activation, float x) {
+    if (activation == Activation::Identity) return x;
+    if (activation == Activation::Gelu) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+    return activated(activation, x);
+}
+
 #define LOG2_E 1.4426950408889634f
 
 __device__ __forceinline__ float power_of_two(float x) {

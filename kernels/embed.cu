@@ -11,6 +11,7 @@ __device__ __forceinline__ void apply(const EmbedArgs &a, const volatile Command
         if (flags & SET_POSITION) conversation->position = command->row.position;
         if (flags & SET_GUIDE) conversation->guide = command->guide;
         if (flags & SET_STATE) conversation->state = command->state;
+        if (flags & SET_OFFSET) conversation->offset = command->offset;
     }
     if (flags & SET_SAMPLER) {
         const volatile u32 *from = reinterpret_cast<const volatile u32 *>(&command->sampler);
@@ -46,6 +47,7 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
             __threadfence_system();
             mine.slot = command->row.slot, mine.first = command->row.first, mine.advances = command->row.advances;
             mine.token = command->row.token, mine.position = command->row.position;
+            mine.turned = command->row.turned;
             flags = command->flags;
         }
     }
@@ -58,8 +60,10 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
     else if (index == mine.first) token = at<const Conversation>(a.places.conversations)[mine.slot].token;
     if (threadIdx.x == 0) {
         Row left = mine;
-        if (mine.slot != NO_SLOT && index == mine.first)
-            left.position = at<const Conversation>(a.places.conversations)[mine.slot].position;
+        if (mine.slot != NO_SLOT && index == mine.first) {
+            const Conversation *conversation = at<const Conversation>(a.places.conversations) + mine.slot;
+            left.position = conversation->position, left.turned = conversation->position + conversation->offset;
+        }
         left.token = token, left.sequence = sequence;
         *row = left;
     }

@@ -8,7 +8,7 @@ template <typename T> __device__ __forceinline__ void gate(const GateArgs &a) {
     float x = at<const float>(a.gate)[(u64)row * a.width + i], value;
     if (a.activation == Activation::SquaredRelu) value = fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
     else if (a.activation == Activation::Sigmoid) value = 1.0f / (1.0f + expf(-x));
-    else value = activated(a.activation, x);
+    else value = activated_of_tower(a.activation, x);
     const u64 from = (u64)row * a.input_stride + i;
     if (a.input) value *= a.rounded ? widen(at<const T>(a.input)[from]) : at<const float>(a.input)[from];
     at<T>(a.out)[(u64)row * a.stride + i] = round_to<T>(value);

@@ -70,6 +70,34 @@ struct Angles : HeadLayout {
             c, lane, c.rotated / 2,
             [&](int i, u32 pair) { both[i / 2] = *reinterpret_cast<const float4 *>(all + pair); }, [](int, u32) {});
     }
+    __device__ __forceinline__ float2 of(u32 pair) const { return all[pair]; }
+};
+
+// The angles of a row of a prompt with images, whose pairs turn by time, row or column: interleaved M-RoPE (Qwen3-VL).
+struct ShownAngles : HeadLayout {
+    const float2 *all;
+    u32 pairs, row_pairs, column_pairs;
+    Shown row;
+    float4 both[HELD_PAIRS / 2];
+
+    __device__ __forceinline__ ShownAngles(const RopeStoreArgs &a, u32 index, u32 lane)
+        : all(at<const float2>(a.angles)), pairs(a.cache.rotated / 2), row_pairs(a.row_pairs),
+          column_pairs(a.column_pairs), row(at<const Shown>(a.shown)[index]) {
+        each(
+            a.cache, lane, pairs,
+            [&](int i, u32 pair) {
+                float2 low = of(pair), high = of(pair + 1);
+                both[i / 2] = make_float4(low.x, low.y, high.x, high.y);
+            },
+            [](int, u32) {});
+    }
+    __device__ __forceinline__ float2 of(u32 pair) const {
+        const u32 part = pair % 3;
+        const u32 position = part == 1 && pair < 3 * row_pairs      ? row.turned[1]
+                             : part == 2 && pair < 3 * column_pairs ? row.turned[2]
+                                                                    : row.turned[0];
+        return all[(u64)position * pairs + pair];
+    }
 };
 
 struct Head : HeadLayout {
@@ -118,7 +146,7 @@ struct Head : HeadLayout {
         for (int i = 0; i < HELD_PAIRS; ++i) first[i] *= scale, second[i] *= scale;
     }
 
-    __device__ __forceinline__ void rotate(const Cache &c, const Angles &angles, u32 lane) {
+    template <class A> __device__ __forceinline__ void rotate(const Cache &c, const A &angles, u32 lane) {
         auto turn = [&](int i, float cosine, float sine) {
             float low = first[i] * cosine - second[i] * sine;
             second[i] = second[i] * cosine + first[i] * sine;
@@ -130,7 +158,10 @@ struct Head : HeadLayout {
                 turn(i, angles.both[i / 2].x, angles.both[i / 2].y),
                     turn(i + 1, angles.both[i / 2].z, angles.both[i / 2].w);
             },
-            [&](int i, u32 pair) { turn(i, angles.all[pair].x, angles.all[pair].y); });
+            [&](int i, u32 pair) {
+                float2 two = angles.of(pair);
+                turn(i, two.x, two.y);
+            });
     }
 
     // Of a query that has been rotated.

@@ -483,6 +483,8 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
         ready = __ldcg(own) == conversation->guide;
         __threadfence();
         mask = own + MASK_HEAD;
+    } else if (a.allowed) {
+        mask = at<const u32>(a.allowed) + MASK_HEAD;
     }
     Values values = {logits, mask, a.vocabulary, state->repetition_penalty, held ? &remembered : nullptr};
     // Whole words of the mask.

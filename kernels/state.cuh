@@ -43,6 +43,18 @@ struct Row {
     u32 count;
     // The index of the spare recurrent state that a prompt writes.
     u32 spare;
+    // The position that the row turns by, or a prompt's first token if it is text: after an image it is less than
+    // `position`.
+    u32 turned;
+    u32 unused[3];
+};
+
+// A row of a prompt with images.
+struct Shown {
+    // The positions that it turns by: time, row and column of an image.
+    u32 turned[3];
+    // The positions that it sees, from the first on, where rows of an image see each other; 0 for a row of text.
+    u32 length;
 };
 
 // Parameters, counter of the random numbers, and latest tokens.
@@ -71,6 +83,8 @@ struct Conversation {
     // The index of its recurrent state.
     u32 state;
     Sampler sampler;
+    // What its next rows add to their positions where they turn; negative after images.
+    u32 offset;
 };
 
 // A token and the logarithm of its probability. Those of a step are in pinned memory, as
@@ -88,6 +102,7 @@ enum CommandFlags {
     SET_PAGES = 8,
     SET_GUIDE = 16,
     SET_STATE = 32,
+    SET_OFFSET = 64,
 };
 
 struct Command {
@@ -100,5 +115,6 @@ struct Command {
     u32 guide;
     Sampler sampler;
     u32 state;
-    u32 unused[8];
+    u32 offset;
+    u32 unused[3];
 };

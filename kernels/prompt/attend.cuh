@@ -58,6 +58,13 @@ template <typename C, u32 COLUMNS_> struct Columns {
     static constexpr u32 COLUMNS = COLUMNS_;
 };
 
+// The last position that a prompt's row sees: its own, or the last one of its image. No row sees less than the row
+// before it.
+__device__ __forceinline__ u32 last_seen(const AttendArgs &a, u32 position, u32 row) {
+    const u32 own = position + row;
+    return a.shown ? max(own + 1, at<const Shown>(a.shown)[row].length) - 1 : own;
+}
+
 // M: tiles of 16 query rows in a warp. KEYS: keys in a tile. AHEAD: the next tile's keys and values are requested while
 // the current ones are multiplied, which doubles their shared memory. D: columns of a head, of which a block outputs W.
 template <typename T, typename K, typename V, int D, int M, u32 KEYS, bool AHEAD, int W = D>
@@ -82,7 +89,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 first = (gridDim.x - 1 - blockIdx.x) * ROWS, all = tokens * group;
     if (first >= all) return;
     u32 position = prompt->position, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u32 last_position = position + (min(first + ROWS, all) - 1) / group, tiles = last_position / KEYS + 1;
+    u32 last_position = last_seen(a, position, (min(first + ROWS, all) - 1) / group), tiles = last_position / KEYS + 1;
     u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE,
         at_packed = at_v + PLACES_V * KEYS * V_PITCH;
     const u64 *table = table_of(c, prompt->slot);
@@ -186,7 +193,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     };
     begin();
     // Tiles that every row of the warp sees entirely.
-    u32 seen_whole = (position + min(first + warp * M * 16, all - 1) / group + 1) / KEYS;
+    u32 seen_whole = (last_seen(a, position, min(first + warp * M * 16, all - 1) / group) + 1) / KEYS;
     // Earlier tiles are partly or entirely outside the window of some row of the warp.
     u32 all_inside = (window_of(position + min(first + (warp + 1) * M * 16 - 1, all - 1) / group) + KEYS - 1) / KEYS;
     float scale = a.softcap != 0.0f ? LOG2_E : a.scale * LOG2_E;
@@ -287,14 +294,15 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
             for (int m = 0; m < M; ++m)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    u32 seen = at<const Row>(a.cache.places.rows)->position +
-                               min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group;
+                    u32 token = min(first + (warp * M + m) * 16 + g + 8 * e, all - 1) / group,
+                        position = at<const Row>(a.cache.places.rows)->position, own = position + token,
+                        seen = last_seen(a, position, token);
 #pragma unroll
                     for (u32 n = 0; n < KEYS / 8; ++n)
 #pragma unroll
                         for (int i = 0; i < 2; ++i) {
                             u32 key = tile * KEYS + n * 8 + 2 * t + i;
-                            if (key > seen || (a.window && key + a.window <= seen)) scores[m][n][2 * e + i] = -INFINITY;
+                            if (key > seen || (a.window && key + a.window <= own)) scores[m][n][2 * e + i] = -INFINITY;
                         }
                 }
         }

@@ -115,6 +115,7 @@ __device__ __forceinline__ void activate(const PromptArgs &a, bool gated, const 
         float &value = values[i];
         value = value * scales[i] + biases[i];
         if (gated || a.epilogue == Epilogue::Activated) value = activated(a.activation, value);
+        if (a.epilogue == Epilogue::Rounded) value = activated_of_tower(a.activation, value);
         if (gated) value *= ups[i] * up_scales[i];
     }
 }
@@ -142,7 +143,7 @@ __device__ __forceinline__ void finish(const PromptArgs &a, float *sums, u32 fir
     float *from = sums + (index * 16 + within) * 2;
     const u32 begin = threadIdx.x / along, end = min(S::tokens, rows - first);
     const bool combined = a.epilogue == Epilogue::Added || a.epilogue == Epilogue::Multiplied;
-    const bool rounded = gated || a.epilogue == Epilogue::Multiplied;
+    const bool rounded = gated || a.epilogue == Epilogue::Multiplied || a.epilogue == Epilogue::Rounded;
     // Values in memory that the outputs are combined with are read for several tokens at once, and before anything is
     // stored: a load behind a store waits for it.
     if (combined) {

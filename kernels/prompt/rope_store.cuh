@@ -15,10 +15,13 @@ template <typename T, typename K, typename V> __device__ __forceinline__ void ro
     NormWeights norm(c, at<const float>(is_q ? a.q_norm : is_k ? a.k_norm : 0), lane);
     const Row *mine = at<const Row>(c.places.rows) + (c.places.step ? row : 0);
     if (c.places.step ? mine->slot == NO_SLOT : row >= mine->count) return;
-    u32 position = mine->position + (c.places.step ? 0 : row);
+    u32 after = c.places.step ? 0 : row, position = mine->position + after;
     if (norm.all) values.normalize(c, norm, a.epsilon, lane);
     if (a.norms_v && !is_q && !is_k) values.normalize(c, a.epsilon);
-    if (is_q || is_k) values.rotate(c, Angles(c, a.angles, position, lane), lane);
+    if (is_q || is_k) {
+        if (a.shown) values.rotate(c, ShownAngles(a, row, lane), lane);
+        else values.rotate(c, Angles(c, a.angles, mine->turned + after, lane), lane);
+    }
     if (is_q) {
         values.scale(c, position);
         values.put<T>(c, at<T>(a.out) + (u64)row * a.stride + index * c.head_dim, lane);

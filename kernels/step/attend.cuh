@@ -97,9 +97,17 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
     u32 head = kv_head * group + begun + warp, kv_columns = c.kv_heads * head_dim;
     Row mine = row_now(rows + (c.places.step ? row : 0));
     if (c.places.step ? mine.slot == NO_SLOT : row >= mine.count) return;
-    u32 position = mine.position + (c.places.step ? 0 : row), length = position + 1, split = S::CHUNK;
+    u32 position = mine.position + (c.places.step ? 0 : row);
+    u32 seen_from = a.window && position >= a.window ? position + 1 - a.window : 0;
+    // A row of an image sees all positions of the image, as its last row does.
+    if (a.shown) position = max(position + 1, at<const Shown>(a.shown)[row].length) - 1;
+    u32 length = position + 1, split = S::CHUNK;
+    // Added to a position, the one that it turns by. In shared memory, because no registers are left.
+    __shared__ volatile u32 offsets[WARPS];
+    if (lane == 0) offsets[warp] = mine.turned - mine.position;
+    __syncwarp();
     while (split * a.splits < length) split *= 2;
-    u32 seen_from = a.window && length > a.window ? length - a.window : 0, first_split = seen_from / split;
+    u32 first_split = seen_from / split;
     u32 end_split = (length + split - 1) / split, splits = end_split - first_split;
     if (first_split + blockIdx.x >= end_split) return;
     // In its first split, a window skips the chunks before its own first one.
@@ -172,7 +180,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
     auto store = [&](Head &values, u32 p, u32 is_v) {
         if (!is_v) {
             if (a.k_norm) values.normalize(c, NormWeights(c, at<const float>(a.k_norm), lane), a.epsilon, lane);
-            values.rotate(c, Angles(c, a.angles, p, lane), lane);
+            values.rotate(c, Angles(c, a.angles, p + offsets[warp], lane), lane);
         }
         if constexpr (SAME) keep(SideOf<K>(), values, p, is_v);
         else if (is_v) keep(SideOf<V>(), values, p, is_v);
@@ -183,7 +191,7 @@ __device__ __forceinline__ void attend(const AttendArgs &a) {
         for (u32 i = (takes_q ? head_dim : 0) + lane; i < padded; i += 32) to[i] = round_to<T>(0.0f);
         if (takes_q && raw) {
             if (a.q_norm) taken.normalize(c, NormWeights(c, at<const float>(a.q_norm), lane), a.epsilon, lane);
-            taken.rotate(c, Angles(c, a.angles, position, lane), lane);
+            taken.rotate(c, Angles(c, a.angles, position + offsets[warp], lane), lane);
             taken.scale(c, position);
             taken.put<T>(c, to, lane);
         } else if (takes_q) {

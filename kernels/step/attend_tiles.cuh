@@ -139,7 +139,7 @@ template <typename T, typename K, typename V, int D> __device__ __forceinline__ 
                            lane);
     };
     auto angles_of = [&](u32 task) {
-        return Angles(c, a.angles, task < heads ? position : position - (task - heads) / 2, lane);
+        return Angles(c, a.angles, mine.turned - (task < heads ? 0 : (task - heads) / 2), lane);
     };
     u32 first_task = min(warp, tasks - 1), second_task = min(warp + TILE_WARPS, tasks - 1);
     NormWeights norm = norm_of(first_task), next_norm = norm_of(second_task);

@@ -12,7 +12,8 @@
 __device__ __forceinline__ Row row_now(const Row *row) {
     const uint4 *halves = reinterpret_cast<const uint4 *>(row);
     uint4 first = __ldcg(halves), second = __ldcg(halves + 1);
-    return Row{first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+    u32 turned = __ldcg(&row->turned);
+    return Row{first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w, turned};
 }
 
 // Adjacent columns, read at once.

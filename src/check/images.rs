@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::case::Case;
 use super::inputs::Inputs;
-use crate::executor::{ExecuteError, ImagePrompt, ImageSpan, Pass, Steps};
+use crate::executor::{ExecuteError, ImagePrompt, ImageSpan, Probe};
 use crate::tape::{Buffer, ImageRows, Op};
 
 impl Case {
@@ -31,7 +31,7 @@ impl Case {
     pub(super) fn run_images(
         &self,
         inputs: &Inputs,
-        executor: &mut (impl Steps + ?Sized),
+        subject: &mut (impl Probe + ?Sized),
     ) -> Result<(), ExecuteError> {
         let columns = |buffer: Buffer| self.tape.buffer(buffer).columns;
         let mut rotates = false;
@@ -84,9 +84,7 @@ impl Case {
             images: &spans,
             positions: &positions,
         };
-        let pass = executor.run_images(&self.tape, &prompt, None)?;
-        debug_assert_eq!(pass, Pass::Ended);
-        Ok(())
+        subject.run_images_part(&self.tape, &prompt)
     }
 
     /// The residual stream after an operation on the rows of images; `None` for other cases.

@@ -184,7 +184,7 @@ impl World {
             let end = if case.images.is_empty() {
                 subject.run_part(tape, &case.tokens, &slots)
             } else {
-                case.run_images(inputs, subject.executor())
+                case.run_images(inputs, subject)
             };
             let ran = subject.executor();
             let states = || slots.iter().map(|at| ran.state_of(*at)).collect();

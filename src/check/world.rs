@@ -82,6 +82,7 @@ impl World {
             rows: rows.fold(ROWS, usize::max),
             activation: self.activation,
             state: self.state,
+            tower: self.has_towers(),
             places: cuda::Places::default(),
             graph: eager(),
             spin: std::time::Duration::from_micros(50),
@@ -97,6 +98,13 @@ impl World {
         let mut random = Random::new(self.kv.kinds[0].head_dim as u64);
         cuda.scatter_pages(|n| random.below(n))?;
         Ok(cuda)
+    }
+
+    /// Whether cases have operations of vision towers.
+    #[cfg(feature = "cuda")]
+    fn has_towers(&self) -> bool {
+        let mut inputs = self.cases.iter().map(|case| case.tape.input);
+        inputs.any(|input| matches!(input, Input::Patches { .. }))
     }
 
     /// The values of a matrix, row by row.

@@ -70,6 +70,8 @@ impl Work<'_> {
         let [q_norm, k_norm] = self.norms(norms);
         let [k, v] = kv.map_or([0, 0], |kv| kv.map(|side| self.buffer(side)));
         let cache = rotated_by(rotation, self.cache(places, layer, columns));
+        let pairs = rotation.sections.map(|sections| sections.pairs);
+        let [_, row_pairs, column_pairs] = pairs.unwrap_or_default();
         let args = RopeStoreArgs {
             cache,
             q: self.buffer(q),
@@ -79,10 +81,13 @@ impl Work<'_> {
             k_norm,
             angles: self.angles(rotation),
             out: self.buffer(rotated),
+            shown: rotation.sections.map_or(0, |_| self.addresses.shown),
             stamp: queue.stamp(),
             stride: narrow(stride(tape, rotated)),
             epsilon,
             norms_v: norms.v.into(),
+            row_pairs: narrow(row_pairs),
+            column_pairs: narrow(column_pairs),
             pad: 0,
         };
         let stored = if kv.is_some() { 2 * cache.kv_heads } else { 0 };
@@ -138,6 +143,7 @@ impl Work<'_> {
             softcap: attention.softcap.unwrap_or(0.0),
             window: attention.window.map_or(0, |window| narrow(window.get())),
             sinks: attention.sinks.map_or(0, |sinks| self.vector(sinks)),
+            shown: if attention.joins_images { at.shown } else { 0 },
             splits: 1,
             group: cache.heads / cache.kv_heads,
             ..AttendArgs::default()

@@ -5,13 +5,12 @@ use std::time::Duration;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
 use crate::executor::{
-    Behind, ExecuteError, Executor, Graphs, Pass, PreemptPrompt, PreemptStep, StepState, StepTimes,
-    Steps,
+    Behind, ExecuteError, Executor, Graphs, ImagePrompt, Pass, PreemptPrompt, PreemptStep,
+    StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
-use crate::graph::Ran;
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
-use crate::tape::{Ending, Tape};
+use crate::tape::Tape;
 
 impl Executor for Cuda {
     fn name(&self) -> &'static str {
@@ -119,13 +118,11 @@ impl Steps for Cuda {
         if self.preempted_step.is_none() {
             self.discard_in_flight();
         }
-        let (slot, rows) = (self.slot, tokens.len());
-        let vocabulary = self.vocabulary;
         if !self.has_started(tape, tokens) {
             self.started = None;
             self.send_prompt(tape, tokens)?;
         }
-        let key = self.key(tape);
+        let (key, slot) = (self.key(tape), self.slot);
         let ran = if self.is_recorded(tape) {
             let (mut step, graph, prompts) = self.split(tape);
             let ran = prompts.run(key, &mut step, graph.life_mut());
@@ -134,33 +131,50 @@ impl Steps for Cuda {
             self.eager_until(tape, tokens, preempts)
         };
         let pass = ran.inspect_err(|_| self.lose(&[slot]))?;
-        if pass == Pass::Preempted {
-            return Ok(pass);
-        }
-        match tape.ending {
-            Ending::Token => {
-                self.mark(0).inspect_err(|_| self.lose(&[slot]))?;
-                let launched = Launched::new(Ran::Eagerly, &[slot]);
-                self.pending.push_back(launched);
-                let before = self.conversations[slot].state.position;
-                self.take_tokens(rows, &[], &[slot])?;
-                if self.conversations[slot].state.position > before {
-                    self.swap_state(slot);
-                }
-            }
-            Ending::Kv => {
-                self.conversations[slot].prefilled(rows);
-                self.swap_state(slot);
-            }
-            Ending::Logits => {
-                self.conversations[slot].prefilled(rows);
-                self.swap_state(slot);
-                self.logits.resize(rows * vocabulary, 0.0);
-                self.buffers
-                    .read_logits(tape, &mut self.logits, &mut self.stream)?;
-            }
+        if pass == Pass::Ended {
+            self.end_prompt(tape, tokens.len())?;
         }
         Ok(pass)
+    }
+
+    fn refuse_tokens(&mut self, tokens: &[u32], vocabulary: usize) {
+        if tokens.is_empty() {
+            return;
+        }
+        let mask = Mask::without(tokens, vocabulary);
+        // A failure of the device shows at the next launch, too.
+        let _ = self.send_allowed(&mask);
+        self.allowed = Some(mask);
+    }
+
+    fn takes_images(&self) -> bool {
+        true
+    }
+
+    fn run_images(
+        &mut self,
+        tape: &Tape,
+        prompt: &ImagePrompt<'_>,
+        preempts: PreemptPrompt<'_>,
+    ) -> Result<Pass, ExecuteError> {
+        if self.preempted_step.is_none() {
+            self.discard_in_flight();
+        }
+        self.started = None;
+        let (slot, tokens) = (self.slot, prompt.tokens);
+        self.fits(slot, tokens.len())?;
+        self.send_images(tape, prompt)?;
+        self.send_prompt(tape, tokens)?;
+        let ran = self.eager_until(tape, tokens, preempts);
+        let pass = ran.inspect_err(|_| self.lose(&[slot]))?;
+        if pass == Pass::Ended {
+            self.end_prompt(tape, tokens.len())?;
+        }
+        Ok(pass)
+    }
+
+    fn set_rotary_offset(&mut self, slot: usize, offset: isize) -> Result<(), ExecuteError> {
+        Ok(self.turn_by(slot, offset)?)
     }
 
     fn discard_preempted(&mut self, slot: usize) {

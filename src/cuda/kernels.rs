@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::cache_types::{WIDE_HEAD, multiplies, names};
+use super::encode_kernels::EncodeKernels;
 use super::prompt_attend::PromptAttend;
 use super::recurrent_kernels::RecurrentKernels;
 use super::shapes::SHAPES;
@@ -10,8 +11,8 @@ use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
     ALL_SHARED, AddNormedArgs, EmbedArgs, Error, GateArgs, Kernel, LaunchOrder, LayerInputsArgs,
-    MixedStepArgs, Modules, NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, SoftcapArgs, StepArgs,
-    SumsArgs,
+    MixedStepArgs, Modules, NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, ShowArgs, SoftcapArgs,
+    StepArgs, SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
 use crate::tape::{KvHeads, KvInfo, StateInfo};
@@ -38,6 +39,9 @@ pub(super) struct Kernels {
     pub(super) layer_inputs: Kernel<LayerInputsArgs>,
     pub(super) gate: Kernel<GateArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
+    pub(super) show: Kernel<ShowArgs>,
+    /// In vision towers.
+    pub(super) encode: Option<EncodeKernels>,
     /// In models with recurrent layers.
     pub(super) recurrent: Option<RecurrentKernels>,
     /// For each kind of the cache's layers; `None` for a kind without layers.
@@ -132,7 +136,7 @@ impl Kernels {
     pub(super) fn load(
         modules: &Modules,
         activation: DType,
-        (kv, state): (KvInfo, Option<StateInfo>),
+        (kv, state, tower): (KvInfo, Option<StateInfo>, bool),
         storages: &[Storage],
     ) -> Result<Self, Error> {
         let name = activation.name();
@@ -191,6 +195,10 @@ impl Kernels {
             layer_inputs: modules.kernel("layer_inputs", 0, LaunchOrder::Between)?,
             gate: modules.kernel(&format!("gate_{name}"), 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
+            show: modules.kernel("show", 0, LaunchOrder::Between)?,
+            encode: tower
+                .then(|| EncodeKernels::load(modules, activation))
+                .transpose()?,
             recurrent: state
                 .map(|state| RecurrentKernels::load(modules, activation, state))
                 .transpose()?,

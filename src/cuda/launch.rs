@@ -201,7 +201,7 @@ impl Work<'_> {
                     width,
                     input_stride: input.map_or(0, |input| narrow(stride(tape, input))),
                     stride: narrow(stride(tape, out)),
-                    activation: number(activation)?,
+                    activation: number(activation),
                     rounded: rounded.into(),
                     pad: 0,
                 };
@@ -238,7 +238,7 @@ impl Work<'_> {
                     weight1: up,
                     out0: self.buffer(out),
                     out_stride,
-                    activation: number(activation)?,
+                    activation: number(activation),
                     ..self.of_normed(tape, (x, norm, epsilon), queue)
                 };
                 self.gated(queue, args)
@@ -294,13 +294,8 @@ impl Work<'_> {
                 queue.launch(&kernels.softcap, geometry, &args)
             }
             Op::Recurrent(ref op) => self.recurrent(tape, op, queue),
-            // `limits` refuses such a tape first.
-            Op::Vision(ref op) => Err(Error::NoKernel {
-                kernel: op.name().into(),
-            }),
-            Op::Images(op) => Err(Error::NoKernel {
-                kernel: op.name().into(),
-            }),
+            Op::Vision(ref op) => self.vision(tape, op, queue),
+            Op::Images(op) => self.show(tape, op, queue),
             Op::Sample { logits } => {
                 let args = SampleArgs {
                     places,
@@ -311,6 +306,7 @@ impl Work<'_> {
                     tokens: at.tokens,
                     best: at.scores,
                     masks: at.masks,
+                    allowed: at.allowed,
                     stamp: queue.stamp(),
                     vocabulary: columns(logits),
                     mask_words: at.mask_words,
@@ -382,7 +378,11 @@ impl Work<'_> {
 
     /// The launches of a prompt's products.
     fn prompt<'p>(&'p self, tape: &'p Tape) -> Prompt<'p> {
-        Prompt { work: self, tape }
+        Prompt {
+            work: self,
+            tape,
+            rows: tape.rows,
+        }
     }
 }
 

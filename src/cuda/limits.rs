@@ -3,13 +3,19 @@
 use super::kernels::widest_row;
 use super::memory;
 use crate::quant::padded;
-use crate::tape::{Buffer, KvKind, Op, StateHeads, Tape, WeightId};
+use crate::tape::{Buffer, KvKind, Op, StateHeads, Tape, Vision, WeightId};
 
 /// The widest head in `rope.cuh`: 8 pairs for each of 32 lanes.
 const WIDEST_HEAD: usize = 2 * 8 * 32;
 
 /// The most keys of a column in `recurrent/update.cuh`.
 const MOST_KEYS: usize = 128;
+
+/// The widest head of a vision tower that `kernels/vision/` has kernels for.
+const WIDEST_TOWER_HEAD: usize = 128;
+
+/// The most blocks along the second side of a grid.
+const MOST_PATCHES: usize = u16::MAX as usize;
 
 /// The most query heads of a KV head whose blocks `splits.rs` can count separately.
 const MOST_GROUP: usize = 256;
@@ -39,10 +45,6 @@ pub enum Unsuited {
          use a smaller quantization of the model, or backend = \"cpu\""
     )]
     Matrix { weight: String },
-    #[error("there are no CUDA kernels for vision towers: use backend = \"cpu\" for the tower")]
-    Vision,
-    #[error("images are not computed on a GPU yet: use backend = \"cpu\"")]
-    Images,
 }
 
 /// Checks that the kernels can run a tape.
@@ -96,9 +98,9 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
                 let group = tape.buffer(q).columns / tape.kv.kind(layer).width();
                 within("query heads of each KV head", group, MOST_GROUP)?;
             }
-            Op::Vision(_) => return Err(Unsuited::Vision),
-            Op::Images(_) => return Err(Unsuited::Images),
-            Op::Recurrent(_)
+            Op::Vision(ref op) => tower(tape, op)?,
+            Op::Images(_)
+            | Op::Recurrent(_)
             | Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }
@@ -109,6 +111,20 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
         }
     }
     Ok(())
+}
+
+/// Checks an operation of a vision tower.
+fn tower(tape: &Tape, op: &Vision) -> Result<(), Unsuited> {
+    within("patches of an image", tape.rows, MOST_PATCHES)?;
+    let head_dim = match *op {
+        Vision::Linear { weight, .. } => return whole(tape, weight),
+        Vision::Rotate { turns, .. } => tape.buffer(turns).columns,
+        Vision::Attend { out, heads, .. } => tape.buffer(out).columns / heads,
+        Vision::Norm { .. } | Vision::Merge { .. } | Vision::Pool { .. } => return Ok(()),
+    };
+    within("heads of a vision tower", head_dim, WIDEST_TOWER_HEAD)?;
+    let fits = head_dim.is_multiple_of(16 / 2);
+    fits.then_some(()).ok_or(Unsuited::Head { value: head_dim })
 }
 
 /// Checks a normed row, which a step keeps in shared memory.

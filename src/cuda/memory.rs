@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::encode_linear::TowerNeeds;
 use super::prompt_attend;
 use super::splits;
 use crate::device::{
@@ -129,7 +130,8 @@ pub(super) struct Buffers {
     pub(super) normed: Option<(Arena, Region, u64)>,
     /// Sums of a prompt's inputs, over 32 columns each: f32.
     pub(super) sums: Option<(Arena, Region, u64)>,
-    /// f32 (rows, intermediate): gates, if their weights have another storage form than those of up.
+    /// f32 (rows, intermediate): gates, if their weights have another storage form than those of up; in vision towers,
+    /// products whose outputs are clamped.
     pub(super) gates: Option<(Arena, Region, u64)>,
     /// The results of attention before they are merged.
     pub(super) partials: Option<(Arena, Region, u64)>,
@@ -153,6 +155,7 @@ impl Needs {
         let (mut normed, mut widest, mut partials, mut gates) = (0, 0, 0, 0);
         // The widest rows in f32 that products round, in a step, too.
         let mut rounded = 0;
+        let mut tower = TowerNeeds::default();
         for op in &tape.ops {
             match *op {
                 Op::GateUp {
@@ -190,8 +193,8 @@ impl Needs {
                 | Op::Softcap { .. }
                 | Op::Images(_)
                 | Op::Recurrent(_)
-                | Op::Vision(_)
                 | Op::Sample { .. } => {}
+                Op::Vision(ref op) => tower.add(tape, op),
             }
         }
         let prompt = tape.input == Input::Prompt;
@@ -199,14 +202,14 @@ impl Needs {
         Self {
             buffers: tape.buffers.iter().enumerate().map(bytes).collect(),
             // The kernels of a step norm their rows themselves.
-            normed: tape.rows * normed * 2,
+            normed: (tape.rows * normed * 2).max(tower.rounded),
             // `sums.cuh`
             sums: if prompt || rounded > 0 {
                 tape.rows.next_multiple_of(16) * normed.max(widest) / 32 * 4
             } else {
-                0
+                tower.sums
             },
-            gates: tape.rows * gates * 4,
+            gates: (tape.rows * gates * 4).max(tower.products),
             partials,
         }
     }

@@ -6,7 +6,12 @@
 mod activation;
 mod attend;
 mod cache_types;
+mod encode;
+mod encode_kernels;
+mod encode_linear;
+mod encode_ops;
 mod executor;
+mod images;
 mod inspect;
 mod kernels;
 mod late;
@@ -71,6 +76,7 @@ pub use crate::device::{MemoryKind, is_jetson};
 use crate::executor::{Base, PromptRows, WeightSource};
 use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
 use crate::quant::DType;
+use crate::sampler::Mask;
 use crate::tape::{Angles, Ending, KvInfo, StateInfo, Tape, WeightInfo};
 
 // A mailbox has room for the rows of any tape.
@@ -86,6 +92,8 @@ pub struct Options {
     pub activation: DType,
     /// The recurrent states of every tape, in models with recurrent layers.
     pub state: Option<StateInfo>,
+    /// Whether the tapes may be those of a vision tower.
+    pub tower: bool,
     pub graph: GraphOptions,
     /// How long the thread spins for a token before it sleeps.
     pub spin: Duration,
@@ -163,6 +171,8 @@ pub struct Cuda {
     conversations: Vec<Conversation>,
     /// Masks that are still being computed.
     late: Late,
+    /// The tokens that a conversation may choose without a guide; `None` allows all.
+    allowed: Option<Mask>,
     /// The active slot.
     slot: usize,
     listed: Listed,
@@ -203,7 +213,8 @@ impl Cuda {
         let mut stream = Stream::new(&context)?;
         let integrated = context.properties().integrated;
         let storages = memory::storages(infos, options.activation);
-        let kernels = Kernels::load(&modules, options.activation, (kv, options.state), &storages)?;
+        let kinds = (kv, options.state, options.tower);
+        let kernels = Kernels::load(&modules, options.activation, kinds, &storages)?;
         let (weight_arena, weights) = load::load(
             &context,
             options.places.weights(integrated),
@@ -233,6 +244,7 @@ impl Cuda {
             conversations: conversations(kv, states.as_ref()),
             states,
             late: Late::default(),
+            allowed: None,
             slot: 0,
             listed: Listed::default(),
             scratch,

@@ -3,7 +3,7 @@
 use super::Cuda;
 use super::memory::{self, Buffers};
 use crate::device::Error;
-use crate::executor::{ExecuteError, Executor, Layout, Probe, Steps as _};
+use crate::executor::{Encode, ExecuteError, Executor, ImagePrompt, Layout, Probe, Steps as _};
 use crate::graph::Stepper as _;
 use crate::quant::DType;
 use crate::tape::{Buffer, BufferInfo, Ending, Input, Op, Tape, WeightId};
@@ -19,6 +19,11 @@ impl Probe for Cuda {
         tokens: &[u32],
         slots: &[usize],
     ) -> Result<(), ExecuteError> {
+        if matches!(tape.input, Input::Patches { .. }) {
+            self.prepare(tape)?;
+            Encode::run_operations(self, tape, 0..tape.ops.len())?;
+            return self.finish();
+        }
         let tape = &with_beginning(tape);
         self.prepare(tape)?;
         // The run is not repeated, so its masks have to be there.
@@ -28,8 +33,18 @@ impl Probe for Cuda {
         match (tape.input, tape.ending) {
             (Input::Prompt | Input::Patches { .. }, _) => self.run(tape, tokens),
             (Input::Step, Ending::Token) => self.step_rows(tape, slots, &[], None, None).map(drop),
-            (Input::Step, _) => self.run_operations(tape, slots),
+            (Input::Step, _) => self.run_step(tape, slots),
         }
+    }
+
+    fn run_images_part(
+        &mut self,
+        tape: &Tape,
+        prompt: &ImagePrompt<'_>,
+    ) -> Result<(), ExecuteError> {
+        let tape = &with_beginning(tape);
+        self.prepare(tape)?;
+        self.run_images(tape, prompt, None).map(drop)
     }
 
     fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout {
@@ -97,7 +112,7 @@ impl Cuda {
     }
 
     /// Runs the operations of a step that chooses no token and so is not part of generation.
-    fn run_operations(&mut self, tape: &Tape, slots: &[usize]) -> Result<(), ExecuteError> {
+    fn run_step(&mut self, tape: &Tape, slots: &[usize]) -> Result<(), ExecuteError> {
         self.drain()?;
         for slot in slots {
             self.fits(*slot, 1)?;

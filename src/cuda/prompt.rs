@@ -21,6 +21,7 @@ const THREADS: u32 = 256;
 pub(super) struct Prompt<'a> {
     pub(super) work: &'a Work<'a>,
     pub(super) tape: &'a Tape,
+    pub(super) rows: usize,
 }
 
 /// Rows that are prepared for products.
@@ -87,7 +88,16 @@ impl Prompt<'_> {
         input: Buffer,
         weight: Tiles,
     ) -> Result<Inputs, Error> {
-        let inputs = self.rows_of(input);
+        self.sums(queue, self.rows_of(input), weight)
+    }
+
+    /// Launches the sums of rows, if the weight needs them.
+    pub(super) fn sums(
+        &self,
+        queue: &mut LaunchQueue<'_>,
+        inputs: Inputs,
+        weight: Tiles,
+    ) -> Result<Inputs, Error> {
         if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
             let args = SumsArgs {
                 input: inputs.address,
@@ -167,7 +177,7 @@ impl Prompt<'_> {
             out0,
             out_stride,
             epilogue: Epilogue::Gated,
-            activation: number(activation)?,
+            activation: number(activation),
             ..PromptArgs::default()
         };
         if gate.format == up.format {
@@ -209,7 +219,8 @@ impl Prompt<'_> {
         self.launch(queue, input, args)
     }
 
-    fn launch(
+    /// Launches a product of one storage form.
+    pub(super) fn launch(
         &self,
         queue: &mut LaunchQueue<'_>,
         input: Inputs,
@@ -250,7 +261,7 @@ impl Prompt<'_> {
     }
 
     fn rows(&self) -> u32 {
-        narrow(self.tape.rows)
+        narrow(self.rows)
     }
 
     /// The address of the number of rows that are not padding; 0 in a step or an image.

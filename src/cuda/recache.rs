@@ -36,6 +36,10 @@ impl Cuda {
         self.logits = Vec::new();
         (self.slot, self.sequence, self.idle_since) = (0, 0, None);
         self.kv = kv;
+        if let Some(mask) = self.allowed.take() {
+            self.send_allowed(&mask)?;
+            self.allowed = Some(mask);
+        }
         self.send_tables()
     }
 }

@@ -258,6 +258,35 @@ impl Cuda {
         Ok(Pass::Ended)
     }
 
+    /// Takes what a prompt of `rows` rows ends with, after its last layer has been launched.
+    pub(super) fn end_prompt(&mut self, tape: &Tape, rows: usize) -> Result<(), ExecuteError> {
+        let slot = self.slot;
+        match tape.ending {
+            Ending::Token => {
+                self.mark(0).inspect_err(|_| self.lose(&[slot]))?;
+                let launched = Launched::new(Ran::Eagerly, &[slot]);
+                self.pending.push_back(launched);
+                let before = self.conversations[slot].state.position;
+                self.take_tokens(rows, &[], &[slot])?;
+                if self.conversations[slot].state.position > before {
+                    self.swap_state(slot);
+                }
+            }
+            Ending::Kv => {
+                self.conversations[slot].prefilled(rows);
+                self.swap_state(slot);
+            }
+            Ending::Logits => {
+                self.conversations[slot].prefilled(rows);
+                self.swap_state(slot);
+                self.logits.resize(rows * self.vocabulary, 0.0);
+                self.buffers
+                    .read_logits(tape, &mut self.logits, &mut self.stream)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Records an event after the launched parts of the step at index `at` of the pending ones.
     pub(super) fn mark(&mut self, at: usize) -> Result<(), Error> {
         let place = self.place(at);

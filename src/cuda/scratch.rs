@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
+use super::images::SHOWN_BYTES;
 use super::narrow::narrow;
 use super::splits;
 use super::work::{Addresses, SAMPLE_BLOCKS};
 use crate::device::{
     Arena, Context, Error, Masks, MemoryKind, PageTables, Plan, PromptMailbox, Region, Row,
-    STEP_ROWS, SamplerState, Scores, StepMailbox, Stream, TokenMailbox,
+    STEP_ROWS, SamplerState, Scores, StepMailbox, Stream, TokenMailbox, Upload,
 };
 use crate::sampler::Mask;
 use crate::tape::{Angles, KvInfo, Op, Tape};
@@ -26,6 +27,11 @@ pub(super) struct Scratch {
     pub(super) prompt: Region,
     /// The masks in pinned memory, and their destination (slots, words).
     pub(super) masks: (Masks, Region),
+    /// (rows): how the rows of a prompt with images rotate and see each other.
+    pub(super) shown: Region,
+    /// The mask of conversations without a guide.
+    pub(super) allowed: Region,
+    pub(super) upload: Upload,
     pub(super) scores: Scores,
 }
 
@@ -42,6 +48,8 @@ pub(super) struct Regions {
     arrivals: Region,
     best: Region,
     masks: Region,
+    shown: Region,
+    allowed: Region,
 }
 
 impl Scratch {
@@ -68,6 +76,8 @@ impl Scratch {
             arrivals: plan.add(4 * splits::most_arrivals(kv))?,
             best: plan.add(8 * SAMPLE_BLOCKS as usize * STEP_ROWS)?,
             masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
+            shown: plan.add(SHOWN_BYTES * rows)?,
+            allowed: plan.add(4 * Masks::words(vocabulary))?,
         };
         Ok((plan, regions))
     }
@@ -122,6 +132,8 @@ impl Scratch {
             arrivals: arena.address(at.arrivals)?,
             best: arena.address(at.best)?,
             masks: arena.address(at.masks)?,
+            allowed: 0,
+            shown: arena.address(at.shown)?,
             mask_words: narrow(Masks::words(vocabulary)),
             steps: steps.address(),
             tokens: tokens.address(),
@@ -138,6 +150,9 @@ impl Scratch {
             device_tables: at.tables,
             prompt: at.prompt,
             masks: (masks, at.masks),
+            shown: at.shown,
+            allowed: at.allowed,
+            upload: Upload::new(context, stream)?,
             scores,
         })
     }

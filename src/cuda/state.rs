@@ -30,6 +30,8 @@ pub(super) struct Conversation {
     new_pages: Range<usize>,
     /// The number of its recurrent state; `None` in models without any.
     held: Option<u32>,
+    /// The distance from its positions in the cache to those that its next rows rotate by.
+    rotary_offset: i32,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// The last chosen token, then the most probable ones.
@@ -59,6 +61,7 @@ impl Conversation {
             half
         });
         self.state.position = position;
+        self.rotary_offset = 0;
         self.sampler = SamplerState {
             temperature: parameters.temperature,
             top_p: parameters.top_p,
@@ -74,6 +77,21 @@ impl Conversation {
         self.guide = None;
         self.scored.clear();
         self.moved();
+    }
+
+    /// Sets the distance from positions in the cache to those that the next rows rotate by. Returns whether it changed.
+    pub(super) fn set_rotary_offset(&mut self, offset: i32) -> bool {
+        let changed = self.rotary_offset != offset;
+        if changed {
+            self.rotary_offset = offset;
+            self.moved();
+        }
+        changed
+    }
+
+    /// The position that a row of text rotates by.
+    fn turned(&self, position: usize) -> u32 {
+        narrow(position).saturating_add_signed(self.rotary_offset)
     }
 
     /// Notes that the device has another state, so that the next command contains all of it.
@@ -158,6 +176,7 @@ impl Conversation {
         command.moves = moved;
         command.sampler = moved.then_some(self.sampler);
         command.state = self.held.filter(|_| moved);
+        command.offset = moved.then_some(self.rotary_offset);
         command.guide = guide_changed.then(|| self.guide.unwrap_or_default());
         let pages = std::mem::take(&mut self.new_pages);
         command.pages = (narrow(pages.start), narrow(pages.len()));
@@ -176,6 +195,7 @@ impl Conversation {
             row: Row {
                 slot: narrow(slot),
                 position: narrow(self.state.position),
+                turned: self.turned(self.state.position),
                 advances: 1,
                 sequence,
                 count: narrow(rows),
@@ -240,7 +260,9 @@ impl Listed {
             if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
                 if first < row {
                     command.row.token = forced.next().copied().unwrap_or_default();
-                    command.row.position = narrow(conversation.state.position + row - first);
+                    let position = conversation.state.position + row - first;
+                    command.row.position = narrow(position);
+                    command.row.turned = conversation.turned(position);
                     post(row, &command);
                     continue;
                 }

@@ -29,6 +29,10 @@ pub(super) struct Addresses {
     pub(super) arrivals: u64,
     pub(super) best: u64,
     pub(super) masks: u64,
+    /// The mask of conversations without a guide; 0: they allow all tokens.
+    pub(super) allowed: u64,
+    /// The rows of a prompt with images.
+    pub(super) shown: u64,
     /// Words of a slot's mask.
     pub(super) mask_words: u32,
     /// Addresses of pinned memory: commands of steps, chosen tokens and their scores, and the host's page tables.

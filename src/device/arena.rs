@@ -219,6 +219,9 @@ impl Arena {
             return Err(Error::Bounds { bytes: bytes.len() });
         }
         let address = self.address(region)? + at as u64;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         // SAFETY: both sides have `bytes.len()` bytes, and the copy has ended when the call returns.
         let result = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), stream.handle())
@@ -288,6 +291,53 @@ impl Arena {
             sys::cuMemcpyHtoDAsync_v2(address, host.cast(), region.bytes, stream.handle())
         };
         check("cuMemcpyHtoDAsync", result)
+    }
+
+    /// Queues a copy of rows, which follow one another in pinned memory from `begin` on, into a region at offset `at`.
+    /// The pinned memory must not be written before the copy has ended.
+    ///
+    /// # Errors
+    /// If the rows exceed either side, or the driver refuses.
+    pub(super) fn copy_rows(
+        &mut self,
+        (region, at): (Region, usize),
+        (pinned, begin): (&Pinned, usize),
+        rows: RowSpans,
+        stream: &mut Stream,
+    ) -> Result<()> {
+        let RowSpans {
+            pitch,
+            bytes,
+            count,
+        } = rows;
+        let end = at + pitch * count.saturating_sub(1) + bytes;
+        if bytes > pitch || end > region.bytes || begin + bytes * count > pinned.bytes() {
+            return Err(Error::Bounds { bytes: end });
+        }
+        // SAFETY: the rows begin within the memory, as checked above.
+        let from = unsafe { pinned.host().as_ptr().add(begin) };
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: from.cast(),
+            srcDevice: 0,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: bytes,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: self.address(region)? + at as u64,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: pitch,
+            WidthInBytes: bytes,
+            Height: count,
+        };
+        // SAFETY: the bounds of both sides were checked, and the driver copies the description. The rows stay as they
+        // are until the copy has ended, and are freed by a call that waits for it.
+        let result = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.handle()) };
+        check("cuMemcpy2DAsync", result)
     }
 
     /// The address of a region, and that of pinned memory with as many bytes.
@@ -370,6 +420,9 @@ impl Arena {
     /// Queues setting every byte of a region to `value`. Unified memory must have been attached.
     pub fn set(&mut self, region: Region, value: u8, stream: &mut Stream) -> Result<()> {
         let address = self.address(region)?;
+        if region.bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: `address` checked the bounds.
         let result = unsafe { sys::cuMemsetD8Async(address, value, region.bytes, stream.handle()) };
         check("cuMemsetD8Async", result)

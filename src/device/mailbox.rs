@@ -46,6 +46,9 @@ pub struct Row {
     pub count: u32,
     /// The index of the spare recurrent state that a prompt writes.
     pub spare: u32,
+    /// The position that the row rotates by, or a prompt's first row if it is text.
+    pub turned: u32,
+    pub unused: [u32; 3],
 }
 
 impl Row {
@@ -53,7 +56,8 @@ impl Row {
     /// The offset of `count`.
     pub const COUNT_AT: u64 = std::mem::offset_of!(Self, count) as u64;
 
-    const fn words(self) -> [u32; 8] {
+    const fn words(self) -> [u32; 12] {
+        let [first, second, third] = self.unused;
         [
             self.slot,
             self.position,
@@ -63,6 +67,10 @@ impl Row {
             self.sequence,
             self.count,
             self.spare,
+            self.turned,
+            first,
+            second,
+            third,
         ]
     }
 }
@@ -99,8 +107,9 @@ impl Default for History {
 
 impl SamplerState {
     const WORDS: usize = size_of::<Self>() / 4;
-    /// Bytes of a conversation on the device: token, position, mask number, index of its recurrent state, sampler.
-    pub const CONVERSATION_BYTES: usize = 16 + size_of::<Self>();
+    /// Bytes of a conversation on the device: token, position, mask number, index of its recurrent state, sampler, rotary
+    /// offset.
+    pub const CONVERSATION_BYTES: usize = 16 + size_of::<Self>() + 4;
 
     fn words(&self) -> impl Iterator<Item = u32> + '_ {
         let floats = [
@@ -132,19 +141,22 @@ pub struct Command {
     pub guide: Option<u32>,
     /// The index of the conversation's recurrent state.
     pub state: Option<u32>,
+    /// The distance from the conversation's positions in the cache to those that its next rows rotate by.
+    pub offset: Option<i32>,
 }
 
 impl Command {
     /// The offset of a prompt's tokens, which follow its command in device memory.
     pub const TOKENS_AT: u64 = Self::BYTES as u64;
 
-    /// Words of a command: its row, flags, pages and guide; a sampler; a state; a pad.
+    /// Words of a command: its row, flags, pages and guide; a sampler; a state; an offset; a pad.
     const WORDS: usize = 96;
     const BYTES: usize = 4 * Self::WORDS;
     const SEQUENCE_AT: usize = 5;
     const FLAGS_AT: usize = size_of::<Row>() / 4;
     const SAMPLER_AT: usize = Self::FLAGS_AT + 4;
     const STATE_AT: usize = Self::SAMPLER_AT + SamplerState::WORDS;
+    const OFFSET_AT: usize = Self::STATE_AT + 1;
 
     fn store(&self, words: &[AtomicU32]) {
         // `CommandFlags` of `kernels/state.cuh`.
@@ -153,6 +165,7 @@ impl Command {
         const PAGES: u32 = 8;
         const GUIDE: u32 = 16;
         const STATE: u32 = 32;
+        const OFFSET: u32 = 64;
         let mut flags = 0;
         if self.moves {
             flags |= TOKEN_AND_POSITION;
@@ -173,6 +186,10 @@ impl Command {
             flags |= STATE;
             words[Self::STATE_AT].store(state, Ordering::Relaxed);
         }
+        if let Some(offset) = self.offset {
+            flags |= OFFSET;
+            words[Self::OFFSET_AT].store(offset.cast_unsigned(), Ordering::Relaxed);
+        }
         let (first, pages) = self.pages;
         let fields = [flags, first, pages, self.guide.unwrap_or_default()];
         for (word, value) in words[Self::FLAGS_AT..].iter().zip(fields) {
@@ -188,7 +205,8 @@ impl Command {
     }
 }
 
-const _: () = assert!(Command::STATE_AT < Command::WORDS);
+const _: () = assert!(Command::OFFSET_AT < Command::WORDS);
+const _: () = assert!(Row::BYTES.is_multiple_of(16));
 
 /// CPU to GPU: the commands of rows that differ from those of the last step.
 #[derive(Debug)]

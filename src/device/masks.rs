@@ -16,9 +16,6 @@ use super::pinned::Pinned;
 use super::plan::Region;
 use super::stream::Stream;
 
-/// Words before the bits: the number of the token, and padding to 16 bytes.
-const HEAD: usize = 4;
-
 /// The mask of each slot, in pinned memory.
 #[derive(Debug)]
 pub struct Masks {
@@ -31,10 +28,13 @@ pub struct Masks {
 }
 
 impl Masks {
+    /// Words before the bits: the number of the token, and padding to 16 bytes.
+    pub const HEAD: usize = 4;
+
     /// Words of a mask for a vocabulary.
     #[must_use]
     pub const fn words(vocabulary: usize) -> usize {
-        HEAD + vocabulary.div_ceil(32).next_multiple_of(4)
+        Self::HEAD + vocabulary.div_ceil(32).next_multiple_of(4)
     }
 
     /// Allocates the masks of a number of slots.
@@ -63,13 +63,13 @@ impl Masks {
         let first = slot * self.words;
         let mine = &words(&self.memory)[first..][..self.words];
         let bits = bits.iter().copied().chain(std::iter::repeat(0));
-        for (word, bits) in mine[HEAD..].iter().zip(bits) {
+        for (word, bits) in mine[Self::HEAD..].iter().zip(bits) {
             word.store(bits, Ordering::Relaxed);
         }
         mine[0].store(number, Ordering::Relaxed);
         let (at, bytes) = (4 * first, 4 * self.words);
         let stream = &mut self.stream;
-        arena.copy_pinned(to, &self.memory, at + 4 * HEAD..at + bytes, stream)?;
+        arena.copy_pinned(to, &self.memory, at + 4 * Self::HEAD..at + bytes, stream)?;
         arena.copy_pinned(to, &self.memory, at..at + 4, stream)?;
         self.copied[slot].record(stream)
     }

@@ -29,6 +29,7 @@ mod scores;
 mod staging;
 mod stream;
 mod template;
+mod upload;
 
 pub use abi::*;
 pub use arena::{Arena, RowSpans};
@@ -54,6 +55,7 @@ pub use scores::Scores;
 pub use staging::Staging;
 pub use stream::{Idle, Stream};
 pub use template::Template;
+pub use upload::Upload;
 
 /// The result of a call to the driver.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -23,9 +23,11 @@ impl Pinned {
     pub fn new(context: &Rc<Context>, bytes: usize) -> Result<Self> {
         let mut host = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // The driver does not allocate 0 bytes, of which an executor without a cache has some.
+        let allocated = bytes.max(1);
         // SAFETY: the context is current on this thread, and `Drop` frees the memory.
         check("cuMemHostAlloc", unsafe {
-            sys::cuMemHostAlloc(&raw mut host, bytes, flags)
+            sys::cuMemHostAlloc(&raw mut host, allocated, flags)
         })?;
         let host = NonNull::new(host.cast::<u8>()).ok_or(Error::Bounds { bytes })?;
         // SAFETY: the driver allocated `bytes` bytes there, and nothing else uses them.

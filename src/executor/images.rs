@@ -51,6 +51,14 @@ pub enum ImageError {
     },
     #[error("{given} positions are not one for each of {rows} rows of a model that needs them")]
     Positions { given: usize, rows: usize },
+    #[error("row {row} rotates by position {position} of a context of {context}")]
+    Position {
+        row: usize,
+        position: u32,
+        context: usize,
+    },
+    #[error("rows from position {position} on cannot rotate by positions that differ by {offset}")]
+    Offset { position: usize, offset: isize },
 }
 
 impl ImagePrompt<'_> {

@@ -1,6 +1,7 @@
 //! Access to an executor's memory for comparisons between executors. Generation does not use it.
 
 use super::Executor;
+use super::images::ImagePrompt;
 use super::step::ExecuteError;
 use crate::quant::DType;
 use crate::tape::{Buffer, Tape};
@@ -26,6 +27,14 @@ pub trait Probe {
         tokens: &[u32],
         slots: &[usize],
     ) -> Result<(), ExecuteError>;
+    /// Runs a prompt with images in the active slot. The tape may be incomplete.
+    fn run_images_part(
+        &mut self,
+        tape: &Tape,
+        prompt: &ImagePrompt<'_>,
+    ) -> Result<(), ExecuteError> {
+        self.executor().run_images(tape, prompt, None).map(drop)
+    }
     fn layout(&self, tape: &Tape, buffer: Buffer) -> Layout;
     /// Allocated bytes of a buffer; a tape uses the first of them.
     fn buffer_bytes(&self, buffer: Buffer) -> usize;

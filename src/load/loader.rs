@@ -6,8 +6,6 @@ use super::fit;
 use super::kv_selection::KvPlan;
 use super::plan::plan;
 use super::prefill_chunk;
-#[cfg(feature = "cuda")]
-use super::settings::Placement;
 use super::settings::{Backend, Settings};
 use super::stored_weights::StoredWeights;
 use crate::cpu::{self, Cpu};
@@ -134,19 +132,15 @@ impl Loader<'_> {
             Some(device.free_memory()?)
         };
         fit::admit_on_cuda(own, &mut forward, settings)?;
-        let place = |placement| match placement {
-            Placement::Auto => None,
-            Placement::Device => Some(cuda::MemoryKind::Device),
-            Placement::Unified => Some(cuda::MemoryKind::Unified),
-        };
         let options = cuda::Options {
             places: cuda::Places {
-                weights: place(settings.cuda.weights),
-                kv: place(settings.cuda.kv),
+                weights: settings.cuda.weights.kind(),
+                kv: settings.cuda.kv.kind(),
             },
             rows: settings.prefill_chunk,
             activation: forward.activation,
             state: forward.state,
+            tower: false,
             graph: settings.graph.clone(),
             spin: settings.cuda.spin,
         };
@@ -179,7 +173,7 @@ impl Loader<'_> {
 /// Returns why no GPU of this machine can run the model at all: only then is the CPU used instead. If memory is short, the
 /// load fails, because a CPU would be much slower.
 #[cfg(feature = "cuda")]
-fn unusable(error: LoadError) -> Result<String, LoadError> {
+pub(super) fn unusable(error: LoadError) -> Result<String, LoadError> {
     use cuda::Error;
     match error {
         // A Jetson has a GPU, so its user must learn why it cannot be used.

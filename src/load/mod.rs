@@ -38,5 +38,7 @@ pub(crate) use recommended_sampling::sampling;
 pub use settings::{
     Activations, Backend, CudaSettings, Placement, Settings, TowerNeeds, VisionSettings,
 };
+#[cfg(feature = "cuda")]
+pub use tower::tower_memory_on_cuda;
 pub use tower::{tower, tower_memory};
 pub use tower_file::TowerFile;

@@ -12,6 +12,8 @@ use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::tower_file::TowerFile;
 use crate::choice::Choice;
+#[cfg(feature = "cuda")]
+use crate::cuda::MemoryKind;
 use crate::executor::MemoryEstimate;
 use crate::graph::GraphOptions;
 use crate::kv::Reuse;
@@ -86,6 +88,18 @@ pub enum Placement {
     Auto,
     Device,
     Unified,
+}
+
+#[cfg(feature = "cuda")]
+impl Placement {
+    /// Returns the kind of memory; `None` for `Auto`.
+    pub(super) const fn kind(self) -> Option<MemoryKind> {
+        match self {
+            Self::Auto => None,
+            Self::Device => Some(MemoryKind::Device),
+            Self::Unified => Some(MemoryKind::Unified),
+        }
+    }
 }
 
 impl Choice for Placement {

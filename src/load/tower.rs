@@ -6,8 +6,12 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use super::error::LoadError;
+#[cfg(feature = "cuda")]
+use super::loader::unusable;
 use super::settings::{Backend, Settings};
 use crate::cpu::{self, Cpu};
+#[cfg(feature = "cuda")]
+use crate::cuda::{self, Cuda};
 use crate::executor::{MemoryEstimate, WeightSource};
 use crate::graph::{GraphOptions, Mode};
 use crate::model::checkpoint::{ReadBuffer, TowerTensor};
@@ -16,6 +20,10 @@ use crate::model::{ModelError, TowerCheckpoint};
 use crate::quant::DType;
 use crate::runner::Tower;
 use crate::tape::{KvInfo, WeightId, WeightInfo};
+
+/// Rows of text of a tower's executor, which has none.
+#[cfg(feature = "cuda")]
+const TOWER_ROWS: usize = 1;
 
 /// Returns the memory that a tower needs on the CPU for images of up to `patches` patches; `Settings::threads` counts.
 /// The weights include the position embeddings, which are f32.
@@ -34,9 +42,27 @@ pub fn tower_memory(
     }
 }
 
+/// Returns the memory that a tower needs on a GPU, as `tower_memory` does on the CPU. With `integrated` the GPU shares the
+/// memory of the CPU.
+///
+/// # Errors
+/// If a buffer exceeds the largest allocation.
+#[cfg(feature = "cuda")]
+pub fn tower_memory_on_cuda(
+    checkpoint: &TowerCheckpoint,
+    settings: &Settings,
+    patches: usize,
+    integrated: bool,
+) -> Result<MemoryEstimate, LoadError> {
+    let (mut forward, _) = plan(checkpoint);
+    forward.activation = settings.cuda.activations;
+    let (widest, _) = forward.tape(forward.shape.widest(patches));
+    Ok(cuda::memory_estimate(&[&widest], TOWER_ROWS, integrated)?)
+}
+
 /// Loads a tower for images of up to `patches` patches. `progress` is called with the bytes read so far and in all.
 ///
-/// A GPU has no kernels for towers: with `Backend::Auto` the CPU runs it.
+/// With `Backend::Auto` a GPU runs it, unless no GPU of this machine can.
 ///
 /// # Errors
 /// If the files cannot be read, the tower does not fit its tape or the memory, or the backend does not run towers.
@@ -46,35 +72,103 @@ pub fn tower(
     patches: usize,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Tower, LoadError> {
-    let (forward, tensors) = plan(checkpoint);
     match settings.backend {
-        Backend::Cpu | Backend::Auto => {}
+        Backend::Cpu => on_cpu(checkpoint, settings, patches, progress),
         #[cfg(feature = "cuda")]
-        Backend::Cuda => return Err(crate::cuda::Unsuited::Vision.into()),
+        Backend::Cuda => on_cuda(checkpoint, settings, patches, progress),
         #[cfg(not(feature = "cuda"))]
-        Backend::Cuda => return Err(LoadError::NoCuda),
+        Backend::Cuda => Err(LoadError::NoCuda),
+        #[cfg(feature = "cuda")]
+        Backend::Auto => match on_cuda(checkpoint, settings, patches, progress) {
+            Err(error) => {
+                unusable(error)?;
+                on_cpu(checkpoint, settings, patches, progress)
+            }
+            loaded => loaded,
+        },
+        #[cfg(not(feature = "cuda"))]
+        Backend::Auto => on_cpu(checkpoint, settings, patches, progress),
     }
+}
+
+fn on_cpu(
+    checkpoint: &TowerCheckpoint,
+    settings: &Settings,
+    patches: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Tower, LoadError> {
+    let (forward, tensors) = plan(checkpoint);
     let source = TowerSource::new(checkpoint, tensors);
     let (mut done, all) = (0, checkpoint.weight_bytes());
     let weights = cpu::load(&forward.infos, &source, &mut |bytes| {
         done += bytes as u64;
         progress(done, all);
     })?;
-    let positions = checkpoint.positions(patches, &mut ReadBuffer::default())?;
-    let graph = GraphOptions {
-        mode: Mode::None,
-        ..GraphOptions::default()
-    };
     let cpu = Cpu::new(
         weights,
         Vec::new(),
         KvInfo::none(),
         settings.threads,
-        &graph,
+        &eager(),
     )?;
     let weight_bytes = tower_memory(checkpoint, settings, patches).weights;
+    let positions = checkpoint.positions(patches, &mut ReadBuffer::default())?;
     let tower = Tower::new(forward, Box::new(cpu), positions, (patches, weight_bytes));
     Ok(tower?)
+}
+
+#[cfg(feature = "cuda")]
+fn on_cuda(
+    checkpoint: &TowerCheckpoint,
+    settings: &Settings,
+    patches: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Tower, LoadError> {
+    let (mut forward, tensors) = plan(checkpoint);
+    forward.activation = settings.cuda.activations;
+    let (widest, _) = forward.tape(forward.shape.widest(patches));
+    cuda::suits(&widest)?;
+    let device =
+        cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
+    let memory = tower_memory_on_cuda(checkpoint, settings, patches, device.is_integrated())?;
+    let options = cuda::Options {
+        places: cuda::Places {
+            weights: settings.cuda.weights.kind(),
+            kv: None,
+        },
+        rows: TOWER_ROWS,
+        activation: forward.activation,
+        state: None,
+        tower: true,
+        graph: eager(),
+        spin: settings.cuda.spin,
+    };
+    let source = TowerSource::new(checkpoint, tensors);
+    let (mut done, all) = (0, checkpoint.weight_bytes());
+    let mut read = |bytes| {
+        done += bytes as u64;
+        progress(done, all);
+    };
+    let cuda = Cuda::new(
+        device,
+        &forward.infos,
+        &[],
+        KvInfo::none(),
+        options,
+        (&source, &mut read),
+    )?;
+    let weight_bytes = memory.weights + checkpoint.position_bytes(patches);
+    let positions = checkpoint.positions(patches, &mut ReadBuffer::default())?;
+    let tower = Tower::new(forward, Box::new(cuda), positions, (patches, weight_bytes));
+    Ok(tower?)
+}
+
+/// A tower's tapes are never recorded, because the sizes of images vary.
+fn eager() -> GraphOptions {
+    GraphOptions {
+        mode: Mode::None,
+        ..GraphOptions::default()
+    }
 }
 
 /// Returns the forward pass of images, and the tensors in the order of their weight ids.
