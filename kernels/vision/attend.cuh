@@ -1,7 +1,7 @@
 // Attention of all patches of an image to all of its patches on the tensor cores, in the tiles of FlashAttention-2 (Dao
-// 2023, arXiv 2307.08691). A block takes query rows of one head, and the keys in tiles of KEYS, in order. The tile after
-// the current one is on its way meanwhile. The softmax's weights are multiplied twice, rounded to the activations' type
-// and as their rounding errors.
+// 2023, arXiv 2307.08691). A block takes query rows of one head, and the keys in tiles of KEYS, in order. The tile
+// after the current one is on its way meanwhile. The softmax's weights are multiplied twice, rounded to the
+// activations' type and as their rounding errors.
 //
 // Heads whose size is not a multiple of 16 are padded by zeros in shared memory.
 #pragma once
@@ -112,7 +112,7 @@ template <typename T, u32 D, u32 M> __device__ __forceinline__ void attend_all(c
 #pragma unroll
                 for (u32 n = 0; n < KEYS / 8; ++n) {
                     // In place: a pair of rounded weights, and the pair of their rounding errors.
-                    float(&pair)[4] = scores[m][n];
+                    float (&pair)[4] = scores[m][n];
                     const float low = power_of_two(fmaf(pair[2 * e], scale, -less)),
                                 high = power_of_two(fmaf(pair[2 * e + 1], scale, -less));
                     added += low + high;

@@ -27,6 +27,8 @@ pub struct Case {
     /// The number of runs. Each starts from the same buffers, in the state after the last run.
     pub(super) runs: usize,
     pub(super) seed: u64,
+    /// The distance from positions in the cache to those that rows of text rotate by.
+    pub(super) offset: isize,
     /// The rows of each image of a prompt.
     pub(super) images: Vec<Range<usize>>,
 }

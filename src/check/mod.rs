@@ -171,6 +171,7 @@ impl World {
                 .executor()
                 .begin(place, case.parameters, &case.history)?;
             subject.executor().set_token(*token);
+            subject.executor().set_rotary_offset(place.0, case.offset)?;
         }
         let slots: Vec<usize> = case.places().iter().map(|(slot, _)| *slot).collect();
         let (mut ends, mut scored) = (Vec::new(), Vec::new());

@@ -121,7 +121,7 @@ impl World {
                 if which < 2 {
                     let parts = match rotation.sections {
                         Some(_) => case.turned(index, position),
-                        None => [position; 3],
+                        None => [position.saturating_add_signed(case.offset); 3],
                     };
                     self.rotate(head, *rotation, parts);
                 }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
-use super::cover::{towers, worlds};
+use super::cover::{images, towers, worlds};
 use super::report::Report;
 use super::world::World;
 #[cfg(feature = "cuda")]
@@ -16,7 +16,7 @@ use crate::executor::Probe;
 /// Runs one of every `every` cases, writes a table for each device to `out`, and returns whether all cases passed.
 pub fn run(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
     let all_threads = |world: &World| Ok(Box::new(world.cpu(0)?) as Box<dyn Probe>);
-    let all = worlds().chain(towers());
+    let all = worlds().chain(towers()).chain(images());
     let cpu = held(every, out, "CPU, all its threads", all, all_threads)?;
     Ok(gpu(every, out)? && cpu)
 }
@@ -35,8 +35,8 @@ fn gpu(every: NonZeroUsize, out: &mut impl Write) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    // There are no kernels for vision towers.
-    held(every, out, "GPU", worlds(), |world| {
+    let all = worlds().chain(towers()).chain(images());
+    held(every, out, "GPU", all, |world| {
         Ok(Box::new(world.cuda(Device::open(false)?)?))
     })
 }

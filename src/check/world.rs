@@ -298,6 +298,7 @@ impl Builder {
             logits: Logits::default(),
             runs: 1,
             seed: self.random.bits(),
+            offset: 0,
             images: Vec::new(),
         });
         let last = self.cases.len() - 1;

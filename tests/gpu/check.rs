@@ -3,6 +3,7 @@
 mod diff;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+mod images;
 #[path = "../support/joining.rs"]
 mod joining;
 mod lasting;
@@ -26,6 +27,7 @@ mod smoke;
 mod tiny_gguf;
 #[path = "../support/tiny_recurrent.rs"]
 mod tiny_recurrent;
+mod towers;
 
 use std::process::ExitCode;
 
@@ -47,7 +49,9 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a
                           model needs a vocabulary, and without MODEL two tiny ones run
   reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
-  memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes";
+  memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes
+  towers [--cpu] FOLDER   the embeddings of vision towers meet their references in FOLDER, and pauses change no bits
+  images [--cpu] FOLDER   prompts with images meet their references in FOLDER, and slices change no bits";
 
 /// Types of the activations and of the cache.
 type Types = (DType, KvTypes);
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "lasting" => lasting::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),
         Some((check, rest)) if check == "memory" && !rest.is_empty() => memory::run(rest),
+        Some((check, rest)) if check == "towers" && !rest.is_empty() => towers::run(rest),
+        Some((check, rest)) if check == "images" && !rest.is_empty() => images::run(rest),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ganglion::check::{Report, World, large, worlds};
+use ganglion::check::{Report, World, images, large, towers, worlds};
 use ganglion::cuda::Device;
 
 /// Runs the cases whose names have all of `wanted`, and prints the worst result of each operation. After `--sms N` they
@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     let start = Instant::now();
     let mut report = Report::default();
-    let all = worlds().chain(std::iter::once_with(large).flatten());
+    let all = worlds().chain(towers()).chain(images());
+    let all = all.chain(std::iter::once_with(large).flatten());
     for mut world in all {
         world
             .cases

@@ -8,7 +8,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test towers images modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 # The tiny models: folders with safetensors, or else GGUF files. FAMILIES names some of them ("lfm2 gemma4"); the default is all.
@@ -153,6 +153,20 @@ stage_diff() {
     done
     # A part of the GPU uses other kernels for the same number of rows.
     check 'attention of prompts, 16 multiprocessors' diff --sms 16 attend ' prompt '
+}
+
+# Vision towers, and prompts with images, against their references.
+stage_towers() {
+    local image
+    for image in cubin ptx; do
+        GANGLION_CUDA_IMAGE=$image check "towers $image" towers golden/vision
+    done
+}
+stage_images() {
+    local image
+    for image in cubin ptx; do
+        GANGLION_CUDA_IMAGE=$image check "prompts with images $image" images golden/vision
+    done
 }
 
 # Every mode of a step.

@@ -1,0 +1,179 @@
+//! Prompts with images against references of transformers: the files of `tests/golden/vision`.
+
+#[allow(dead_code)] // a test has more uses for it
+#[path = "../images/reference.rs"]
+mod reference;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ganglion::kv::{KvType, KvTypes};
+use ganglion::load::{self, Backend, Settings};
+use ganglion::model::Checkpoint;
+use ganglion::quant::DType;
+use ganglion::runner::{MixedPrompt, Runner};
+use ganglion::sampler::Parameters;
+
+use self::reference::{Case, cases};
+use super::Types;
+use super::towers::{files, settings};
+
+/// Bounds of a type: the mean and the 99th percentile of |delta logprob|, and the part of the greedy tokens that must be
+/// those of the reference, where each follows the reference's.
+struct Bounds {
+    mean: f64,
+    p99: f64,
+    greedy: f64,
+}
+
+/// Section 9 of the design, for tiny models. On the CPU the bounds are ten times the noise of float32.
+fn bounds(backend: Backend, (activations, cache): Types) -> Bounds {
+    let (mean, p99, greedy) = match (backend, activations) {
+        (Backend::Cpu, _) => (2e-5, 5e-4, 1.0),
+        (_, DType::BF16) => (1e-2, 5e-2, 0.9),
+        _ if cache == KvTypes::both(KvType::F16) => (5e-3, 5e-2, 0.95),
+        _ => (1e-2, 5e-2, 0.9),
+    };
+    Bounds { mean, p99, greedy }
+}
+
+/// Prints a line for each model in FOLDER, each type and each case. `--cpu` runs the check without a GPU.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (backend, folders) = match super::backend(arguments) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    let on_cpu = [(DType::F32, KvTypes::both(KvType::F32))];
+    let types: &[Types] = if backend == Backend::Cpu {
+        &on_cpu
+    } else {
+        &super::TYPES
+    };
+    let mut passed = !folders.is_empty();
+    for folder in folders {
+        let stems = files(Path::new(folder), ".prompts.json");
+        passed &= !stems.is_empty();
+        for stem in stems {
+            for types in types {
+                let outcome = compare(&stem, backend, *types);
+                passed &= outcome.is_ok();
+                let name = stem.file_name().unwrap_or_default().to_string_lossy();
+                let (activations, cache) = (types.0.name(), types.1.name());
+                let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
+                println!("{name} {activations}, {cache} cache: {said}");
+            }
+        }
+    }
+    super::verdict(passed)
+}
+
+fn compare(stem: &Path, backend: Backend, types: Types) -> Result<String, Box<dyn Error>> {
+    let file = |kind: &str| stem.with_extension(kind);
+    let cases = cases(&file("prompts.json"), &file("prompts.safetensors"));
+    let model = file("q8_0.gguf");
+    let mut whole = load(&model, (backend, types), 96)?;
+    let mut said = Vec::new();
+    for case in &cases {
+        let name = &case.name;
+        let met = meet(&mut whole, case, &bounds(backend, types));
+        said.push(met.map_err(|error| format!("{name}: {error}"))?);
+        // A slice cuts no image whose rows see each other, and changes no bit.
+        let expected = logits(&mut whole, case)?;
+        for chunk in [16, 19] {
+            let found = logits(&mut load(&model, (backend, types), chunk)?, case);
+            if name == "one" && found? != expected {
+                return Err(format!("{name}: slices of {chunk} rows change the logits").into());
+            }
+        }
+    }
+    Ok(said.join("; "))
+}
+
+fn load(
+    model: &Path,
+    (backend, (activations, cache)): (Backend, Types),
+    prefill_chunk: usize,
+) -> Result<Runner, Box<dyn Error>> {
+    let checkpoint = Checkpoint::open(model)?;
+    let settings = Settings {
+        kv_type: cache.into(),
+        context: 512,
+        prefill_chunk,
+        ..settings(backend, activations)
+    };
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
+}
+
+/// The logits of every row.
+fn logits(runner: &mut Runner, case: &Case) -> Result<Vec<Vec<f32>>, Box<dyn Error>> {
+    let images = case.images();
+    let inputs = case.inputs(&images);
+    let prompt = MixedPrompt {
+        inputs: &inputs,
+        images: &images,
+    };
+    let mut all = Vec::new();
+    runner.prompt_logits(prompt, |logits| all.push(logits.to_vec()))?;
+    Ok(all)
+}
+
+fn meet(runner: &mut Runner, case: &Case, bounds: &Bounds) -> Result<String, Box<dyn Error>> {
+    let (mut deltas, mut best) = (Vec::new(), 0);
+    let all = logits(runner, case)?;
+    for (at, logits) in all.iter().enumerate() {
+        best += usize::from(argmax(logits) == case.argmax[at]);
+        if let Some(Some(expected)) = case.logprobs.get(at) {
+            let found = logprob(logits, case.ids[at + 1] as usize);
+            deltas.push((found - expected).abs());
+        }
+    }
+    if let Some(last) = all.last() {
+        let expected = case.last.iter();
+        deltas.extend(expected.map(|(id, expected)| (logprob(last, *id) - expected).abs()));
+    }
+    deltas.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_precision_loss)] // logprobs are few
+    let mean = deltas.iter().sum::<f64>() / deltas.len() as f64;
+    let p99 = deltas[(deltas.len() * 99 / 100).min(deltas.len() - 1)];
+
+    let images = case.images();
+    let inputs = case.inputs(&images);
+    let prompt = MixedPrompt {
+        inputs: &inputs,
+        images: &images,
+    };
+    runner.prompt(None, 0, prompt, Parameters::default())?;
+    // Each step runs the reference's token, so that one near-tie does not decide the rest.
+    let mut greedy = 0;
+    for expected in &case.greedy {
+        greedy += usize::from(runner.token() == *expected);
+        runner.post(*expected);
+        runner.step(false)?;
+    }
+    let (all, rows) = (case.greedy.len(), case.argmax.len());
+    let said = format!(
+        "{} mean {mean:.1e}, p99 {p99:.1e}, argmax {best}/{rows}, greedy {greedy}/{all}",
+        case.name
+    );
+    #[allow(clippy::cast_precision_loss)] // tokens are few
+    let agrees = greedy as f64 >= bounds.greedy * all as f64;
+    if mean <= bounds.mean && p99 <= bounds.p99 && agrees {
+        Ok(said)
+    } else {
+        Err(said.into())
+    }
+}
+
+/// The log probability of a token.
+fn logprob(logits: &[f32], token: usize) -> f64 {
+    let greatest = logits.iter().copied().fold(f32::MIN, f32::max);
+    let weights = logits.iter().map(|logit| f64::from(logit - greatest).exp());
+    f64::from(logits[token] - greatest) - weights.sum::<f64>().ln()
+}
+
+/// The most probable token.
+fn argmax(logits: &[f32]) -> usize {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(token, _)| token)
+}
