@@ -51,6 +51,8 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
   memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes
   towers [--cpu] FOLDER   the embeddings of vision towers meet their references in FOLDER, and pauses change no bits
+  towers [--cpu] --time FILE
+                          the time of a tower with patches of 16 for an image of 1280 x 720
   images [--cpu] FOLDER   prompts with images meet their references in FOLDER, and slices change no bits";
 
 /// Types of the activations and of the cache.

@@ -161,6 +161,12 @@ stage_towers() {
     for image in cubin ptx; do
         GANGLION_CUDA_IMAGE=$image check "towers $image" towers golden/vision
     done
+    if PYTHONPATH=$PWD/gguf.whl python3 synthesize_tower.py "$folder/tower.gguf" >"$folder/synthesize.log" 2>&1; then
+        check 'an image in the shape of Qwen3-VL-2B' towers --time "$folder/tower.gguf"
+        rm -f "$folder/tower.gguf"
+    else
+        not_run 'an image in the shape of Qwen3-VL-2B' "$(tail -n 1 "$folder/synthesize.log")"
+    fi
 }
 stage_images() {
     local image

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use ganglion::load::{self, Backend, CudaSettings, Settings};
 use ganglion::model::TowerCheckpoint;
+use ganglion::model::tower::Grid;
 use ganglion::quant::DType;
 use ganglion::runner::Tower;
 
@@ -21,12 +22,26 @@ const PATCHES: usize = 640;
 /// Bounds on the root mean square of differences, relative to that of the embeddings. Weights of the files are f16.
 const BOUNDS: [(DType, f64); 3] = [(DType::F32, 3e-3), (DType::F16, 5e-3), (DType::BF16, 3e-2)];
 
-/// Prints a line for each file in FOLDER and each type of activations. `--cpu` runs the check without a GPU.
+/// Prints a line for each file in FOLDER and each type of activations. `--cpu` runs the check without a GPU. After `--time`
+/// comes a file, of which the time for an image is printed.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (backend, folders) = match super::backend(arguments) {
         Ok(found) => found,
         Err(code) => return code,
     };
+    if let [flag, file] = folders
+        && flag == "--time"
+    {
+        let outcome = types(backend).try_for_each(|(activations, _)| {
+            let said = time(Path::new(file), (backend, activations))?;
+            println!("{file} {}: {said}", activations.name());
+            Ok::<_, Box<dyn Error>>(())
+        });
+        if let Err(error) = &outcome {
+            println!("FAILED: {error}");
+        }
+        return super::verdict(outcome.is_ok());
+    }
     let mut passed = !folders.is_empty();
     for folder in folders {
         let files = files(Path::new(folder), ".mmproj-f16.gguf");
@@ -64,13 +79,17 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     stems
 }
 
-fn load(path: &Path, (backend, activations): (Backend, DType)) -> Result<Tower, Box<dyn Error>> {
+fn load(
+    path: &Path,
+    (backend, activations): (Backend, DType),
+    patches: usize,
+) -> Result<Tower, Box<dyn Error>> {
     let checkpoint = TowerCheckpoint::open(path)?.ok_or("there is no tower")?;
     let settings = settings(backend, activations);
     Ok(load::tower(
         &checkpoint,
         &settings,
-        PATCHES,
+        patches,
         &mut |_, _| {},
     )?)
 }
@@ -91,7 +110,7 @@ pub(crate) fn settings(backend: Backend, activations: DType) -> Settings {
 
 fn compare(stem: &Path, of: (Backend, DType), bound: f64) -> Result<String, Box<dyn Error>> {
     let Reference { case, .. } = Reference::read(stem);
-    let mut tower = load(&stem.with_extension("mmproj-f16.gguf"), of)?;
+    let mut tower = load(&stem.with_extension("mmproj-f16.gguf"), of, PATCHES)?;
     let [_, reserved] = tower.memory();
     let begun = Instant::now();
     let (values, _) = embed(&mut tower, &case);
@@ -113,6 +132,37 @@ fn compare(stem: &Path, of: (Backend, DType), bound: f64) -> Result<String, Box<
     Ok(format!(
         "{off:.2e} of the embeddings, {:.1} ms",
         1e3 * seconds
+    ))
+}
+
+/// Returns the shortest time for an image of 1280 x 720 pixels in patches of 16, and that of its parts after the first.
+fn time(file: &Path, of: (Backend, DType)) -> Result<String, Box<dyn Error>> {
+    const RUNS: usize = 5;
+    let grid = Grid {
+        rows: 46,
+        columns: 80,
+    };
+    let mut tower = load(file, of, grid.patches())?;
+    let mut random = fastrand::Rng::with_seed(15);
+    let count = grid.patches() * tower.shape().patch.received();
+    let pixels: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
+    let (mut whole, mut parts) = (f64::INFINITY, f64::INFINITY);
+    let runs = if of.0 == Backend::Cpu { 1 } else { RUNS };
+    for _ in 0..runs {
+        let begun = Instant::now();
+        tower.begin(&pixels, grid)?;
+        tower.advance(&mut || true)?;
+        let first = Instant::now();
+        tower.advance(&mut || false)?;
+        parts = parts.min(first.elapsed().as_secs_f64());
+        whole = whole.min(begun.elapsed().as_secs_f64());
+    }
+    let [weights, reserved] = tower.memory().map(|bytes| bytes >> 20);
+    Ok(format!(
+        "{} patches in {:.1} ms, without the pixels {:.1} ms; {weights} MiB of weights, {reserved} MiB for images",
+        grid.patches(),
+        1e3 * whole,
+        1e3 * parts
     ))
 }
 
