@@ -1,6 +1,7 @@
 //! The CUDA executor. An operation of a step is one launch, and a step is one graph; prompts have other kernels.
 //!
-//! It knows tapes, kernels and device memory. It knows no model and reads no files.
+//! It knows tapes, kernels and device memory. It knows no model and reads no files. `encode` runs the tapes of vision
+//! towers, as an executor of its own.
 //! Addresses that a launch has used never change, so that recordings stay valid.
 
 mod activation;

@@ -33,7 +33,7 @@ pub struct ImageSpan<'a> {
 /// Why images cannot be part of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    #[error("images are not computed on a GPU yet: use backend = \"cpu\"")]
+    #[error("this backend computes no images: use backend = \"cpu\"")]
     Unsupported,
     #[error(
         "an image is cut at row {row} of a prompt, and its rows see each other: run all of them at once, with a larger \

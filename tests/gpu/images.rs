@@ -145,11 +145,24 @@ fn meet(runner: &mut Runner, case: &Case, bounds: &Bounds) -> Result<String, Box
     };
     runner.prompt(None, 0, prompt, Parameters::default())?;
     // Each step runs the reference's token, so that one near-tie does not decide the rest.
-    let mut greedy = 0;
+    let mut chosen = Vec::new();
     for expected in &case.greedy {
-        greedy += usize::from(runner.token() == *expected);
+        chosen.push(runner.token());
         runner.post(*expected);
         runner.step(false)?;
+    }
+    let same = chosen.iter().zip(&case.greedy).filter(|(a, b)| a == b);
+    let greedy = same.count();
+    // The same tokens in one step rotate by the same positions.
+    runner.prompt(None, 0, prompt, Parameters::default())?;
+    runner.post(case.greedy[0]);
+    let next = runner.step_forced(runner.slot(), &case.greedy[1..8])?;
+    if next != chosen[8] {
+        return Err(format!(
+            "{next} follows 8 rows of one step, {} as many steps",
+            chosen[8]
+        )
+        .into());
     }
     let (all, rows) = (case.greedy.len(), case.argmax.len());
     let said = format!(

@@ -43,12 +43,22 @@ fn world() -> World {
                 sum(&mut b, run, format, (outputs, columns), index);
             }
         }
-        parts(&mut b, run(None));
+        // Its blocks have a minimum, which needs sums of inputs.
+        for (index, size) in SIZES.into_iter().enumerate().take(3) {
+            linear(&mut b, run(None), Format::Q4_1, size, index);
+            sum(&mut b, run(None), Format::Q4_1, size, index);
+        }
+        for outputs in [48, 18] {
+            parts(&mut b, run(None), outputs);
+        }
         for (heads, head_dim) in [(2, 16), (4, 64), (3, 72), (2, 80)] {
             for rows in [None, None, Some(200)] {
                 rotate(&mut b, run(rows), (heads, head_dim), head_dim == 16);
                 attend(&mut b, run(rows), (heads, head_dim));
             }
+        }
+        for head_dim in [8, 32, 48, 96, 112, 128] {
+            attend(&mut b, run(Some(131)), (1 + head_dim % 3, head_dim));
         }
         for (side, [down, across]) in [(2, [4, 6]), (3, [3, 9]), (4, [8, 4])] {
             for order in [PatchOrder::Blocks, PatchOrder::Raster { columns: across }] {
@@ -144,8 +154,8 @@ fn described(format: Format, outputs: usize, columns: usize, index: usize) -> St
 }
 
 /// Three linear layers that fill the columns of one buffer.
-fn parts(b: &mut Builder, run: Run) {
-    let (outputs, columns) = (48, 64);
+fn parts(b: &mut Builder, run: Run, outputs: usize) {
+    let columns = 64;
     let ops = [0, 1, 2].map(|part| {
         Op::Vision(Vision::Linear {
             input: Buffer(0),
@@ -159,7 +169,7 @@ fn parts(b: &mut Builder, run: Run) {
         })
     });
     let buffers = [("normed", columns, true), ("qkv", 3 * outputs, true)];
-    b.case_of("parts", run, &buffers, ops.into());
+    b.case_of(&format!("parts of {outputs}"), run, &buffers, ops.into());
 }
 
 fn rotate(b: &mut Builder, run: Run, (heads, head_dim): (usize, usize), halves: bool) {
