@@ -10,7 +10,7 @@ use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 
-use crate::support::{joining, preempted, restored};
+use crate::support::{few_states, joining, preempted, restored};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -40,6 +40,11 @@ fn load(types: impl Into<KvTypes>) -> Runner {
 
 /// Some steps are launched ahead.
 fn load_with(model: &str, types: KvTypes, launch_ahead: bool) -> Runner {
+    load_for(model, types, launch_ahead, PROMPTS.len())
+}
+
+/// The cache holds that many conversations.
+fn load_for(model: &str, types: KvTypes, launch_ahead: bool, conversations: usize) -> Runner {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let model = models.join(model);
     let checkpoint = Checkpoint::open(&model).expect("the golden models open");
@@ -47,7 +52,7 @@ fn load_with(model: &str, types: KvTypes, launch_ahead: bool) -> Runner {
         backend: Backend::Cpu,
         kv_type: types.into(),
         context: 160,
-        kv_memory: KvMemory::Conversations(PROMPTS.len()),
+        kv_memory: KvMemory::Conversations(conversations),
         rows: PROMPTS.len(),
         threads: 2,
         launch_ahead,
@@ -302,6 +307,20 @@ fn conversations_that_join_and_leave_while_a_step_is_ahead_have_the_bits_of_each
         let (others, left) = held.unwrap_or_else(|differs| panic!("{name}: {differs}"));
         assert!(others > 8, "{others} steps were behind others");
         assert!(left > 8 || mode == Mode::None, "{left} were left");
+    }
+}
+
+/// A turn that has lost its recurrent state continues with the same bits.
+#[test]
+fn more_turns_than_states_have_the_bits_of_each_alone() {
+    for model in RECURRENT {
+        for launch_ahead in [false, true] {
+            let mut runner = load_for(model, KvType::F16.into(), launch_ahead, 16);
+            let lost = few_states::hold(&mut runner);
+            let lost = lost.unwrap_or_else(|differs| panic!("{model}, {launch_ahead}: {differs}"));
+            println!("{model}, ahead {launch_ahead}: {lost:?}");
+            assert!(lost.idle > 8 && lost.continued > 8, "{lost:?}");
+        }
     }
 }
 

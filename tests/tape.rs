@@ -14,8 +14,8 @@ use ganglion::quant::DType;
 use ganglion::runner::RunError;
 use ganglion::sampler::Parameters;
 use ganglion::tape::{
-    Buffer, Ending, Input, KvInfo, Op, Recurrent, StateHeads, StateInfo, StepBytes, Tape,
-    UpdateRule, WeightId, WeightInfo,
+    Buffer, Ending, Input, KvInfo, Op, Recurrent, StateHeads, StateInfo, StatePool, StepBytes,
+    Tape, UpdateRule, WeightId, WeightInfo,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -54,7 +54,11 @@ fn forward(model: &Path) -> Forward {
     };
     let weights = weights.expect("nothing fails");
     Forward {
-        state: shape.state(1, 1),
+        state: shape.state(StatePool {
+            slots: 1,
+            owned: 1,
+            spares: 1,
+        }),
         shape,
         weights,
         infos: infos.into(),

@@ -15,7 +15,7 @@ use ganglion::graph::GraphOptions;
 use ganglion::guide::Grammar;
 use ganglion::kv::{KvType, Reuse};
 use ganglion::load::{self, Backend, KvMemory};
-use ganglion::runner::LogitsObserver;
+use ganglion::runner::{LogitsObserver, LostStates};
 use ganglion::sampler::Parameters;
 use ganglion::tools::Formats;
 
@@ -455,13 +455,16 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
         let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}> {% endif %}";
         std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
-        hold_together(folder.path()).await;
+        let lost = hold_together(folder.path()).await;
+        println!("{name}: {lost:?}");
+        assert!(lost.idle > 8, "{name}: few lost their states: {lost:?}");
     }
 }
 
 /// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
-/// the hashes that they have alone. `GANGLION_SEED` selects other programs.
-async fn hold_together(folder: &Path) {
+/// the hashes that they have alone. `GANGLION_SEED` selects other programs. Returns the recurrent states that others
+/// needed.
+async fn hold_together(folder: &Path) -> LostStates {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| load::Settings {
         observer: Some(logits.observer()),
@@ -474,7 +477,7 @@ async fn hold_together(folder: &Path) {
     let seed = seed.expect("GANGLION_SEED is a number");
     println!("GANGLION_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut made_way = 0;
+    let (mut made_way, mut lost) = (0, LostStates::default());
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
         let settings = watched(rows, whole, &of_together);
         let together = Engine::with(folder, settings.clone()).await;
@@ -538,9 +541,13 @@ async fn hold_together(folder: &Path) {
         if !reloads {
             made_way += together.made_way();
         }
-        assert_eq!(together.handle.live().work.of, [0; 3]);
+        let work = together.handle.live().work;
+        assert_eq!(work.of, [0; 3]);
+        lost.idle += work.lost_states.idle;
+        lost.continued += work.lost_states.continued;
     }
     assert!(made_way > 0, "no request was evicted");
+    lost
 }
 
 /// Asks a question for a new user, and returns its answer's events.

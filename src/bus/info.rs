@@ -232,6 +232,8 @@ pub(super) fn work(work: Work, waiting: &[(Priority, u32)], holds: &[ActiveHold]
         ("pages_free", work.pages[1].into()),
         ("pages_allocated", work.pages[2].into()),
         ("pages_in_host", work.pages_in_host.into()),
+        ("states_lost", work.lost_states.idle.into()),
+        ("states_stored", work.lost_states.continued.into()),
         ("reading", work.reading.into()),
         ("suspended", work.suspended.into()),
         ("held", text(held.name())),

@@ -24,6 +24,13 @@ impl Cpu {
             .take_if(|step| step.slots.contains(&slot));
     }
 
+    /// Whether the step that is ahead or preempted has a row for a slot.
+    pub(super) fn is_launched(&self, slot: usize) -> bool {
+        let ahead = self.ahead.as_ref().is_some_and(|ahead| ahead.has(slot));
+        let preempted = self.preempted_step.as_ref();
+        ahead || preempted.is_some_and(|step| step.slots.contains(&slot))
+    }
+
     /// Sets the mask of a slot's next token. A step that is ahead began with the previous one.
     pub(super) fn bind(&mut self, slot: usize, guide: Guide) {
         let is_free = |guide: &Guide| matches!(guide, Guide::Free);

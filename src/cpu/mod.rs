@@ -114,7 +114,7 @@ impl Cpu {
     /// Replays the pending updates of a slot's recurrent state up to a position.
     ///
     /// # Errors
-    /// If the state has passed the position, or lacks updates before it.
+    /// If the slot has no state, or it has passed the position, or lacks updates before it.
     pub fn commit_state(&mut self, slot: usize, position: usize) -> Result<(), StateError> {
         let states = self.core.states.as_mut();
         states.map_or(Ok(()), |states| states.commit(slot, position))
@@ -139,7 +139,7 @@ impl Cpu {
     /// or `None` without recurrent layers.
     ///
     /// # Errors
-    /// If the checkpoint has another length.
+    /// If the slot has no state, or the checkpoint has another length.
     pub fn write_state(&mut self, slot: usize, bytes: &[u8]) -> Result<Option<usize>, StateError> {
         let states = self.core.states.as_mut();
         states.map(|states| states.write(slot, bytes)).transpose()
@@ -148,7 +148,7 @@ impl Cpu {
     /// Discards the recurrent state that a slot's prompt has written so far.
     pub fn discard_state(&mut self, slot: usize) {
         if let Some(states) = &mut self.core.states {
-            states.places().discard(slot);
+            states.places_mut().discard(slot);
         }
     }
 
@@ -161,7 +161,11 @@ impl Cpu {
         }
     }
 
+    /// Checks that a slot has a state and pages for `tokens` more positions, and the tape as many rows.
     fn fits(&self, slot: usize, tokens: usize, rows: usize) -> Result<(), ExecuteError> {
+        if let Some(states) = &self.core.states {
+            states.places().own(slot)?;
+        }
         let position = self.core.conversations[slot].state.position;
         let context = self.core.cache.capacity(slot);
         if (1..=rows).contains(&tokens) && position + tokens <= context {

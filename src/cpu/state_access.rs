@@ -4,6 +4,31 @@ use super::Cpu;
 use crate::executor::{ExecuteError, StateError, States};
 
 impl States for Cpu {
+    fn has_state(&self, slot: usize) -> bool {
+        let states = self.core.states.as_ref();
+        states.is_none_or(|states| states.places().has(slot))
+    }
+
+    fn can_lose_state(&self, slot: usize) -> bool {
+        let states = self.core.states.as_ref();
+        states.is_some_and(|states| states.places().can_lose(slot)) && !self.is_launched(slot)
+    }
+
+    fn give_state(&mut self, slot: usize, from: Option<usize>) -> Result<(), StateError> {
+        let is_launched = from.is_some_and(|from| self.is_launched(from));
+        if let Some(states) = &mut self.core.states {
+            states.places_mut().give(slot, from, is_launched)?;
+        }
+        Ok(())
+    }
+
+    fn leave_state(&mut self, slot: usize) {
+        self.discard_ahead_of(slot);
+        if let Some(states) = &mut self.core.states {
+            states.places_mut().leave(slot);
+        }
+    }
+
     fn clear_state(&mut self, slot: usize) -> Result<(), ExecuteError> {
         // Operations take the state for zero at position 0.
         self.discard_state(slot);

@@ -343,8 +343,8 @@ impl Cuda {
     }
 }
 
-/// A conversation for each slot. Each has the state that the pool gives its slot first.
+/// A conversation for each slot. The first slots have a state of the pool.
 fn conversations(kv: KvInfo, states: Option<&States>) -> Vec<Conversation> {
-    let of = |slot| Conversation::new(states.map(|states| states.number(slot)));
+    let of = |slot| Conversation::new(states.and_then(|states| states.number(slot)));
     (0..kv.slots).map(of).collect()
 }

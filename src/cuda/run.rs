@@ -297,7 +297,11 @@ impl Cuda {
         (self.sequence as usize + at) % AHEAD
     }
 
+    /// Checks that a slot has a state and pages for `rows` more positions. Every launch of a slot is preceded by this.
     pub(super) fn fits(&self, slot: usize, rows: usize) -> Result<(), ExecuteError> {
+        if let Some(states) = &self.states {
+            states.places.own(slot)?;
+        }
         let position = self.conversations[slot].state.position;
         let context = self.pages.capacity(slot);
         if rows > 0 && position + rows <= context {

@@ -28,7 +28,7 @@ pub(super) struct Conversation {
     guide_changed: bool,
     /// The elements of the page table that the device does not have yet.
     new_pages: Range<usize>,
-    /// The number of its recurrent state; `None` in models without any.
+    /// The number of its recurrent state; `None` if it has none.
     held: Option<u32>,
     /// The distance from its positions in the cache to those that its next rows rotate by.
     rotary_offset: i32,
@@ -39,7 +39,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// A conversation with a recurrent state.
+    /// A conversation, perhaps with a recurrent state.
     pub(super) fn new(held: Option<u32>) -> Self {
         Self {
             held,
@@ -47,9 +47,9 @@ impl Conversation {
         }
     }
 
-    /// Replaces its recurrent state.
-    pub(super) fn set_state(&mut self, held: u32) {
-        self.held = Some(held);
+    /// Replaces its recurrent state. Without one it is never launched, so the device may keep the number of an earlier one.
+    pub(super) fn set_state(&mut self, held: Option<u32>) {
+        self.held = held;
         self.moved();
     }
 

@@ -3,9 +3,42 @@
 use super::Cuda;
 use super::queue::LaunchQueue;
 use super::recurrent::CheckpointPage;
-use crate::executor::{ExecuteError, States};
+use crate::executor::{ExecuteError, StateError, States};
 
 impl States for Cuda {
+    fn has_state(&self, slot: usize) -> bool {
+        let states = self.states.as_ref();
+        states.is_none_or(|states| states.places.has(slot))
+    }
+
+    fn can_lose_state(&self, slot: usize) -> bool {
+        let states = self.states.as_ref();
+        states.is_some_and(|states| states.places.can_lose(slot)) && !self.is_launched(slot)
+    }
+
+    fn give_state(&mut self, slot: usize, from: Option<usize>) -> Result<(), StateError> {
+        if self.has_state(slot) {
+            return Ok(());
+        }
+        let is_launched = from.is_some_and(|from| self.is_launched(from));
+        if let Some(states) = &mut self.states {
+            // Discarded steps of the other slot end before later launches begin.
+            states.places.give(slot, from, is_launched)?;
+        }
+        for slot in [Some(slot), from].into_iter().flatten() {
+            self.send_state(slot);
+        }
+        Ok(())
+    }
+
+    fn leave_state(&mut self, slot: usize) {
+        self.discard_in_flight_of(slot);
+        if let Some(states) = &mut self.states {
+            states.places.leave(slot);
+        }
+        self.send_state(slot);
+    }
+
     fn clear_state(&mut self, slot: usize) -> Result<(), ExecuteError> {
         // Kernels take the state for zero at position 0.
         if let Some(states) = &mut self.states {
@@ -45,7 +78,7 @@ impl Cuda {
         };
         let each = self.kv.page_bytes();
         states.fits(pages.len() * each)?;
-        let (info, address) = (states.info, states.of_slot(slot));
+        let (info, address) = (states.info, states.of_slot(slot)?);
         let addresses: Vec<u64> = pages
             .iter()
             .map(|page| self.pages.address_of(*page))
@@ -85,6 +118,13 @@ impl Cuda {
         if let Some(states) = &mut self.states
             && states.places.swap(slot).is_some()
         {
+            self.send_state(slot);
+        }
+    }
+
+    /// Sends the number of a slot's state with the next command.
+    fn send_state(&mut self, slot: usize) {
+        if let Some(states) = &self.states {
             self.conversations[slot].set_state(states.number(slot));
         }
     }

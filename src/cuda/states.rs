@@ -24,7 +24,7 @@ impl States {
     /// Plans the table of addresses, then all states.
     pub(super) fn plan(info: StateInfo) -> Result<(Plan, Vec<Region>), Error> {
         let mut plan = Plan::new();
-        let all = info.slots + info.spares;
+        let all = info.pool.states();
         let mut regions = vec![plan.add(8 * all)?];
         for _ in 0..all {
             regions.push(plan.add(info.bytes_each())?);
@@ -56,7 +56,7 @@ impl States {
             table: arena.address(table)?,
             _arena: arena,
             info,
-            places: StatePlaces::new(info.slots, info.spares),
+            places: StatePlaces::new(info.pool),
             addresses,
         })
     }
@@ -67,13 +67,16 @@ impl States {
     }
 
     /// The address of a slot's state.
-    pub(super) fn of_slot(&self, slot: usize) -> u64 {
-        self.addresses[self.places.own(slot)]
+    ///
+    /// # Errors
+    /// If the slot has none.
+    pub(super) fn of_slot(&self, slot: usize) -> Result<u64, StateError> {
+        Ok(self.addresses[self.places.own(slot)?])
     }
 
-    /// The number of a slot's state, as the device has it.
-    pub(super) fn number(&self, slot: usize) -> u32 {
-        narrow(self.places.own(slot))
+    /// The number of a slot's state, as the device has it; `None` if the slot has none.
+    pub(super) fn number(&self, slot: usize) -> Option<u32> {
+        self.places.own(slot).ok().map(narrow)
     }
 
     /// Checks that some bytes can hold a checkpoint.
@@ -87,6 +90,6 @@ impl States {
 
     /// Forgets all conversations.
     pub(super) fn clear(&mut self) {
-        self.places = StatePlaces::new(self.info.slots, self.info.spares);
+        self.places = StatePlaces::new(self.info.pool);
     }
 }

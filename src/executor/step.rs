@@ -86,6 +86,10 @@ pub enum StateError {
          load a checkpoint first"
     )]
     Position { position: usize, state: usize },
+    #[error("slot {slot} has no recurrent state: give it one, and load a checkpoint")]
+    Missing { slot: usize },
+    #[error("all {owned} recurrent states that slots may have belong to others: end a turn first")]
+    Owned { owned: usize },
     #[error("all {spares} spare recurrent states are in use: end or discard a prompt first")]
     Spares { spares: usize },
     #[error("a checkpoint of a recurrent state has {given} bytes, not {needed}")]

@@ -1,9 +1,12 @@
 //! Checkpoints of recurrent states: when a running turn stores one, and which pages it takes.
+//!
+//! There may be fewer states than slots. A turn between two runs may lose its state to another slot: then the pages of the
+//! turn hold a copy.
 
-use super::Kv;
-use super::checkpoint::{Checkpoint, END};
+use super::checkpoint::{Checkpoint, END, StateStart};
 use super::page::PAGE;
 use super::prompt::Family;
+use super::{Kv, Seat};
 
 impl Kv {
     /// The next position of a slot at which a run of its prompt has to end, so that a checkpoint is stored there.
@@ -39,9 +42,39 @@ impl Kv {
         (is_between && !all().any(is_stored)).then_some(&end.pieces)
     }
 
-    /// The pages that `page_at` returns for a stored state.
+    /// Whether no turn in a slot will run again, and no step in flight needs its state.
     #[must_use]
-    pub fn restored_pieces(&self, slot: usize) -> &[usize] {
+    pub fn is_idle(&self, slot: usize) -> bool {
+        let has_turn = |seat: &Seat| {
+            let begun = seat
+                .sequence
+                .is_some_and(|id| self.sequences.contains_key(&id));
+            seat.keeps_pages() || begun && !seat.ended
+        };
+        !self.slots.get(slot).is_some_and(has_turn)
+    }
+
+    /// Whether a step in flight may need the state of a slot.
+    #[must_use]
+    pub fn is_in_flight(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|seat| seat.launched)
+    }
+
+    /// Where a slot can get its state after `position` tokens from: `None` if no checkpoint has it.
+    #[must_use]
+    pub fn state_after(&self, slot: usize, position: usize) -> Option<StateStart> {
+        if position == 0 {
+            return Some(StateStart::Empty);
+        }
+        let mut all = self.at(slot)?.checkpoints.iter();
+        let at = all.find(|one| one.filled && one.position == position)?;
+        Some(StateStart::Pieces(at.pieces.clone()))
+    }
+
+    /// The pages for the state at the end of the turn in a slot. Before that end, they hold the state of a turn that has
+    /// lost its own, and a stored state that is restored (`page_at`).
+    #[must_use]
+    pub fn pieces_of_turn(&self, slot: usize) -> &[usize] {
         let mut all = self.at(slot).into_iter().flat_map(|one| &one.checkpoints);
         let end = all.find(|one| one.position == END);
         end.map_or(&[], |end| &end.pieces)

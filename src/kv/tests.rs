@@ -3,6 +3,7 @@
 mod held;
 mod late;
 mod random;
+mod states;
 mod windows;
 
 use std::collections::HashSet;

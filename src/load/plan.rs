@@ -3,11 +3,11 @@
 use super::error::LoadError;
 use super::kv_selection::KvPlan;
 use super::settings::Settings;
-use crate::executor::PLACES;
+use crate::executor::PREEMPTED;
 use crate::model::forward::Forward;
 use crate::model::{Checkpoint, Tensor};
 use crate::quant::DType;
-use crate::tape::{KvInfo, STEP_ROWS, WeightId, WeightInfo};
+use crate::tape::{KvInfo, STEP_ROWS, StatePool, WeightId, WeightInfo};
 
 /// Slots of the cache for each row of a step: as many sessions can be idle as are answered.
 const SLOTS_PER_ROW: usize = 2;
@@ -44,8 +44,9 @@ pub(crate) fn plan<'a>(
             head_dim,
         });
     }
-    let slots = SLOTS_PER_ROW * settings.rows.clamp(1, STEP_ROWS);
-    let state = shape.state(slots, PLACES);
+    let rows = settings.rows.clamp(1, STEP_ROWS);
+    let slots = SLOTS_PER_ROW * rows;
+    let state = shape.state(states(rows, slots));
     let kv = KvInfo {
         kinds: shape.kv_kinds(),
         context,
@@ -74,6 +75,20 @@ pub(crate) fn plan<'a>(
     Ok((forward, tensors))
 }
 
+/// Returns the number of recurrent states for a number of rows.
+///
+/// A conversation between two turns needs no state: the next turn begins from a checkpoint. A turn that waits for a row
+/// needs none either, because it can be stored in pages, unless its prompt is in progress. So slots have as many states as
+/// there are rows, and those of preempted prompts. As long as no prompt is preempted, these serve turns that begin before a
+/// step has ended that was launched for an earlier turn. The running prompt and each preempted one write a spare state.
+fn states(rows: usize, slots: usize) -> StatePool {
+    StatePool {
+        slots,
+        owned: (rows + PREEMPTED).min(slots),
+        spares: (1 + PREEMPTED).min(slots),
+    }
+}
+
 /// Sets the most positions that a run writes, and the pages that conversations then need. The rows of a prompt depend on
 /// the device.
 pub(crate) fn settle_run(forward: &mut Forward, settings: &Settings) -> Result<(), LoadError> {
@@ -96,5 +111,17 @@ fn info(tensor: &Tensor) -> WeightInfo {
         rows: *rows,
         columns: *columns,
         format: *format,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_fewer_states_than_slots_with_many_rows() {
+        let states = |rows| states(rows, SLOTS_PER_ROW * rows);
+        let all = [1, 2, 4, 8].map(|rows| (states(rows).owned, states(rows).states()));
+        assert_eq!(all, [(2, 4), (4, 7), (6, 9), (10, 13)]);
     }
 }

@@ -17,6 +17,7 @@ mod mixed_prompt;
 mod pages;
 mod recordings;
 mod rows;
+mod states;
 mod successor;
 mod timed;
 // What it returns.
@@ -40,6 +41,8 @@ pub use self::mixed_prompt::{MixedPrompt, PromptImage, PromptInput, RotaryPositi
 pub(crate) use self::model::{Model, Options};
 pub(crate) use self::rows::OpCost;
 pub use self::rows::Stepped;
+pub use self::states::LostStates;
+use self::states::StateUse;
 pub use self::system_memory::MemoryUse;
 pub(crate) use self::system_memory::SystemMemory;
 pub use self::timed::KindTime;
@@ -47,7 +50,7 @@ pub use self::tower::{Embeddings, EncodeError, Tower};
 use crate::executor::{Executor, Pass, PreemptPrompt, StepTimes};
 use crate::fault::{Call, Fault, How};
 use crate::graph::{GraphOptions, Mode};
-use crate::kv::{self, Copied, Kv, Layout, Owner, StateStart, Wanted};
+use crate::kv::{self, Copied, Kv, Layout, Owner, Wanted};
 use crate::model::Shape;
 use crate::model::forward::Forward;
 use crate::sampler::Parameters;
@@ -88,6 +91,7 @@ pub struct Runner {
     /// How long memory of the cache stays unused before it is released.
     release_after: Duration,
     kv_selection: KvSelection,
+    state_use: StateUse,
     observer: Option<LogitsObserver>,
 }
 
@@ -146,6 +150,7 @@ impl Runner {
             system_memory,
             release_after,
             kv_selection,
+            state_use: StateUse::default(),
             observer,
         };
         let Shape { placeholders, .. } = &runner.forward.shape;
@@ -298,10 +303,10 @@ impl Runner {
         for Copied { from, to } in copies {
             seated = seated.and_then(|()| self.executor.copy_page(from, to));
         }
-        seated = seated.and_then(|()| match &state {
+        let seated = seated.map_err(RunError::from);
+        let seated = seated.and_then(|()| match &state {
             None => Ok(()),
-            Some(StateStart::Empty) => self.executor.clear_state(slot),
-            Some(StateStart::Pieces(pieces)) => self.executor.load_state(slot, pieces),
+            Some(start) => self.set_state(slot, start),
         });
         seated.inspect_err(|_| self.kv.lose())?;
         self.images.set_places(slot, ImagePlaces::NONE);
@@ -378,7 +383,7 @@ impl Runner {
         if tokens.is_empty() {
             return Ok(Pass::Ended);
         }
-        self.check_slots(&[self.kv.active()])?;
+        self.seat(&[self.kv.active()])?;
         self.settle_rotation(self.kv.active())?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
@@ -417,7 +422,7 @@ impl Runner {
         if tokens.is_empty() || !self.executor.is_ahead() {
             return Ok(());
         }
-        self.check_slots(&[self.kv.active()])?;
+        self.seat(&[self.kv.active()])?;
         self.settle_rotation(self.kv.active())?;
         let rows = self.padded(tokens.len(), ending);
         self.prompt_tape(rows, ending)?;
@@ -429,6 +434,12 @@ impl Runner {
     /// Waits for the last launch.
     pub fn finish(&mut self) -> Result<(), RunError> {
         Ok(self.executor.finish()?)
+    }
+
+    /// Returns an error unless the slots have their pages. Gives them the recurrent states that they lack, before they run.
+    fn seat(&mut self, slots: &[usize]) -> Result<(), RunError> {
+        self.check_slots(slots)?;
+        self.bring_states(slots)
     }
 
     /// Returns an error unless the slots have their pages, which the next run writes to.
@@ -480,7 +491,7 @@ impl Runner {
     /// As `Executor::run`. The cache stays as it was then.
     pub fn step(&mut self, more: bool) -> Result<u32, RunError> {
         let (token, slot) = (self.executor.state().token, self.kv.active());
-        self.check_slots(&[slot])?;
+        self.seat(&[slot])?;
         // A step ahead may overwrite the logits.
         let more = more && (self.observer.is_none() || self.executor.keeps_logits());
         let ran = self.executor.step(&self.step, more);

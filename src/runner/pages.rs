@@ -2,7 +2,7 @@
 
 use super::Runner;
 use super::error::RunError;
-use crate::kv::{Family, Owner, PAGE, PagePlace, Resting};
+use crate::kv::{Family, Owner, PAGE, PagePlace, Resting, StateStart};
 use crate::sampler::Parameters;
 
 impl Runner {
@@ -66,8 +66,8 @@ impl Runner {
         self.begin_slot((slot, tokens.len()), parameters, prompt)?;
         self.settle_rotation(slot)?;
         if self.forward.state.is_some() {
-            let pieces = self.kv.restored_pieces(slot);
-            self.executor.load_state(slot, pieces)?;
+            let pieces = self.kv.pieces_of_turn(slot).to_vec();
+            self.set_state(slot, &StateStart::Pieces(pieces))?;
         }
         Ok(())
     }

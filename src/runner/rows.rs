@@ -82,12 +82,9 @@ impl Runner {
     /// Frees a slot, whose pages become idle.
     pub fn leave(&mut self, slot: usize) {
         self.executor.discard_preempted(slot);
-        if let Some(pieces) = self.kv.end_pieces(slot) {
-            let position = self.kv.len_of(slot);
-            // Without it, the next prompt continues from an earlier checkpoint.
-            if (self.executor.store_state(slot, position, pieces)).is_ok() {
-                self.kv.ended(slot);
-            }
+        // Without it, the next prompt continues from an earlier checkpoint.
+        if self.store_end(slot) {
+            self.kv.ended(slot);
         }
         self.kv.unpin(slot);
     }
@@ -160,8 +157,9 @@ impl Runner {
         let slots: Vec<_> = conversations.iter().flat_map(rows).collect();
         let forced = conversations.iter().flat_map(|(_, forced)| forced);
         let forced: Vec<_> = forced.copied().collect();
-        // A step behind may overwrite the logits.
+        // A step behind may overwrite the logits. A slot without its state gets it before the next step.
         let may = self.observer.is_none() || self.executor.keeps_logits();
+        let may = may && self.have_states(behind);
         let behind = if may { behind } else { &[] };
         match self.run_rows(&slots, &forced, behind, (preempt_running, skip_next)) {
             Ok(Pass::Preempted) => {
@@ -316,7 +314,7 @@ impl Runner {
         behind: &[usize],
         (preempt_running, skip_next): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Pass, RunError> {
-        self.check_slots(slots)?;
+        self.seat(slots)?;
         self.check_slots(behind)?;
         let [rows, rows_behind] = [slots, behind].map(|slots| slots.len().next_power_of_two());
         self.step_tape(rows)?;

@@ -60,7 +60,7 @@ impl Runner {
     /// in the order in which they first run; `None` if the step had been launched ahead, and was not timed.
     pub fn time_step(&mut self) -> Result<(u32, Option<Vec<KindTime>>), RunError> {
         let token = self.executor.state().token;
-        self.check_slots(&[self.kv.active()])?;
+        self.seat(&[self.kv.active()])?;
         let costs = self.step_costs(1);
         let spans = self.executor.time_step(&self.step);
         let spans = self.checked(spans)?;

@@ -26,7 +26,8 @@ pub use op::{Op, Projection};
 pub use operands::{Buffer, BufferInfo, WeightId, WeightInfo};
 pub use recurrent::{Convolution, GateOrder, Recurrent};
 pub use state_info::{
-    CHUNK, COLUMNS, HeadOrder, PART, StateHeads, StateInfo, StateLayout, UPDATES, UpdateRule,
+    CHUNK, COLUMNS, HeadOrder, PART, StateHeads, StateInfo, StateLayout, StatePool, UPDATES,
+    UpdateRule,
 };
 pub use vision::{Clip, Norm, NormKind, PatchOrder, Square, Vision};
 

@@ -23,10 +23,26 @@ pub struct StateInfo {
     pub channels: usize,
     /// Positions that an output of the convolution depends on, including its own.
     pub taps: usize,
-    /// Conversations that have a state.
+    pub pool: StatePool,
+}
+
+/// The number of states. There may be fewer than slots of the cache: a slot needs one only while its turn runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatePool {
+    /// Slots of the cache.
     pub slots: usize,
-    /// Further states, for prompts that are running: each writes one, which then replaces its slot's.
+    /// States that slots have at the same time, at most one each.
+    pub owned: usize,
+    /// Further states, for prompts in progress: each writes one, which then replaces its slot's.
     pub spares: usize,
+}
+
+impl StatePool {
+    /// All states, spare ones included.
+    #[must_use]
+    pub const fn states(&self) -> usize {
+        self.owned + self.spares
+    }
 }
 
 /// The heads of a layer's state. A head is a matrix of `value_dim` columns, each of `key_dim` adjacent values.
@@ -174,7 +190,7 @@ impl StateInfo {
     /// Bytes of all states, spare ones included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.slots + self.spares) * self.bytes_each()
+        self.pool.states() * self.bytes_each()
     }
 
     /// Bytes of a checkpoint: the position, then the state and the last `taps - 1` columns of each layer.
@@ -201,8 +217,11 @@ mod tests {
         }),
         channels: 8192,
         taps: 4,
-        slots: 8,
-        spares: 2,
+        pool: StatePool {
+            slots: 16,
+            owned: 10,
+            spares: 3,
+        },
     };
 
     #[test]

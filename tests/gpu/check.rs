@@ -1,6 +1,8 @@
 //! Checks on a GPU what a test without one cannot. Exit codes: 0 if all checks pass, 1 if one fails, 77 without a GPU.
 
 mod diff;
+#[path = "../support/few_states.rs"]
+mod few_states;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 mod images;

@@ -14,7 +14,7 @@ use ganglion::tape::STEP_ROWS;
 
 use super::Types;
 use super::modes::{load, load_with};
-use super::{joining, preempted, restored};
+use super::{few_states, joining, preempted, restored};
 
 const STEPS: usize = 48;
 const PROMPTS: [usize; 8] = [1, 2, 9, 63, 64, 65, 130, 200];
@@ -55,6 +55,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                     let (_, left) = joining::hold(&mut eight)?;
                     if left < 8 && mode != Mode::None {
                         return Err(format!("{left} steps were left").into());
+                    }
+                    if eight.layout().is_recurrent() {
+                        let mut many =
+                            load_with(Path::new(model), backend, types, settings, (16, STEP_ROWS))?;
+                        let lost = few_states::hold(&mut many)?;
+                        if lost.idle < 8 || lost.continued < 8 {
+                            return Err(format!("few states were lost: {lost:?}").into());
+                        }
                     }
                     Ok(said)
                 });

@@ -4,6 +4,7 @@ pub(crate) mod attack;
 pub(crate) mod daemon;
 #[cfg(feature = "cuda")]
 pub(crate) mod fake_driver;
+pub(crate) mod few_states;
 pub(crate) mod gguf_writer;
 pub(crate) mod joining;
 pub(crate) mod journal;

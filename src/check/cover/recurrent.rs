@@ -8,7 +8,7 @@ use crate::check::world::{Builder, Run, World};
 use crate::quant::{DType, Format};
 use crate::tape::{
     Buffer, Convolution, GateOrder, HeadOrder, Input, Op, Recurrent, STEP_ROWS, StateHeads,
-    StateInfo, UpdateRule,
+    StateInfo, StatePool, UpdateRule,
 };
 
 /// Runs of a step.
@@ -48,8 +48,11 @@ pub(super) fn worlds() -> impl Iterator<Item = World> {
                     heads,
                     channels,
                     taps,
-                    slots: STEP_ROWS,
-                    spares: 1,
+                    pool: StatePool {
+                        slots: STEP_ROWS,
+                        owned: STEP_ROWS,
+                        spares: 1,
+                    },
                 },
             )
         })

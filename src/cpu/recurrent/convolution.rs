@@ -6,6 +6,7 @@ use super::super::exp::exp;
 use super::super::threads::{each, piece};
 use super::group::Group;
 use super::states::States;
+use crate::executor::StateError;
 
 /// Channels that a thread computes at a time in a step.
 const CHANNELS: usize = 256;
@@ -21,6 +22,9 @@ pub(super) struct Kernel<'a> {
 }
 
 /// Convolves the rows of a conversation, and stores them in a layer's ring; input and out are (rows, channels).
+///
+/// # Errors
+/// If the conversation's slot has no state.
 pub(super) fn convolve(
     states: &mut States,
     layer: usize,
@@ -28,10 +32,10 @@ pub(super) fn convolve(
     kernel: Kernel<'_>,
     input: &[f32],
     out: &mut [f32],
-) {
+) -> Result<(), StateError> {
     let (channels, history) = (states.info.channels, states.info.taps - 1);
     let first = group.position;
-    let ring = &states.layer(group.slot, layer).columns;
+    let ring = &states.layer(group.slot, layer)?.columns;
     let columns_of = |row: usize| -> Vec<&[f32]> {
         let position = first + row;
         (position.saturating_sub(history)..=position)
@@ -71,15 +75,20 @@ pub(super) fn convolve(
             );
         }
     }
-    store(states, layer, group, input);
+    store(states, layer, group, input)
 }
 
 /// Stores the rows of a step; of a prompt, those that its successors need, in the spare state.
-fn store(states: &mut States, layer: usize, group: &Group, input: &[f32]) {
+fn store(
+    states: &mut States,
+    layer: usize,
+    group: &Group,
+    input: &[f32],
+) -> Result<(), StateError> {
     let (channels, history) = (states.info.channels, states.info.taps - 1);
     let (first, end) = (group.position, group.position + group.rows.len());
     let row = |at: usize| &input[(at - first) * channels..][..channels];
-    let (own, spare) = states.layers(group.slot, layer);
+    let (own, spare) = states.layers(group.slot, layer)?;
     if let Some(spare) = spare {
         for at in end.saturating_sub(history)..end {
             let column = if at < first {
@@ -89,12 +98,13 @@ fn store(states: &mut States, layer: usize, group: &Group, input: &[f32]) {
             };
             spare.columns.at_mut(at).copy_from_slice(column);
         }
-        return;
+        return Ok(());
     }
-    let own = states.layer(group.slot, layer);
+    let own = states.layer(group.slot, layer)?;
     for at in first..end {
         own.columns.at_mut(at).copy_from_slice(row(at));
     }
+    Ok(())
 }
 
 /// Some channels of a row.

@@ -41,7 +41,7 @@ pub(super) struct Memory<'a> {
 /// Runs an operation on the rows of `groups`. `advanced` returns whether a slot is at a position after the run.
 ///
 /// # Errors
-/// If a state does not fit the position of its rows, or no spare state is free.
+/// If a slot has no state, a state does not fit the position of its rows, or no spare state is free.
 pub(super) fn execute(
     op: &Recurrent,
     tape: &Tape,
@@ -49,6 +49,10 @@ pub(super) fn execute(
     mut memory: Memory<'_>,
     advanced: impl Fn(usize, usize) -> bool,
 ) -> Result<(), StateError> {
+    // Below, buffers of the tape are taken for a while, which an error must not lose.
+    for group in groups {
+        memory.states.places().own(group.slot)?;
+    }
     let columns = |buffer: Buffer| tape.buffer(buffer).columns;
     match *op {
         Recurrent::Commit => memory.commit(groups),
@@ -75,7 +79,7 @@ pub(super) fn execute(
                     kernel,
                     input,
                     &mut outputs[rows],
-                );
+                )?;
             }
             memory.activations[out.0] = outputs;
             Ok(())
@@ -85,10 +89,7 @@ pub(super) fn execute(
             input,
             convolution,
             out,
-        } => {
-            memory.short_conv(tape, groups, (layer, convolution), input, out);
-            Ok(())
-        }
+        } => memory.short_conv(tape, groups, (layer, convolution), input, out),
         Recurrent::DeltaNet {
             layer,
             input,
@@ -159,7 +160,7 @@ impl<'a> Memory<'a> {
         groups.iter().try_for_each(|group| {
             self.states.commit(group.slot, group.position)?;
             if group.prompt {
-                self.states.places().reserve(group.slot, group.end())?;
+                self.states.places_mut().reserve(group.slot, group.end())?;
             }
             Ok(())
         })
@@ -167,7 +168,7 @@ impl<'a> Memory<'a> {
 
     fn swap(&mut self, groups: &[Group], advanced: impl Fn(usize, usize) -> bool) {
         for Group { slot, .. } in groups {
-            let places = self.states.places();
+            let places = self.states.places_mut();
             let written = places.written(*slot);
             if written.is_some_and(|(_, end)| advanced(*slot, end)) {
                 places.swap(*slot);
@@ -182,7 +183,7 @@ impl<'a> Memory<'a> {
         (layer, convolution): (usize, Convolution),
         input: Buffer,
         out: Buffer,
-    ) {
+    ) -> Result<(), StateError> {
         let [wide, channels] = [input, out].map(|buffer| tape.buffer(buffer).columns);
         let mut outputs = std::mem::take(&mut self.activations[out.0]);
         let kernel = self.kernel(convolution, false);
@@ -195,7 +196,7 @@ impl<'a> Memory<'a> {
                     *product = row[channel] * row[2 * channels + channel];
                 }
             }
-            convolve(self.states, layer, group, kernel, products, outputs);
+            convolve(self.states, layer, group, kernel, products, outputs)?;
             for (row, outputs) in input.zip(outputs.chunks_exact_mut(channels)) {
                 for (output, gate) in outputs.iter_mut().zip(&row[channels..]) {
                     *output *= gate;
@@ -204,6 +205,7 @@ impl<'a> Memory<'a> {
             tape.buffer(out).dtype.round(outputs);
         }
         self.activations[out.0] = outputs;
+        Ok(())
     }
 
     /// Updates the states of some rows' conversations, and computes the rows' outputs.
@@ -282,7 +284,7 @@ fn step(
     rows: &[f32],
     outputs: Outputs<'_>,
 ) -> Result<(), StateError> {
-    let layer = states.layer(group.slot, layer);
+    let layer = states.layer(group.slot, layer)?;
     let pending = columns::begin(layer, group.position, group.rows.len())?;
     let kept = pending.len();
     for (at, row) in (group.position..).zip(rows.chunks_exact(prepared(heads))) {
@@ -308,7 +310,7 @@ fn prompt(
     rows: &[f32],
     outputs: Outputs<'_>,
 ) -> Result<(), StateError> {
-    let (own, spare) = states.layers(group.slot, layer);
+    let (own, spare) = states.layers(group.slot, layer)?;
     let (state, position) = (own.position, group.position);
     let spare = spare.filter(|_| state == position);
     let spare = spare.ok_or(StateError::Position { position, state })?;

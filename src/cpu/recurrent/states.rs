@@ -17,11 +17,10 @@ pub(in crate::cpu) struct States {
 impl States {
     /// Allocates all states. Each starts at position 0 with zeros.
     pub(in crate::cpu) fn new(info: StateInfo) -> Self {
-        let all = info.slots + info.spares;
         Self {
             info,
-            pool: (0..all).map(|_| layers(info)).collect(),
-            places: StatePlaces::new(info.slots, info.spares),
+            pool: (0..info.pool.states()).map(|_| layers(info)).collect(),
+            places: StatePlaces::new(info.pool),
         }
     }
 
@@ -30,43 +29,56 @@ impl States {
     }
 
     /// A layer of the state of a slot.
-    pub(super) fn layer(&mut self, slot: usize, layer: usize) -> &mut Layer {
-        &mut self.pool[self.places.own(slot)][layer]
+    ///
+    /// # Errors
+    /// If the slot has none.
+    pub(super) fn layer(&mut self, slot: usize, layer: usize) -> Result<&mut Layer, StateError> {
+        Ok(&mut self.pool[self.places.own(slot)?][layer])
     }
 
-    /// A layer of the state of a slot, and of the spare state that its prompt writes. The spare state is the slot's
-    /// own without a prompt.
-    pub(super) fn layers(&mut self, slot: usize, layer: usize) -> (&Layer, Option<&mut Layer>) {
-        let own = self.places.own(slot);
+    /// A layer of the state of a slot, and of the spare state that its prompt writes, if it has a prompt.
+    ///
+    /// # Errors
+    /// If the slot has no state.
+    pub(super) fn layers(
+        &mut self,
+        slot: usize,
+        layer: usize,
+    ) -> Result<(&Layer, Option<&mut Layer>), StateError> {
+        let own = self.places.own(slot)?;
         let Some((spare, _)) = self.places.written(slot) else {
-            return (&self.pool[own][layer], None);
+            return Ok((&self.pool[own][layer], None));
         };
         // They are two states of the pool.
         let (low, high) = self.pool.split_at_mut(own.max(spare));
         let (low, high) = (&mut low[own.min(spare)][layer], &mut high[0][layer]);
-        if own < spare {
+        Ok(if own < spare {
             (low, Some(high))
         } else {
             (high, Some(low))
-        }
+        })
     }
 
     /// The states by number.
-    pub(in crate::cpu) fn places(&mut self) -> &mut StatePlaces {
+    pub(in crate::cpu) fn places(&self) -> &StatePlaces {
+        &self.places
+    }
+
+    pub(in crate::cpu) fn places_mut(&mut self) -> &mut StatePlaces {
         &mut self.places
     }
 
     /// Replays the pending updates of a slot up to `position` in all layers.
     ///
     /// # Errors
-    /// If the state has passed the position, or lacks updates before it.
+    /// If the slot has no state, or it has passed the position, or lacks updates before it.
     pub(in crate::cpu) fn commit(
         &mut self,
         slot: usize,
         position: usize,
     ) -> Result<(), StateError> {
         let heads = self.info.heads;
-        (self.pool[self.places.own(slot)].iter_mut())
+        (self.pool[self.places.own(slot)?].iter_mut())
             .try_for_each(|layer| replay(layer, heads, position))
     }
 
@@ -84,7 +96,7 @@ impl States {
         self.commit(slot, position)?;
         let history = self.info.taps - 1;
         out.extend((position as u64).to_le_bytes());
-        for layer in &self.pool[self.places.own(slot)] {
+        for layer in &self.pool[self.places.own(slot)?] {
             let mut put = |values: &[f32]| {
                 out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             };
@@ -102,7 +114,7 @@ impl States {
     /// Replaces the state of a slot by a checkpoint that `read` made. Returns its position.
     ///
     /// # Errors
-    /// If the checkpoint has another length than `StateInfo::checkpoint_bytes`.
+    /// If the slot has no state, or the checkpoint has another length than `StateInfo::checkpoint_bytes`.
     pub(in crate::cpu) fn write(&mut self, slot: usize, bytes: &[u8]) -> Result<usize, StateError> {
         let (given, needed) = (bytes.len(), self.info.checkpoint_bytes());
         let wrong = StateError::Checkpoint { given, needed };
@@ -113,7 +125,7 @@ impl States {
         self.places.discard(slot);
         let position = usize::try_from(u64::from_le_bytes(*position)).map_err(|_| wrong)?;
         let history = self.info.taps - 1;
-        for layer in &mut self.pool[self.places.own(slot)] {
+        for layer in &mut self.pool[self.places.own(slot)?] {
             let mut take = |values: &mut [f32]| {
                 let (own, others) = rest.split_at(4 * values.len());
                 for (value, bytes) in values.iter_mut().zip(own.as_chunks().0) {

@@ -9,7 +9,7 @@ use self::exact::{Exact, gated, short};
 use self::layer::{Layer, TAPS, delta, mamba, random};
 use super::States;
 use crate::executor::StateError;
-use crate::tape::{GateOrder, HeadOrder, StateHeads, StateInfo};
+use crate::tape::{GateOrder, HeadOrder, StateHeads, StateInfo, StatePool};
 
 const RULES: [fn() -> StateHeads; 2] = [delta, mamba];
 
@@ -188,7 +188,7 @@ fn a_dropped_prompt_leaves_its_state() {
         for _ in 0..3 {
             layer.prompt(1, 64..150).expect("the prompt continues");
         }
-        layer.states.places().discard(1);
+        layer.states.places_mut().discard(1);
         layer.drops = false;
         prompt(&mut layer, 2, &[130]);
         let out = layer.prompt(1, 64..200).expect("the prompt continues");
@@ -215,18 +215,21 @@ fn a_row_below_the_state_is_refused_except_at_the_beginning() {
 #[test]
 fn prompts_take_no_more_spare_states_than_there_are() {
     let mut states = Layer::new(delta()).states;
-    let spares = states.info().spares;
+    let spares = states.info().pool.spares;
     for slot in 0..spares {
-        states.places().reserve(slot, 64).expect("one is free");
-        states.places().reserve(slot, 128).expect("the slot has it");
+        states.places_mut().reserve(slot, 64).expect("one is free");
+        states
+            .places_mut()
+            .reserve(slot, 128)
+            .expect("the slot has it");
     }
     assert_eq!(
-        states.places().reserve(spares, 64),
+        states.places_mut().reserve(spares, 64),
         Err(StateError::Spares { spares })
     );
-    states.places().swap(0);
+    states.places_mut().swap(0);
     states
-        .places()
+        .places_mut()
         .reserve(spares, 64)
         .expect("one is free again");
 }
@@ -259,8 +262,11 @@ fn short_convolutions_are_those_of_plain_loops() {
         heads: None,
         channels: 24,
         taps: TAPS,
-        slots: 2,
-        spares: 1,
+        pool: StatePool {
+            slots: 2,
+            owned: 2,
+            spares: 1,
+        },
     };
     let mut layer = Layer::short(info);
     let exact = short(&layer, 90);

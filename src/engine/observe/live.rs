@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::{Counters, Counts, LifeCycle};
-use crate::runner::{KindTime, Runner};
+use crate::runner::{KindTime, LostStates, Runner};
 use crate::telemetry::Timing;
 
 /// The state of the decode graph.
@@ -50,6 +50,8 @@ pub struct Work {
     pub pages: [u32; 3],
     /// Pages of idle sessions in the host's memory.
     pub pages_in_host: u32,
+    /// Recurrent states that slots have lost to others since the model was loaded.
+    pub lost_states: LostStates,
 }
 
 /// How often images were encoded, and what stays of them.

@@ -94,6 +94,7 @@ impl Worker<'_> {
             of: Priority::ALL.map(of).map(count),
             pages: self.runner.pages().map(count),
             pages_in_host: count(self.host.pages()),
+            lost_states: self.runner.lost_states(),
         };
         self.observer.publish_work(work);
     }

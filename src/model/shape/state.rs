@@ -2,13 +2,13 @@
 
 use super::Shape;
 use super::layer::{DeltaNetShape, Mamba2Shape, MixerShape};
-use crate::tape::{HeadOrder, StateHeads, StateInfo, UpdateRule};
+use crate::tape::{HeadOrder, StateHeads, StateInfo, StatePool, UpdateRule};
 
 impl Shape {
-    /// Returns the geometry of the recurrent state for `slots` conversations, of which `spares` can be prefilled at the
-    /// same time; `None` if no layer is recurrent. All recurrent layers of a model are alike.
+    /// Returns the geometry of the recurrent states of a pool; `None` if no layer is recurrent. All recurrent layers of a
+    /// model are alike.
     #[must_use]
-    pub fn state(&self, slots: usize, spares: usize) -> Option<StateInfo> {
+    pub fn state(&self, pool: StatePool) -> Option<StateInfo> {
         let mixers = self.layers.iter().filter_map(|layer| layer.mixer);
         let mut recurrent = mixers.filter(|mixer| !matches!(mixer, MixerShape::Attention(_)));
         let (heads, channels, taps) = match recurrent.next()? {
@@ -22,8 +22,7 @@ impl Shape {
             heads,
             channels,
             taps,
-            slots,
-            spares,
+            pool,
         })
     }
 

@@ -9,7 +9,7 @@ use crate::kv::KvType;
 use crate::quant::DType;
 use crate::tape::{
     Buffer, BufferInfo, Convolution, Ending, HeadOrder, Input, KvInfo, Recurrent, StateHeads,
-    StateInfo, Tape, UpdateRule, WeightId,
+    StateInfo, StatePool, Tape, UpdateRule, WeightId,
 };
 
 pub(super) const TAPS: usize = 4;
@@ -83,8 +83,11 @@ impl Layer {
             heads: Some(heads),
             channels: 2 * heads.keys() + heads.values(),
             taps: TAPS,
-            slots: 3,
-            spares: 1,
+            pool: StatePool {
+                slots: 3,
+                owned: 3,
+                spares: 1,
+            },
         })
     }
 
