@@ -168,7 +168,7 @@ impl Loading {
     ) -> Self {
         let speed = load.gigabytes_per_second;
         let disk = disk.map(|bytes| bytes / 1e9);
-        let lasting = memory.weights + memory.kv;
+        let lasting = memory.weights + memory.kv + memory.states;
         Self {
             device_open_seconds: watched.device,
             load_seconds: load.seconds,

@@ -67,6 +67,7 @@ pub(super) fn memory(memory: &MemoryUse, kv: Option<&KvSelection>) -> Info {
     let mut info = info([
         ("weights", memory.weights.into()),
         ("kv", memory.kv.into()),
+        ("states", memory.states.into()),
         ("activations", memory.activations.into()),
     ]);
     if let Some(kv) = kv {

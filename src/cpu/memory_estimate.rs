@@ -82,7 +82,8 @@ pub fn memory_estimate(tapes: &[&Tape], threads: usize) -> MemoryEstimate {
     let activations = Lengths::of(tapes).bytes() + threads * of_thread.max().unwrap_or(0);
     MemoryEstimate {
         weights: tape.weights.iter().map(bytes).sum(),
-        kv: (tape.kv.bytes() + tape.state.map_or(0, |state| state.bytes())) as u64,
+        kv: tape.kv.bytes() as u64,
+        states: tape.state.map_or(0, |state| state.bytes()) as u64,
         activations: activations as u64,
     }
 }

@@ -24,7 +24,7 @@ pub fn memory_estimate(
     let weights = memory::plan(&tape.weights, tape.activation)?.0.bytes();
     let states = tape.state.map(States::plan).transpose()?;
     let states = states.map_or(0, |(plan, _)| plan.bytes());
-    let kv = Pages::plan(tape.kv)?.0.bytes() + states;
+    let kv = Pages::plan(tape.kv)?.0.bytes();
     let (scratch, regions) =
         Scratch::plan(tape.kv, Tables::of_tape(tape), (tape.vocabulary(), rows))?;
     let (mut activations, mut passing) = (scratch.bytes() + buffers(tapes)?, 0);
@@ -37,7 +37,8 @@ pub fn memory_estimate(
     Ok(MemoryEstimate {
         weights,
         kv,
-        activations: activations.max(passing.saturating_sub(kv)),
+        states,
+        activations: activations.max(passing.saturating_sub(kv + states)),
     })
 }
 

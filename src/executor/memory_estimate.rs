@@ -7,7 +7,10 @@
 pub struct MemoryEstimate {
     /// Weights in their memory layout, including padding.
     pub weights: u64,
+    /// Pages of the cache.
     pub kv: u64,
+    /// Recurrent states, spare ones included.
+    pub states: u64,
     /// Activations, and all else that lives as long as the model.
     pub activations: u64,
 }
@@ -16,7 +19,7 @@ impl MemoryEstimate {
     /// The sum of all kinds.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
-        self.weights + self.kv + self.activations
+        self.weights + self.kv + self.states + self.activations
     }
 
     /// Returns the memory of both.

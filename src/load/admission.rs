@@ -46,9 +46,10 @@ impl fmt::Display for Pool {
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryRefusal {
     #[error(
-        "the model needs {} MiB (weights {}, KV {}, activations {}, reserve {}) and {} MiB {pool}; {}",
+        "the model needs {} MiB (weights {}, KV {}, recurrent states {}, activations {}, reserve {}) and {} MiB {pool}; {}",
         mebibytes(.estimate.bytes() + .reserve), mebibytes(.estimate.weights), mebibytes(.estimate.kv),
-        mebibytes(.estimate.activations), mebibytes(*.reserve), .have >> 20, remedy(*.largest)
+        mebibytes(.estimate.states), mebibytes(.estimate.activations), mebibytes(*.reserve), .have >> 20,
+        remedy(*.largest)
     )]
     Memory {
         estimate: MemoryEstimate,

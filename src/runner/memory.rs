@@ -14,6 +14,7 @@ impl Runner {
         MemoryUse {
             weights: self.weight_bytes,
             kv: (self.kv.allocated() * self.page_bytes()) as u64,
+            states: self.forward.state.map_or(0, |state| state.bytes()) as u64,
             activations: self.executor.activation_bytes(),
         }
     }

@@ -7,6 +7,7 @@
 mod kv_selection;
 mod logits_observer;
 mod model;
+mod state_use;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
 mod image_places;
@@ -41,8 +42,8 @@ pub use self::mixed_prompt::{MixedPrompt, PromptImage, PromptInput, RotaryPositi
 pub(crate) use self::model::{Model, Options};
 pub(crate) use self::rows::OpCost;
 pub use self::rows::Stepped;
-pub use self::states::LostStates;
-use self::states::StateUse;
+pub use self::state_use::LostStates;
+use self::state_use::StateUse;
 pub use self::system_memory::MemoryUse;
 pub(crate) use self::system_memory::SystemMemory;
 pub use self::timed::KindTime;

@@ -8,6 +8,8 @@ pub struct MemoryUse {
     pub weights: u64,
     /// Bytes of the cache that are allocated.
     pub kv: u64,
+    /// Bytes of the recurrent states. A CPU takes them on first use.
+    pub states: u64,
     pub activations: u64,
 }
 

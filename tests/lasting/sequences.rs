@@ -131,7 +131,8 @@ impl Daemon {
                 context: CONTEXT,
                 kv_memory: KvMemory::Conversations(1),
                 reuse: Reuse::Exact,
-                rows: 8,
+                // With few rows there are few recurrent states, which sessions lose to others.
+                rows: if model.is_recurrent() { 3 } else { 8 },
                 threads: 1,
                 prefill_chunk: 32,
                 launch_ahead: true,
@@ -226,6 +227,10 @@ impl Daemon {
         hear(ticket).await;
         self.handle.idle().await;
         self.seen.all().clear();
+    }
+
+    fn lost_states(&self) -> u64 {
+        self.handle.live().work.lost_states.idle
     }
 
     fn used(&self, session: SessionId) -> u32 {
@@ -439,6 +444,8 @@ pub(crate) struct Counts {
     rewound: u32,
     /// Rewinds over many turns.
     pub(crate) far_back: u32,
+    /// Recurrent states that idle sessions lost to others.
+    pub(crate) lost_states: u64,
 }
 
 impl Counts {
@@ -457,6 +464,7 @@ impl Counts {
         self.branched += other.branched;
         self.rewound += other.rewound;
         self.far_back += other.far_back;
+        self.lost_states += other.lost_states;
     }
 }
 
@@ -566,10 +574,15 @@ impl<'a> Sequence<'a> {
         self.counts.rewound += 1;
     }
 
+    async fn stop(&mut self) {
+        self.counts.lost_states += self.daemon.lost_states();
+        self.daemon.stop().await;
+    }
+
     /// Replaces the engine by another one.
     async fn restart(&mut self) {
         self.grow().await;
-        self.daemon.stop().await;
+        self.stop().await;
         self.daemon = self.place.start(AT_ONCE).await;
         keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
@@ -655,7 +668,7 @@ impl<'a> Sequence<'a> {
             }
             Step::EarlyRestart => {
                 self.grow().await;
-                self.daemon.stop().await;
+                self.stop().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
                 keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
@@ -767,6 +780,7 @@ pub(crate) async fn sequences(model: &Model, count: u64) -> Counts {
                 daemon = had.0;
                 counts.add(had.1);
             }
+            counts.lost_states += daemon.lost_states();
             daemon.stop().await;
             cold.stop().await;
             counts

@@ -11,8 +11,9 @@ use ganglion::runner::{LostStates, Runner, Stepped};
 use ganglion::sampler::Parameters;
 use ganglion::tape::{Ending, STEP_ROWS};
 
-/// Turns at the same time.
-const TURNS: usize = 14;
+/// The turns that have begun by the end of a phase, and the most of them at the same time. Between two phases all slots
+/// are idle.
+const PHASES: [(usize, usize); 3] = [(20, 14), (28, 6), (42, 14)];
 const ALL: usize = 42;
 const PROMPTS: [usize; 7] = [140, 1, 63, 64, 65, 90, 129];
 /// Tokens of each turn, after the first.
@@ -71,25 +72,26 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<LostStates, Box<dyn Error>> {
         crowd.end(&turn);
     }
     let before = crowd.runner.lost_states();
-    let mut numbers = 0..ALL;
-    loop {
-        while crowd.running.len() < TURNS
-            && let Some(number) = numbers.next()
-        {
-            let turn = crowd.begin(number)?;
-            crowd.running.push(turn);
-        }
-        if crowd.running.is_empty() {
-            break;
-        }
-        let some = crowd.random.usize(0..crowd.running.len());
-        if crowd.random.u32(0..80) == 0 {
-            let turn = crowd.running.swap_remove(some);
-            crowd.end(&turn);
-        } else if !crowd.running[some].decodes() {
-            crowd.prefill(some)?;
-        } else {
-            crowd.step()?;
+    let mut number = 0;
+    for (end, most) in PHASES {
+        loop {
+            while number < end && crowd.running.len() < most {
+                let turn = crowd.begin(number)?;
+                crowd.running.push(turn);
+                number += 1;
+            }
+            if crowd.running.is_empty() {
+                break;
+            }
+            let some = crowd.random.usize(0..crowd.running.len());
+            if crowd.random.u32(0..80) == 0 {
+                let turn = crowd.running.swap_remove(some);
+                crowd.end(&turn);
+            } else if crowd.running[some].decodes() {
+                crowd.step()?;
+            } else {
+                crowd.prefill(some)?;
+            }
         }
     }
     let after = crowd.runner.lost_states();

@@ -229,7 +229,7 @@ impl Shared {
     /// Returns the bytes of memory that the model uses.
     pub(crate) fn model_bytes(&self) -> u64 {
         let memory = self.memory();
-        memory.weights + memory.kv + memory.activations
+        memory.weights + memory.kv + memory.states + memory.activations
     }
 
     /// Changes the status, and counts the requests in it. `change` runs again if another thread publishes at the same time.

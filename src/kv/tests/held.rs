@@ -81,7 +81,7 @@ impl Held {
             .map(|token| (*token, Family::Prompt))
             .collect();
         kv.restore(slot, &read);
-        let state = StateStart::Pieces(kv.restored_pieces(slot).to_vec());
+        let state = StateStart::Pieces(kv.pieces_of_turn(slot).to_vec());
         assert!(layout.state == 0 || self.has_state(Some(&state), tokens));
     }
 

@@ -167,10 +167,14 @@ impl Machine {
                     0 => trained,
                     context => context.min(trained),
                 };
-                let kv = admitted.estimate.kv >> 20;
+                let (kv, states) = (admitted.estimate.kv >> 20, admitted.estimate.states >> 20);
                 let what = format!(
                     "{what}; the model takes {takes}, {kv} of them for conversations of up to {context} tokens"
                 );
+                let what = match states {
+                    0 => what,
+                    states => format!("{what}, and {states} for recurrent states"),
+                };
                 found.ok(CHECK, what);
             }
             Err(error) if self.is_live() && self.unit().runs() => {
