@@ -177,8 +177,10 @@ impl Worker<'_> {
         }
         let sampling = generation.request().options.sampling;
         let tokens = &restore.tokens[..restored];
-        self.runner
-            .restore(slot, tokens, sampling, generation.prompt())?;
+        let continued = (self.runner).restore(slot, tokens, sampling, generation.prompt());
+        if let Err(error) = continued {
+            return self.fail(slot, error);
+        }
         generation.restored_to(restored);
         observer::report_graph_events(self.shared, &mut self.runner);
         self.guide(slot).map(drop)
