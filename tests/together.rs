@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::support::limits::limits;
 use crate::support::tiny_gguf;
 
 const CONVERSATIONS: u32 = 12;
+const TURNS_BETWEEN_RELOADS: usize = 8;
 const LIMITS: Limits = limits(64, Duration::from_micros(200));
 
 /// The constraints of answers; most answers are free. Many tokens are forced, and run several in a step if there is
@@ -111,8 +113,9 @@ impl Engine {
         let journal = Journal::default();
         let handle = Self::begin(folder, runner, &journal);
         let mut status = handle.status();
-        let ready = status.wait_for(|status| status.state == State::Ready);
-        ready.await.expect("the engine lives");
+        let loaded = status.wait_for(|status| status.state != State::Loading);
+        let loaded = loaded.await.expect("the engine lives").clone();
+        assert_eq!(loaded.state, State::Ready, "{}", loaded.detail);
         Self { handle, journal }
     }
 
@@ -313,8 +316,9 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Runs a program next to others. An incomplete turn is rewound, so that later turns do not depend on timing.
-    async fn run(mut self, program: Vec<Step>) -> Vec<Option<Answer>> {
+    /// Runs a program next to others, and counts `turns` that have ended. An incomplete turn is rewound, so that later turns do
+    /// not depend on timing.
+    async fn run(mut self, program: Vec<Step>, turns: Arc<AtomicUsize>) -> Vec<Option<Answer>> {
         let mut answers = Vec::new();
         for step in program {
             match step {
@@ -346,6 +350,7 @@ impl<'a> Talk<'a> {
                     };
                     let (text, outcome, logprobs) = self.hear(ticket, pieces).await;
                     assert_eq!(outcome.error, None);
+                    turns.fetch_add(1, Relaxed);
                     if outcome.reason.is_partial() {
                         let kept = self.turns() - before;
                         assert_eq!(kept > 0, !text.is_empty());
@@ -482,11 +487,11 @@ async fn hold_together(folder: &Path) -> LostStates {
         let settings = watched(rows, whole, &of_together);
         let together = Engine::with(folder, settings.clone()).await;
         let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
-        let mut talks = Vec::new();
+        let (mut talks, turns) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
         for (user, program) in (0..).zip(programs.clone()) {
-            let handle = together.handle.clone();
+            let (handle, turns) = (together.handle.clone(), turns.clone());
             talks.push(tokio::spawn(async move {
-                Talk::begin(&handle, user).run(program).await
+                Talk::begin(&handle, user).run(program, turns).await
             }));
         }
         // From time to time the robot needs its device for other work.
@@ -499,7 +504,8 @@ async fn hold_together(folder: &Path) -> LostStates {
                 tokio::time::sleep(Duration::from_millis(7)).await;
             }
         });
-        // If pages are not scarce, the model is reloaded while rows run.
+        // If pages are not scarce, the model is reloaded while rows run. A prompt in progress begins again then: on a slow
+        // machine no turn would end if reloads did not wait for some.
         let reloads = whole > 2;
         let handle = together.handle.clone();
         let mut next = worker::Settings {
@@ -509,8 +515,13 @@ async fn hold_together(folder: &Path) -> LostStates {
         let reloader = tokio::spawn(async move {
             // Equal settings would load nothing.
             let others = [(Duration::ZERO, 24), (Duration::from_millis(5), 16)];
+            let mut reloaded_at = 0;
             for (drain, chunk) in others.into_iter().cycle().take_while(|_| reloads) {
                 tokio::time::sleep(Duration::from_millis(150)).await;
+                while turns.load(Relaxed) < reloaded_at + TURNS_BETWEEN_RELOADS {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                reloaded_at = turns.load(Relaxed);
                 next.runner.prefill_chunk = chunk;
                 let replaced = handle.replace(next.clone(), drain).await;
                 assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
