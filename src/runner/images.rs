@@ -175,7 +175,7 @@ impl Runner {
             return Err(ImageError::Unsupported.into());
         }
         let slot = self.slot();
-        self.check_slots(&[slot])?;
+        self.seat(&[slot])?;
         let begin = self.kv.len();
         if slice.len() > self.prefill_chunk {
             return Err(ImageError::Cut { row: begin }.into());
