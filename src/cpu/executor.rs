@@ -114,6 +114,7 @@ impl Steps for Cpu {
     ) -> Result<Pass, ExecuteError> {
         (self.ahead, self.previous_logits) = (None, None);
         self.fits(self.core.slot, tokens.len(), tape.rows)?;
+        self.free_spares();
         self.core.prompt.clear();
         self.core.prompt.extend_from_slice(tokens);
         self.core.images.clear();
@@ -150,6 +151,7 @@ impl Steps for Cpu {
         (self.ahead, self.previous_logits) = (None, None);
         let tokens = prompt.tokens;
         self.fits(self.core.slot, tokens.len(), tape.rows)?;
+        self.free_spares();
         let activations = &mut self.core.buffers.activations;
         self.core.images.place(tape, prompt, activations)?;
         self.core.prompt.clear();

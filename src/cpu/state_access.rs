@@ -67,6 +67,15 @@ impl States for Cpu {
 }
 
 impl Cpu {
+    /// Makes the spare states of prompts free that neither run in the active slot nor are preempted.
+    pub(super) fn free_spares(&mut self) {
+        let (slot, preempted) = (self.core.slot, &self.base.preempted);
+        if let Some(states) = &mut self.core.states {
+            let keeps = |other| other == slot || preempted.has(other);
+            states.places_mut().discard_except(keeps);
+        }
+    }
+
     fn checkpoint_bytes(&self) -> usize {
         let states = self.core.states.as_ref();
         states.map_or(0, |states| states.info().checkpoint_bytes())
