@@ -462,7 +462,7 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
         std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
         let lost = hold_together(folder.path()).await;
         println!("{name}: {lost:?}");
-        assert!(lost.idle > 8, "{name}: few lost their states: {lost:?}");
+        assert!(lost.idle > 0, "{name}: no slot lost its state");
     }
 }
 

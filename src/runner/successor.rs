@@ -34,6 +34,7 @@ impl Runner {
         self.executor
             .graphs_mut()
             .succeed(before.executor.graphs_mut());
+        self.state_use.lost = before.state_use.lost;
         // Pages that were shared by another rule may have other bits.
         let reuse = self.kv.reuse();
         std::mem::swap(&mut self.kv, &mut before.kv);

@@ -131,8 +131,7 @@ impl Daemon {
                 context: CONTEXT,
                 kv_memory: KvMemory::Conversations(1),
                 reuse: Reuse::Exact,
-                // With few rows there are few recurrent states, which sessions lose to others.
-                rows: if model.is_recurrent() { 3 } else { 8 },
+                rows: 8,
                 threads: 1,
                 prefill_chunk: 32,
                 launch_ahead: true,
@@ -227,10 +226,6 @@ impl Daemon {
         hear(ticket).await;
         self.handle.idle().await;
         self.seen.all().clear();
-    }
-
-    fn lost_states(&self) -> u64 {
-        self.handle.live().work.lost_states.idle
     }
 
     fn used(&self, session: SessionId) -> u32 {
@@ -444,8 +439,6 @@ pub(crate) struct Counts {
     rewound: u32,
     /// Rewinds over many turns.
     pub(crate) far_back: u32,
-    /// Recurrent states that idle sessions lost to others.
-    pub(crate) lost_states: u64,
 }
 
 impl Counts {
@@ -464,7 +457,6 @@ impl Counts {
         self.branched += other.branched;
         self.rewound += other.rewound;
         self.far_back += other.far_back;
-        self.lost_states += other.lost_states;
     }
 }
 
@@ -574,15 +566,10 @@ impl<'a> Sequence<'a> {
         self.counts.rewound += 1;
     }
 
-    async fn stop(&mut self) {
-        self.counts.lost_states += self.daemon.lost_states();
-        self.daemon.stop().await;
-    }
-
     /// Replaces the engine by another one.
     async fn restart(&mut self) {
         self.grow().await;
-        self.stop().await;
+        self.daemon.stop().await;
         self.daemon = self.place.start(AT_ONCE).await;
         keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
@@ -668,7 +655,7 @@ impl<'a> Sequence<'a> {
             }
             Step::EarlyRestart => {
                 self.grow().await;
-                self.stop().await;
+                self.daemon.stop().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
                 keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
@@ -780,7 +767,6 @@ pub(crate) async fn sequences(model: &Model, count: u64) -> Counts {
                 daemon = had.0;
                 counts.add(had.1);
             }
-            counts.lost_states += daemon.lost_states();
             daemon.stop().await;
             cold.stop().await;
             counts

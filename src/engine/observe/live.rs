@@ -50,7 +50,7 @@ pub struct Work {
     pub pages: [u32; 3],
     /// Pages of idle sessions in the host's memory.
     pub pages_in_host: u32,
-    /// Recurrent states that slots have lost to others since the model was loaded.
+    /// Recurrent states that slots have lost to others since the daemon started.
     pub lost_states: LostStates,
 }
 
