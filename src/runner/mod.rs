@@ -437,20 +437,6 @@ impl Runner {
         Ok(self.executor.finish()?)
     }
 
-    /// Returns an error unless the slots have their pages. Gives them the recurrent states that they lack, before they run.
-    fn seat(&mut self, slots: &[usize]) -> Result<(), RunError> {
-        self.check_slots(slots)?;
-        self.bring_states(slots)
-    }
-
-    /// Returns an error unless the slots have their pages, which the next run writes to.
-    fn check_slots(&self, slots: &[usize]) -> Result<(), RunError> {
-        match slots.iter().find(|slot| !self.kv.is_seated(**slot)) {
-            Some(slot) => Err(RunError::Unseated { slot: *slot }),
-            None => Ok(()),
-        }
-    }
-
     /// Quarantines the pages of slots that a step ahead writes to, if there is one.
     fn stepped(&mut self, slots: &[usize]) {
         let ahead = self.executor.is_ahead();

@@ -17,6 +17,20 @@ impl Runner {
         self.state_use.lost
     }
 
+    /// Returns an error unless the slots have their pages. Gives them the recurrent states that they lack, before they run.
+    pub(super) fn seat(&mut self, slots: &[usize]) -> Result<(), RunError> {
+        self.check_slots(slots)?;
+        self.bring_states(slots)
+    }
+
+    /// Returns an error unless the slots have their pages, which the next run writes to.
+    pub(super) fn check_slots(&self, slots: &[usize]) -> Result<(), RunError> {
+        match slots.iter().find(|slot| !self.kv.is_seated(**slot)) {
+            Some(slot) => Err(RunError::Unseated { slot: *slot }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether slots have the states that a step launched behind another one needs.
     pub(super) fn have_states(&self, slots: &[usize]) -> bool {
         slots.iter().all(|slot| self.executor.has_state(*slot))
@@ -26,7 +40,7 @@ impl Runner {
     ///
     /// # Errors
     /// If no slot can lose its state, or a copy fails. A slot without its state cannot run.
-    pub(super) fn bring_states(&mut self, slots: &[usize]) -> Result<(), RunError> {
+    fn bring_states(&mut self, slots: &[usize]) -> Result<(), RunError> {
         if self.forward.state.is_none() {
             return Ok(());
         }
