@@ -28,6 +28,7 @@ impl MemoryEstimate {
         Self {
             weights: self.weights + other.weights,
             kv: self.kv + other.kv,
+            states: self.states + other.states,
             activations: self.activations + other.activations,
         }
     }
