@@ -6,15 +6,15 @@
 use super::Cuda;
 use super::narrow::narrow;
 use super::queue::LaunchQueue;
+use super::scratch::SHOWN_BYTES;
 use super::work::{THREADS, Work};
 use crate::device::{Error, Geometry, Masks, RowSpans, ShowArgs};
 use crate::executor::{ExecuteError, ImageError, ImagePrompt, ImageSpan};
 use crate::sampler::Mask;
 use crate::tape::{ImageRows, Op, Tape};
 
-/// Words of a row of a prompt with images: `Shown` of `kernels/state.cuh`.
-const SHOWN_WORDS: usize = 4;
-pub(super) const SHOWN_BYTES: usize = 4 * SHOWN_WORDS;
+/// Words of a row of a prompt with images.
+const SHOWN_WORDS: usize = SHOWN_BYTES / 4;
 
 impl Cuda {
     /// Sends the embeddings of a prompt's images, and how its rows rotate and see each other, behind earlier work.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::encode_linear::TowerNeeds;
+use super::encode_needs::TowerNeeds;
 use super::prompt_attend;
 use super::splits;
 use crate::device::{

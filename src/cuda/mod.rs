@@ -10,6 +10,7 @@ mod cache_types;
 mod encode;
 mod encode_kernels;
 mod encode_linear;
+mod encode_needs;
 mod encode_ops;
 mod executor;
 mod images;

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use super::images::SHOWN_BYTES;
 use super::narrow::narrow;
 use super::splits;
 use super::work::{Addresses, SAMPLE_BLOCKS};
@@ -12,6 +11,9 @@ use crate::device::{
 };
 use crate::sampler::Mask;
 use crate::tape::{Angles, KvInfo, Op, Tape};
+
+/// Bytes of a row of a prompt with images: `Shown` of `kernels/state.cuh`.
+pub(super) const SHOWN_BYTES: usize = 16;
 
 /// Device memory besides weights and cache, and the mailboxes in pinned memory.
 #[derive(Debug)]
