@@ -17,6 +17,7 @@ const WARPS: u32 = THREADS / 32;
 
 impl Work<'_> {
     /// Launches an operation of a vision tower.
+    #[allow(clippy::too_many_lines)] // one arm an operation: in the order of vision.rs
     pub(super) fn vision(
         &self,
         tape: &Tape,
