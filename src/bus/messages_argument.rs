@@ -80,8 +80,14 @@ fn places(images: &[MessageImage]) -> [(&'static str, Vec<u32>); 2] {
     let numbered = images.iter().enumerate();
     let lost = numbered.filter(|(_, image)| image.image.is_none());
     [
-        ("images", images.iter().map(|image| count(image.at)).collect()),
-        ("lost_images", lost.map(|(number, _)| count(number)).collect()),
+        (
+            "images",
+            images.iter().map(|image| count(image.at)).collect(),
+        ),
+        (
+            "lost_images",
+            lost.map(|(number, _)| count(number)).collect(),
+        ),
     ]
 }
 

@@ -158,8 +158,18 @@ impl<'de> Deserialize<'de> for Received {
             width: stored.width,
             height: stored.height,
             stride: stored.stride,
-            color: stored.color.as_deref().map(named).transpose().map_err(wrong)?,
-            range: stored.range.as_deref().map(named).transpose().map_err(wrong)?,
+            color: stored
+                .color
+                .as_deref()
+                .map(named)
+                .transpose()
+                .map_err(wrong)?,
+            range: stored
+                .range
+                .as_deref()
+                .map(named)
+                .transpose()
+                .map_err(wrong)?,
             max_tokens: stored.max_tokens,
         };
         Ok(Self::new(bytes.into(), fields, ()))

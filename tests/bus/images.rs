@@ -236,21 +236,42 @@ async fn images_count_until_their_session_forgets_them() {
             ("width", 1024u32.into()),
             ("height", 1024u32.into()),
         ]);
-        [("user", fields([("parts", vec![text("one "), image].into())]))]
+        [(
+            "user",
+            fields([("parts", vec![text("one "), image].into())]),
+        )]
     };
-    let held = || daemon.engine.image_quota().of_user(nix::unistd::geteuid().as_raw());
-    let session = client.manager.open_session(fields([])).await.expect("a session");
+    let held = || {
+        daemon
+            .engine
+            .image_quota()
+            .of_user(nix::unistd::geteuid().as_raw())
+    };
+    let session = client
+        .manager
+        .open_session(fields([]))
+        .await
+        .expect("a session");
     let session = client.session(session).await;
     for pages in 1..=7 {
         session.append(&said()).await.expect("there is room");
         assert_eq!(held(), pages << 20);
     }
-    let (_, stream) = session.reply(&said(), fields([])).await.expect("it is sent");
+    let (_, stream) = session
+        .reply(&said(), fields([]))
+        .await
+        .expect("it is sent");
     let answer = Reader::new(stream).answer().await;
     // A word and an image in each message.
-    assert_eq!((answer.usage.prompt_tokens, answer.text.as_str()), (16, "sim: one"));
+    assert_eq!(
+        (answer.usage.prompt_tokens, answer.text.as_str()),
+        (16, "sim: one")
+    );
     let refused = client.manager.generate(&said(), fields([])).await;
-    assert!(matches!(&refused, Err(Error::QuotaExceeded(why)) if why.contains("close or clear a session")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::QuotaExceeded(why)) if why.contains("close or clear a session")),
+        "{refused:?}"
+    );
     let messages = session.messages().await.expect("they are read");
     let places = Vec::<u32>::try_from(messages[7].1["images"].clone());
     assert_eq!(places.expect("numbers"), [4]);
@@ -258,13 +279,28 @@ async fn images_count_until_their_session_forgets_them() {
     let fields_of = fields_of.map(|(name, value)| (&**name, value.clone().into()));
     let returned = [("user", fields_of.collect())];
     let returned = session.append(&returned).await;
-    assert!(matches!(&returned, Err(Error::InvalidMessages(why)) if why.contains("send the images again")), "{returned:?}");
+    assert!(
+        matches!(&returned, Err(Error::InvalidMessages(why)) if why.contains("send the images again")),
+        "{returned:?}"
+    );
     session.clear().await.expect("it is cleared");
-    let (_, stream) = client.manager.generate(&said(), fields([])).await.expect("there is room");
+    let (_, stream) = client
+        .manager
+        .generate(&said(), fields([]))
+        .await
+        .expect("there is room");
     Reader::new(stream).answer().await;
     until(async || held() == 0).await;
-    let alone = said().map(|(role, _)| (role, fields([("parts", vec![grey(memfd(b"12345678"), [])].into())])));
-    let (_, stream) = session.reply(&alone, fields([])).await.expect("an image is a message");
+    let alone = said().map(|(role, _)| {
+        (
+            role,
+            fields([("parts", vec![grey(memfd(b"12345678"), [])].into())]),
+        )
+    });
+    let (_, stream) = session
+        .reply(&alone, fields([]))
+        .await
+        .expect("an image is a message");
     assert_eq!(Reader::new(stream).answer().await.text, "sim:");
     session.close().await.expect("it is closed");
     until(async || held() == 0).await;

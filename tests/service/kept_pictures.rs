@@ -60,9 +60,8 @@ async fn places(session: &SessionProxy<'_>) -> Vec<[Vec<u32>; 2]> {
         let numbers = fields.get(name).cloned();
         numbers.map_or_else(Vec::new, |numbers| Vec::try_from(numbers).expect("numbers"))
     };
-    let places = |(_, fields): &(String, Info)| {
-        ["images", "lost_images"].map(|name| numbers(fields, name))
-    };
+    let places =
+        |(_, fields): &(String, Info)| ["images", "lost_images"].map(|name| numbers(fields, name));
     messages.iter().map(places).collect()
 }
 
@@ -86,7 +85,10 @@ async fn a_file_has_the_images_of_a_session_that_keeps_them() {
     drop((client, daemon));
 
     let user = std::fs::read_dir(&sessions).expect("a folder").next();
-    let user = user.expect("the folder of a user").expect("it is read").path();
+    let user = user
+        .expect("the folder of a user")
+        .expect("it is read")
+        .path();
     let files = ["album", "notes"].map(|name| {
         let file = std::fs::read(user.join(format!("{name}.session")));
         String::from_utf8_lossy(&file.expect("a file")).into_owned()
@@ -101,11 +103,7 @@ async fn a_file_has_the_images_of_a_session_that_keeps_them() {
     for (name, lost) in lost {
         let session = open(&client, name).await;
         let gone = if lost > 0 { vec![0] } else { vec![] };
-        let expected = [
-            [vec![4], gone.clone()],
-            Default::default(),
-            [vec![4], gone],
-        ];
+        let expected = [[vec![4], gone.clone()], Default::default(), [vec![4], gone]];
         assert_eq!(places(&session).await, expected, "{name}");
         let usage = ask(&session).await;
         assert_eq!(usage.lost_images, lost, "{name}");

@@ -7,9 +7,7 @@ use ganglion::kv::FIRST_IMAGE_ROW;
 use ganglion::model::chat::{ImagePiece, ImageTexts};
 use ganglion::model::checkpoint::{HuggingFaceFiles, LanguageSource};
 use ganglion::model::language::Prompt;
-use ganglion::model::{
-    Checkpoint, Language, LanguageError, Manner, Message, MessageImage, Role,
-};
+use ganglion::model::{Checkpoint, Language, LanguageError, Manner, Message, MessageImage, Role};
 use ganglion::vision::{self, Fields, Limits, Piece, Processor, Published, Received};
 use serde_json::Value;
 
@@ -232,7 +230,9 @@ fn assert_ids(family: &Family, model: &Path, folder: &Path, golden: &Path, texts
             let images: Vec<_> = images.collect();
             let [before, after] = family.frame;
             let text = other["text"].as_str().unwrap();
-            let content = text.strip_prefix(before).and_then(|text| text.strip_suffix(after));
+            let content = text
+                .strip_prefix(before)
+                .and_then(|text| text.strip_suffix(after));
             let [open, close] = viewer.texts.around;
             let mark = format!("{open}{}{close}", viewer.texts.placeholder);
             let mut content = content.expect("the frame of the family").to_owned();
@@ -280,7 +280,10 @@ fn prompts_with_images_have_the_ids_of_transformers() {
         PathBuf::from,
     );
     if !root.exists() {
-        needs::missing("target/vision", "unpack the references of vision towers there");
+        needs::missing(
+            "target/vision",
+            "unpack the references of vision towers there",
+        );
         return;
     }
     for family in &FAMILIES {
@@ -346,9 +349,8 @@ fn a_turn_continues_the_same_images_alone() {
     let language = language(&golden("tiny-qwen3_vl.q8_0.gguf"), CHAT_ML[0]);
     let mut viewer = Viewer::new(&golden("qwen3_vl"));
     let [one, other] = [0, 255].map(|color| frame(&mut viewer, color));
-    let asked = |image: &Arc<Received>| {
-        shows(Role::User, "What is \u{fffc}?", std::slice::from_ref(image))
-    };
+    let asked =
+        |image: &Arc<Received>| shows(Role::User, "What is \u{fffc}?", std::slice::from_ref(image));
     let first = viewer.prompt(&language, &[asked(&one)]);
     let answer = language.encode_plain("A wall.");
     let next = |image| {
@@ -427,6 +429,9 @@ fn published_templates_write_images() {
         let expected: Vec<_> = (FIRST_IMAGE_ROW..viewer.next).collect();
         assert_eq!(rows(&prompt), expected, "{file}");
         let text = prompt.text();
-        assert!(text.contains("What is it?") && text.contains("Be brief."), "{file}: {text}");
+        assert!(
+            text.contains("What is it?") && text.contains("Be brief."),
+            "{file}: {text}"
+        );
     }
 }

@@ -98,9 +98,8 @@ fn decoded(
 fn at_fault(messages: &[Message], picture: &Picture, error: ImageError) -> Refusal {
     let numbered = messages.iter().enumerate().rev();
     let place = numbered.into_iter().find_map(|(message, said)| {
-        let is_it = |image: &crate::model::MessageImage| {
-            image.image.as_deref() == Some(&*picture.received)
-        };
+        let is_it =
+            |image: &crate::model::MessageImage| image.image.as_deref() == Some(&*picture.received);
         Some((message, said.images.iter().position(is_it)?))
     });
     let (message, image) = place.unwrap_or_default();

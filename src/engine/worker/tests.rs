@@ -215,7 +215,8 @@ impl Engine {
         });
         let thread = std::thread::spawn(move || super::run(&receiver, &settings));
         let mut status = handle.status();
-        let reached = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let reached =
+            status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
         let reached = reached.await.expect("the engine lives").clone();
         assert_eq!(reached.state, State::Ready, "{}", reached.detail);
         assert!(reached.model.images);
@@ -385,7 +386,11 @@ async fn images_are_encoded_once_and_answers_are_those_of_the_runner() {
         let tokens = picture.plan.tokens();
         let image_end = 77 + u32::try_from(tokens).expect("few");
         // A recurrent state is stored at multiples of 64.
-        let shared = if model.text == QWEN.text { 64 } else { image_end };
+        let shared = if model.text == QWEN.text {
+            64
+        } else {
+            image_end
+        };
         assert!(outcome.usage.cached_tokens >= shared, "{outcome:?}");
         let counts = engine.counts();
         assert_eq!((counts.encoded, counts.cache_bytes > 0), (2, true));
@@ -412,7 +417,13 @@ async fn requests_that_preempt_each_other_change_no_answer() {
                 let image = engine.image(user, u64::from(number / 2), (150, 260));
                 let again = engine.image(user, u64::from(number), (90, 40));
                 let begin = 3 + number;
-                let parts = [text(begin..begin + 30), image, text([30, 31]), again, text([5])];
+                let parts = [
+                    text(begin..begin + 30),
+                    image,
+                    text([30, 31]),
+                    again,
+                    text([5]),
+                ];
                 (user, priority, parts.to_vec())
             })
             .collect();
@@ -500,7 +511,10 @@ async fn a_request_ends_while_its_image_is_encoded() {
     };
     let begun = Instant::now();
     let (tokens, outcome) = hear(engine.ask(client(USER), &prompt, late)).await;
-    assert_eq!((tokens, outcome.reason), (Vec::new(), FinishReason::Deadline));
+    assert_eq!(
+        (tokens, outcome.reason),
+        (Vec::new(), FinishReason::Deadline)
+    );
     let ticket = engine.ask(client(USER), &prompt, options());
     tokio::time::sleep(Duration::from_millis(300)).await;
     // Another request does not wait for the image.
@@ -509,6 +523,9 @@ async fn a_request_ends_while_its_image_is_encoded() {
     assert_eq!(engine.counts().encoded, 1, "after {:?}", begun.elapsed());
     engine.handle.cancel(ticket.id);
     let (tokens, outcome) = hear(ticket).await;
-    assert_eq!((tokens, outcome.reason), (Vec::new(), FinishReason::Cancelled));
+    assert_eq!(
+        (tokens, outcome.reason),
+        (Vec::new(), FinishReason::Cancelled)
+    );
     assert_eq!(engine.counts().encoded, 1);
 }

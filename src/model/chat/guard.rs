@@ -94,10 +94,7 @@ impl<'a> Guard<'a> {
 pub(in crate::model) fn unused<'t>(
     texts: impl Iterator<Item = &'t str>,
 ) -> Result<char, LanguageError> {
-    let used: HashSet<char> = texts
-        .flat_map(str::chars)
-        .filter(|&c| c >= FIRST)
-        .collect();
+    let used: HashSet<char> = texts.flat_map(str::chars).filter(|&c| c >= FIRST).collect();
     candidates().find(|c| !used.contains(c)).ok_or_else(|| {
         LanguageError::Refused("it uses every noncharacter and private-use character".into())
     })

@@ -3,8 +3,8 @@
 //! error of this model alone.
 //! Not here: tokens (`tokenizer`) and the language of templates (`jinja`).
 
-mod frame;
 mod content;
+mod frame;
 mod guard;
 mod jinja;
 mod renderer;
@@ -12,9 +12,9 @@ mod serve;
 mod system_tools;
 mod thoughts;
 
+pub use content::{ImagePiece, ImageTexts};
 pub(super) use guard::{Guard, unused};
 pub use serve::TASK;
-pub use content::{ImagePiece, ImageTexts};
 pub use thoughts::{ThoughtTexts, name as thoughts_name};
 
 use std::sync::OnceLock;
@@ -232,11 +232,7 @@ impl ChatTemplate {
             texts.into_iter().chain(&message.call_id).chain(calls)
         });
         let texts = said.chain(&tools).map(String::as_str);
-        Guard::new(
-            specials,
-            placeholder,
-            texts.chain([self.source.as_str()]),
-        )
+        Guard::new(specials, placeholder, texts.chain([self.source.as_str()]))
     }
 
     /// Renders the conversation up to the beginning of the answer.
