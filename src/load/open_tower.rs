@@ -298,3 +298,52 @@ fn published(folder: &Path) -> Result<vision::Settings, TowerMismatch> {
     let settings = published.settings();
     settings.map_err(|error| TowerMismatch::Settings(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden(name: &str) -> PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        root.join(name)
+    }
+
+    fn found(model: &Path, tower: TowerFile) -> Result<FoundTower, LoadError> {
+        let checkpoint = Checkpoint::open(model).expect("golden data");
+        let mut settings = Settings::default();
+        (settings.vision.tower, settings.threads) = (tower, 1);
+        open_tower(model, &checkpoint, &settings)
+    }
+
+    /// A folder with models and towers of several families: each model gets its own, and a model of text gets none.
+    #[test]
+    fn a_model_gets_the_tower_that_fits_it() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let link = |from: &str, to: &str| {
+            let to = folder.path().join(to);
+            std::os::unix::fs::symlink(golden(from), &to).expect("a link");
+            to
+        };
+        let qwen = link("tiny-qwen3_5/model.q8_0.gguf", "qwen.gguf");
+        let gemma = link("tiny-gemma4_dense/model.q8_0.gguf", "gemma.gguf");
+        let text = link("tiny-granitemoehybrid/model.q8_0.gguf", "granite.gguf");
+        let first = link("vision/tiny-qwen3_5.mmproj-f16.gguf", "one-mmproj.gguf");
+        let other = link("vision/tiny-gemma4.mmproj-f16.gguf", "mmproj-other.gguf");
+        for (model, tower, rows) in [(&qwen, Some(&first), 0), (&gemma, Some(&other), 280), (&text, None, 0)] {
+            let FoundTower { tower: opened, skipped } =
+                found(model, TowerFile::Found).expect("no tower is ambiguous");
+            assert_eq!(opened.as_ref().map(|opened| &opened.path), tower);
+            assert_eq!(skipped.len(), 2 - usize::from(tower.is_some()));
+            let needs = opened.as_ref().map(OpenTower::needs).unwrap_or_default();
+            assert_eq!(needs.rows, rows);
+            assert_eq!(needs.memory.weights > 0, tower.is_some());
+            assert!(found(model, TowerFile::None).expect("none").tower.is_none());
+        }
+        let refused = found(&qwen, TowerFile::Named(other)).expect_err("it does not fit");
+        let refused = refused.to_string();
+        assert!(refused.contains("(gemma4) is for other models than qwen3_5"), "{refused}");
+        link("vision/tiny-qwen3_5.mmproj-f16.gguf", "two-mmproj.gguf");
+        let refused = found(&qwen, TowerFile::Found).expect_err("two fit").to_string();
+        assert!(refused.contains("both") && refused.contains("two-mmproj"), "{refused}");
+    }
+}

@@ -570,6 +570,18 @@ fn refusal(error: GrammarError) -> Refusal {
 const MOST_SEARCHED: usize = 256;
 
 #[cfg(test)]
+impl Encoder {
+    /// Returns tokens of this model that show images.
+    pub(crate) fn encoded(&self, tokens: Vec<u32>, pictures: Vec<Arc<Picture>>) -> Encoded {
+        Encoded {
+            model: self.model,
+            pictures,
+            ..Encoded::of_unknown_model((tokens, Vec::new()), 0, None, None)
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
