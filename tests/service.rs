@@ -15,6 +15,7 @@ mod named_sessions;
 mod read_only;
 mod recommended_sampling;
 mod reload;
+mod seeing;
 mod start_failures;
 mod state_folder;
 mod units;

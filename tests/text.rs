@@ -2,7 +2,7 @@
 
 mod damaged;
 mod huggingface;
-mod images;
+pub(crate) mod images;
 mod injection;
 mod jinja;
 mod merges;

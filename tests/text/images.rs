@@ -15,12 +15,14 @@ use super::path;
 use crate::support::needs;
 
 /// A family, and the frame of its conversations.
-struct Family {
-    name: &'static str,
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
     /// What the template writes before and after the content of a user's message.
-    frame: [&'static str; 2],
+    pub(crate) frame: [&'static str; 2],
+    /// What it writes for an image.
+    pub(crate) placeholder: &'static str,
     /// A template that reads parts, and one that reads texts alone.
-    templates: [&'static str; 2],
+    pub(crate) templates: [&'static str; 2],
 }
 
 const CHAT_ML: [&str; 2] = [
@@ -38,19 +40,22 @@ const GEMMA_4: [&str; 2] = [
      {{ '<|turn>model\n' }}",
 ];
 
-const FAMILIES: [Family; 7] = [
+pub(crate) const FAMILIES: [Family; 7] = [
     Family {
         name: "qwen3_vl",
+        placeholder: "<|vision_start|><|image_pad|><|vision_end|>",
         frame: ["<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"],
         templates: CHAT_ML,
     },
     Family {
         name: "qwen3_5",
+        placeholder: "<|vision_start|><|image_pad|><|vision_end|>",
         frame: ["<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"],
         templates: CHAT_ML,
     },
     Family {
         name: "gemma3",
+        placeholder: "<start_of_image>",
         frame: [
             "<bos><start_of_turn>user\n",
             "<end_of_turn>\n<start_of_turn>model\n",
@@ -65,16 +70,19 @@ const FAMILIES: [Family; 7] = [
     },
     Family {
         name: "gemma4",
+        placeholder: "<|image|>",
         frame: ["<bos><|turn>user\n", "<turn|>\n<|turn>model\n"],
         templates: GEMMA_4,
     },
     Family {
         name: "gemma4_dense",
+        placeholder: "<|image|>",
         frame: ["<bos><|turn>user\n", "<turn|>\n<|turn>model\n"],
         templates: GEMMA_4,
     },
     Family {
         name: "smolvlm",
+        placeholder: "<image>",
         frame: ["<|im_start|>User:", "<end_of_utterance>\nAssistant:"],
         templates: [
             "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0]['type'] == 'image' %}{{ ':' }}\
@@ -87,6 +95,7 @@ const FAMILIES: [Family; 7] = [
     },
     Family {
         name: "lfm2_vl",
+        placeholder: "<image>",
         frame: [
             "<|bos|><|im_start|>user\n",
             "<|im_end|>\n<|im_start|>assistant\n",
@@ -233,14 +242,12 @@ fn assert_ids(family: &Family, model: &Path, folder: &Path, golden: &Path, texts
             let content = text
                 .strip_prefix(before)
                 .and_then(|text| text.strip_suffix(after));
-            let [open, close] = viewer.texts.around;
-            let mark = format!("{open}{}{close}", viewer.texts.placeholder);
             let mut content = content.expect("the frame of the family").to_owned();
             // The template with parts writes a space before a text that comes first.
             if family.name == "smolvlm" && number == 0 {
                 content = content.trim_start_matches(' ').to_owned();
             }
-            let content = content.replace(&mark, "\u{fffc}");
+            let content = content.replace(family.placeholder, "\u{fffc}");
             let found = viewer.prompt(&language, &[shows(Role::User, &content, &images)]);
             let rows = stated["image_token_positions"].as_array().unwrap();
             let rows: Vec<_> = rows.iter().map(|row| row.as_u64().unwrap()).collect();

@@ -126,7 +126,7 @@ async def look(ganglion, frame, size):
     """What the model sees on a frame."""
     shown, memory = shows(frame, size, QUESTION)
     messages = [["system", fields(content=SYSTEM)], shown]
-    options = fields(json_schema=json.dumps(SEEN), max_tokens=60, temperature=0.0)
+    options = fields(json_schema=json.dumps(SEEN), max_tokens=160, temperature=0.0)
     try:
         answer = await ganglion.answer(ganglion.manager.call_generate(messages, options))
     finally:
