@@ -45,9 +45,7 @@ pub enum TowerMismatch {
     },
     #[error("the tower makes embeddings of {tower} values, and the model has {model}")]
     Width { tower: usize, model: usize },
-    #[error(
-        "the tower makes further embeddings for {tower} layers, and the model adds them in {model}"
-    )]
+    #[error("the tower makes further embeddings for {tower} layers, and the model adds them in {model}")]
     Layers { tower: usize, model: usize },
     #[error("the folder has no vision tower")]
     Missing,
@@ -84,10 +82,7 @@ pub fn open_tower(
             (Ok(Some(_)), Some(first)) => {
                 if !tower_file::is_clear(model, &first.path, &path) {
                     let first = first.path.clone();
-                    return Err(LoadError::Towers {
-                        first,
-                        second: path,
-                    });
+                    return Err(LoadError::Towers { first, second: path });
                 }
                 break;
             }
@@ -221,10 +216,7 @@ fn check_processor(shape: &TowerShape, settings: &vision::Settings) -> Result<()
     let patch = &shape.patch;
     let differs = [
         ("pixels of a side", patch.size != settings.patch as usize),
-        (
-            "patches of a token",
-            shape.projector.side != settings.merge as usize,
-        ),
+        ("patches of a token", shape.projector.side != settings.merge as usize),
         ("pictures", patch.frames != settings.repeats as usize),
         ("order of patches", patch.in_blocks != settings.by_block),
         ("order of values", patch.channels_last != settings.by_pixel),
@@ -283,9 +275,7 @@ fn published(folder: &Path) -> Result<vision::Settings, TowerMismatch> {
         }
         let text = fs::read_to_string(&path).map_err(|error| bad(file, error.to_string()))?;
         let value = serde_json::from_str::<Value>(&text);
-        value
-            .map(Some)
-            .map_err(|error| bad(file, error.to_string()))
+        value.map(Some).map_err(|error| bad(file, error.to_string()))
     };
     let config = read("config.json")?.unwrap_or_default();
     let preprocessor = read("preprocessor_config.json")?;
