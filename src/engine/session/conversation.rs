@@ -13,7 +13,7 @@ use crate::engine::caller::request::Refusal;
 use crate::engine::picture::picture::Picture;
 use crate::engine::prompt::encoder::{Encoded, Last};
 use crate::kv::FIRST_IMAGE_ROW;
-use crate::model::Message;
+use crate::model::{Message, MessageImage};
 use crate::session_store::{Context, Entry, Past as Stored, Tokens, Trail, Turn, now};
 
 /// How many turns before the newest keep more than their tokens.
@@ -101,6 +101,23 @@ impl Session {
     /// Returns the messages that it began with.
     pub(crate) fn beginning(&self) -> &[Message] {
         &self.messages[..self.head]
+    }
+
+    /// Gives the messages that it began with their lost images, from messages that are otherwise the same.
+    pub(super) fn show_again(&mut self, messages: &[Message]) {
+        let is_lost = |image: &MessageImage| image.image.is_none();
+        let has_lost = |message: &Message| message.images.iter().any(is_lost);
+        if messages.is_empty() || !self.beginning().iter().any(has_lost) {
+            return;
+        }
+        let begun = Arc::make_mut(&mut self.messages).iter_mut().take(self.head);
+        for (message, given) in begun.zip(messages) {
+            for (image, again) in message.images.iter_mut().zip(&given.images) {
+                if is_lost(image) {
+                    image.image.clone_from(&again.image);
+                }
+            }
+        }
     }
 
     pub(crate) fn turns(&self) -> u32 {

@@ -122,7 +122,14 @@ impl Openable {
         };
         let id = pinned.id;
         handle.keep_options(id, &options).await?;
-        let (lease, before) = handle.shared.sessions().hand_over(id, client)?;
+        let (lease, before) = {
+            let mut sessions = handle.shared.sessions();
+            let handed = sessions.hand_over(id, client)?;
+            if let Some(session) = sessions.open.get_mut(&id) {
+                session.show_again(&opening.messages);
+            }
+            handed
+        };
         let mut releaser = Releaser {
             handle: &handle,
             lease,
