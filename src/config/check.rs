@@ -276,13 +276,17 @@ fn path(key: Key, value: &mut Option<PathBuf>, from: Option<&Path>) -> Result<()
 }
 
 fn tower(key: Key, value: &mut TowerFile, from: Option<&Path>) -> Result<(), Fault> {
-    key.put(value, "the path of a file or directory, or \"none\"", |typed| {
-        let path = typed.as_str().filter(|path| !path.is_empty())?;
-        Some(match path {
-            "none" => TowerFile::None,
-            path => TowerFile::Named(from.unwrap_or(Path::new("")).join(path)),
-        })
-    })
+    key.put(
+        value,
+        "the path of a file or directory, or \"none\"",
+        |typed| {
+            let path = typed.as_str().filter(|path| !path.is_empty())?;
+            Some(match path {
+                "none" => TowerFile::None,
+                path => TowerFile::Named(from.unwrap_or(Path::new("")).join(path)),
+            })
+        },
+    )
 }
 
 fn folder(key: Key, value: &mut PathBuf, from: Option<&Path>) -> Result<(), Fault> {

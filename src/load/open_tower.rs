@@ -45,7 +45,9 @@ pub enum TowerMismatch {
     },
     #[error("the tower makes embeddings of {tower} values, and the model has {model}")]
     Width { tower: usize, model: usize },
-    #[error("the tower makes further embeddings for {tower} layers, and the model adds them in {model}")]
+    #[error(
+        "the tower makes further embeddings for {tower} layers, and the model adds them in {model}"
+    )]
     Layers { tower: usize, model: usize },
     #[error("the folder has no vision tower")]
     Missing,
@@ -82,7 +84,10 @@ pub fn open_tower(
             (Ok(Some(_)), Some(first)) => {
                 if !tower_file::is_clear(model, &first.path, &path) {
                     let first = first.path.clone();
-                    return Err(LoadError::Towers { first, second: path });
+                    return Err(LoadError::Towers {
+                        first,
+                        second: path,
+                    });
                 }
                 break;
             }
@@ -216,7 +221,10 @@ fn check_processor(shape: &TowerShape, settings: &vision::Settings) -> Result<()
     let patch = &shape.patch;
     let differs = [
         ("pixels of a side", patch.size != settings.patch as usize),
-        ("patches of a token", shape.projector.side != settings.merge as usize),
+        (
+            "patches of a token",
+            shape.projector.side != settings.merge as usize,
+        ),
         ("pictures", patch.frames != settings.repeats as usize),
         ("order of patches", patch.in_blocks != settings.by_block),
         ("order of values", patch.channels_last != settings.by_pixel),
@@ -275,7 +283,9 @@ fn published(folder: &Path) -> Result<vision::Settings, TowerMismatch> {
         }
         let text = fs::read_to_string(&path).map_err(|error| bad(file, error.to_string()))?;
         let value = serde_json::from_str::<Value>(&text);
-        value.map(Some).map_err(|error| bad(file, error.to_string()))
+        value
+            .map(Some)
+            .map_err(|error| bad(file, error.to_string()))
     };
     let config = read("config.json")?.unwrap_or_default();
     let preprocessor = read("preprocessor_config.json")?;
@@ -319,9 +329,15 @@ mod tests {
         let text = link("tiny-granitemoehybrid/model.q8_0.gguf", "granite.gguf");
         let first = link("vision/tiny-qwen3_5.mmproj-f16.gguf", "one-mmproj.gguf");
         let other = link("vision/tiny-gemma4.mmproj-f16.gguf", "mmproj-other.gguf");
-        for (model, tower, rows) in [(&qwen, Some(&first), 0), (&gemma, Some(&other), 280), (&text, None, 0)] {
-            let FoundTower { tower: opened, skipped } =
-                found(model, TowerFile::Found).expect("no tower is ambiguous");
+        for (model, tower, rows) in [
+            (&qwen, Some(&first), 0),
+            (&gemma, Some(&other), 280),
+            (&text, None, 0),
+        ] {
+            let FoundTower {
+                tower: opened,
+                skipped,
+            } = found(model, TowerFile::Found).expect("no tower is ambiguous");
             assert_eq!(opened.as_ref().map(|opened| &opened.path), tower);
             assert_eq!(skipped.len(), 2 - usize::from(tower.is_some()));
             let needs = opened.as_ref().map(OpenTower::needs).unwrap_or_default();
@@ -331,9 +347,17 @@ mod tests {
         }
         let refused = found(&qwen, TowerFile::Named(other)).expect_err("it does not fit");
         let refused = refused.to_string();
-        assert!(refused.contains("(gemma4) is for other models than qwen3_5"), "{refused}");
+        assert!(
+            refused.contains("(gemma4) is for other models than qwen3_5"),
+            "{refused}"
+        );
         link("vision/tiny-qwen3_5.mmproj-f16.gguf", "two-mmproj.gguf");
-        let refused = found(&qwen, TowerFile::Found).expect_err("two fit").to_string();
-        assert!(refused.contains("both") && refused.contains("two-mmproj"), "{refused}");
+        let refused = found(&qwen, TowerFile::Found)
+            .expect_err("two fit")
+            .to_string();
+        assert!(
+            refused.contains("both") && refused.contains("two-mmproj"),
+            "{refused}"
+        );
     }
 }

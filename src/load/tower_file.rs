@@ -81,7 +81,10 @@ fn base(name: &str) -> &str {
         let is_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         quantized.is_some_and(is_number)
             || part.starts_with("bf16")
-            || matches!((letters.next(), part.get(1..)), (Some('f'), Some("16" | "32")))
+            || matches!(
+                (letters.next(), part.get(1..)),
+                (Some('f'), Some("16" | "32"))
+            )
     };
     match stem.rfind(['-', '.']) {
         Some(at) if is_format(&stem[at + 1..]) => &stem[..at],
@@ -128,7 +131,12 @@ mod tests {
         assert!(is_clear(&model, &found[1], &found[2]));
         assert!(!is_clear(&model, &found[2], &found[3]));
         assert_eq!(TowerFile::None.candidates(&model), Vec::<PathBuf>::new());
-        let names = ["a.q8_0.gguf", "a-b-iq2_xs.gguf", "quick-f16.gguf", "a-fast.gguf"];
+        let names = [
+            "a.q8_0.gguf",
+            "a-b-iq2_xs.gguf",
+            "quick-f16.gguf",
+            "a-fast.gguf",
+        ];
         assert_eq!(names.map(base), ["a", "a-b", "quick", "a-fast"]);
     }
 }

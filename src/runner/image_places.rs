@@ -154,10 +154,15 @@ mod tests {
                 [9, 9, 9]
             ]
         );
-        assert_eq!([0, 8, 9, 11, 40].map(|at| places.offset_at(at)), [0, -3, -3, -3, -3]);
-        assert_eq!([(0, 1), (0, 2), (0, 5), (2, 5), (2, 8), (8, 10)].map(|(begin, end)| {
-            places.whole(begin, end)
-        }), [1, 2, 2, 8, 8, 9]);
+        assert_eq!(
+            [0, 8, 9, 11, 40].map(|at| places.offset_at(at)),
+            [0, -3, -3, -3, -3]
+        );
+        assert_eq!(
+            [(0, 1), (0, 2), (0, 5), (2, 5), (2, 8), (8, 10)]
+                .map(|(begin, end)| { places.whole(begin, end) }),
+            [1, 2, 2, 8, 8, 9]
+        );
         prompt.remove(4);
         let refused = ImagePlaces::find(&prompt, &tiles);
         assert_eq!(refused, Err(RunError::ImageRow { at: 4 }));

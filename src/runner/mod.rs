@@ -31,8 +31,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub use self::error::RunError;
-pub use self::image_places::ImageTile;
 use self::image_places::ImagePlaces;
+pub use self::image_places::ImageTile;
 use self::image_state::ImageState;
 pub use self::images::TileEmbeddings;
 pub use self::kv_selection::{KEY_BOUND, KeyReason, KvSelection};

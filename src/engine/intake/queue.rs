@@ -295,7 +295,10 @@ impl Queue {
     /// Returns the images that waiting requests show.
     pub(crate) fn pictures(&self) -> HashSet<PictureKey> {
         let waiting = self.lock();
-        let prompts = waiting.requests.iter().filter_map(|one| one.prompt.as_ref());
+        let prompts = waiting
+            .requests
+            .iter()
+            .filter_map(|one| one.prompt.as_ref());
         let pictures = prompts.flat_map(|prompt| &prompt.pictures);
         pictures.map(|picture| picture.key).collect()
     }

@@ -131,7 +131,10 @@ impl Worker<'_> {
                 self.image_counts.reused += 1;
             }
         }
-        let tiles: Vec<_> = pictures.iter().flat_map(|picture| picture.tiles()).collect();
+        let tiles: Vec<_> = pictures
+            .iter()
+            .flat_map(|picture| picture.tiles())
+            .collect();
         let placed = (self.runner).place_images(slot, generation.prompt(), &tiles);
         self.publish_images();
         match placed {

@@ -115,11 +115,12 @@ impl Worker<'_> {
         let prefilled = self.runner.len();
         generation.advance_to(prefilled);
         let (request, all) = (generation.request(), generation.prompt().len());
+        let shows_images = !generation.pictures().is_empty();
         journal::prompt_read(request.id, request.client.user, prefilled, all);
         if last {
             let token = self.runner.token();
             self.observer.tokens(&mut self.runner, 1);
-            if !shown.is_empty() {
+            if shows_images {
                 self.shrink_embeddings();
             }
             self.take(slot, Token::Chosen(token))?;

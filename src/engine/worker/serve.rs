@@ -147,8 +147,7 @@ impl Worker<'_> {
         // The pages of the new cache have other numbers.
         self.interrupt_saving();
         // The images of requests are encoded again by the new tower.
-        if let Some((active, keeps_pages)) =
-            replacement.take_place(self.receiver, &mut self.runner)
+        if let Some((active, keeps_pages)) = replacement.take_place(self.receiver, &mut self.runner)
         {
             let Active {
                 encoder,

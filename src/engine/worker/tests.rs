@@ -214,7 +214,8 @@ impl Engine {
         });
         let thread = std::thread::spawn(move || super::run(&receiver, &settings));
         let mut status = handle.status();
-        let reached = status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
+        let reached =
+            status.wait_for(|status| matches!(status.state, State::Ready | State::Failed));
         let reached = reached.await.expect("the engine lives").clone();
         assert_eq!(reached.state, State::Ready, "{}", reached.detail);
         assert!(reached.model.images);
@@ -354,7 +355,7 @@ async fn images_are_encoded_once_and_answers_are_those_of_the_runner() {
     for model in BOTH {
         let mut alone = Alone::load(model);
         let mut engine = Engine::start(model.settings()).await;
-        let [one, other] = [1, 2].map(|seed| engine.image(USER, seed, (200, 120)));
+        let [one, other] = [1, 2].map(|seed| engine.image(USER, seed, (400, 240)));
         let prompt = |image: &Part| vec![text(3..80), image.clone(), text([40, 41, 42])];
         let (found, outcome) = engine.answer(USER, &prompt(&one)).await;
         let expected = alone.answer(&prompt(&one));
@@ -380,14 +381,18 @@ async fn images_are_encoded_once_and_answers_are_those_of_the_runner() {
         let tokens = picture.plan.tokens();
         let image_end = 77 + u32::try_from(tokens).expect("few");
         // A recurrent state is stored at multiples of 64.
-        let shared = if model.text == QWEN.text { 64 } else { image_end };
+        let shared = if model.text == QWEN.text {
+            64
+        } else {
+            image_end
+        };
         assert!(outcome.usage.cached_tokens >= shared, "{outcome:?}");
         let counts = engine.counts();
         assert_eq!((counts.encoded, counts.cache_bytes > 0), (2, true));
         assert!(counts.reused > 0);
 
         // Another user shares nothing.
-        let theirs = engine.image(7, 1, (200, 120));
+        let theirs = engine.image(7, 1, (400, 240));
         let (found, outcome) = engine.answer(7, &prompt(&theirs)).await;
         assert_same("another user", &found, &expected);
         assert_eq!(outcome.usage.cached_tokens, 0);
@@ -404,10 +409,16 @@ async fn requests_that_preempt_each_other_change_no_answer() {
             .map(|number| {
                 let user = 1 + number % 3;
                 let priority = Priority::ALL[number as usize % 3];
-                let image = engine.image(user, u64::from(number / 2), (150, 260));
-                let again = engine.image(user, u64::from(number), (90, 40));
+                let image = engine.image(user, u64::from(number / 2), (300, 520));
+                let again = engine.image(user, u64::from(number), (360, 160));
                 let begin = 3 + number;
-                let parts = [text(begin..begin + 30), image, text([30, 31]), again, text([5])];
+                let parts = [
+                    text(begin..begin + 30),
+                    image,
+                    text([30, 31]),
+                    again,
+                    text([5]),
+                ];
                 (user, priority, parts.to_vec())
             })
             .collect();
@@ -435,7 +446,7 @@ async fn images_without_embeddings_are_decoded_again() {
         let mut settings = model.settings();
         settings.runner.vision.cache = 0;
         let mut engine = Engine::start(settings).await;
-        let image = engine.image(USER, 5, (100, 100));
+        let image = engine.image(USER, 5, (300, 300));
         for (round, begin) in (1..).zip([3, 4, 5]) {
             let prompt = [text(begin..begin + 20), image.clone(), text([7])];
             let (found, outcome) = engine.answer(USER, &prompt).await;
@@ -457,8 +468,8 @@ async fn conversations_with_images_are_evicted_branched_and_rewound() {
         let mut engine = Engine::start(settings).await;
         let session = engine.handle.open_session(client(USER), Vec::new());
         let session = session.expect("there is room");
-        let image = engine.image(USER, 5, (100, 130));
-        let other = engine.image(USER, 6, (100, 130));
+        let image = engine.image(USER, 5, (300, 390));
+        let other = engine.image(USER, 6, (300, 390));
         let first = vec![text(3..40), image.clone(), text([7])];
         let mut second = first.clone();
         second.extend([text(60..75), other.clone(), text([8])]);
@@ -484,10 +495,10 @@ async fn conversations_with_images_are_evicted_branched_and_rewound() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_request_ends_while_its_image_is_encoded() {
     let mut settings = QWEN.settings();
-    settings.runner.vision.max_tokens = 196;
+    settings.runner.vision.max_tokens = 64;
     let mut engine = Engine::start(settings).await;
     let large = engine.image(USER, 1, (2000, 2000));
-    let small = engine.image(2, 2, (64, 64));
+    let small = engine.image(2, 2, (320, 320));
     let prompt = [text([3, 4]), large.clone(), text([5])];
     let mut alone = Alone::load(QWEN);
     let begun = Instant::now();
@@ -498,7 +509,10 @@ async fn a_request_ends_while_its_image_is_encoded() {
         ..options()
     };
     let (tokens, outcome) = hear(engine.ask(client(USER), &prompt, late)).await;
-    assert_eq!((tokens, outcome.reason), (Vec::new(), FinishReason::Deadline));
+    assert_eq!(
+        (tokens, outcome.reason),
+        (Vec::new(), FinishReason::Deadline)
+    );
     assert_eq!(engine.counts().encoded, 0);
     let ticket = engine.ask(client(USER), &prompt, options());
     // Another request does not wait for the image.
@@ -507,7 +521,10 @@ async fn a_request_ends_while_its_image_is_encoded() {
     tokio::time::sleep(short).await;
     engine.handle.cancel(ticket.id);
     let (tokens, outcome) = hear(ticket).await;
-    assert_eq!((tokens, outcome.reason), (Vec::new(), FinishReason::Cancelled));
+    assert_eq!(
+        (tokens, outcome.reason),
+        (Vec::new(), FinishReason::Cancelled)
+    );
     assert_eq!(engine.counts().encoded, 1, "only the small one");
     let (found, _) = engine.answer(USER, &prompt).await;
     assert_same("once more", &found, &alone.answer(&prompt));
