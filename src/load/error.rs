@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::admission::MemoryRefusal;
 use super::kv_choice::Unsupported;
 use super::kv_memory::LessThanAPage;
-use super::open_tower::TowerMismatch;
+use super::tower_mismatch::TowerMismatch;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::executor::FillError;

@@ -8,6 +8,7 @@ mod kv_choice;
 mod kv_memory;
 mod settings;
 mod tower_file;
+mod tower_mismatch;
 // Before anything is allocated.
 mod admission;
 mod open_model;
@@ -32,7 +33,7 @@ pub use kv_memory::KvMemory;
 pub use kv_selection::{PROBE, expected_kv};
 pub use loader::runner;
 pub use open_model::{OpenModel, OpenPart};
-pub use open_tower::{FoundTower, OpenTower, TowerMismatch, open_tower, with_tower};
+pub use open_tower::{FoundTower, OpenTower, open_tower, with_tower};
 pub use preflight::{Target, admit};
 pub(crate) use recommended_sampling::sampling;
 pub use settings::{
@@ -42,3 +43,4 @@ pub use settings::{
 pub use tower::tower_memory_on_cuda;
 pub use tower::{tower, tower_memory};
 pub use tower_file::TowerFile;
+pub use tower_mismatch::TowerMismatch;

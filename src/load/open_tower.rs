@@ -9,6 +9,7 @@ use super::error::LoadError;
 use super::settings::{Settings, TowerNeeds};
 use super::tower;
 use super::tower_file::{self, TowerFile};
+use super::tower_mismatch::TowerMismatch;
 use crate::executor::MemoryEstimate;
 use crate::model::tower::TowerShape;
 use crate::model::tower::shape::Positions;
@@ -33,28 +34,6 @@ pub struct OpenTower {
 pub struct FoundTower {
     pub tower: Option<OpenTower>,
     pub skipped: Vec<(PathBuf, String)>,
-}
-
-/// Why a tower does not fit a model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TowerMismatch {
-    #[error("the tower ({tower}) is for other models than {model}")]
-    Family {
-        tower: &'static str,
-        model: &'static str,
-    },
-    #[error("the tower makes embeddings of {tower} values, and the model has {model}")]
-    Width { tower: usize, model: usize },
-    #[error(
-        "the tower makes further embeddings for {tower} layers, and the model adds them in {model}"
-    )]
-    Layers { tower: usize, model: usize },
-    #[error("the folder has no vision tower")]
-    Missing,
-    #[error("the tower reads patches in another way than the model's processor makes them: {what}")]
-    Processor { what: &'static str },
-    #[error("the settings of its processor: {0}")]
-    Settings(String),
 }
 
 /// Finds and opens the tower of a model, as the settings say.
@@ -191,7 +170,7 @@ const MODELS: [(&str, &[&str]); 5] = [
     ("qwen3_vl", &["qwen3_vl", "qwen3_5"]),
     ("gemma3", &["gemma3"]),
     ("gemma4", &["gemma4"]),
-    ("idefics3", &["llama", "smollm3"]),
+    ("idefics3", &["llama"]),
     ("lfm2_vl", &["lfm2"]),
 ];
 
