@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
 
     std::vector<unsigned char> pixels(static_cast<size_t>(width) * height * 3);
     for (size_t i = 0; i < pixels.size(); i++) pixels[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
-    std::string text = std::string("<|im_start|>") + mtmd_default_marker();
+    std::string text = std::string("<|im_start|>") + mtmd_get_marker(eyes);
     for (int word = 0; word < words; word++) text += word % 2 ? "0" : "t";
     Times best;
     // One more, because the first run prepares memory and kernels.
