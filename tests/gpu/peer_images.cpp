@@ -43,7 +43,7 @@ Times measure(llama_context *context, mtmd_context *eyes, llama_sampler *greedy,
     mtmd_bitmap *bitmap = mtmd_bitmap_init(width, height, pixels.data());
     mtmd_input_chunks *chunks = mtmd_input_chunks_init();
     mtmd_input_text input{};
-    input.text = text.c_str(), input.add_special = false, input.parse_special = true;
+    input.text = text.c_str(), input.text_len = text.size(), input.add_special = false, input.parse_special = true;
     const mtmd_bitmap *bitmaps[] = {bitmap};
     if (mtmd_tokenize(eyes, chunks, &input, bitmaps, 1) != 0) fail("mtmd_tokenize refuses");
     Times times;
