@@ -183,7 +183,10 @@ async fn answers_about_images_are_those_of_transformers() {
                 .expect("it is taken");
             let again = hear(stream).await;
             assert_eq!(again.tokens, first.tokens, "{what}");
-            assert!(again.cached as usize > ids / 2, "{what}: {again:?}");
+            // Recurrent layers and windows continue at some positions alone.
+            if family.name == "qwen3_vl" {
+                assert!(again.cached as usize > ids / 2, "{what}: {again:?}");
+            }
         }
     }
 }
@@ -235,8 +238,8 @@ async fn a_session_remembers_its_images() {
     let branch = client.session(branch).await;
     let third = turn(&branch, text()).await;
     assert!(third.cached >= second.prompt, "{third:?}");
-    // A rewound turn leaves the images before it in the cache.
-    branch.rewind(1).await.expect("it is rewound");
+    // Rewound turns leave the images before it in the cache.
+    branch.rewind(2).await.expect("it is rewound");
     let again = turn(&branch, shows(2)).await;
     assert_eq!(
         (again.tokens, again.prompt),
