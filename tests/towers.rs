@@ -196,8 +196,8 @@ fn pauses_and_threads_change_no_bits() {
             None => pauses += 1,
         }
     };
-    // The patches' product, two parts of each block, and the projector.
-    assert_eq!(pauses, 1 + 2 * tower.shape().blocks);
+    // After the patches' product, two parts of each block, and the projector. Then the embeddings are read.
+    assert_eq!(pauses, 2 + 2 * tower.shape().blocks);
     assert!(found == expected, "pauses or threads change bits");
     assert!(!tower.is_encoding());
     assert_eq!(tower.advance(&mut || false), Ok(None));

@@ -238,7 +238,8 @@ impl Tower {
             let begin = image.ran.checked_sub(1).map_or(0, |last| image.ends[last]);
             self.executor.run_operations(&image.tape, begin..end)?;
             image.ran += 1;
-            if image.ran < image.ends.len() && pauses() {
+            // A GPU may not have computed it yet: reading the embeddings is a part, too.
+            if pauses() {
                 self.image = Some(image);
                 return Ok(None);
             }
