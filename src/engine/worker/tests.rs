@@ -93,7 +93,7 @@ impl Alone {
     fn load(model: Model) -> Self {
         let checkpoint = Checkpoint::open(&golden(model.text)).expect("golden data");
         let settings = load::Settings {
-            prefill_chunk: 64,
+            prefill_chunk: 128,
             rows: 1,
             launch_ahead: false,
             ..model.settings().runner
@@ -370,7 +370,13 @@ async fn images_are_encoded_once_and_answers_are_those_of_the_runner() {
         let (found, outcome) = engine.answer(USER, &prompt(&other)).await;
         assert_same("another image", &found, &alone.answer(&prompt(&other)));
         assert_ne!(found, expected[..found.len()], "the image matters");
-        assert!((1..=77).contains(&outcome.usage.cached_tokens));
+        // A recurrent state is stored near the end of a prompt, and all of these are after the image.
+        let shared = if model.text == QWEN.text {
+            0..=0
+        } else {
+            1..=77
+        };
+        assert!(shared.contains(&outcome.usage.cached_tokens), "{outcome:?}");
         assert_eq!(engine.counts().encoded, 2);
 
         // The same image again, then text: it is neither encoded nor prefilled again.
@@ -405,7 +411,7 @@ async fn requests_that_preempt_each_other_change_no_answer() {
     for model in BOTH {
         let mut alone = Alone::load(model);
         let mut engine = Engine::start(model.settings()).await;
-        let prompts: Vec<(u32, Priority, Vec<Part>)> = (0..9_u32)
+        let prompts: Vec<(u32, Priority, Vec<Part>)> = (0..6_u32)
             .map(|number| {
                 let user = 1 + number % 3;
                 let priority = Priority::ALL[number as usize % 3];
@@ -515,17 +521,20 @@ async fn a_request_ends_while_its_image_is_encoded() {
     );
     assert_eq!(engine.counts().encoded, 0);
     let ticket = engine.ask(client(USER), &prompt, options());
-    // Another request does not wait for the image.
-    let (_, outcome) = engine.answer(2, &[text([3]), small, text([4])]).await;
-    assert_eq!(outcome.error, None);
-    tokio::time::sleep(short).await;
     engine.handle.cancel(ticket.id);
     let (tokens, outcome) = hear(ticket).await;
     assert_eq!(
         (tokens, outcome.reason),
         (Vec::new(), FinishReason::Cancelled)
     );
-    assert_eq!(engine.counts().encoded, 1, "only the small one");
+    assert_eq!(engine.counts().encoded, 0);
+    // Another request is answered next to it.
+    let ticket = engine.ask(client(USER), &prompt, options());
+    let (_, outcome) = engine.answer(2, &[text([3]), small, text([4])]).await;
+    assert_eq!(outcome.error, None);
+    let (found, _) = hear(ticket).await;
+    assert_same("after it was cancelled", &found, &alone.answer(&prompt));
+    assert_eq!(engine.counts().encoded, 2);
     let (found, _) = engine.answer(USER, &prompt).await;
     assert_same("once more", &found, &alone.answer(&prompt));
 }
