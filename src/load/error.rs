@@ -64,7 +64,10 @@ pub enum LoadError {
         mismatch: TowerMismatch,
     },
     #[error("model.vision: {}: {error}; give the mmproj file of this model, or set it to \"none\"", path.display())]
-    Vision { path: PathBuf, error: ModelError },
+    Vision {
+        path: PathBuf,
+        error: Box<ModelError>,
+    },
     #[error(
         "both {} and {} may be the vision tower of this model; set model.vision to one of them, or to \"none\"",
         first.display(), second.display()

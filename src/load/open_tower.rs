@@ -98,7 +98,7 @@ fn open(
 ) -> Result<Option<OpenTower>, LoadError> {
     let opened = TowerCheckpoint::open(path).map_err(|error| LoadError::Vision {
         path: path.to_owned(),
-        error,
+        error: Box::new(error),
     });
     let Some(tower) = opened? else {
         return Ok(None);

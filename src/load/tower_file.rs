@@ -55,7 +55,8 @@ fn beside(model: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = files.map(|file| file.path()).filter(|path| {
         let name = name(path);
-        name.contains("mmproj") && name.ends_with(".gguf") && name != own
+        let is_gguf = |ending: &std::ffi::OsStr| ending.eq_ignore_ascii_case("gguf");
+        name.contains("mmproj") && path.extension().is_some_and(is_gguf) && name != own
     });
     let mut files: Vec<_> = files.collect();
     let rank = |path: &PathBuf| {

@@ -170,6 +170,7 @@ mod received {
 
     use crate::vision::Received;
 
+    #[allow(clippy::ref_option)] // serde calls it so
     pub(super) fn serialize<S: Serializer>(
         image: &Option<Arc<Received>>,
         serializer: S,

@@ -5,6 +5,7 @@
 //! [cpu|cuda [FRAMES]]`, with the model's mmproj file next to MODEL. Frames have 1280 x 720 pixels, and the text has 64
 //! tokens in the vocabulary of `tests/gpu/synthesize.py`. The program prints figures; it judges nothing.
 
+#[allow(dead_code)] // other programs use the rest
 mod asking;
 mod engine;
 

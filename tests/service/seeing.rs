@@ -1,5 +1,7 @@
 //! A model with a vision tower behind the bus: its answers are those of transformers, also in a session and after a restart.
 
+#![allow(clippy::similar_names)] // an image and its images
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -24,6 +24,7 @@ use crate::telemetry::{FinishReason, Usage};
 
 /// A request that has joined the active ones, and its answer so far.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // they are independent of each other
 pub(crate) struct Generation {
     pub(super) request: Request,
     pub(super) encoder: Arc<Encoder>,

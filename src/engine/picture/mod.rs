@@ -5,6 +5,7 @@
 pub(crate) mod cache;
 pub(crate) mod decode;
 pub(crate) mod encodings;
+#[allow(clippy::module_inception)] // the folder is named after its main type
 pub(crate) mod picture;
 pub(crate) mod pictures;
 pub(crate) mod quota;
