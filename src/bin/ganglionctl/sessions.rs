@@ -56,14 +56,14 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
 fn line(message: &Value) -> String {
     let notes = [("partial", " (cut short)"), ("dropped", " (dropped)")];
     let notes = notes.into_iter().filter(|(name, _)| message[*name] == true);
-    let mut notes: String = notes.map(|(_, note)| note).collect();
-    match message["images"].as_array().map_or(0, Vec::len) {
-        0 => {}
-        1 => notes += " (1 image)",
-        images => notes += &format!(" ({images} images)"),
-    }
+    let notes: String = notes.map(|(_, note)| note).collect();
+    let images = match message["images"].as_array().map_or(0, Vec::len) {
+        0 => String::new(),
+        1 => " (1 image)".to_owned(),
+        images => format!(" ({images} images)"),
+    };
     format!(
-        "{}{notes}: {}\n",
+        "{}{notes}{images}: {}\n",
         text(&message["role"]),
         text(&message["content"])
     )
