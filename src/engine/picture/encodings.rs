@@ -114,6 +114,12 @@ impl Encodings {
         }
     }
 
+    /// Returns the image of which a tile is in the tower. The tile is lost if another image is continued.
+    pub(crate) fn current(&self) -> Option<PictureKey> {
+        let tower = self.tower.as_ref().filter(|tower| tower.is_encoding());
+        tower.and(self.current).map(|(key, _)| key)
+    }
+
     /// Whether an image has begun and not ended.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some() || !self.begun.is_empty()

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::preemption::Preemption;
 use super::state::Worker;
+use crate::engine::generation::state::Generation;
 use crate::engine::intake::prepare;
 use crate::engine::observe::live::News;
 use crate::engine::observe::progress::Phase;
@@ -54,8 +55,9 @@ pub(super) fn unencoded(pictures: &[Arc<Picture>], rows: &[u32]) -> Option<Arc<P
 }
 
 impl Worker<'_> {
-    /// Encodes an image of the prompt in a slot, until it is preempted as a slice is. `others` is the number of other
-    /// generations, and `decoding` says that some of them wait for steps.
+    /// Encodes an image of the prompt in a slot, until it is preempted as a slice is. A tile of another image that is in the
+    /// tower comes first, unless this prompt is more urgent. `others` is the number of other generations, and `decoding` says
+    /// that some of them wait for steps.
     pub(super) fn encode(
         &mut self,
         slot: usize,
@@ -73,11 +75,14 @@ impl Worker<'_> {
             return Ok(());
         };
         let (share, begun) = (self.shared.limits().prefill, Instant::now());
-        let request = generation.request();
+        let before = self.in_tower(generation, picture);
+        let is_other = before.is_some();
+        let (owner, picture) = before.unwrap_or_else(|| (generation, picture.clone()));
+        let (id, client) = (owner.id(), owner.request().client.clone());
         let preemption = Preemption {
             queue: self.queue,
             prefill_times: &self.prefill_times,
-            request,
+            request: generation.request(),
             remaining: generation.prompt().len() - generation.prefilled(),
             is_last: false,
             until: (others > 0).then(|| begun + share.slice),
@@ -88,8 +93,8 @@ impl Worker<'_> {
             progress.advance();
             preemption.is_due()
         };
-        let advanced = self.encodings.advance(picture, &mut is_preempted);
-        let (id, client, took) = (request.id, request.client.clone(), begun.elapsed());
+        let advanced = self.encodings.advance(&picture, &mut is_preempted);
+        let took = begun.elapsed();
         self.prefill_times.add(&client, took);
         (self.slices).owe_steps(share, client.user, took, decoding);
         progress.advance();
@@ -97,14 +102,39 @@ impl Worker<'_> {
             Ok(Advanced::Paused) => {}
             Ok(Advanced::Ended(embeddings, took)) => {
                 journal::image_encoded(id, client.user, picture.plan.tokens(), took.as_millis());
-                self.embeddings.insert(picture, embeddings);
+                self.embeddings.insert(&picture, embeddings);
                 self.image_counts.encoded += 1;
                 self.shrink_embeddings();
             }
             Ok(Advanced::Bare) => self.decode_again(slot),
-            Err(error) => return self.fail(slot, error.into()),
+            Err(error) => {
+                let error = RunError::from(error);
+                // The other request begins its image again, and fails itself.
+                if !is_other || error.is_fatal() {
+                    return self.fail(slot, error);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns the image of which a tile is in the tower, and a generation that shows it, if that is another image than
+    /// `picture` of `generation`, and no less urgent. Otherwise two images would displace each other without an end.
+    fn in_tower(
+        &self,
+        generation: &Generation,
+        picture: &Picture,
+    ) -> Option<(&Generation, Arc<Picture>)> {
+        let current = self.encodings.current().filter(|key| *key != picture.key)?;
+        let all = self.slots.iter().chain(&self.displaced);
+        let shows = all.filter(|one| one.needs_picture(current));
+        let owner = shows.max_by_key(|one| one.priority())?;
+        if owner.priority() < generation.priority() {
+            return None;
+        }
+        let mut pictures = owner.pictures().iter();
+        let picture = pictures.find(|one| one.key == current && one.pixels().is_some())?;
+        Some((owner, picture.clone()))
     }
 
     /// Has the images of a generation decoded again, because neither their pixels nor their embeddings exist. It loses its
