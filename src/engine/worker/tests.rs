@@ -207,10 +207,7 @@ impl Engine {
             kv_percent: 100,
         };
         let (handle, receiver) = channel(Limits {
-            prefill: Share {
-                slice,
-                percent: 50,
-            },
+            prefill: Share { slice, percent: 50 },
             grammar: crate::guide::Limits::USUAL,
             requests: 64,
             queue: 64,
