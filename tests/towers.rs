@@ -105,13 +105,12 @@ fn newer(folder: &Path) -> TowerShape {
     open(copy.path()).shape
 }
 
-/// All references, if they are unpacked: safetensors, and GGUF files in F32 and F16.
+/// All references, where they are unpacked: safetensors, and GGUF files in F32 and F16.
 #[test]
 fn towers_meet_their_references() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vision");
-    if !root.exists() {
-        return needs::skipped("target/vision has no references of vision towers");
-    }
+    let Some(root) = needs::towers() else {
+        return;
+    };
     for name in NAMES {
         let folder = root.join(format!("tiny-{name}"));
         assert_eq!(
@@ -159,7 +158,7 @@ fn towers_meet_their_references() {
 /// The files in the repository: F16 weights, against the same weights in transformers.
 #[test]
 fn towers_in_f16_meet_their_references() {
-    for name in ["qwen3_5", "gemma4", "smolvlm"] {
+    for name in ["qwen3_vl", "qwen3_5", "gemma3", "gemma4", "smolvlm"] {
         let mut tower = tower(&golden(&format!("tiny-{name}.mmproj-f16.gguf")), 640);
         let Reference { case, statistics } = Reference::read(&golden(&format!("tiny-{name}")));
         let (values, _) = embed(&mut tower, &case);

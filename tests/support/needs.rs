@@ -4,7 +4,7 @@
 //! every requirement. A test that needs other rights than the user has is skipped in CI too.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEPS: &str = "run make deps";
@@ -39,6 +39,21 @@ pub(crate) fn templates() -> bool {
 /// Checks for public parsers of tool calls.
 pub(crate) fn parsers() -> bool {
     file("target/parsers") && python()
+}
+
+/// Returns the folder with the references of all models with vision towers, which are too large for the repository: the one that
+/// `GANGLION_VISION_GOLDENS` names, or `target/vision`. CI has none, so the test that asks is not the only one of what it tests.
+pub(crate) fn towers() -> Option<PathBuf> {
+    let root = std::env::var_os("GANGLION_VISION_GOLDENS");
+    let root = root.map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vision"),
+        PathBuf::from,
+    );
+    if !root.exists() {
+        skipped("target/vision has no references of vision towers");
+        return None;
+    }
+    Some(root)
 }
 
 /// Checks that the build has compiled the GPU's kernels.

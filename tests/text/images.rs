@@ -281,18 +281,14 @@ fn prompts_with_images_have_the_ids_of_transformers() {
         let texts = json(&folder.join("expected.json"));
         assert_ids(family(name), &model, &folder, &stated, texts.as_ref());
     }
-    let root = std::env::var_os("GANGLION_VISION_GOLDENS");
-    let root = root.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vision"),
-        PathBuf::from,
-    );
-    if !root.exists() {
-        needs::missing(
-            "target/vision",
-            "unpack the references of vision towers there",
-        );
+}
+
+/// All families, where their references are unpacked.
+#[test]
+fn prompts_of_all_families_have_the_ids_of_transformers() {
+    let Some(root) = needs::towers() else {
         return;
-    }
+    };
     for family in &FAMILIES {
         let folder = root.join(format!("tiny-{}", family.name));
         let stated = folder.join("golden.json");
