@@ -109,17 +109,12 @@ fn assert_meets(what: &str, runner: &mut Runner, case: &Case, [mean, max]: [f64;
     assert_eq!(greedy, case.greedy, "{what}: greedy");
 }
 
-/// All families, if their references are unpacked in the folder that `GANGLION_VISION_GOLDENS` names, or in `target/vision`.
+/// All families, where their references are unpacked.
 #[test]
 fn images_meet_their_references() {
-    let root = std::env::var_os("GANGLION_VISION_GOLDENS");
-    let root = root.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vision"),
-        PathBuf::from,
-    );
-    if !root.exists() {
-        return needs::skipped("target/vision has no references of vision towers");
-    }
+    let Some(root) = needs::towers() else {
+        return;
+    };
     for name in NAMES {
         let folder = root.join(format!("tiny-{name}"));
         let all = cases(
@@ -175,6 +170,28 @@ fn images_in_gguf_models_meet_their_references() {
             assert_meets(&format!("{name} {}", case.name), &mut runner, &case, F32);
         }
     }
+}
+
+/// A prompt with images allocates nothing.
+#[test]
+fn the_memory_of_prompts_with_images_is_reserved() {
+    let (cases, model) = stored("qwen3_vl");
+    let mut runner = runner(&model, 96);
+    let text = runner.memory().activations;
+    runner.reserve_images().expect("there is memory");
+    let reserved = runner.memory().activations;
+    assert!(reserved > text);
+    for case in &cases {
+        let images = case.images();
+        let inputs = case.inputs(&images);
+        let prompt = MixedPrompt {
+            inputs: &inputs,
+            images: &images,
+        };
+        let ran = runner.prompt(None, 0, prompt, Parameters::default());
+        ran.expect("it runs");
+    }
+    assert_eq!(runner.memory().activations, reserved);
 }
 
 /// All logits of a prompt, and greedy tokens after it.

@@ -244,7 +244,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
                 let name = name.to_owned();
                 map.next_value::<IgnoredAny>()?;
                 break format!(
-                    "its {name:?} tells where images were; send the images again, as \"parts\""
+                    "its {name:?} says where images were, and has no image: send the images again, as \"parts\""
                 );
             }
             let Some(field) = fields.field(name) else {

@@ -27,7 +27,7 @@ pub(crate) fn admit_on_cpu(
     let budget = Budget::of_system(settings)?;
     admit(&budget, forward, settings, |tapes| {
         let own = cpu::memory_estimate(tapes, settings.threads);
-        Some(own.with(settings.tower.memory))
+        Some(own.with(settings.tower.on_cpu))
     })
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn admit_on_cuda(
     };
     let admitted = admit(&budget, forward, settings, |tapes| {
         let of_model = cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none());
-        Some(of_model.ok()?.with(settings.tower.memory))
+        Some(of_model.ok()?.with(settings.tower.on_gpu?))
     })?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.estimate.weights)?;
@@ -62,11 +62,16 @@ pub(crate) fn admit_on_cuda(
     Ok(admitted)
 }
 
-/// Returns the tapes that decide the memory of activations: the largest prompt, and the largest step.
+/// Returns the tapes that decide the memory of activations: the largest prompt, with images if the model sees them, and the
+/// largest step.
 fn tapes(forward: &Forward, settings: &Settings) -> [Tape; 2] {
-    let rows = settings.rows.clamp(1, STEP_ROWS);
+    let (rows, chunk) = (settings.rows.clamp(1, STEP_ROWS), settings.prefill_chunk);
     [
-        forward.tape(settings.prefill_chunk, Input::Prompt, Ending::Token),
+        if settings.tower.has_tower() {
+            forward.image_tape(chunk, Ending::Token)
+        } else {
+            forward.tape(chunk, Input::Prompt, Ending::Token)
+        },
         forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),
     ]
 }

@@ -123,25 +123,32 @@ fn open(
     let tokens = usize::try_from(tokens).unwrap_or(usize::MAX);
     let side = shape.projector.side;
     let most_patches = tokens.saturating_mul(side * side);
-    let memory = tower::tower_memory(&tower, settings, most_patches);
     let layers = 1 + checkpoint.shape.images.deepstack;
     // The image that is encoded is not in the cache yet.
     let image = most as usize * checkpoint.shape.hidden * layers * size_of::<f32>();
-    let memory = MemoryEstimate {
-        activations: memory.activations + settings.vision.cache + image as u64,
-        ..memory
+    let with_images = |tower: MemoryEstimate| MemoryEstimate {
+        activations: tower.activations + settings.vision.cache + image as u64,
+        ..tower
     };
     let rows = if checkpoint.shape.images.is_joined() {
         tokens
     } else {
         0
     };
+    let needs = TowerNeeds {
+        on_cpu: with_images(tower::tower_memory(&tower, settings, most_patches)),
+        #[cfg(feature = "cuda")]
+        on_gpu: tower::tower_memory_on_cuda(&tower, settings, most_patches, true)
+            .ok()
+            .map(with_images),
+        rows,
+    };
     Ok(Some(OpenTower {
         path: path.to_owned(),
         processor,
         checkpoint: tower,
         most_patches,
-        needs: TowerNeeds { memory, rows },
+        needs,
     }))
 }
 
@@ -321,7 +328,7 @@ mod tests {
             assert_eq!(skipped.len(), 2 - usize::from(tower.is_some()));
             let needs = opened.as_ref().map(OpenTower::needs).unwrap_or_default();
             assert_eq!(needs.rows, rows);
-            assert_eq!(needs.memory.weights > 0, tower.is_some());
+            assert_eq!(needs.has_tower(), tower.is_some());
             assert!(found(model, TowerFile::None).expect("none").tower.is_none());
         }
         let refused = found(&qwen, TowerFile::Named(other)).expect_err("it does not fit");

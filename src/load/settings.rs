@@ -183,12 +183,35 @@ impl Default for VisionSettings {
 }
 
 /// What a model needs besides its own memory because it sees images.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TowerNeeds {
-    /// The tower, the image that it encodes, and the images that stay encoded.
-    pub memory: MemoryEstimate,
+    /// The tower on the CPU, the image that it encodes, and the images that stay encoded.
+    pub on_cpu: MemoryEstimate,
+    /// The same with the tower on a GPU that shares the CPU's memory, where it needs the most. `None` if a buffer would exceed
+    /// the largest allocation.
+    #[cfg(feature = "cuda")]
+    pub on_gpu: Option<MemoryEstimate>,
     /// The rows of a prompt that must run at once, because they are of one image and see each other.
     pub rows: usize,
+}
+
+impl TowerNeeds {
+    /// Whether there is a tower.
+    pub(crate) fn has_tower(&self) -> bool {
+        self.on_cpu.weights > 0
+    }
+}
+
+/// Without a tower.
+impl Default for TowerNeeds {
+    fn default() -> Self {
+        Self {
+            on_cpu: MemoryEstimate::default(),
+            #[cfg(feature = "cuda")]
+            on_gpu: Some(MemoryEstimate::default()),
+            rows: 0,
+        }
+    }
 }
 
 /// The settings of the CUDA backend.

@@ -36,13 +36,13 @@ impl TowerFile {
             Self::None => Vec::new(),
             Self::Named(path) => vec![path.clone()],
             Self::Found if model.is_dir() => vec![model.to_owned()],
-            Self::Found => beside(model),
+            Self::Found => files_next_to(model),
         }
     }
 }
 
 /// Returns the mmproj files next to a GGUF file: those whose names share the model's first, and F16 before other formats.
-fn beside(model: &Path) -> Vec<PathBuf> {
+fn files_next_to(model: &Path) -> Vec<PathBuf> {
     let folder = match model.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),

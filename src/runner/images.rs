@@ -97,6 +97,14 @@ impl Runner {
         self.executor.takes_images()
     }
 
+    /// Allocates the memory of the longest run with images, so that no prompt allocates any.
+    ///
+    /// # Errors
+    /// If images are not part of the model's tape, or there is not enough memory.
+    pub fn reserve_images(&mut self) -> Result<(), RunError> {
+        self.image_tape((self.prefill_chunk, Ending::Token))
+    }
+
     /// Notes which images the prompt of a slot shows, right after `join` or `begin`. Without it, no prompt has images.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! From the bytes of an image to what a tower reads.
 
-use crate::vision::{ImageError, Limits, Pixels, Plan, Processor, Received, Stop};
+use super::pictures::UNLIMITED;
+use crate::vision::{ImageError, Pixels, Plan, Processor, Received, Stop};
 
 /// Decodes an image, and returns its patches by its plan. This can take long: `stop` is asked often.
 ///
@@ -12,10 +13,6 @@ pub(crate) fn pixels(
     plan: &Plan,
     stop: Stop<'_>,
 ) -> Result<Pixels, ImageError> {
-    let limits = Limits {
-        max_pixels: u64::MAX,
-        max_bytes: usize::MAX,
-    };
-    let image = received.source().open(&limits)?.decode(stop)?;
+    let image = received.source().open(&UNLIMITED)?.decode(stop)?;
     processor.pixels(&image, plan, stop)
 }

@@ -103,7 +103,7 @@ impl Encodings {
         Ok(Advanced::Ended(begun.tiles.into(), took))
     }
 
-    /// Drops what was encoded of images that nobody `wants` any more.
+    /// Drops what was encoded of images for which `wants` returns false: no generation shows them any more.
     pub(crate) fn retain(&mut self, wants: impl Fn(PictureKey) -> bool) {
         self.begun.retain(|begun| wants(begun.key));
         if let (Some(tower), Some((key, _))) = (&mut self.tower, self.current)

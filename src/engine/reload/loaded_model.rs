@@ -177,7 +177,7 @@ impl LoadedModel {
             tower: tower.as_ref().map(OpenTower::needs).unwrap_or_default(),
             ..settings.runner.clone()
         };
-        let runner = load::runner(&checkpoint, &measured, &mut |done, total| {
+        let mut runner = load::runner(&checkpoint, &measured, &mut |done, total| {
             if done >= total {
                 // After the last weight come the memory of the first steps, and recordings.
                 report(Loading::Begins(Phase::Preparing));
@@ -190,7 +190,7 @@ impl LoadedModel {
             report(Loading::Read(more.then_some(percent)));
         })?;
         let sight = match tower {
-            Some(tower) => load_tower(settings, tower, &runner, &mut recipe, &mut report)?,
+            Some(tower) => load_tower(settings, tower, &mut runner, &mut recipe, &mut report)?,
             None => None,
         };
         let selection = runner.kv_selection();
@@ -263,7 +263,7 @@ fn find_tower(
 fn load_tower(
     settings: &Settings,
     tower: OpenTower,
-    runner: &Runner,
+    runner: &mut Runner,
     recipe: &mut Recipe,
     report: &mut impl FnMut(Loading),
 ) -> Result<Option<LoadedSight>, LoadError> {
@@ -276,6 +276,7 @@ fn load_tower(
         journal::tower_skipped(&tower.path.display().to_string(), &why);
         return Ok(None);
     }
+    runner.reserve_images()?;
     let loaded = tower.load(&settings.runner, &mut |_, _| report(Loading::Read(None)))?;
     if tower.path != settings.model {
         recipe.tower = Identity::of(&tower.path).ok();
