@@ -57,11 +57,11 @@ async fn measure(model: PathBuf, backend: Backend, frames: u8) {
         let (next, ..) = ask(&engine, 1, &talk).await;
         // As long a conversation of text.
         let long = "t0".repeat(read as usize / 2);
-        let mut told = vec![Message::new(Role::User, long)];
-        let (_, answer, _) = ask(&engine, 2, &told).await;
-        told.push(Message::new(Role::Assistant, answer));
-        told.push(Message::new(Role::User, words()));
-        let (spoken, ..) = ask(&engine, 2, &told).await;
+        let mut talk_of_text = vec![Message::new(Role::User, long)];
+        let (_, answer, _) = ask(&engine, 2, &talk_of_text).await;
+        talk_of_text.push(Message::new(Role::Assistant, answer));
+        talk_of_text.push(Message::new(Role::User, words()));
+        let (spoken, ..) = ask(&engine, 2, &talk_of_text).await;
         tokens = read;
         // The first run prepares memory.
         if number > 0 {
