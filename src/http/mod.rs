@@ -1,0 +1,15 @@
+//! The HTTP front end: OpenAI's API on sockets that systemd passes. It decodes requests, checks them with `front`, and
+//! writes answers as JSON or as server-sent events.
+//!
+//! Limits and rights that any front end checks are in `front`; nothing here computes, or opens a port.
+
+mod chat;
+mod error;
+mod health;
+mod metrics;
+mod models;
+mod router;
+mod shared;
+
+pub use error::Error;
+pub use shared::Shared;
