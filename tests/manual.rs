@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
+use ganglion::http::{FIELDS, METRICS};
 
 use crate::support::needs;
 use crate::support::restartable::Restartable;
@@ -15,8 +16,9 @@ use crate::support::restartable::Restartable;
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "ganglion.7",
+    "ganglion-openai.7",
     "ganglion-migration.7",
     "ganglion-troubleshooting.7",
     "gangliond.8",
@@ -219,6 +221,24 @@ fn every_option_and_error_of_the_bus_is_there() {
     {
         let whole = format!("{what} Allowed is {allowed}. Default: ");
         assert!(entries.contains(name) && text.contains(&whole), "{name}");
+    }
+}
+
+#[test]
+fn every_field_and_metric_of_http_is_there() {
+    let (text, _) = formatted(&page("ganglion-openai.7"));
+    let begins = |name: &str| {
+        let mut lines = text.lines();
+        lines.any(|line| line.split([' ', '{']).find(|word| !word.is_empty()) == Some(name))
+    };
+    assert!(FIELDS.len() > 30 && METRICS.len() > 10);
+    for field in FIELDS {
+        let is_there = begins(field.name) && text.contains(field.about);
+        assert!(is_there, "{field:?}");
+    }
+    for metric in METRICS {
+        let is_there = begins(metric.name) && text.contains(metric.help);
+        assert!(is_there, "{metric:?}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! `ganglionctl man PAGE`: the manual. Its pages are the man(7) sources in this folder.
 //!
 //! A line `.\" @NAME` of a page is replaced by text that has its source elsewhere: command lines (`clap_mangen`), exit codes,
-//! fields of the journal, keys of the shipped configuration, the interfaces' XML, and the options and errors of the bus.
+//! fields of the journal, keys of the shipped configuration, the interfaces' XML, the options and errors of the bus, and
+//! the fields and metrics of HTTP.
 
 mod call_options;
+mod http_api;
 mod interfaces;
 mod roff;
 
@@ -25,8 +27,9 @@ pub(crate) struct Arguments {
 }
 
 /// The name and the source of each page.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("ganglion.7", include_str!("ganglion.7")),
+    ("ganglion-openai.7", include_str!("ganglion-openai.7")),
     ("ganglion-migration.7", include_str!("ganglion-migration.7")),
     (
         "ganglion-troubleshooting.7",
@@ -57,6 +60,8 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("options-of-sessions", call_options::of_sessions()),
         ("options-of-completions", call_options::of_completions()),
         ("errors", call_options::errors()),
+        ("http-fields", http_api::fields()),
+        ("http-metrics", http_api::metrics()),
     ];
     let parts = parts.map(|(name, part)| (name.to_owned(), part));
     let page = PAGES.iter().find(|(name, _)| *name == arguments.page);
