@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
-# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model and release
-# binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
+# tiny model on a private bus. Then runs programs with OpenAI's API over HTTP, and example programs of robots, or those
+# named, with a real model and release binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
 #   RELEASE=target/release   these binaries instead of release binaries that are built here
 #   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
 #                            between them
@@ -14,12 +14,19 @@ made=$root/target/clients
 interfaces=$root/config/interfaces
 bin=${CARGO_TARGET_DIR:-$root/target}/debug
 verbs=(generate session cancel complete signals reconnect)
+http_verbs=(chat stream async tools parse refuse image same)
 
 # Each client: its name in the table, and the function that builds it and sets $run. Each uses another D-Bus library.
 clients=(
     'dbus-fast (Python, asyncio)=python' 'sd-bus (C)=c' 'sdbus-c++=cpp' 'zbus (Rust)=rust' 'dbus-next (Node)=node'
     'ganglionctl, busctl, gdbus (shell)=shell'
     'PyGObject=gi' 'dbus-python=dbus_python' 'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen'
+)
+# Each client of OpenAI's API, as above.
+http_clients=(
+    'openai (Python)=openai' 'openai (Node)=openai_node' 'curl, jq (shell)=curl_jq' 'async-openai (Rust)=async_openai'
+    'langchain-openai (Python)=langchain' 'pydantic-ai (Python)=pydantic_ai' 'instructor (Python)=instructor'
+    'litellm (Python)=litellm' 'llm (shell, TCP)=llm'
 )
 # Each program: its name in the table, and its file below python/.
 programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
@@ -107,9 +114,54 @@ codegen() {
     run=("$made/codegen/client")
 }
 
+# of_package NAME PACKAGE...: the script with_NAME.py, in an environment of its own: some packages need other releases of openai.
+of_package() {
+    local python=$made/venv-$1/bin/python script=$here/openai/python/with_$1.py
+    packages python3 python3-venv
+    [ -x "$python" ] || /usr/bin/python3 -m venv "$made/venv-$1"
+    shift
+    "$python" -m pip install --quiet --disable-pip-version-check "$@"
+    run=("$python" "$script")
+}
+openai() {
+    venv dbus-fast openai
+    run=("$made/venv/bin/python" "$here/openai/python/sdk.py")
+}
+langchain() { of_package langchain langchain-openai; }
+pydantic_ai() { of_package pydantic_ai 'pydantic-ai-slim[openai]'; }
+instructor() { of_package instructor instructor; }
+litellm() { of_package litellm litellm; }
+llm() {
+    of_package llm llm
+    run=(env PATH="$made/venv-llm/bin:$PATH" "$here/openai/shell/llm.sh")
+}
+openai_node() {
+    packages node=nodejs npm=npm
+    # The release 6 of undici is the last for the Node of Debian 12.
+    [ -d "$made/openai-node/node_modules/zod" ] || npm install --silent --prefix "$made/openai-node" openai undici@6 zod
+    run=(env NODE_PATH="$made/openai-node/node_modules" "$(type -P node)" "$here/openai/node/sdk.js")
+}
+curl_jq() {
+    packages curl jq
+    run=("$here/openai/shell/curl.sh")
+}
+async_openai() {
+    mkdir -p "$made/openai-rust/src"
+    cp "$here/openai/rust/Cargo.toml" "$made/openai-rust/"
+    cp "$here/openai/rust/main.rs" "$made/openai-rust/src/"
+    CARGO_TARGET_DIR=$made/openai-rust/target cargo build --quiet --manifest-path "$made/openai-rust/Cargo.toml"
+    run=("$made/openai-rust/target/debug/client")
+}
+
 # has CLIENT VERB: whether the client implements the verb.
 has() {
     case $1 in
+    openai) true ;;
+    openai_node | async_openai) [[ $2 != @(image|same) ]] ;;
+    curl_jq) [[ $2 != @(async|image|same) ]] ;;
+    langchain) [[ $2 != @(refuse|image|same) ]] ;;
+    pydantic_ai | litellm | llm) [[ $2 != @(async|refuse|image|same) ]] ;;
+    instructor) [[ $2 = @(tools|parse) ]] ;;
     python | c | cpp | rust | node) true ;;
     shell) [ "$2" != signals ] ;;
     *) [ "$2" != reconnect ] ;;
@@ -128,6 +180,19 @@ model() {
             "$plain" "$made/tools.gguf" >"$folder/output" 2>&1
 }
 
+# The configuration of the daemon that sees: a tiny model with a vision tower.
+sees() {
+    local golden=$root/tests/golden/vision
+    cp "$golden/tiny-gemma3.q8_0.gguf" "$folder/sees.gguf"
+    cp "$golden/tiny-gemma3.mmproj-f16.gguf" "$folder/mmproj-F16.gguf"
+    cat >"$folder/sees.toml" <<TOML
+backend = 'cpu'
+model.path = '$folder/sees.gguf'
+model.chat_template = '$here/openai/images.jinja'
+kv.context = 512
+TOML
+}
+
 # serve CONTEXT: the daemon of the programs, with that model and a context of CONTEXT tokens.
 serve() {
     end_daemon || true
@@ -138,7 +203,7 @@ model.tool_formats = '$root/config/tools'
 kv.context = $1
 sessions.directory = '$folder/sessions'
 TOML
-    start_daemon "$release" "$folder/gangliond.toml" 60
+    start_daemon "$release" "$folder/gangliond.toml" 60 --http "$GANGLION_SOCKET"
 }
 
 # run_program NAME: its output goes to $folder/output.
@@ -181,12 +246,31 @@ try() {
     wait "$client"
 }
 
+# try_http NAME VERB: its output goes to $folder/output.
+try_http() {
+    local more=()
+    case $2 in
+    same)
+        timeout 300 "$made/venv/bin/python" "$here/openai/python/same.py" >"$folder/output" 2>&1
+        return
+        ;;
+    image)
+        more=("$root/tests/golden/vision/gemma3/images/one0.png")
+        end_daemon || true
+        start_daemon "$release" "$folder/sees.toml" 60 --http "$GANGLION_SOCKET"
+        ;;
+    esac
+    timeout 120 "${run[@]}" "$2" "${more[@]}" >"$folder/output" 2>&1 || return
+    [ "$2" != image ] || serve 1024
+}
+
 asked=$*
 export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
 cargo build --quiet --bins --example systemd-check
 folder=$(mktemp -d -t ganglion-clients.XXXXXX)
+export GANGLION_SOCKET=$folder/openai.sock
 # shellcheck source-path=SCRIPTDIR/../..
 . tests/support/daemon.sh
 trap 'end_daemon || true; end_bus; rm -rf "$folder"' EXIT
@@ -229,17 +313,63 @@ for client in "${clients[@]}"; do
     echo "$row" | tee -a "$made/table.md"
 done
 
+# prepare: builds what serves a real model, once.
 ready=''
+prepare() {
+    [ -z "$ready" ] || return 0
+    release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
+    [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
+    venv dbus-fast jsonschema
+    model
+    ready=yes
+}
+
+# table KIND COLUMN...: the head of a table.
+table() {
+    printf '\n|'
+    printf ' %s |' "$@"
+    printf '\n|'
+    printf '%.0s---|' "$@"
+    printf '\n'
+}
+
+is_begun=''
+for client in "${http_clients[@]}"; do
+    name=${client#*=}
+    wanted "$name" || continue
+    if [ -z "$is_begun" ]; then
+        prepare
+        sees
+        serve 1024
+        table 'client of OpenAI' "${http_verbs[@]}" >>"$made/table.md"
+        is_begun=yes
+    fi
+    echo "==> ${client%=*}"
+    run=()
+    "$name"
+    row="| ${client%=*} |"
+    for verb in "${http_verbs[@]}"; do
+        cell='-'
+        if has "$name" "$verb"; then
+            cell=ok
+            try_http "$name" "$verb" || {
+                cell=FAIL failed=1
+                sed "s/^/    $verb: /" "$folder/output" | tail -n 20
+            }
+        fi
+        row+=" $cell |"
+    done
+    echo "$row" | tee -a "$made/table.md"
+done
+
+is_begun=''
 for program in "${programs[@]}"; do
     name=${program#*=}
     wanted "$name" || continue
-    if [ -z "$ready" ]; then
-        release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
-        [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
-        venv dbus-fast jsonschema
-        model
-        ready=yes
-        printf '\n| program | result | seconds |\n|---|---|---|\n' >>"$made/table.md"
+    if [ -z "$is_begun" ]; then
+        prepare
+        table program result seconds >>"$made/table.md"
+        is_begun=yes
     fi
     echo "==> ${program%=*}"
     begun=$SECONDS
