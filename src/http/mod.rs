@@ -8,8 +8,11 @@ mod error;
 mod health;
 mod metrics;
 mod models;
+mod raw;
 mod router;
+mod running;
 mod shared;
 
+pub use chat::fields::{FIELDS, Field, Object, Rule};
 pub use error::Error;
 pub use shared::Shared;
