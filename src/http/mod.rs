@@ -17,9 +17,12 @@ mod error;
 mod health;
 mod metrics;
 mod models;
+mod raw;
 mod router;
+mod running;
 mod shared;
 
+pub use chat::fields::{FIELDS, Field, Object, Rule};
 pub use config::HttpConfig;
 pub use error::Error;
 pub use keys::{KeyError, Keys};
