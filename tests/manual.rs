@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
+use ganglion::http::{METRICS, Metric};
 
 use crate::support::needs;
 use crate::support::restartable::Restartable;
@@ -310,6 +311,18 @@ fn every_field_of_the_journal_is_there() {
     for (field, what) in ganglion::journal::FIELDS {
         let entry = |line: &str| line.split_whitespace().next() == Some(field);
         assert!(text.lines().any(entry) && text.contains(what), "{field}");
+    }
+}
+
+#[test]
+fn every_metric_is_there() {
+    let (text, _) = formatted(&page("gangliond.8"));
+    for Metric { name, help, .. } in METRICS {
+        let entry = |line: &str| {
+            let rest = line.trim_start().strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        assert!(text.lines().any(entry) && text.contains(help), "{name}");
     }
 }
 

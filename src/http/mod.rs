@@ -12,4 +12,5 @@ mod router;
 mod shared;
 
 pub use error::Error;
+pub use metrics::{Kind, METRICS, Metric};
 pub use shared::Shared;

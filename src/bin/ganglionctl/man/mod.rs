@@ -1,10 +1,11 @@
 //! `ganglionctl man PAGE`: the manual. Its pages are the man(7) sources in this folder.
 //!
 //! A line `.\" @NAME` of a page is replaced by text that has its source elsewhere: command lines (`clap_mangen`), exit codes,
-//! fields of the journal, keys of the shipped configuration, the interfaces' XML, and the options and errors of the bus.
+//! fields of the journal, metrics, keys of the shipped configuration, the interfaces' XML, and the options and errors of the bus.
 
 mod call_options;
 mod interfaces;
+mod metrics;
 mod roff;
 
 use std::fmt::Write as _;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("daemon-options", options(service::Arguments::command())),
         ("daemon-exit-status", table(service::EXIT_CODES, "  ")),
         ("fields", list(journal::FIELDS)),
+        ("metrics", metrics::metrics()),
         ("keys", keys()),
         ("options", options(command.clone())),
         ("verbs", verbs("ganglionctl", command)),
