@@ -25,6 +25,18 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "http",
+        &[
+            "engine",
+            "front",
+            "guide::Limits",
+            "journal",
+            "meminfo",
+            "sampler::Parameters",
+            "telemetry",
+        ],
+    ),
+    (
         "front",
         &[
             "choice",
@@ -181,6 +193,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The modules that may use a library.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("zbus", &["bus", "bin"]),
+    ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("listenfd", &["http"]),
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),

@@ -1,4 +1,4 @@
-//! `/health`: whether the daemon can answer. Everybody may ask, without a key.
+//! `/health`: whether the daemon can answer. Every caller may ask.
 //!
 //! The bodies have the fields that llama-server's have, so that probes for it work: `"status": "ok"`, or an error with
 //! the code 503. The error has OpenAI's form too, and `state`, `detail` and `loaded_percent` say more.

@@ -3,6 +3,15 @@
 //!
 //! Limits and rights that any front end checks are in `front`; nothing here computes, or opens a port.
 
+// Sockets, connections, and who calls.
+mod caller;
+mod config;
+mod keys;
+pub mod listen;
+mod refusals;
+mod server;
+
+// The API.
 mod chat;
 mod error;
 mod health;
@@ -11,6 +20,9 @@ mod models;
 mod router;
 mod shared;
 
+pub use config::HttpConfig;
 pub use error::Error;
+pub use keys::{KeyError, Keys};
 pub use metrics::{Kind, METRICS, Metric};
+pub use server::{Http, serve};
 pub use shared::Shared;
