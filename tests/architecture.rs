@@ -24,7 +24,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
-    ("http", &["engine", "front", "journal"]),
+    (
+        "http",
+        &[
+            "engine",
+            "front",
+            "guide::Limits",
+            "journal",
+            "meminfo",
+            "sampler::Parameters",
+            "telemetry",
+        ],
+    ),
     (
         "front",
         &[

@@ -248,12 +248,12 @@ fn sockets_ports_and_keys_of_http_are_checked() {
     assert_eq!(board.spoilt(), Vec::<String>::new());
 
     // A port of the network, and keys that every user or not even the service can read.
-    let toml = "[http]\nkey_file = '/etc/ganglion/http.keys'\n";
+    let toml = "[http]\nkey_file = '/etc/ganglion/openai.keys'\n";
     for (rights, expected) in [
-        ("0644 root ganglion", "fail  HTTP: keys /etc/ganglion/http.keys (mode 0644, owner root, group ganglion) are open"),
-        ("0600 root root", "fail  HTTP: keys /etc/ganglion/http.keys (mode 0600, owner root, group root) are closed to ganglion"),
+        ("0644 root ganglion", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0644, owner root, group ganglion) are open"),
+        ("0600 root root", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0600, owner root, group root) are closed to ganglion"),
     ] {
-        let nodes = format!("{SOCKET}\n{rights} /etc/ganglion/http.keys\n");
+        let nodes = format!("{SOCKET}\n{rights} /etc/ganglion/openai.keys\n");
         let board = Board::healthy();
         board.change(UNIT, "NeedDaemonReload=no", "Listen=0.0.0.0:11500 (Stream)");
         board.write("etc/ganglion/gangliond.toml.d/60-http.toml", toml);

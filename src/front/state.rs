@@ -84,6 +84,12 @@ impl Front {
         error
     }
 
+    /// Returns the number of refusals by each limit since the start, by the key that sets the limit.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.counts()
+    }
+
     /// Returns the messages of a call with their images, which are read and checked. A model that takes none refuses them
     /// before anything is read.
     pub async fn open_images(

@@ -26,5 +26,6 @@ pub use chat::fields::{FIELDS, Field, Object, Rule};
 pub use config::HttpConfig;
 pub use error::Error;
 pub use keys::{KeyError, Keys};
+pub use metrics::{Kind, METRICS, Metric};
 pub use server::{Http, serve};
 pub use shared::Shared;

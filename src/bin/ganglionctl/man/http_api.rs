@@ -1,6 +1,6 @@
-//! The lists of fields and metrics in `ganglion-openai(7)`, rendered from the tables that the HTTP front end itself uses.
+//! The lists of fields in `ganglion-openai(7)`, rendered from the table that the HTTP front end itself uses.
 
-use ganglion::http::{FIELDS, Field, METRICS, Object, Rule};
+use ganglion::http::{FIELDS, Field, Object, Rule};
 
 use super::roff::list;
 
@@ -55,20 +55,4 @@ fn about(field: &Field) -> String {
         Rule::Only(values) => format!("Other values than {}. {}", values.join(", "), field.about),
         _ => field.about.to_owned(),
     }
-}
-
-/// Each metric with its labels and its type.
-pub(super) fn metrics() -> String {
-    let entries = METRICS.iter().map(|metric| {
-        let labels = metric.labels.join(", ");
-        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        let kind = metric.kind.name();
-        (format!("{}{labels} ({kind})", metric.name), metric.help)
-    });
-    let entries: Vec<_> = entries.collect();
-    let entries: Vec<_> = entries
-        .iter()
-        .map(|(name, help)| (name.as_str(), *help))
-        .collect();
-    list(&entries)
 }

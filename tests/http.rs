@@ -1,0 +1,3 @@
+//! The HTTP front end over the scripted engine, next to the bus.
+
+mod metrics;
