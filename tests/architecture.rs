@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
+    ("http", &["engine", "front", "journal"]),
     (
         "front",
         &[
@@ -181,6 +182,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The modules that may use a library.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("zbus", &["bus", "bin"]),
+    ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("listenfd", &["http"]),
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),

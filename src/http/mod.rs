@@ -3,6 +3,15 @@
 //!
 //! Limits and rights that any front end checks are in `front`; nothing here computes, or opens a port.
 
+// Sockets, connections, and who calls.
+mod caller;
+mod config;
+mod keys;
+pub mod listen;
+mod refusals;
+mod server;
+
+// The API.
 mod chat;
 mod error;
 mod health;
@@ -15,5 +24,8 @@ mod session;
 mod shared;
 
 pub use chat::fields::{FIELDS, Field, Object, Rule};
+pub use config::HttpConfig;
 pub use error::Error;
+pub use keys::{KeyError, Keys};
+pub use server::{Http, serve};
 pub use shared::Shared;

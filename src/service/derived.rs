@@ -2,6 +2,7 @@
 
 use crate::bus::BusConfig;
 use crate::config::Config;
+use crate::http::HttpConfig;
 use crate::{engine, front, guide};
 
 /// Returns the engine's limits.
@@ -35,6 +36,14 @@ pub(super) fn bus_config(config: &Config) -> BusConfig {
     BusConfig {
         stream_stall: config.stream.stall,
         ..BusConfig::default()
+    }
+}
+
+/// Returns the settings of HTTP alone.
+pub(super) fn http_config(config: &Config) -> HttpConfig {
+    HttpConfig {
+        stream_stall: config.stream.stall,
+        ..HttpConfig::default()
     }
 }
 

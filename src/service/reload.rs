@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
-use super::derived::{bus_config, front_config, limits};
+use super::derived::{bus_config, front_config, http_config, limits};
 use super::origin::Origin;
 use super::source::{self, TokenSource};
 use super::watchdog::Watchdog;
@@ -16,6 +16,7 @@ use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};
 use crate::front::Front;
+use crate::http::Http;
 use crate::journal::{self, Journal};
 
 /// The active configuration, and its source.
@@ -23,6 +24,7 @@ use crate::journal::{self, Journal};
 pub(super) struct Reloader {
     pub(super) origin: Origin,
     pub(super) front: Front,
+    pub(super) http: Arc<Http>,
     pub(super) journal: Journal,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) config: Config,
@@ -50,6 +52,7 @@ impl Reloader {
         engine.keep_in_host(sessions::host_rules(&config));
         self.front.configure(front_config(&config));
         bus.configure(bus_config(&config));
+        self.http.configure(http_config(&config));
         self.config = config;
     }
 
