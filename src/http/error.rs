@@ -177,9 +177,15 @@ impl Error {
                 retry_after: None,
                 ..user()
             },
-            Refusal::SessionBusy | Refusal::SessionHeld { .. } => {
-                session(StatusCode::CONFLICT, "session_busy")
-            }
+            Refusal::SessionBusy => session(StatusCode::CONFLICT, "session_busy"),
+            // Its remedies are those of the bus.
+            Refusal::SessionHeld { name, holder } => Self {
+                message: format!(
+                    "session {name:?} is held by {holder} of the same user; try again when its answer is complete, or when it has \
+                     closed the session"
+                ),
+                ..session(StatusCode::CONFLICT, "session_busy")
+            },
             Refusal::SessionClosed | Refusal::NoSession(_) => {
                 session(StatusCode::NOT_FOUND, "session_not_found")
             }
@@ -314,7 +320,10 @@ mod tests {
         assert_eq!(error.param.as_deref(), Some("response_format"), "{error:?}");
         assert!(error.message.contains("\"ganglion.regex\""), "{error:?}");
         let error = refused(vec![given("json_schema", Value::Other)], &[]);
-        assert!(error.message.starts_with("\"response_format\" is object"), "{error:?}");
+        assert!(
+            error.message.starts_with("\"response_format\" is object"),
+            "{error:?}"
+        );
         let tokens = || vec![given("max_tokens", Value::Whole(0))];
         let error = refused(tokens(), &[("max_tokens", "max_completion_tokens")]);
         assert_eq!(error.param.as_deref(), Some("max_completion_tokens"));

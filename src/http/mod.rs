@@ -20,6 +20,7 @@ mod models;
 mod raw;
 mod router;
 mod running;
+mod session;
 mod shared;
 
 pub use chat::fields::{FIELDS, Field, Object, Rule};

@@ -130,7 +130,11 @@ async fn describe(model: &ModelInfo) -> Model {
         let changed = std::fs::metadata(path).ok()?.modified().ok()?;
         changed.duration_since(UNIX_EPOCH).ok()
     });
-    let created = changed.await.ok().flatten().map_or(0, |time| time.as_secs());
+    let created = changed
+        .await
+        .ok()
+        .flatten()
+        .map_or(0, |time| time.as_secs());
     Model {
         id: model.name.clone(),
         object: "model",
@@ -158,7 +162,13 @@ mod tests {
             path: "/var/lib/ganglion/tiny-1.5b.gguf".to_owned(),
             ..ModelInfo::default()
         };
-        for name in ["Tiny Model", "tiny-1.5b.gguf", "tiny-1.5b", "default", "ganglion"] {
+        for name in [
+            "Tiny Model",
+            "tiny-1.5b.gguf",
+            "tiny-1.5b",
+            "default",
+            "ganglion",
+        ] {
             assert!(check(&model, name).is_ok(), "{name}");
         }
         for name in ["gpt-4o", "", "tiny", "/var/lib/ganglion/tiny-1.5b.gguf"] {

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::value::RawValue;
 
 /// The deepest nesting of a body.
@@ -74,7 +76,10 @@ pub(super) fn truth(raw: &RawValue) -> Result<bool, String> {
     match raw.get() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(format!("it is {}; it must be true or false", kind(raw).name())),
+        _ => Err(format!(
+            "it is {}; it must be true or false",
+            kind(raw).name()
+        )),
     }
 }
 
@@ -125,7 +130,9 @@ impl<'de> Visitor<'de> for ObjectVisitor {
             }
             if members.iter().any(|(known, _)| *known == name) {
                 let name = crate::front::shortened(&name);
-                return Err(A::Error::custom(format!("the field {name:?} is there twice")));
+                return Err(A::Error::custom(format!(
+                    "the field {name:?} is there twice"
+                )));
             }
             members.push((name, map.next_value()?));
         }

@@ -15,13 +15,7 @@ fn error(
     code: &'static str,
     message: impl Into<String>,
 ) -> Error {
-    Error {
-        status,
-        kind,
-        code: Some(code),
-        param: None,
-        message: message.into(),
-    }
+    Error::new(status, kind, Some(code), message)
 }
 
 pub(super) fn no_keys() -> Error {

@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::session::HeldSession;
 use crate::engine::{EngineError, Event, FinishReason, Handle, Outcome, Ticket, Usage};
 use crate::front::Permit;
 
@@ -20,16 +21,24 @@ pub(super) struct Running {
     events: UnboundedReceiver<Event>,
     ended: bool,
     permit: Option<Permit>,
+    session: Option<HeldSession>,
 }
 
 impl Running {
-    pub(super) fn new(engine: Handle, ticket: Ticket, permit: Permit) -> Self {
+    /// `session` is released when the answer is complete.
+    pub(super) fn new(
+        engine: Handle,
+        ticket: Ticket,
+        permit: Permit,
+        session: Option<HeldSession>,
+    ) -> Self {
         Self {
             engine,
             id: ticket.id,
             events: ticket.events,
             ended: false,
             permit: Some(permit),
+            session,
         }
     }
 
@@ -49,7 +58,11 @@ impl Running {
             let usage = Usage::default();
             Event::Done(Outcome::new(FinishReason::Error, usage, Some(error)))
         });
-        self.ended = matches!(event, Event::Done(_));
+        if let Event::Done(_) = event {
+            self.ended = true;
+            // The caller may continue the session as soon as it has the end of the answer.
+            self.session = None;
+        }
         Poll::Ready(event)
     }
 

@@ -103,6 +103,7 @@ pub const FIELDS: &[Field] = &[
     field(StreamOptions, "include_obfuscation", Ignored, "Chunks are not padded."),
     field(Ganglion, "priority", Read, "\"realtime\", \"normal\" or \"background\"."),
     field(Ganglion, "deadline_ms", Read, "The milliseconds after which the answer ends as it is."),
+    field(Ganglion, "session", Read, "The name of a session of the caller's user that the request continues or begins; messages are then the new ones."),
     field(Ganglion, "regex", Read, "A regular expression that the whole answer matches."),
     field(Ganglion, "grammar", Read, "A grammar in Lark's syntax that the answer matches."),
     field(Ganglion, "choice", Read, "Texts, one of which is the answer."),
@@ -177,7 +178,9 @@ impl<'a> Given<'a> {
         })?;
         let mut given = Vec::new();
         for (name, raw) in members {
-            let known = FIELDS.iter().find(|field| field.of == of && field.name == name);
+            let known = FIELDS
+                .iter()
+                .find(|field| field.of == of && field.name == name);
             let Some(field) = known else {
                 let (path, known) = (path(&crate::front::shortened(&name)), names(of));
                 let why = format!("unknown field {path:?}; known are {known}");
@@ -215,7 +218,9 @@ impl<'a> Given<'a> {
 
 /// Returns the names of the fields of an object that are read.
 fn names(of: Object) -> String {
-    let read = FIELDS.iter().filter(|field| field.of == of && field.rule == Read);
+    let read = FIELDS
+        .iter()
+        .filter(|field| field.of == of && field.rule == Read);
     let names: Vec<_> = read.map(|field| field.name).collect();
     names.join(", ")
 }

@@ -20,7 +20,9 @@ const TYPES: [&str; 4] = ["image/jpeg", "image/jpg", "image/png", "image/webp"];
 /// The reason, if it is another URL, or not base64.
 pub(super) fn image(url: &str) -> Result<GivenImage, String> {
     const FORM: &str = "data:image/jpeg;base64,... (or image/png, image/webp)";
-    let data = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    let data = url
+        .get(..5)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("data:"));
     let Some((about, data)) = data.and_then(|_| url[5..].split_once(',')) else {
         let url = shortened(url);
         return Err(format!(

@@ -185,7 +185,10 @@ mod tests {
         )
         .expect("they are right");
         let roles: Vec<_> = given.messages.iter().map(|one| one.role.name()).collect();
-        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
+        assert_eq!(
+            roles,
+            ["system", "user", "assistant", "tool", "assistant", "user"]
+        );
         let [_, user, call, result, ..] = &given.messages[..] else {
             panic!("{given:?}");
         };
@@ -201,23 +204,58 @@ mod tests {
 
     #[test]
     fn errors_name_the_field() {
-        let long = format!(r#"[{{"role": "user", "content": "{}"}}]"#, "x".repeat(TEXT_BYTES + 1));
+        let long = format!(
+            r#"[{{"role": "user", "content": "{}"}}]"#,
+            "x".repeat(TEXT_BYTES + 1)
+        );
         let many = format!("[{}1]", "1,".repeat(MESSAGES));
         for (json, param, why) in [
             (r#"{"role": "user"}"#, "messages", "array"),
             (&*many, "messages", "more than 8192"),
             ("[1]", "messages[0]", "wrong"),
             (r#"[{"content": "x"}]"#, "messages[0].role", "missing"),
-            (r#"[{"role": "function", "content": "x"}]"#, "messages[0].role", "unknown role"),
+            (
+                r#"[{"role": "function", "content": "x"}]"#,
+                "messages[0].role",
+                "unknown role",
+            ),
             (r#"[{"role": "user"}]"#, "messages[0]", "no \"content\""),
-            (r#"[{"role": "user", "content": 7}]"#, "messages[0].content", "a number"),
+            (
+                r#"[{"role": "user", "content": 7}]"#,
+                "messages[0].content",
+                "a number",
+            ),
             (&*long, "messages[0].content", "1048576"),
-            (r#"[{"role": "user", "content": "x", "tool_call_id": "1"}]"#, "messages[0]", "\"tool\""),
-            (r#"[{"role": "user", "content": "x", "text": 1}]"#, "messages[0].text", "unknown field"),
-            (r#"[{"role": "assistant", "refusal": "no"}]"#, "messages[0].refusal", "as content"),
-            (r#"[{"role": "assistant", "tool_calls": [1]}]"#, "messages[0]", "tool_calls"),
-            (r#"[{"role": "user", "content": [{"type": "input_audio"}]}]"#, "messages[0].content[0]", "input_audio"),
-            (r#"[{"role": "user", "content": [{"text": "x"}]}]"#, "messages[0].content[0]", "no \"type\""),
+            (
+                r#"[{"role": "user", "content": "x", "tool_call_id": "1"}]"#,
+                "messages[0]",
+                "\"tool\"",
+            ),
+            (
+                r#"[{"role": "user", "content": "x", "text": 1}]"#,
+                "messages[0].text",
+                "unknown field",
+            ),
+            (
+                r#"[{"role": "assistant", "refusal": "no"}]"#,
+                "messages[0].refusal",
+                "as content",
+            ),
+            (
+                r#"[{"role": "assistant", "tool_calls": [1]}]"#,
+                "messages[0]",
+                "tool_calls",
+            ),
+            (
+                r#"[{"role": "user", "content": [{"type": "input_audio"}]}]"#,
+                "messages[0].content[0]",
+                "input_audio",
+            ),
+            (
+                r#"[{"role": "user", "content": [{"text": "x"}]}]"#,
+                "messages[0].content[0]",
+                "no \"type\"",
+            ),
             (
                 r#"[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]"#,
                 "messages[0].content[0].image_url.url",

@@ -26,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use super::error::Error;
 use super::models;
 use super::running::Running;
+use super::session;
 use super::shared::Shared;
 use crate::engine::{Client, Event};
 use crate::front;
@@ -58,18 +59,30 @@ pub(super) async fn completions(
         include_usage,
         ..
     } = asked;
-    let in_terms = |error| Error::of_front(error, &options.fields);
-    let read = front::request(&options.given, &*front.config().await).map_err(in_terms)?;
-    let admitted = front.admit_priority(&client, read.priority).await;
-    admitted.map_err(in_terms)?;
     let heading = Heading {
         id: id()?,
         created: seconds(),
         model: status.model.name.clone(),
     };
-    let queued = front.generate(client.clone(), messages, read).await;
+    let in_terms = |error| Error::of_front(error, &options.fields);
+    let config = front.config().await;
+    let (session, config, messages) = match options.session.clone() {
+        None => (None, config, messages),
+        Some(name) => {
+            let opened = session::open(front, &client, &heading.id, name, messages).await?;
+            let (session, config, messages) = opened;
+            (Some(session), config.into(), messages)
+        }
+    };
+    let read = front::request(&options.given, &config).map_err(in_terms)?;
+    let admitted = front.admit_priority(&client, read.priority).await;
+    admitted.map_err(in_terms)?;
+    let queued = match &session {
+        None => front.generate(client.clone(), messages, read).await,
+        Some(of) => front.reply(&of.client, of.lease, messages, read).await,
+    };
     let ticket = queued.map_err(|refusal| in_terms(front.refused(&client, refusal)))?;
-    let mut running = Running::new(front.engine().clone(), ticket, permit);
+    let mut running = Running::new(front.engine().clone(), ticket, permit, session);
     // An error that comes before all text has a status.
     let first = running.next().await;
     if let Event::Done(outcome) = &first

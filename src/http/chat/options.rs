@@ -4,7 +4,9 @@ use serde_json::value::RawValue;
 
 use super::super::error::Error;
 use super::super::raw::{self, Kind};
+use super::super::session;
 use super::fields::{Given, Object};
+use crate::engine::Name;
 use crate::front::{GivenOption, GivenOptions, TEXT_BYTES, TEXTS, Value};
 
 /// The options of a request.
@@ -13,6 +15,8 @@ pub(super) struct Options {
     pub(super) given: GivenOptions,
     /// Options, and the fields that set them, where that is not the usual field.
     pub(super) fields: Vec<(&'static str, &'static str)>,
+    /// The session that the request continues.
+    pub(super) session: Option<Name>,
 }
 
 /// Fields of a request that are options of the same name.
@@ -46,7 +50,15 @@ impl Options {
         if let Some(raw) = request.get("ganglion") {
             let own = Given::read(Object::Ganglion, "ganglion", raw.get())?;
             for (name, raw) in own.iter() {
-                options.add(name, raw);
+                if name == "session" {
+                    let text = raw::text(raw).map_err(|why| {
+                        let path = "ganglion.session";
+                        Error::invalid(Some(path), format!("{path}: {why}"))
+                    })?;
+                    options.session = Some(session::name(&text)?);
+                } else {
+                    options.add(name, raw);
+                }
             }
         }
         if let Some(raw) = request.get("reasoning_effort") {
@@ -206,7 +218,12 @@ impl Options {
                 return Err(Error::invalid(Some(FIELD), why).with_code("invalid_value"));
             }
         };
-        if self.given.kept.iter().any(|option| option.name == "thinking") {
+        if self
+            .given
+            .kept
+            .iter()
+            .any(|option| option.name == "thinking")
+        {
             let why = "reasoning_effort and ganglion.thinking set the same; leave one of them out";
             return Err(Error::invalid(Some(FIELD), why));
         }
@@ -263,7 +280,9 @@ fn value(raw: &RawValue) -> Value {
             };
             let texts = each.into_iter().map(raw::text);
             let texts = texts.map(|text| text.map(std::borrow::Cow::into_owned));
-            texts.collect::<Result<_, _>>().map_or(Value::Other, Value::Texts)
+            texts
+                .collect::<Result<_, _>>()
+                .map_or(Value::Other, Value::Texts)
         }
         Kind::Null | Kind::Object => Value::Other,
     }

@@ -63,7 +63,9 @@ impl Asked {
         };
         let Some(said) = given.get("messages") else {
             let why = "messages is missing; give [{\"role\": \"user\", \"content\": ...}]";
-            return Err(Error::invalid(Some("messages"), why).with_code("missing_required_parameter"));
+            return Err(
+                Error::invalid(Some("messages"), why).with_code("missing_required_parameter")
+            );
         };
         Ok(Self {
             model,
@@ -124,11 +126,12 @@ mod tests {
     /// A value of each field that is read, which differs from the default.
     fn sample(of: Object, name: &str) -> Option<Json> {
         Some(match (of, name) {
-            (Object::Request, "messages" | "ganglion" | "stream_options") | (Object::Message, _) => {
+            (Object::Request, "messages" | "ganglion" | "stream_options")
+            | (Object::Message, _) => {
                 return None;
             }
             (Object::Part, _) => return None,
-            (_, "model") => json!("default"),
+            (_, "model" | "session") => json!("default"),
             (_, "stream" | "logprobs" | "include_usage" | "thinking") => json!(true),
             (_, "max_completion_tokens" | "max_tokens" | "top_k" | "seed") => json!(7),
             (_, "temperature" | "top_p" | "min_p") => json!(0.25),
@@ -195,7 +198,8 @@ mod tests {
                     let without = &fields[1..];
                     let shown = |fields: &[(&str, Json)]| {
                         let asked = asked(&body(fields)).expect(&path);
-                        let others = (asked.model, asked.stream, asked.include_usage);
+                        let session = asked.options.session;
+                        let others = (asked.model, asked.stream, asked.include_usage, session);
                         format!("{:?} {others:?}", options(fields).expect(&path))
                     };
                     assert_ne!(shown(&fields), shown(without), "{path} changes nothing");
@@ -225,23 +229,34 @@ mod tests {
             ("ganglion.top_k", json!(5)),
         ])
         .expect("they are right");
-        assert_eq!((read.max_tokens, &read.stop[..]), (9, &["a".into(), "b".into()][..]));
+        assert_eq!(
+            (read.max_tokens, &read.stop[..]),
+            (9, &["a".into(), "b".into()][..])
+        );
         assert_eq!(read.sampling.logprobs, Some(3));
         assert_eq!((read.sampling.temperature, read.sampling.top_k), (0.0, 5));
-        assert_eq!((read.thinking, read.priority), (Some(true), Priority::Background));
+        assert_eq!(
+            (read.thinking, read.priority),
+            (Some(true), Priority::Background)
+        );
         assert_eq!(read.deadline, Some(Duration::from_millis(250)));
         let schema = json!({"type": "object"});
         let format = |strict: Json| {
             let of = json!({"name": "x", "schema": schema, "strict": strict});
             let format = json!({"type": "json_schema", "json_schema": of});
-            options(&[("response_format", format)]).expect("a format").grammar
+            options(&[("response_format", format)])
+                .expect("a format")
+                .grammar
         };
         let text = schema.to_string();
         assert_eq!(format(json!(true)), Some(Grammar::JsonSchema(text.clone())));
         assert_eq!(format(json!(null)), Some(Grammar::LenientSchema(text)));
         let named = json!({"type": "function", "function": {"name": "look"}});
         let read = options(&[("tools", tools()), ("tool_choice", named)]).expect("tools");
-        assert_eq!(read.tools.as_ref().map(|tools| tools.choice()), Some("look"));
+        assert_eq!(
+            read.tools.as_ref().map(|tools| tools.choice()),
+            Some("look")
+        );
         let none: Option<Arc<_>> = options(&[("tools", json!([]))]).expect("none").tools;
         assert_eq!(none, None);
     }
@@ -250,29 +265,118 @@ mod tests {
     fn errors_name_the_field() {
         let format = |of: Json| vec![("response_format", of)];
         for (fields, param, why) in [
-            (vec![("max_tokens", json!(0))], "max_tokens", "is 0; allowed"),
-            (vec![("max_completion_tokens", json!(0))], "max_completion_tokens", "\"max_completion_tokens\" is 0"),
-            (vec![("max_completion_tokens", json!(1)), ("max_tokens", json!(2))], "max_completion_tokens", "differ"),
-            (vec![("temperature", json!("hot"))], "temperature", "\"hot\""),
+            (
+                vec![("max_tokens", json!(0))],
+                "max_tokens",
+                "is 0; allowed",
+            ),
+            (
+                vec![("max_completion_tokens", json!(0))],
+                "max_completion_tokens",
+                "\"max_completion_tokens\" is 0",
+            ),
+            (
+                vec![
+                    ("max_completion_tokens", json!(1)),
+                    ("max_tokens", json!(2)),
+                ],
+                "max_completion_tokens",
+                "differ",
+            ),
+            (
+                vec![("temperature", json!("hot"))],
+                "temperature",
+                "\"hot\"",
+            ),
             (vec![("stop", json!([1]))], "stop", "an array"),
             (vec![("stream", json!(1))], "stream", "true or false"),
             (vec![("model", json!(1))], "model", "a text"),
-            (vec![("tool_choice", json!("required"))], "tool_choice", "tools"),
-            (vec![("tools", tools()), ("tool_choice", json!("look"))], "tool_choice", "\"look\""),
-            (vec![("tools", tools()), ("tool_choice", json!({"type": "allowed_tools"}))], "tool_choice", "allowed_tools"),
-            (vec![("tools", json!([{"type": "custom"}]))], "tools", "not \"type\": \"function\""),
-            (vec![("tools", tools()), ("stop", json!("x"))], "stop", "\"tools\""),
+            (
+                vec![("tool_choice", json!("required"))],
+                "tool_choice",
+                "tools",
+            ),
+            (
+                vec![("tools", tools()), ("tool_choice", json!("look"))],
+                "tool_choice",
+                "\"look\"",
+            ),
+            (
+                vec![
+                    ("tools", tools()),
+                    ("tool_choice", json!({"type": "allowed_tools"})),
+                ],
+                "tool_choice",
+                "allowed_tools",
+            ),
+            (
+                vec![("tools", json!([{"type": "custom"}]))],
+                "tools",
+                "not \"type\": \"function\"",
+            ),
+            (
+                vec![("tools", tools()), ("stop", json!("x"))],
+                "stop",
+                "\"tools\"",
+            ),
             (format(json!({"type": "xml"})), "response_format", "\"xml\""),
-            (format(json!({"type": "json_schema"})), "response_format", "no \"json_schema\""),
-            (format(json!({"type": "json_schema", "json_schema": {"name": "x"}})), "response_format", "no \"schema\""),
-            (vec![("response_format", json!({"type": "json_object"})), ("ganglion.regex", json!("a"))], "response_format", "\"ganglion.regex\""),
+            (
+                format(json!({"type": "json_schema"})),
+                "response_format",
+                "no \"json_schema\"",
+            ),
+            (
+                format(json!({"type": "json_schema", "json_schema": {"name": "x"}})),
+                "response_format",
+                "no \"schema\"",
+            ),
+            (
+                vec![
+                    ("response_format", json!({"type": "json_object"})),
+                    ("ganglion.regex", json!("a")),
+                ],
+                "response_format",
+                "\"ganglion.regex\"",
+            ),
             (vec![("top_logprobs", json!(2))], "top_logprobs", "logprobs"),
-            (vec![("top_logprobs", json!(21)), ("logprobs", json!(true))], "top_logprobs", "from 0 to 20"),
-            (vec![("reasoning_effort", json!("huge"))], "reasoning_effort", "\"huge\""),
-            (vec![("reasoning_effort", json!("low")), ("ganglion.thinking", json!(true))], "reasoning_effort", "ganglion.thinking"),
-            (vec![("ganglion.priority", json!("high"))], "ganglion.priority", "\"high\""),
-            (vec![("ganglion.choice", json!([]))], "ganglion.choice", "an array"),
-            (vec![("ganglion.colour", json!(1))], "ganglion.colour", "unknown field"),
+            (
+                vec![("top_logprobs", json!(21)), ("logprobs", json!(true))],
+                "top_logprobs",
+                "from 0 to 20",
+            ),
+            (
+                vec![("reasoning_effort", json!("huge"))],
+                "reasoning_effort",
+                "\"huge\"",
+            ),
+            (
+                vec![
+                    ("reasoning_effort", json!("low")),
+                    ("ganglion.thinking", json!(true)),
+                ],
+                "reasoning_effort",
+                "ganglion.thinking",
+            ),
+            (
+                vec![("ganglion.priority", json!("high"))],
+                "ganglion.priority",
+                "\"high\"",
+            ),
+            (
+                vec![("ganglion.choice", json!([]))],
+                "ganglion.choice",
+                "an array",
+            ),
+            (
+                vec![("ganglion.session", json!("a b"))],
+                "ganglion.session",
+                "letters",
+            ),
+            (
+                vec![("ganglion.colour", json!(1))],
+                "ganglion.colour",
+                "unknown field",
+            ),
             (vec![("colour", json!(1))], "colour", "unknown field"),
         ] {
             let error = options(&fields).expect_err(param);

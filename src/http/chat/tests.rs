@@ -18,8 +18,8 @@ use super::completions;
 use super::whole::Collected;
 use crate::engine::sim::{self, Script};
 use crate::engine::{
-    Client, Event, FinishReason, Likelihood, Limits, Outcome, State as EngineState, Usage, UserLimits,
-    channel,
+    Client, Event, FinishReason, Likelihood, Limits, Outcome, State as EngineState, Usage,
+    UserLimits, channel,
 };
 use crate::front::{Config, Front};
 use crate::model::Call;
@@ -69,7 +69,8 @@ async fn text(response: Response<Body>) -> String {
 }
 
 fn question(more: &[(&str, Json)]) -> Json {
-    let mut body = json!({"model": "scripted", "messages": [{"role": "user", "content": "one two three"}]});
+    let mut body =
+        json!({"model": "scripted", "messages": [{"role": "user", "content": "one two three"}]});
     for (name, value) in more {
         body[*name] = value.clone();
     }
@@ -105,11 +106,15 @@ fn joined(chunks: &[Json]) -> (Json, Json) {
                 let calls = message.as_object_mut().expect("a message");
                 let calls = calls.entry("tool_calls").or_insert_with(|| json!([]));
                 let calls = calls.as_array_mut().expect("calls");
-                let at = usize::try_from(piece["index"].as_u64().expect("an index")).expect("small");
+                let at =
+                    usize::try_from(piece["index"].as_u64().expect("an index")).expect("small");
                 if at == calls.len() {
                     calls.push(json!({"id": piece["id"], "type": piece["type"], "function": {"name": piece["function"]["name"], "arguments": ""}}));
                 }
-                append(&mut calls[at]["function"]["arguments"], &piece["function"]["arguments"]);
+                append(
+                    &mut calls[at]["function"]["arguments"],
+                    &piece["function"]["arguments"],
+                );
             } else {
                 append(&mut message[name.as_str()], value);
             }
@@ -143,15 +148,30 @@ fn both(events: &[Event]) -> Json {
     let chunks = chunks(&stream);
     let choice = &whole["choices"][0];
     let (message, reason) = joined(&chunks);
-    assert_eq!((&message, &reason), (&choice["message"], &choice["finish_reason"]));
-    let of_chunks = chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array());
+    assert_eq!(
+        (&message, &reason),
+        (&choice["message"], &choice["finish_reason"])
+    );
+    let of_chunks = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array());
     let of_chunks: Vec<_> = of_chunks.flatten().cloned().collect();
     let of_whole = choice["logprobs"]["content"].as_array().cloned();
     assert_eq!(of_chunks, of_whole.unwrap_or_default());
     let (last, others) = chunks.split_last().expect("chunks");
-    assert_eq!((&last["usage"], &last["choices"]), (&whole["usage"], &json!([])));
-    assert!(others.iter().all(|chunk| chunk.get("usage") == Some(&Json::Null)));
-    assert_eq!(others.last().map(|chunk| &chunk["ganglion"]), Some(&whole["ganglion"]));
+    assert_eq!(
+        (&last["usage"], &last["choices"]),
+        (&whole["usage"], &json!([]))
+    );
+    assert!(
+        others
+            .iter()
+            .all(|chunk| chunk.get("usage") == Some(&Json::Null))
+    );
+    assert_eq!(
+        others.last().map(|chunk| &chunk["ganglion"]),
+        Some(&whole["ganglion"])
+    );
     whole
 }
 
@@ -174,11 +194,17 @@ fn chunks_join_to_the_whole_answer() {
         logprob,
         best: Vec::new(),
     };
-    let best = vec![likelihood("\u{fffd}", -0.5), likelihood("x", f32::NEG_INFINITY)];
+    let best = vec![
+        likelihood("\u{fffd}", -0.5),
+        likelihood("x", f32::NEG_INFINITY),
+    ];
     let whole = both(&[
         Event::Reasoning("Hm. ".into()),
         Event::Reasoning("So.".into()),
-        Event::Likelihood(Likelihood { best, ..likelihood("é", -0.25) }),
+        Event::Likelihood(Likelihood {
+            best,
+            ..likelihood("é", -0.25)
+        }),
         Event::Text("é\n".into()),
         Event::Text("\"two\"".into()),
         Event::Likelihood(likelihood("", -1.0)),
@@ -190,7 +216,10 @@ fn chunks_join_to_the_whole_answer() {
     assert_eq!(choice["finish_reason"], "length");
     assert_eq!(whole["ganglion"]["finish_reason"], "context");
     let first = &choice["logprobs"]["content"][0];
-    assert_eq!((&first["bytes"], &first["logprob"]), (&json!([195, 169]), &json!(-0.25)));
+    assert_eq!(
+        (&first["bytes"], &first["logprob"]),
+        (&json!([195, 169]), &json!(-0.25))
+    );
     assert_eq!(first["top_logprobs"][0]["bytes"], Json::Null);
     assert_eq!(first["top_logprobs"][1]["logprob"], json!(-9999.0));
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 4}});
@@ -229,11 +258,17 @@ fn calls_are_streamed_as_pieces_and_joined() {
     ];
     let whole = both(&pieces);
     let choice = &whole["choices"][0];
-    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&Json::Null, &json!("tool_calls")));
+    assert_eq!(
+        (&choice["message"]["content"], &choice["finish_reason"]),
+        (&Json::Null, &json!("tool_calls"))
+    );
     let first = json!({"id": "c0", "type": "function", "function": {"name": "look", "arguments": "{\"at\": 1}"}});
     assert_eq!(choice["message"]["tool_calls"][0], first);
     let with_text = [&[Event::Text("I look.".into())], &pieces[..]].concat();
-    assert_eq!(both(&with_text)["choices"][0]["message"]["content"], "I look.");
+    assert_eq!(
+        both(&with_text)["choices"][0]["message"]["content"],
+        "I look."
+    );
 }
 
 #[tokio::test]
@@ -245,13 +280,19 @@ async fn a_question_is_answered_whole_and_as_a_stream() {
     let whole: Json = serde_json::from_str(&text(whole).await).expect("JSON");
     let message = json!({"role": "assistant", "content": "sim: one two three", "refusal": null});
     assert_eq!(whole["choices"][0]["message"], message);
-    assert_eq!((&whole["model"], &whole["object"]), (&json!("scripted"), &json!("chat.completion")));
+    assert_eq!(
+        (&whole["model"], &whole["object"]),
+        (&json!("scripted"), &json!("chat.completion"))
+    );
     let stream = ask(&shared, &question(&[("stream", json!(true))])).await;
     let stream = stream.expect("an answer");
     assert_eq!(stream.headers()[header::CONTENT_TYPE], "text/event-stream");
     let chunks = chunks(&text(stream).await);
     assert_eq!(joined(&chunks), (message, json!("stop")));
-    assert!(chunks.iter().all(|chunk| chunk.get("usage").is_none()), "nobody asked for it");
+    assert!(
+        chunks.iter().all(|chunk| chunk.get("usage").is_none()),
+        "nobody asked for it"
+    );
     // All permits came back.
     let delivered = tokio::time::timeout(Duration::from_secs(5), shared.front.delivered());
     delivered.await.expect("a permit is missing");
@@ -262,12 +303,21 @@ async fn errors_before_text_have_a_status_and_later_ones_are_events() {
     let shared = engine("fail_after=2");
     loaded(&shared).await;
     let refused = ask(&shared, &question(&[])).await.expect_err("it fails");
-    assert_eq!((refused.status, refused.kind), (StatusCode::INTERNAL_SERVER_ERROR, "server_error"));
+    assert_eq!(
+        (refused.status, refused.kind),
+        (StatusCode::INTERNAL_SERVER_ERROR, "server_error")
+    );
     let stream = ask(&shared, &question(&[("stream", json!(true))])).await;
     let chunks = chunks(&text(stream.expect("it begins")).await);
     let error = &chunks.last().expect("chunks")["error"];
-    assert_eq!((&error["type"], &error["code"]), (&json!("server_error"), &json!("engine_failed")));
-    let long = question(&[("messages", json!([{"role": "user", "content": "x ".repeat(5000)}]))]);
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&json!("server_error"), &json!("engine_failed"))
+    );
+    let long = question(&[(
+        "messages",
+        json!([{"role": "user", "content": "x ".repeat(5000)}]),
+    )]);
     for stream in [false, true] {
         let mut long = long.clone();
         long["stream"] = stream.into();
@@ -276,7 +326,10 @@ async fn errors_before_text_have_a_status_and_later_ones_are_events() {
     }
     let other = question(&[("model", json!("gpt-4o"))]);
     let refused = ask(&shared, &other).await.expect_err("another model");
-    assert_eq!((refused.status, refused.code), (StatusCode::NOT_FOUND, Some("model_not_found")));
+    assert_eq!(
+        (refused.status, refused.code),
+        (StatusCode::NOT_FOUND, Some("model_not_found"))
+    );
     let loading = engine("load=60s");
     let refused = ask(&loading, &question(&[])).await.expect_err("it loads");
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);

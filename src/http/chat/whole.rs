@@ -1,7 +1,9 @@
 //! An answer in one JSON object.
 
 use super::super::error::Error;
-use super::answer::{Call, Choice, Completion, Function, Heading, Logprobs, Message, finish_reason};
+use super::answer::{
+    Call, Choice, Completion, Function, Heading, Logprobs, Message, finish_reason,
+};
 use crate::engine::{Event, Likelihood, Outcome};
 
 /// The parts of an answer that have arrived. `max_tokens` of the request bounds them.
