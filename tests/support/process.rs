@@ -25,6 +25,11 @@ impl Process {
         Self::ready(bus, &[], config).await
     }
 
+    /// Starts it with a model and further arguments, and waits until it is ready.
+    pub(crate) async fn serving_with(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {
+        Self::ready(bus, arguments, config).await
+    }
+
     async fn ready(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {
         let process = Self::on(bus.text(), arguments, config);
         let Client { manager, .. } = Client::connect(bus).await;
