@@ -39,7 +39,7 @@ pub(super) fn check(
             let what = format!("{UNIT} failed");
             return found.fail(CHECK, what, format!("systemctl status {UNIT} says why"));
         }
-        ("loaded", _) => {
+        ("loaded" | "masked", _) => {
             return found.ok(CHECK, format!("off; {} serves OpenAI's API", unit.remedy()));
         }
         (state, _) => {
@@ -50,10 +50,6 @@ pub(super) fn check(
     if unit.get("NeedDaemonReload") == "yes" {
         let what = format!("files of {UNIT} have changed since systemd read them");
         found.warn(CHECK, what, "sudo systemctl daemon-reload");
-    }
-    if unit.get("UnitFileState") == "disabled" {
-        let what = format!("{UNIT} is active, but not enabled: the next boot does not start it");
-        found.warn(CHECK, what, format!("sudo systemctl enable {UNIT}"));
     }
     rights(tree, &unit, found);
     let key_file = config.as_ref().ok();
@@ -78,13 +74,13 @@ fn rights(tree: &Tree, unit: &Unit, found: &mut Findings) {
     let shown = format!("{SOCKET} (mode {mode:04o}, group {group})");
     if mode & WRITE_BY_OTHERS != 0 {
         let what = format!("{shown} is open to every user of this machine");
-        let remedy = format!("SocketMode=0660 in {UNIT}, then sudo systemctl restart {UNIT}");
+        let remedy = format!("set SocketMode=0660 in {UNIT}, then {}", unit.remedy());
         found.fail(CHECK, what, remedy);
     } else if group == GROUP {
         found.ok(CHECK, shown);
     } else {
         let what = format!("{shown} is not for group {GROUP}");
-        let remedy = format!("SocketGroup={GROUP} in {UNIT}, then sudo systemctl restart {UNIT}");
+        let remedy = format!("set SocketGroup={GROUP} in {UNIT}, then {}", unit.remedy());
         found.warn(CHECK, what, remedy);
     }
 }
@@ -93,7 +89,7 @@ fn check_port(port: &str, has_keys: bool, found: &mut Findings) {
     let address = port.parse::<SocketAddr>();
     if !address.is_ok_and(|address| address.ip().is_loopback()) {
         let what = format!("other machines can reach {port}, without encryption");
-        let remedy = format!("ListenStream=127.0.0.1:PORT in the drop-in of {UNIT}");
+        let remedy = format!("set ListenStream=127.0.0.1:PORT in the drop-in of {UNIT}");
         found.warn(CHECK, what, remedy);
     }
     if has_keys {
@@ -153,7 +149,7 @@ fn ask(found: &mut Findings) {
             found.warn(CHECK, "you may not open the socket", remedy);
         }
         Ok(Err(why)) => {
-            let remedy = format!("sudo systemctl restart {UNIT} gangliond");
+            let remedy = "journalctl -xeu gangliond says more";
             found.fail(CHECK, format!("the daemon does not answer: {why}"), remedy);
         }
         Err(failure) => found.error(CHECK, failure.message),

@@ -104,9 +104,12 @@ impl Unit {
     pub(crate) fn remedy(&self) -> String {
         match self.get("LoadState") {
             "" => "systemd does not run here: start gangliond --http PATH".into(),
-            "loaded" if self.is_active() => format!("sudo systemctl restart {UNIT}"),
-            "loaded" => format!("sudo systemctl enable --now {UNIT}"),
-            "masked" => format!("sudo systemctl unmask {UNIT}, then enable --now it"),
+            // systemd does not start a socket whose service runs.
+            "loaded" if self.is_active() => {
+                format!("sudo systemctl stop {UNIT} gangliond; sudo systemctl start gangliond")
+            }
+            "loaded" => format!("sudo systemctl enable {UNIT}; sudo systemctl restart gangliond"),
+            "masked" => format!("sudo systemctl unmask {UNIT}; sudo systemctl restart gangliond"),
             _ => format!("this system has no {UNIT}; reinstall the package"),
         }
     }
@@ -152,10 +155,10 @@ mod tests {
 
     #[test]
     fn ports_of_a_unit_are_found() {
-        let shown = "Listen=/run/ganglion/openai.sock (Stream)\nListen=127.0.0.1:11500 (Stream)\n\
+        let shown = "Listen=/run/ganglion/openai.sock (Stream)\nListen=127.0.0.1:11435 (Stream)\n\
                      LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n";
         let unit = Unit::parse(shown.into());
-        assert_eq!(unit.tcp(), ["127.0.0.1:11500"]);
+        assert_eq!(unit.tcp(), ["127.0.0.1:11435"]);
         assert!(unit.is_active() && unit.get("UnitFileState") == "enabled");
         assert_eq!(Unit::default().tcp(), Vec::<&str>::new());
     }

@@ -3,7 +3,7 @@
 #
 # llm.sh chat | stream | tools | parse
 set -euo pipefail
-url=${OPENAI_BASE_URL:?the base URL, such as http://127.0.0.1:11500/v1}
+url=${OPENAI_BASE_URL:?the base URL, such as http://127.0.0.1:11435/v1}
 
 # Its settings, in a folder of their own.
 LLM_USER_PATH=$(mktemp -d)
