@@ -24,7 +24,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
-    ("http", &["engine", "front", "journal"]),
+    (
+        "http",
+        &[
+            "engine",
+            "front",
+            "guide::Limits",
+            "journal",
+            "tools",
+            "vision::Fields",
+        ],
+    ),
     (
         "front",
         &[
