@@ -34,6 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "meminfo",
             "sampler::Parameters",
             "telemetry",
+            "tools",
+            "vision::Fields",
         ],
     ),
     (

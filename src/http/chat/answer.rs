@@ -70,9 +70,8 @@ pub(super) struct Chunk<'a> {
     pub(super) created: u64,
     pub(super) model: &'a str,
     pub(super) choices: &'a [ChunkChoice<'a>],
-    /// Null but in the last chunk, if the caller wants it; otherwise absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) usage: Option<Option<UsageCounts>>,
+    #[serde(skip_serializing_if = "ChunkUsage::is_absent")]
+    pub(super) usage: ChunkUsage,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ganglion: Option<Receipt<'a>>,
 }
@@ -83,6 +82,22 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<Logprobs<'a>>,
     pub(super) finish_reason: Option<&'static str>,
+}
+
+/// The usage in a chunk: null but in the last one, if the caller wants it.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum ChunkUsage {
+    Absent,
+    Null,
+    Counts(UsageCounts),
+}
+
+impl ChunkUsage {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it so
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
 }
 
 /// What a chunk adds to the message.

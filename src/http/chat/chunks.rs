@@ -1,7 +1,7 @@
 //! An answer as server-sent events: a chunk for each event of the engine, written into one buffer.
 
 use super::super::error::Error;
-use super::answer::{Chunk, ChunkChoice, Delta, Heading, Logprobs, finish_reason};
+use super::answer::{Chunk, ChunkChoice, ChunkUsage, Delta, Heading, Logprobs, finish_reason};
 use crate::engine::{Event, Likelihood, Outcome};
 
 /// The chunks that are not sent yet.
@@ -97,7 +97,11 @@ impl Chunks {
             created: self.heading.created,
             model: &self.heading.model,
             choices: &[choice],
-            usage: self.include_usage.then_some(None),
+            usage: if self.include_usage {
+                ChunkUsage::Null
+            } else {
+                ChunkUsage::Absent
+            },
             ganglion: end.map(Into::into),
         };
         write(&mut self.unsent, &chunk);
@@ -122,7 +126,7 @@ impl Chunks {
                     created: self.heading.created,
                     model: &self.heading.model,
                     choices: &[],
-                    usage: Some(Some(outcome.into())),
+                    usage: ChunkUsage::Counts(outcome.into()),
                     ganglion: None,
                 };
                 write(&mut self.unsent, &usage);

@@ -22,8 +22,7 @@ use crate::engine::{
     UserLimits, channel,
 };
 use crate::front::{Config, Front};
-use crate::model::Call;
-use crate::tools::Piece;
+use crate::tools::{self, Piece};
 
 /// Starts a scripted engine.
 fn engine(script: &str) -> Shared {
@@ -239,12 +238,11 @@ fn calls_are_streamed_as_pieces_and_joined() {
             arguments: arguments.to_owned(),
         })
     };
-    let call = |id: &str, name: &str, arguments: &str| Call {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    };
-    let calls = vec![call("c0", "look", "{\"at\": 1}"), call("c1", "stop", "{}")];
+    let calls = json!([
+        {"id": "c0", "type": "function", "function": {"name": "look", "arguments": {"at": 1}}},
+        {"id": "c1", "type": "function", "function": {"name": "stop", "arguments": {}}},
+    ]);
+    let calls = tools::read(&calls.to_string()).expect("calls");
     let end = || Outcome {
         calls: calls.clone(),
         ..done(FinishReason::ToolCalls)
@@ -252,7 +250,7 @@ fn calls_are_streamed_as_pieces_and_joined() {
     let pieces = [
         piece(0, Some("c0"), Some("look"), ""),
         piece(0, None, None, "{\"at\""),
-        piece(0, None, None, ": 1}"),
+        piece(0, None, None, ":1}"),
         piece(1, Some("c1"), Some("stop"), "{}"),
         Event::Done(end()),
     ];
@@ -262,9 +260,9 @@ fn calls_are_streamed_as_pieces_and_joined() {
         (&choice["message"]["content"], &choice["finish_reason"]),
         (&Json::Null, &json!("tool_calls"))
     );
-    let first = json!({"id": "c0", "type": "function", "function": {"name": "look", "arguments": "{\"at\": 1}"}});
+    let first = json!({"id": "c0", "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}});
     assert_eq!(choice["message"]["tool_calls"][0], first);
-    let with_text = [&[Event::Text("I look.".into())], &pieces[..]].concat();
+    let with_text = [&[Event::Text("I look.".into())][..], &pieces[..]].concat();
     assert_eq!(
         both(&with_text)["choices"][0]["message"]["content"],
         "I look."
@@ -338,7 +336,7 @@ async fn errors_before_text_have_a_status_and_later_ones_are_events() {
 
 #[tokio::test]
 async fn a_reader_that_leaves_cancels_and_returns_its_permit() {
-    let shared = engine("tokens=400,delay=5ms");
+    let shared = engine("tokens=400,delay=5ms,rows=2");
     loaded(&shared).await;
     let stream = || ask_owned(shared.clone());
     let (one, two) = (stream().await, stream().await);
