@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
-    ("http", &["engine", "front", "journal"]),
+    ("http", &["engine", "front", "guide::Limits", "journal"]),
     (
         "front",
         &[
@@ -169,6 +169,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "load",
             "graph::Mode",
             "guide::Limits",
+            "http::KeyError",
             "journal::Level",
             "kv::Reuse",
             "sampler::Parameters",

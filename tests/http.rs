@@ -1,0 +1,5 @@
+//! OpenAI's API over HTTP, on the sockets of a daemon process.
+
+mod attacks;
+mod raw;
+mod sockets;
