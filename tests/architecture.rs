@@ -182,6 +182,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "load",
             "graph::Mode",
             "guide::Limits",
+            "http::KeyError",
             "journal::Level",
             "kv::Reuse",
             "sampler::Parameters",

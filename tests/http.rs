@@ -1,4 +1,7 @@
-//! The HTTP front end over the scripted engine, next to the bus.
+//! OpenAI's API over HTTP: the front end over the scripted engine, and the sockets of a daemon process.
 
+mod attacks;
 mod clients;
 mod metrics;
+mod raw;
+mod sockets;

@@ -2,7 +2,7 @@
 
 use crate::bus::BusConfig;
 use crate::config::Config;
-use crate::http::HttpConfig;
+use crate::http::{HttpConfig, Keys};
 use crate::{engine, front, guide};
 
 /// Returns the engine's limits.
@@ -40,10 +40,12 @@ pub(super) fn bus_config(config: &Config) -> BusConfig {
 }
 
 /// Returns the settings of HTTP alone.
-pub(super) fn http_config(config: &Config) -> HttpConfig {
+pub(super) fn http_config(config: &Config, keys: Option<Keys>) -> HttpConfig {
     HttpConfig {
+        max_body: config.http.max_body_mib << 20,
         stream_stall: config.stream.stall,
-        ..HttpConfig::default()
+        users: config.http.users.by_name().clone(),
+        keys,
     }
 }
 

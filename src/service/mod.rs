@@ -87,7 +87,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     journal::started(env!("CARGO_PKG_VERSION"), &parts.bus.to_string());
     let http = Arc::new(serve_http(parts.inherited, parts.http, front.clone()));
     tokio::spawn(announce::announce(engine.status()));
-    let (config, source, formats) = match parts.origin.read() {
+    let read = match parts.origin.read() {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
@@ -101,7 +101,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
             return Err(error.into());
         }
     };
-    let stall = config.watchdog.stall;
+    let stall = read.config.watchdog.stall;
     let mut reloader = Reloader {
         origin: parts.origin,
         front,
@@ -109,13 +109,14 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
         journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
+        keys: None,
     };
-    engine.set_formats(formats);
-    engine.set_store(sessions::open(&config)?);
-    engine.set_pages(sessions::open_pages(&config)?);
-    reloader.apply(config, &engine, &bus);
+    engine.set_formats(read.formats);
+    engine.set_store(sessions::open(&read.config)?);
+    engine.set_pages(sessions::open_pages(&read.config)?);
+    reloader.apply(read.config, read.keys, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
-    let mut thread = source.start(inbox, &reloader.config)?;
+    let mut thread = read.source.start(inbox, &reloader.config)?;
 
     tokio::select! {
         () = signals.next() => {}

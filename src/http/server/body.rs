@@ -8,14 +8,12 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::bodies::Share;
+use super::times::Times;
 use crate::http::error::Error;
 use crate::http::refusals;
 
-/// The longest time without a byte.
-const SILENCE: Duration = Duration::from_secs(10);
-/// The time for a body, in addition to a second for each [`SECOND`] bytes that have arrived. A sender at that rate keeps the
-/// memory of 16 MiB for less than five minutes.
-const GRACE: Duration = Duration::from_secs(30);
+/// The bytes whose arrival gives a body another second. A sender at that rate keeps the memory of 16 MiB for less than five
+/// minutes.
 const SECOND: usize = 64 << 10;
 
 /// A body and the share that counts it.
@@ -36,6 +34,7 @@ pub(super) async fn read(
     mut body: Incoming,
     mut share: Share,
     largest: usize,
+    times: Times,
 ) -> Result<Bytes, Error> {
     let announced = body.size_hint().exact();
     let announced = announced.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -47,7 +46,7 @@ pub(super) async fn read(
     let begun = Instant::now();
     loop {
         let rate = Duration::from_secs((bytes.len() / SECOND) as u64);
-        let until = (Instant::now() + SILENCE).min(begun + GRACE + rate);
+        let until = (Instant::now() + times.silence).min(begun + times.body + rate);
         let frame = timeout_at(until, body.frame()).await;
         let Some(frame) = frame.map_err(|_| refusals::slow_body())? else {
             break;

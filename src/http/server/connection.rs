@@ -26,15 +26,12 @@ use crate::http::error::Error;
 
 /// The most bytes of the headers of one request.
 const HEADERS: usize = 16 << 10;
-/// The time for the headers of a request, and the longest time without one.
-const HEADERS_TIME: Duration = Duration::from_secs(10);
 /// How long a refused peer may leave the refusal unread.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// One connection.
 struct Connection {
     state: Arc<State>,
-    config: Arc<HttpConfig>,
     identity: Identity,
     presence: Presence,
     place: Mutex<Place>,
@@ -70,7 +67,6 @@ pub(super) async fn serve(state: Arc<State>, peer: Peer, socket: Arc<str>) {
     };
     let connection = Arc::new(Connection {
         state,
-        config,
         identity,
         presence,
         place: Mutex::new(place),
@@ -108,7 +104,7 @@ impl Connection {
         let service = service_fn(move |request| of_requests.clone().answer(request));
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_TIME)
+            .header_read_timeout(self.state.times.headers)
             .max_header_size(HEADERS)
             .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(served);
@@ -142,12 +138,13 @@ impl Connection {
 
     /// Returns the request with its caller and its whole body.
     async fn admit(&self, request: Request<Incoming>) -> Result<Request<Body>, Error> {
-        let user = self.identity.user(request.headers(), &self.config)?;
+        let config = self.state.config.get().await;
+        let user = self.identity.user(request.headers(), &config)?;
         let client = self.client(user)?;
-        let largest = self.config.max_body;
+        let largest = config.max_body;
         let share = self.state.bodies.share(user, largest);
         let (mut head, body) = request.into_parts();
-        let bytes = body::read(body, share, largest).await?;
+        let bytes = body::read(body, share, largest, self.state.times).await?;
         head.extensions.insert(client);
         Ok(Request::from_parts(head, Body::from(bytes)))
     }

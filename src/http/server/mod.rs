@@ -10,6 +10,9 @@ mod connection;
 mod places;
 mod state;
 mod stream;
+#[cfg(test)]
+mod tests;
+mod times;
 
 use std::sync::Arc;
 
@@ -27,6 +30,7 @@ use super::shared::Shared;
 use crate::front::Front;
 use crate::journal;
 use state::State;
+use times::Times;
 
 /// The HTTP front end on its sockets; there may be none.
 #[derive(Debug)]
@@ -46,7 +50,7 @@ pub fn serve(
     // Root in a container may be root of the host: over HTTP, root has the rights of other users.
     let front = front.without_root();
     let router = service(Shared::new(front.clone()));
-    let state = Arc::new(State::new(front, router));
+    let state = Arc::new(State::new(front, router, Times::default()));
     let mut accepting = JoinSet::new();
     let mut listening = Vec::new();
     for socket in sockets {
@@ -85,7 +89,7 @@ async fn wrong_method(request: Request) -> Error {
 }
 
 impl Http {
-    /// Applies settings: the first, or new ones. New connections have them.
+    /// Applies settings: the first, or new ones. The user of a UNIX peer stays that of its connection.
     pub fn configure(&self, config: HttpConfig) {
         self.state.config.set(config);
     }

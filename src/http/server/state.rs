@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::bodies::Bodies;
 use super::places::Places;
+use super::times::Times;
 use crate::front::{Front, Setting};
 use crate::http::config::HttpConfig;
 
@@ -18,19 +19,21 @@ pub(super) struct State {
     pub(super) config: Setting<HttpConfig>,
     pub(super) places: Places,
     pub(super) bodies: Bodies,
+    pub(super) times: Times,
     /// Whether connections end after their current request.
     pub(super) stopping: watch::Sender<bool>,
     numbers: AtomicU64,
 }
 
 impl State {
-    pub(super) fn new(front: Front, router: Router) -> Self {
+    pub(super) fn new(front: Front, router: Router, times: Times) -> Self {
         Self {
             front,
             router,
             config: Setting::default(),
             places: Places::default(),
             bodies: Bodies::default(),
+            times,
             stopping: watch::Sender::new(false),
             numbers: AtomicU64::new(1),
         }
