@@ -28,8 +28,8 @@ http_clients=(
     'langchain-openai (Python)=langchain' 'pydantic-ai (Python)=pydantic_ai' 'instructor (Python)=instructor'
     'litellm (Python)=litellm' 'llm (shell, TCP)=llm'
 )
-# Each program: its name in the table, and its file below python/.
-programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
+# Each program: its name in the table, and its file below python/; ros is the folder ros/.
+programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion' 'ROS 2 action (rclpy)=ros')
 turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
 packages() { "$root/cross/deps/packages.sh" "$@"; }
@@ -133,6 +133,7 @@ instructor() { of_package instructor instructor; }
 litellm() { of_package litellm litellm; }
 llm() {
     of_package llm llm
+    serve_tcp
     run=(env PATH="$made/venv-llm/bin:$PATH" "$here/openai/shell/llm.sh")
 }
 openai_node() {
@@ -193,9 +194,8 @@ kv.context = 512
 TOML
 }
 
-# serve CONTEXT: the daemon of the programs, with that model and a context of CONTEXT tokens.
-serve() {
-    end_daemon || true
+# configure CONTEXT: writes the configuration of the programs' daemon, with a context of CONTEXT tokens.
+configure() {
     cat >"$folder/gangliond.toml" <<TOML
 backend = 'cpu'
 model.path = '$made/tools.gguf'
@@ -203,12 +203,75 @@ model.tool_formats = '$root/config/tools'
 kv.context = $1
 sessions.directory = '$folder/sessions'
 TOML
+}
+
+# serve CONTEXT: the daemon of the programs.
+serve() {
+    end_daemon || true
+    configure "$1"
     start_daemon "$release" "$folder/gangliond.toml" 60 --http "$GANGLION_SOCKET"
 }
+
+# The same with a port of this machine and a key, as the package's drop-in has it.
+serve_tcp() {
+    end_daemon || true
+    configure 1024
+    OPENAI_API_KEY=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+    (umask 077 && echo "$(id -u) $OPENAI_API_KEY" >"$folder/keys")
+    echo "http.key_file = '$folder/keys'" >>"$folder/gangliond.toml"
+    mkdir -p "$folder/with-port"
+    ln -sf "$(realpath "$release/ganglionctl")" "$folder/with-port/"
+    cat >"$folder/with-port/gangliond" <<SH
+#!/bin/sh
+exec /usr/bin/python3 '$here/openai/with_port.py' '$folder/port' '$(realpath "$release/gangliond")' "\$@"
+SH
+    chmod +x "$folder/with-port/gangliond"
+    start_daemon "$folder/with-port" "$folder/gangliond.toml" 60
+    OPENAI_BASE_URL=http://127.0.0.1:$(<"$folder/port")/v1
+    export OPENAI_BASE_URL OPENAI_API_KEY
+}
+
+# Installs rclpy without ROS, and builds the package of the action in the same place. The wheels have paths of the machine that
+# built them.
+ros() {
+    packages cc=build-essential c++=build-essential cmake python3 python3-venv
+    local venv=$made/venv-ros
+    [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
+    local site=("$venv"/lib/python3.*/site-packages)
+    export PATH=$venv/bin:$PATH PYTHONPATH=$site AMENT_PREFIX_PATH=$venv LD_LIBRARY_PATH=$venv/lib
+    [ ! -d "$venv/share/ganglion_interfaces" ] || return 0
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/ros/requirements.txt"
+    local headers
+    headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    { grep -rlE /opt/python/ "$venv/share" --include='*.cmake' || true; } | xargs -r sed -i -E \
+        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/include/python3\.[0-9]+|$headers|g" \
+        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/lib/python3\.[0-9]+/site-packages|$site|g"
+    cmake -S "$here/ros/ganglion_interfaces" -B "$made/ros" -DCMAKE_PREFIX_PATH="$venv" -DCMAKE_INSTALL_PREFIX="$venv" \
+        -DPython3_EXECUTABLE="$venv/bin/python" -DBUILD_TESTING=OFF >"$folder/output" 2>&1
+    cmake --build "$made/ros" --target install --parallel >"$folder/output" 2>&1
+}
+
+# The node of the action, and a node that sends it goals; they talk to no other machine.
+run_ros() (
+    ros
+    export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST ROS_DOMAIN_ID=$((RANDOM % 100))
+    python3 "$here/ros/server.py" >"$folder/node" 2>&1 &
+    local node=$! ended=0
+    timeout 300 python3 "$here/ros/client.py" >"$folder/output" 2>&1 || ended=$?
+    kill -INT "$node"
+    wait "$node" || true
+    [ "$ended" = 0 ] || tail -n 20 "$folder/node" >>"$folder/output"
+    return "$ended"
+)
 
 # run_program NAME: its output goes to $folder/output.
 run_program() {
     local program=("$made/venv/bin/python" "$here/python/$1.py")
+    if [ "$1" = ros ]; then
+        serve 1024
+        run_ros
+        return
+    fi
     if [ "$1" != companion ]; then
         serve 1024
         timeout 300 "${program[@]}" >"$folder/output" 2>&1
