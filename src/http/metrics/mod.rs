@@ -61,6 +61,7 @@ fn forbidden(user: u32) -> Error {
             "/metrics is for root and the members of group ganglion-admin, and user {user} is neither; add the user to that \
              group, or use a key of such a user"
         ),
+        retry_after: None,
     }
 }
 
