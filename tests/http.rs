@@ -1,0 +1,3 @@
+//! OpenAI's API over HTTP, on the sockets of a daemon process.
+
+mod chat;
