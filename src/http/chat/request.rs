@@ -265,121 +265,35 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let format = |of: Json| vec![("response_format", of)];
-        for (fields, param, why) in [
-            (
-                vec![("max_tokens", json!(0))],
-                "max_tokens",
-                "is 0; allowed",
-            ),
-            (
-                vec![("max_completion_tokens", json!(0))],
-                "max_completion_tokens",
-                "\"max_completion_tokens\" is 0",
-            ),
-            (
-                vec![
-                    ("max_completion_tokens", json!(1)),
-                    ("max_tokens", json!(2)),
-                ],
-                "max_completion_tokens",
-                "differ",
-            ),
-            (
-                vec![("temperature", json!("hot"))],
-                "temperature",
-                "\"hot\"",
-            ),
+        #[rustfmt::skip] // a table
+        let cases = [
+            (vec![("max_tokens", json!(0))], "max_tokens", "is 0; allowed"),
+            (vec![("max_completion_tokens", json!(0))], "max_completion_tokens", "\"max_completion_tokens\" is 0"),
+            (vec![("max_completion_tokens", json!(1)), ("max_tokens", json!(2))], "max_completion_tokens", "differ"),
+            (vec![("temperature", json!("hot"))], "temperature", "\"hot\""),
             (vec![("stop", json!([1]))], "stop", "an array"),
             (vec![("stream", json!(1))], "stream", "true or false"),
             (vec![("model", json!(1))], "model", "a text"),
-            (
-                vec![("tool_choice", json!("required"))],
-                "tool_choice",
-                "tools",
-            ),
-            (
-                vec![("tools", tools()), ("tool_choice", json!("look"))],
-                "tool_choice",
-                "\"look\"",
-            ),
-            (
-                vec![
-                    ("tools", tools()),
-                    ("tool_choice", json!({"type": "allowed_tools"})),
-                ],
-                "tool_choice",
-                "allowed_tools",
-            ),
-            (
-                vec![("tools", json!([{"type": "custom"}]))],
-                "tools",
-                "not \"type\": \"function\"",
-            ),
-            (
-                vec![("tools", tools()), ("stop", json!("x"))],
-                "stop",
-                "\"tools\"",
-            ),
+            (vec![("tool_choice", json!("required"))], "tool_choice", "tools"),
+            (vec![("tools", tools()), ("tool_choice", json!("look"))], "tool_choice", "\"look\""),
+            (vec![("tools", tools()), ("tool_choice", json!({"type": "allowed_tools"}))], "tool_choice", "allowed_tools"),
+            (vec![("tools", json!([{"type": "custom"}]))], "tools", "not \"type\": \"function\""),
+            (vec![("tools", tools()), ("stop", json!("x"))], "stop", "\"tools\""),
             (format(json!({"type": "xml"})), "response_format", "\"xml\""),
-            (
-                format(json!({"type": "json_schema"})),
-                "response_format",
-                "no \"json_schema\"",
-            ),
-            (
-                format(json!({"type": "json_schema", "json_schema": {"name": "x"}})),
-                "response_format",
-                "no \"schema\"",
-            ),
-            (
-                vec![
-                    ("response_format", json!({"type": "json_object"})),
-                    ("ganglion.regex", json!("a")),
-                ],
-                "response_format",
-                "\"ganglion.regex\"",
-            ),
+            (format(json!({"type": "json_schema"})), "response_format", "no \"json_schema\""),
+            (format(json!({"type": "json_schema", "json_schema": {"name": "x"}})), "response_format", "no \"schema\""),
+            (vec![("response_format", json!({"type": "json_object"})), ("ganglion.regex", json!("a"))], "response_format", "\"ganglion.regex\""),
             (vec![("top_logprobs", json!(2))], "top_logprobs", "logprobs"),
-            (
-                vec![("top_logprobs", json!(21)), ("logprobs", json!(true))],
-                "top_logprobs",
-                "from 0 to 20",
-            ),
-            (
-                vec![("reasoning_effort", json!("huge"))],
-                "reasoning_effort",
-                "\"huge\"",
-            ),
-            (
-                vec![
-                    ("reasoning_effort", json!("low")),
-                    ("ganglion.thinking", json!(true)),
-                ],
-                "reasoning_effort",
-                "ganglion.thinking",
-            ),
-            (
-                vec![("ganglion.priority", json!("high"))],
-                "ganglion.priority",
-                "\"high\"",
-            ),
-            (
-                vec![("ganglion.choice", json!([]))],
-                "ganglion.choice",
-                "an array",
-            ),
-            (
-                vec![("ganglion.session", json!("a b"))],
-                "ganglion.session",
-                "letters",
-            ),
-            (
-                vec![("ganglion.colour", json!(1))],
-                "ganglion.colour",
-                "unknown field",
-            ),
+            (vec![("top_logprobs", json!(21)), ("logprobs", json!(true))], "top_logprobs", "from 0 to 20"),
+            (vec![("reasoning_effort", json!("huge"))], "reasoning_effort", "\"huge\""),
+            (vec![("reasoning_effort", json!("low")), ("ganglion.thinking", json!(true))], "reasoning_effort", "ganglion.thinking"),
+            (vec![("ganglion.priority", json!("high"))], "ganglion.priority", "\"high\""),
+            (vec![("ganglion.choice", json!([]))], "ganglion.choice", "an array"),
+            (vec![("ganglion.session", json!("a b"))], "ganglion.session", "letters"),
+            (vec![("ganglion.colour", json!(1))], "ganglion.colour", "unknown field"),
             (vec![("colour", json!(1))], "colour", "unknown field"),
-        ] {
+        ];
+        for (fields, param, why) in cases {
             let error = options(&fields).expect_err(param);
             assert_eq!(error.param.as_deref(), Some(param), "{error:?}");
             assert!(error.message.contains(why), "{error:?}");
