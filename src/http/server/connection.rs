@@ -1,6 +1,6 @@
 //! One connection: its requests in order, until either side closes it.
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::body;
 use super::places::Place;
 use super::state::State;
-use super::stream::{Peer, Presence, Stream};
+use super::stream::{Peer, Stream};
 use crate::engine::{Client, ConnectionName};
 use crate::http::caller::{Identity, connection_name};
 use crate::http::config::HttpConfig;
@@ -33,7 +33,6 @@ const REFUSAL_TIME: Duration = Duration::from_secs(1);
 struct Connection {
     state: Arc<State>,
     identity: Identity,
-    presence: Presence,
     place: Mutex<Place>,
     /// The caller of the last request. A peer over TCP may change its key, and then has another name.
     client: Mutex<Option<Client>>,
@@ -62,13 +61,9 @@ pub(super) async fn serve(state: Arc<State>, peer: Peer, socket: Arc<str>) {
         Err(None) => return,
     };
     let stream = Stream::new(peer, config.stream_stall);
-    let Ok(presence) = stream.presence() else {
-        return;
-    };
     let connection = Arc::new(Connection {
         state,
         identity,
-        presence,
         place: Mutex::new(place),
         client: Mutex::default(),
     });
@@ -99,6 +94,9 @@ async fn refuse(peer: Peer, error: &Error) {
 
 impl Connection {
     async fn run(self: Arc<Self>, stream: Stream) {
+        let Ok(presence) = stream.presence() else {
+            return;
+        };
         let mut stopping = self.state.stopping.subscribe();
         let of_requests = self.clone();
         let service = service_fn(move |request| of_requests.clone().answer(request));
@@ -106,34 +104,40 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(self.state.times.headers)
             .max_header_size(HEADERS)
+            // A peer may end its requests before it reads the answers.
+            .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(served);
-        // What ends a connection is the peer's doing or the daemon's stop, and needs no report.
+        // What ends a connection is the peer's doing or the daemon's stop, and needs no report. A peer that has left cancels its
+        // requests, because their handlers are dropped.
         let has_ended = tokio::select! {
             _ = served.as_mut() => true,
+            () = presence.left() => true,
             _ = stopping.wait_for(|stopping| *stopping) => false,
         };
         if !has_ended {
             served.as_mut().graceful_shutdown();
-            let _ = served.await;
+            tokio::select! {
+                _ = served => {}
+                () = presence.left() => {}
+            }
         }
         if let Some(client) = self.client.lock().take() {
             self.state.front.engine().leave(&client.name);
         }
     }
 
-    /// Answers one request. An error ends the connection without an answer.
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    /// Answers one request.
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
         let request = match self.admit(request).await {
             Ok(request) => request,
             Err(error) => return Ok(error.into_response()),
         };
         let router = TowerToHyperService::new(self.state.router.clone());
-        tokio::select! {
-            answer = router.call(request) => Ok(answer.unwrap_or_else(|never| match never {})),
-            // The handler is dropped, and with it the request.
-            () = self.presence.left() => Err(io::ErrorKind::ConnectionAborted.into()),
-        }
+        router.call(request).await
     }
 
     /// Returns the request with its caller and its whole body.

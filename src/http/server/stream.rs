@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 32 << 20;
 /// The time between two checks whether a peer has left.
-const CHECK: Duration = Duration::from_millis(250);
+const CHECK: Duration = Duration::from_millis(100);
 
 /// A connected socket.
 #[derive(Debug)]
@@ -48,11 +48,16 @@ impl Stream {
 
     /// Returns a watch of the peer that works while the stream is in use elsewhere.
     pub(super) fn presence(&self) -> io::Result<Presence> {
-        let socket = match &self.peer {
-            Peer::Unix(stream) => stream.as_fd(),
-            Peer::Tcp(stream) => stream.as_fd(),
+        let (socket, left) = match &self.peer {
+            // HUP and ERR, which are always watched: the peer has closed its socket.
+            Peer::Unix(stream) => (stream.as_fd(), PollFlags::empty()),
+            // TCP tells no difference between a peer that has closed its socket and one that only ends its requests.
+            Peer::Tcp(stream) => (stream.as_fd(), PollFlags::RDHUP),
         };
-        Ok(Presence(socket.try_clone_to_owned()?))
+        Ok(Presence {
+            socket: socket.try_clone_to_owned()?,
+            left,
+        })
     }
 
     /// Calls `write` until the peer has read nothing for `stall`.
@@ -75,20 +80,22 @@ impl Stream {
 
 /// Whether the peer of a connection is still there.
 #[derive(Debug)]
-pub(super) struct Presence(OwnedFd);
+pub(super) struct Presence {
+    socket: OwnedFd,
+    /// The events that mean that it has left.
+    left: PollFlags,
+}
 
 impl Presence {
-    /// Returns when the peer has closed its end, or has ended its requests. Unlike a read, this also notices it behind further
-    /// requests that are unread.
+    /// Returns when the peer has left. Unlike a read, this also notices it behind further requests that are unread.
     pub(super) async fn left(&self) {
         loop {
-            let mut sockets = [PollFd::new(&self.0, PollFlags::RDHUP)];
+            sleep(CHECK).await;
+            let mut sockets = [PollFd::new(&self.socket, self.left)];
             let now = Timespec::default();
-            // RDHUP, HUP or ERR.
             if poll(&mut sockets, Some(&now)).is_ok_and(|events| events > 0) {
                 return;
             }
-            sleep(CHECK).await;
         }
     }
 }

@@ -8,7 +8,9 @@ use crate::Failed;
 
 /// Prints the status line and the body of the answer to a GET. `place` is the path of a socket, or HOST:PORT.
 pub(crate) fn get(place: &str, path: &str, key: Option<&str>) -> Result<(), Failed> {
-    let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
+    let key = key.map_or_else(String::new, |key| {
+        format!("Authorization: Bearer {key}\r\n")
+    });
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{key}Connection: close\r\n\r\n");
     let mut answer = String::new();
