@@ -1,6 +1,6 @@
 //! Ganglion keeps one language model warm on the robot and lets every program use it over D-Bus.
 //!
-//! Dependencies point one way: `bus -> front -> engine -> runner -> executor`. The model and the executors depend on
+//! Dependencies point one way: `bus, http -> front -> engine -> runner -> executor`. The model and the executors depend on
 //! `tape`, and `cuda` on `device`. The bus names no device, and the engine does not name D-Bus.
 //!
 //! The way of a token: `bus` accepts a request, and the engine's intake encodes and queues it. The engine's worker
@@ -25,6 +25,7 @@ pub mod files;
 pub mod front;
 pub mod graph;
 pub mod guide;
+pub mod http;
 pub mod journal;
 pub mod kv;
 pub mod kv_store;

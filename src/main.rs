@@ -6,6 +6,7 @@ use clap::Parser as _;
 use ganglion::check::self_test;
 use ganglion::confined;
 use ganglion::guide;
+use ganglion::http::listen::Inherited;
 use ganglion::journal;
 use ganglion::model::chat;
 use ganglion::service::{self, Arguments, Failure, Origin, Parts};
@@ -66,6 +67,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
+    // Before any thread starts.
+    let inherited = Inherited::take();
     let journal = journal::init(journal::Level::default())?;
     // Without CUDA there is no unsafe code.
     #[cfg(feature = "cuda")]
@@ -81,6 +84,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     service::start(Parts {
         bus: arguments.bus,
+        inherited,
+        http: arguments.http,
         origin,
         journal,
     })

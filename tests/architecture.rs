@@ -25,6 +25,20 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "http",
+        &[
+            "engine",
+            "front",
+            "guide::Limits",
+            "journal",
+            "meminfo",
+            "sampler::Parameters",
+            "telemetry",
+            "tools",
+            "vision::Fields",
+        ],
+    ),
+    (
         "front",
         &[
             "choice",
@@ -168,6 +182,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "load",
             "graph::Mode",
             "guide::Limits",
+            "http::KeyError",
             "journal::Level",
             "kv::Reuse",
             "sampler::Parameters",
@@ -181,6 +196,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The modules that may use a library.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("zbus", &["bus", "bin"]),
+    ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("listenfd", &["http"]),
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),
     ("cudarc", &["device"]),

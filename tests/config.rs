@@ -45,6 +45,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.host_mib.take().is_some());
     assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
+    assert!(config.http.key_file.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
     // A key without a value in the file and the model has the sampler's documented default.
     let sampling = std::mem::take(&mut config.sampling);
@@ -98,6 +99,7 @@ fn another(default: &serde_json::Value, allowed: &str) -> serde_json::Value {
             Some(number) => json!(number - 1),
             None => json!(0.5),
         },
+        Value::Array(_) if allowed.contains("NAME=USER") => json!(["another=8"]),
         Value::Array(_) => json!([8]),
         _ if allowed.contains("path") => json!("/another"),
         _ if allowed.contains("name") => json!("another"),
@@ -256,7 +258,7 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         (
             "[kvv]\n",
             "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: [kvv]",
+             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -269,6 +271,10 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         (
             "[kv]\nslots = 65\n",
             "2:9: kv.slots = 65: it must be a whole number from 1 to 64",
+        ),
+        (
+            "http.users = ['robot=1000', 'robot=1001']",
+            "1:14: http.users = [\"robot=1000\", \"robot=1001\"]: it must be a list of \"NAME=USER\": the name of a socket, and a user id",
         ),
         (
             "[graph]\ncapture_sizes = 16\n",
@@ -395,7 +401,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         (
             "\nkvv = 1",
             "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
+             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
         let files = [

@@ -7,6 +7,7 @@ mod hold;
 mod images;
 mod mistakes;
 mod models;
+mod openai;
 mod prefill_progress;
 mod reload;
 mod sessions;

@@ -123,6 +123,7 @@ ok    GPU clock: 306 MHz now, 1300 at most
 ok    temperature: 49 C at most (tj-thermal)
 ok    supply: never too weak since the start
 ok    bus: policy /usr/share/dbus-1/system.d/org.ganglion.Llm1.conf
+ok    HTTP: /run/ganglion/openai.sock (mode 0660, group ganglion)
 ";
     assert_eq!(text.replace(&root, ""), expected);
 
@@ -180,6 +181,82 @@ fn missing_and_closed_nodes_are_named_with_a_remedy() {
     assert_eq!(complaints.len(), closed.len(), "{complaints:?}");
     for (complaint, expected) in complaints.iter().zip(closed) {
         assert!(complaint.starts_with(&expected), "{complaint}");
+    }
+}
+
+#[test]
+fn sockets_ports_and_keys_of_http_are_checked() {
+    const UNIT: &str = "commands/systemctl-show-socket";
+    const SOCKET: &str = "0660 root ganglion /run/ganglion/openai.sock";
+    let cases = [
+        (
+            "dev/nodes",
+            SOCKET,
+            "0666 root ganglion /run/ganglion/openai.sock",
+            "fail  HTTP: /run/ganglion/openai.sock (mode 0666, group ganglion) is open to every user of this machine",
+        ),
+        (
+            "dev/nodes",
+            SOCKET,
+            "0660 root root /run/ganglion/openai.sock",
+            "warn  HTTP: /run/ganglion/openai.sock (mode 0660, group root) is not for group ganglion",
+        ),
+        (
+            "dev/nodes",
+            SOCKET,
+            "",
+            "fail  HTTP: /run/ganglion/openai.sock is missing, although ganglion-openai.socket is active; sudo systemctl \
+             stop ganglion-openai.socket gangliond; sudo systemctl start gangliond",
+        ),
+        (
+            UNIT,
+            "ActiveState=active",
+            "ActiveState=failed",
+            "fail  HTTP: ganglion-openai.socket failed; systemctl status ganglion-openai.socket says why",
+        ),
+        (
+            UNIT,
+            "LoadState=loaded",
+            "LoadState=not-found",
+            "warn  HTTP: systemd does not know ganglion-openai.socket (not-found); this system has no",
+        ),
+        (
+            UNIT,
+            "NeedDaemonReload=no",
+            "Listen=127.0.0.1:11435 (Stream)",
+            "warn  HTTP: 127.0.0.1:11435 takes no requests: http.key_file is not set",
+        ),
+    ];
+    for (file, from, to, expected) in cases {
+        let board = Board::healthy();
+        board.change(file, from, to);
+        let complaints = board.spoilt();
+        assert_eq!(complaints.len(), 1, "{expected}: {complaints:?}");
+        assert!(complaints[0].starts_with(expected), "{expected}: {complaints:?}");
+    }
+
+    // A socket that is not enabled is no problem.
+    let board = Board::healthy();
+    board.change(UNIT, "ActiveState=active", "ActiveState=inactive");
+    board.change("dev/nodes", SOCKET, "");
+    assert_eq!(board.spoilt(), Vec::<String>::new());
+
+    // A port of the network, and keys that every user or not even the service can read.
+    let toml = "[http]\nkey_file = '/etc/ganglion/openai.keys'\n";
+    for (rights, expected) in [
+        ("0644 root ganglion", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0644, owner root, group ganglion) are open"),
+        ("0600 root root", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0600, owner root, group root) are closed to ganglion"),
+    ] {
+        let nodes = format!("{SOCKET}\n{rights} /etc/ganglion/openai.keys\n");
+        let board = Board::healthy();
+        board.change(UNIT, "NeedDaemonReload=no", "Listen=0.0.0.0:11435 (Stream)");
+        board.write("etc/ganglion/gangliond.toml.d/60-http.toml", toml);
+        board.change("dev/nodes", SOCKET, &nodes);
+        let complaints = board.spoilt();
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        let of_network = "warn  HTTP: other machines can reach 0.0.0.0:11435, without encryption";
+        assert!(complaints[0].starts_with(of_network), "{complaints:?}");
+        assert!(complaints[1].starts_with(expected), "{complaints:?}");
     }
 }
 

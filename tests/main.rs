@@ -18,6 +18,8 @@ mod golden;
 mod graph;
 mod guided;
 mod hostile;
+#[cfg(dbus_daemon)]
+mod http;
 mod images;
 mod kv_types;
 mod lasting;
@@ -40,7 +42,7 @@ mod weights;
 /// Reports the modules that this build leaves out.
 #[cfg(not(dbus_daemon))]
 #[test]
-fn admission_bus_ctl_doctor_manual_service() {
+fn admission_bus_ctl_doctor_http_manual_service() {
     support::needs::missing(
         "dbus-daemon",
         "install Debian's package dbus and build again",

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
+use ganglion::http::{FIELDS, METRICS, Metric};
 
 use crate::support::needs;
 use crate::support::restartable::Restartable;
@@ -15,8 +16,9 @@ use crate::support::restartable::Restartable;
 /// `make deps` installs it.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/venv/bin/python");
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "ganglion.7",
+    "ganglion-openai.7",
     "ganglion-migration.7",
     "ganglion-troubleshooting.7",
     "gangliond.8",
@@ -222,6 +224,17 @@ fn every_option_and_error_of_the_bus_is_there() {
     }
 }
 
+#[test]
+fn every_field_of_http_is_there() {
+    let (text, _) = formatted(&page("ganglion-openai.7"));
+    assert!(FIELDS.len() > 30);
+    for field in FIELDS {
+        let entry = |line: &str| line.trim() == field.name;
+        let is_there = text.lines().any(entry) && text.contains(field.about);
+        assert!(is_there, "{field:?}");
+    }
+}
+
 /// The examples of a page, as they are to be typed.
 fn examples(source: &str) -> Vec<String> {
     let blocks = source.split("\n.EX\n").skip(1);
@@ -310,6 +323,18 @@ fn every_field_of_the_journal_is_there() {
     for (field, what) in ganglion::journal::FIELDS {
         let entry = |line: &str| line.split_whitespace().next() == Some(field);
         assert!(text.lines().any(entry) && text.contains(what), "{field}");
+    }
+}
+
+#[test]
+fn every_metric_is_there() {
+    let (text, _) = formatted(&page("gangliond.8"));
+    for Metric { name, help, .. } in METRICS {
+        let entry = |line: &str| {
+            let rest = line.trim_start().strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        assert!(text.lines().any(entry) && text.contains(help), "{name}");
     }
 }
 

@@ -110,7 +110,7 @@ impl Shared {
     ) -> bool {
         let caller = header.and_then(|header| Caller::of(header).ok());
         match caller {
-            Some(caller) => self.users.is_operator(connection, &caller).await,
+            Some(caller) => (self.users.is_operator(&self.front, connection, &caller)).await,
             None => false,
         }
     }

@@ -12,7 +12,7 @@ use zbus::Connection;
 
 use super::error::Error;
 use super::owner::Caller;
-use crate::front::is_operator;
+use crate::front::Front;
 
 /// How long a property waits for the system's answer about a user: other calls wait meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -43,7 +43,12 @@ impl Users {
     }
 
     /// Whether a connection is an operator's. Until the system has answered, it is not.
-    pub(super) async fn is_operator(&self, connection: &Connection, caller: &Caller) -> bool {
+    pub(super) async fn is_operator(
+        &self,
+        front: &Front,
+        connection: &Connection,
+        caller: &Caller,
+    ) -> bool {
         let user = match self.of(connection, caller).await {
             Ok(0) => return true,
             Ok(user) => user,
@@ -54,8 +59,9 @@ impl Users {
             return *known;
         }
         // The system's answer can take long. The query goes on after the wait for it has ended.
+        let front = front.clone();
         let answer = tokio::spawn(async move {
-            let query = || is_operator(user);
+            let query = || front.is_operator(user);
             *known.is_operator.get_or_init(query).await
         });
         matches!(timeout(PATIENCE, answer).await, Ok(Ok(true)))

@@ -10,6 +10,7 @@ use toml::Value;
 use super::checked::Config;
 use super::document::{Document, Typed};
 use super::error::Fault;
+use super::socket_users::SocketUsers;
 use crate::choice::Choice;
 use crate::load::TowerFile;
 use crate::sampler::Parameters;
@@ -114,6 +115,9 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         sampling.from_model: switch;
         sampling.seed: whole_or_unset(0..=MOST_SEED);
         stream.stall_seconds => stream.stall: seconds(0.1..=MOST_SECONDS);
+        http.key_file: path(directory);
+        http.max_body_mib: whole(1..=1024);
+        http.users: socket_users;
         stop.grace_seconds => stop.grace: seconds(0.0..=MOST_SECONDS);
         watchdog.stall_seconds => watchdog.stall: seconds(0.1..=MOST_SECONDS);
         log.level: choice;
@@ -293,6 +297,13 @@ fn folder(key: Key, value: &mut PathBuf, from: Option<&Path>) -> Result<(), Faul
     key.put(value, "the path of a directory", |typed| {
         let path = typed.as_str().filter(|path| !path.is_empty())?;
         Some(from.unwrap_or(Path::new("")).join(path))
+    })
+}
+
+fn socket_users(key: Key, value: &mut SocketUsers) -> Result<(), Fault> {
+    let allowed = "a list of \"NAME=USER\": the name of a socket, and a user id";
+    key.put(value, allowed, |typed| {
+        SocketUsers::read(typed.as_array()?.iter().map(Value::as_str))
     })
 }
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::sections::{
-    Cpu, Device, Engine, Graph, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload, Sampling,
-    Sessions, Stop, Stream, Vision, Watchdog,
+    Cpu, Device, Engine, Graph, Hold, Http, Kv, Limits, Log, Memory, Model, Queue, Reload,
+    Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
 use crate::load::Backend;
 
@@ -27,6 +27,7 @@ pub struct Config {
     pub sessions: Sessions,
     pub sampling: Sampling,
     pub stream: Stream,
+    pub http: Http,
     pub stop: Stop,
     pub watchdog: Watchdog,
     pub log: Log,

@@ -44,8 +44,8 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling, stream: Stream,
-        stop: Stop, watchdog: Watchdog, log: Log
+        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
+        stream: Stream, http: Http, stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, vision: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, #[serde(rename = "type_k")] key: Typed,
@@ -81,6 +81,7 @@ sections! {
         from_model: Typed, seed: Typed, max_tokens: Typed
     }
     Stream: "the section [stream]" { stall_seconds: Typed }
+    Http: "the section [http]" { key_file: Typed, max_body_mib: Typed, users: Typed }
     Stop: "the section [stop]" { grace_seconds: Typed }
     Watchdog: "the section [watchdog]" { stall_seconds: Typed }
     Log: "the section [log]" { level: Typed }

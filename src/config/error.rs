@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::position::Position;
+use crate::http::KeyError;
 use crate::tools::FormatError;
 
 /// An error of the configuration. Its text names the file and the remedy.
@@ -29,6 +30,8 @@ pub enum ConfigError {
     NoModel { file: PathBuf },
     #[error("model.tool_formats: {0}")]
     Formats(#[from] FormatError),
+    #[error("http.key_file: {0}")]
+    Keys(#[from] KeyError),
 }
 
 /// An error at a byte of a text.

@@ -10,14 +10,16 @@ mod files;
 mod position;
 mod reading;
 mod sections;
+mod socket_users;
 
 pub use checked::Config;
 pub use error::ConfigError;
 pub use files::drop_ins;
 pub use sections::{
-    Cpu, Device, Engine, Graph, GraphDebug, Hold, Kv, Limits, Log, Memory, Model, Queue, Reload,
-    Sampling, Sessions, Stop, Stream, Vision, Watchdog,
+    Cpu, Device, Engine, Graph, GraphDebug, Hold, Http, Kv, Limits, Log, Memory, Model, Queue,
+    Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
+pub use socket_users::SocketUsers;
 
 /// The path of the packaged file.
 pub const DEFAULT_FILE: &str = "/etc/ganglion/gangliond.toml";

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::socket_users::SocketUsers;
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
@@ -250,6 +251,17 @@ pub struct Stream {
     pub stall: Duration,
 }
 
+/// OpenAI's API on sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Http {
+    /// The file of the keys of callers over TCP; `None` means no TCP.
+    pub key_file: Option<PathBuf>,
+    /// MiB of the body of one request.
+    pub max_body_mib: usize,
+    /// The users of all callers on a socket.
+    pub users: SocketUsers,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stop {
     #[serde(rename = "grace_seconds")]
@@ -407,6 +419,16 @@ impl Default for Stream {
     fn default() -> Self {
         Self {
             stall: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            key_file: None,
+            max_body_mib: 16,
+            users: SocketUsers::default(),
         }
     }
 }

@@ -35,7 +35,7 @@ pub use parts::{
     GivenImage, ImageBytes, MOST_IMAGES, PARTS, Part, PartError, PartFields, PartValue,
 };
 pub use permits::{Permit, Permits};
-pub use rights::{Forbidden, is_operator};
+pub use rights::Forbidden;
 pub use setting::Setting;
 pub use state::Front;
 pub use text::{TEXT_BYTES, shortened};

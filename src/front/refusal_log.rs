@@ -1,9 +1,9 @@
-//! Reports reached limits to the journal: the first refusal at once, then at most one event a minute for each user and
-//! limit, or for each limit that all users share.
+//! Counts refusals by limit, and reports reached limits to the journal: the first refusal at once, then at most one event a
+//! minute for each user and limit, or for each limit that all users share.
 //!
 //! A caller that repeats a refused call therefore cannot fill the journal.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -14,9 +14,16 @@ use crate::journal;
 /// The least time between two events about one limit, or about one limit and user.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Limits that were reported lately.
+/// All refusals by limit, and the limits that were reported lately.
 #[derive(Debug, Default)]
-pub(super) struct RefusalLog(Mutex<HashMap<(Option<u32>, Limit), Reported>>);
+pub(super) struct RefusalLog(Mutex<Refusals>);
+
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Refusals since the start, by the key of the limit.
+    counts: BTreeMap<&'static str, u64>,
+    reported: HashMap<(Option<u32>, Limit), Reported>,
+}
 
 #[derive(Debug)]
 struct Reported {
@@ -38,13 +45,24 @@ impl RefusalLog {
         }
     }
 
+    /// Returns the number of refusals by each limit since the start. A limit of the engine that was never reached has 0.
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut counts = self.0.lock().counts.clone();
+        for key in Limit::KEYS {
+            counts.entry(key).or_default();
+        }
+        counts.into_iter().collect()
+    }
+
     /// Counts a refusal; returns the number of refusals to report, if a report is due.
     fn due(&self, user: u32, limit: Limit, now: Instant) -> Option<u64> {
-        let key = match limit {
-            Limit::OfUser(_) => (Some(user), limit),
-            Limit::OfAll(_) => (None, limit),
+        let (key, of) = match limit {
+            Limit::OfUser(name) => (name, Some(user)),
+            Limit::OfAll(name) => (name, None),
         };
-        let mut reported = self.0.lock();
+        let mut refusals = self.0.lock();
+        *refusals.counts.entry(key).or_default() += 1;
+        let (key, reported) = ((of, limit), &mut refusals.reported);
         if let Some(last) = reported.get_mut(&key)
             && now < last.at + PAUSE
         {
@@ -79,5 +97,23 @@ mod tests {
         let due = |user, seconds| log.due(user, Limit::OfAll("a"), at(seconds));
         assert_eq!([due(1, 61), due(2, 62), due(1, 63)], [Some(1), None, None]);
         assert_eq!(due(2, 121), Some(3));
+    }
+
+    #[test]
+    fn refusals_count_by_limit_whether_they_are_reported_or_not() {
+        let log = RefusalLog::default();
+        let now = Instant::now();
+        for (user, limit) in [
+            (1, Limit::OfUser("kv.context")),
+            (1, Limit::OfUser("kv.context")),
+            (2, Limit::OfUser("kv.context")),
+            (2, Limit::OfAll("queue.capacity")),
+        ] {
+            log.due(user, limit, now);
+        }
+        let counts = log.counts();
+        assert_eq!(counts.len(), Limit::KEYS.len());
+        let counted: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [("kv.context", 3), ("queue.capacity", 1)]);
     }
 }

@@ -8,7 +8,7 @@ use super::images::Images;
 use super::messages::GivenMessages;
 use super::permits::{Permit, Permits};
 use super::refusal_log::RefusalLog;
-use super::rights::{self, Forbidden};
+use super::rights::{self, Forbidden, Root};
 use super::setting::Setting;
 use crate::engine::{Client, Handle, Lease, Message, Options, Priority, Ticket};
 
@@ -20,6 +20,7 @@ pub struct Front {
     permits: Permits,
     images: Images,
     refusals: Arc<RefusalLog>,
+    root: Root,
 }
 
 impl Front {
@@ -31,7 +32,16 @@ impl Front {
             config: Setting::default(),
             permits: Permits::default(),
             refusals: Arc::default(),
+            root: Root::Privileged,
         }
+    }
+
+    /// Returns the same state for a front end where root has no more rights than other users, because its caller may be root
+    /// of a container only.
+    #[must_use]
+    pub fn without_root(mut self) -> Self {
+        self.root = Root::Ordinary;
+        self
     }
 
     /// Returns the engine that answers.
@@ -72,6 +82,12 @@ impl Front {
             self.refusals.report(client, limit);
         }
         error
+    }
+
+    /// Returns the number of refusals by each limit since the start, by the key that sets the limit.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.counts()
     }
 
     /// Returns the messages of a call with their images, which are read and checked. A model that takes none refuses them
@@ -147,7 +163,13 @@ impl Front {
     /// Refuses a user who may neither use priority realtime nor hold all requests.
     pub async fn admit_realtime(&self, user: u32) -> Result<(), Forbidden> {
         let group = self.config().await.realtime_group.clone();
-        rights::admit_realtime(user, group).await
+        rights::admit_realtime(user, self.root, group).await
+    }
+
+    /// Whether a user may see the token counts and times of requests of other users: members of group `ganglion-admin`
+    /// may, and root on most front ends.
+    pub async fn is_operator(&self, user: u32) -> bool {
+        rights::is_operator(user, self.root).await
     }
 }
 

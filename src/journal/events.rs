@@ -78,6 +78,16 @@ events! {
         seconds = format_args!("{seconds:.1}"),
     }
 
+    /// HTTP requests are accepted.
+    INFO http_listening(sockets: &str)
+    "de5440a4c3ec4366b55c823612b9607c" "HTTP is served on {sockets}"
+    { sockets = sockets }
+
+    /// A socket cannot be used for HTTP, or accepts no connections at the moment.
+    WARN http_refused(socket: &str, error: &str)
+    "4f2c5a99373d4878ab345188fda42324" "HTTP is not served on {socket}: {error}"
+    { socket = socket, error = error }
+
     /// The model begins to load.
     INFO loading(model: &str)
     "1e915b4bc4004ca996104f62d663201d" "loading {model}"

@@ -132,6 +132,8 @@ pub const FIELDS: &[(&str, &str)] = &[
         "SETTING",
         "a setting of the model's files, its value, and why it is left out",
     ),
+    ("SOCKET", "the address and name of a socket"),
+    ("SOCKETS", "the addresses and names of all sockets"),
     ("STALL_SECONDS", "how long nothing was read"),
     ("TEXT", "the panic's message, if it is a constant"),
     ("THREAD", "name of the thread"),

@@ -77,6 +77,8 @@ pub struct Kv {
     epoch: u64,
     /// Turns so far, each of which may have made a sequence.
     turns: u64,
+    /// Sequences evicted so far.
+    evictions: u64,
     /// Owners whose pages were evicted, or lost with a resized cache.
     lost: HashSet<Owner>,
     reuse: Reuse,
@@ -135,6 +137,7 @@ impl Kv {
             active: 0,
             epoch: 0,
             turns: 0,
+            evictions: 0,
             lost: HashSet::new(),
             reuse,
             refused: false,

@@ -117,8 +117,15 @@ impl Kv {
             return false;
         };
         let owner = self.remove(id);
+        self.evictions += 1;
         self.lost.extend(owner);
         true
+    }
+
+    /// Returns the number of sequences that were evicted so that others have room.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// Removes a sequence and returns its owner. Pages that others share stay.

@@ -26,6 +26,12 @@ impl Runner {
         [pages, free, self.kv.allocated()]
     }
 
+    /// Returns the number of sequences that lost their pages to others since the model was loaded.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.kv.evictions()
+    }
+
     /// Returns how a request uses pages.
     #[must_use]
     pub fn layout(&self) -> Layout {

@@ -41,6 +41,10 @@ pub struct Arguments {
     #[arg(long, value_name = "BUS", default_value = "system")]
     pub bus: Address,
 
+    /// Also answer over HTTP on a UNIX socket that is made at PATH; a system's daemon gets its sockets from systemd
+    #[arg(long, value_name = "PATH")]
+    pub http: Option<PathBuf>,
+
     /// Run a script instead of a model, for tests: key=value, separated by commas
     #[arg(long, value_name = "SCRIPT", num_args = 0..=1, default_missing_value = "")]
     pub sim: Option<Script>,

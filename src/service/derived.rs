@@ -2,6 +2,7 @@
 
 use crate::bus::BusConfig;
 use crate::config::Config;
+use crate::http::{HttpConfig, Keys};
 use crate::{engine, front, guide};
 
 /// Returns the engine's limits.
@@ -35,6 +36,16 @@ pub(super) fn bus_config(config: &Config) -> BusConfig {
     BusConfig {
         stream_stall: config.stream.stall,
         ..BusConfig::default()
+    }
+}
+
+/// Returns the settings of HTTP alone.
+pub(super) fn http_config(config: &Config, keys: Option<Keys>) -> HttpConfig {
+    HttpConfig {
+        max_body: config.http.max_body_mib << 20,
+        stream_stall: config.stream.stall,
+        users: config.http.users.by_name().clone(),
+        keys,
     }
 }
 

@@ -1,6 +1,6 @@
-//! The service: owns the bus name, loads the model, reports its state to systemd and the journal (`announce`,
+//! The service: owns the bus name, serves HTTP on its sockets, loads the model, reports its state to systemd and the journal (`announce`,
 //! `watchdog`), reloads the configuration and stops in order.
-//! Not here: requests, which go from the bus to the engine directly.
+//! Not here: requests, which go from the bus and from HTTP to the engine directly.
 
 mod announce;
 mod arguments;
@@ -19,6 +19,7 @@ mod threads;
 mod watchdog;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use crate::bus::{self, Address, BusConfig};
 use crate::config::Config;
 use crate::engine::{self, Handle, State, Status};
 use crate::front::{self, Front};
+use crate::http::listen::{self, Inherited};
+use crate::http::{self, Http, HttpConfig};
 use crate::journal::{self, Journal};
 use derived::limits;
 use panics::Panics;
@@ -52,6 +55,10 @@ const LINGER_TEMPORARY: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub struct Parts {
     pub bus: Address,
+    /// The descriptors that the process was started with.
+    pub inherited: Inherited,
+    /// The path of a socket for HTTP to make.
+    pub http: Option<PathBuf>,
     pub origin: Origin,
     pub journal: Journal,
 }
@@ -78,8 +85,9 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     let bus = bus::serve(&parts.bus, front.clone()).await?;
     let reloads = bus.take_reloads();
     journal::started(env!("CARGO_PKG_VERSION"), &parts.bus.to_string());
+    let http = Arc::new(serve_http(parts.inherited, parts.http, front.clone()));
     tokio::spawn(announce::announce(engine.status()));
-    let (config, source, formats) = match parts.origin.read() {
+    let read = match parts.origin.read() {
         Ok(read) => read,
         Err(error) => {
             inbox.fail(&error.to_string());
@@ -87,30 +95,33 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
             drop(reloads);
             front.configure(front::Config::default());
             bus.configure(BusConfig::default());
+            http.configure(HttpConfig::default());
             tokio::time::sleep(LINGER).await;
-            stop::deliver_failure(bus).await;
+            stop::deliver_failure(bus, &http).await;
             return Err(error.into());
         }
     };
-    let stall = config.watchdog.stall;
+    let stall = read.config.watchdog.stall;
     let mut reloader = Reloader {
         origin: parts.origin,
         front,
+        http: http.clone(),
         journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
         config: Config::default(),
+        keys: None,
     };
-    engine.set_formats(formats);
-    engine.set_store(sessions::open(&config)?);
-    engine.set_pages(sessions::open_pages(&config)?);
-    reloader.apply(config, &engine, &bus);
+    engine.set_formats(read.formats);
+    engine.set_store(sessions::open(&read.config)?);
+    engine.set_pages(sessions::open_pages(&read.config)?);
+    reloader.apply(read.config, read.keys, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
-    let mut thread = source.start(inbox, &reloader.config)?;
+    let mut thread = read.source.start(inbox, &reloader.config)?;
 
     tokio::select! {
         () = signals.next() => {}
         failure = failure(&engine, &mut thread, &mut panics) => {
-            stop::deliver_failure(bus).await;
+            stop::deliver_failure(bus, &http).await;
             return Err(failure);
         }
         () = reloader.serve(&engine, &bus, reloads, &mut hangups) => {}
@@ -120,12 +131,22 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
         grace: reloader.config.stop.grace,
         pages: reloader.config.kv.stop,
     };
-    stop::stop(&engine, bus, thread, time, &mut signals).await;
+    stop::stop(&engine, bus, &http, thread, time, &mut signals).await;
     if panics.seen() {
         return Err(Failure::Panic);
     }
     journal::stopped();
     Ok(())
+}
+
+/// Serves HTTP on the sockets of systemd and on the one at `path`. Without sockets there is no HTTP.
+fn serve_http(inherited: Inherited, path: Option<PathBuf>, front: Front) -> Http {
+    let mut sockets = inherited.open();
+    if let Some(path) = path {
+        let named = |error| (format!("unix {}", path.display()), error);
+        sockets.push(listen::bind(&path).map_err(named));
+    }
+    http::serve(sockets, front)
 }
 
 /// Waits until the service cannot go on, and returns the reason.

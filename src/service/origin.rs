@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::source::{self, TokenSource};
 use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
+use crate::http::Keys;
 use crate::journal;
 use crate::load::{self, LoadError, OpenModel};
 use crate::tools::Formats;
@@ -19,6 +20,17 @@ pub struct Origin {
     pub script: Option<Script>,
 }
 
+/// What the configuration and the files that it names say.
+#[derive(Debug)]
+pub struct Read {
+    pub config: Config,
+    pub source: TokenSource,
+    /// The formats of tool calls.
+    pub formats: Formats,
+    /// The keys of callers over TCP.
+    pub keys: Option<Keys>,
+}
+
 impl Origin {
     #[must_use]
     pub fn file(&self) -> &Path {
@@ -26,20 +38,22 @@ impl Origin {
         self.file.as_deref().unwrap_or(packaged)
     }
 
-    /// Reads the configuration, the source of tokens that it names, and the formats of tool calls.
+    /// Reads the configuration and the files that it names, except the model.
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn read(&self) -> Result<(Config, TokenSource, Formats), ConfigError> {
+    pub fn read(&self) -> Result<Read, ConfigError> {
         match &self.script {
             // The scripted engine works without a file, but a file that exists must be valid.
-            Some(script) if self.file.is_none() && !self.file().exists() => {
-                let source = TokenSource::Script(script.clone());
-                Ok((Config::default(), source, Formats::default()))
-            }
+            Some(script) if self.file.is_none() && !self.file().exists() => Ok(Read {
+                config: Config::default(),
+                source: TokenSource::Script(script.clone()),
+                formats: Formats::default(),
+                keys: None,
+            }),
             _ => {
                 let read = self.check()?;
-                if read.0.kv.slots.is_some() {
+                if read.config.kv.slots.is_some() {
                     journal::config_outdated("kv.slots", "kv.memory_mib");
                 }
                 Ok(read)
@@ -48,7 +62,7 @@ impl Origin {
     }
 
     /// Reads like `read`, but the file must exist even with a script.
-    pub fn check(&self) -> Result<(Config, TokenSource, Formats), ConfigError> {
+    pub fn check(&self) -> Result<Read, ConfigError> {
         let file = self.file();
         let config = Config::read(file)?;
         let source = match &self.script {
@@ -56,7 +70,18 @@ impl Origin {
             None => TokenSource::Model(config.model_path(file)?.to_owned()),
         };
         let formats = Formats::read(&config.model.tool_formats)?;
-        Ok((config, source, formats))
+        let keys = config
+            .http
+            .key_file
+            .as_deref()
+            .map(Keys::read)
+            .transpose()?;
+        Ok(Read {
+            config,
+            source,
+            formats,
+            keys,
+        })
     }
 
     /// Checks the configuration against the model's files, without reading the weights.
@@ -64,7 +89,8 @@ impl Origin {
     /// # Errors
     /// What is wrong with the configuration, or with the model that it names.
     pub fn check_model(&self) -> Result<(), Failure> {
-        let (config, TokenSource::Model(model), _) = self.check()? else {
+        let read = self.check()?;
+        let (config, TokenSource::Model(model)) = (read.config, read.source) else {
             return Ok(());
         };
         let failed = |error: LoadError| {

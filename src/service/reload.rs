@@ -7,8 +7,8 @@ use std::time::Instant;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
-use super::derived::{bus_config, front_config, limits};
-use super::origin::Origin;
+use super::derived::{bus_config, front_config, http_config, limits};
+use super::origin::{Origin, Read};
 use super::source::{self, TokenSource};
 use super::watchdog::Watchdog;
 use super::{extension, sessions};
@@ -16,6 +16,7 @@ use crate::bus::{self, Bus, ReloadCall};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Handle, ReplaceError, Replaced};
 use crate::front::Front;
+use crate::http::{Http, Keys};
 use crate::journal::{self, Journal};
 
 /// The active configuration, and its source.
@@ -23,9 +24,12 @@ use crate::journal::{self, Journal};
 pub(super) struct Reloader {
     pub(super) origin: Origin,
     pub(super) front: Front,
+    pub(super) http: Arc<Http>,
     pub(super) journal: Journal,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) config: Config,
+    /// The active keys of callers over TCP.
+    pub(super) keys: Option<Keys>,
 }
 
 /// The reason why the previous configuration stays active.
@@ -41,7 +45,7 @@ enum ReloadError {
 
 impl Reloader {
     /// Applies all of `config` that needs no new model or device.
-    pub(super) fn apply(&mut self, config: Config, engine: &Handle, bus: &Bus) {
+    pub(super) fn apply(&mut self, config: Config, keys: Option<Keys>, engine: &Handle, bus: &Bus) {
         self.journal.set_level(config.log.level);
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
@@ -50,7 +54,9 @@ impl Reloader {
         engine.keep_in_host(sessions::host_rules(&config));
         self.front.configure(front_config(&config));
         bus.configure(bus_config(&config));
+        self.http.configure(http_config(&config, keys.clone()));
         self.config = config;
+        self.keys = keys;
     }
 
     /// Serves reload calls and SIGHUPs in order, until it is dropped.
@@ -94,8 +100,12 @@ impl Reloader {
         bus: &Bus,
     ) -> Result<&'static str, ReloadError> {
         let origin = self.origin.clone();
-        let (config, source, formats) =
-            tokio::task::spawn_blocking(move || origin.read()).await??;
+        let Read {
+            config,
+            source,
+            formats,
+            keys,
+        } = tokio::task::spawn_blocking(move || origin.read()).await??;
         let replaced = match source {
             TokenSource::Model(path) => {
                 let settings = source::settings(&path, &config);
@@ -107,9 +117,9 @@ impl Reloader {
             }
             TokenSource::Script(_) => Replaced::Nothing,
         };
-        let same = self.config == config;
+        let same = self.config == config && self.keys == keys;
         engine.set_formats(formats);
-        self.apply(config, engine, bus);
+        self.apply(config, keys, engine, bus);
         Ok(match replaced {
             Replaced::Nothing if same => "nothing has changed",
             Replaced::Nothing | Replaced::GraphMode => "the model stays",

@@ -9,6 +9,7 @@ use super::signals::Signals;
 use super::source::Thread;
 use crate::bus::Bus;
 use crate::engine::Handle;
+use crate::http::Http;
 use crate::journal;
 
 /// The longest time that a cancelled request takes to end: one step, on a slow board with a long prompt.
@@ -31,14 +32,16 @@ pub(super) struct Time {
 pub(super) async fn stop(
     engine: &Handle,
     bus: Bus,
+    http: &Http,
     mut thread: Thread,
     Time { grace, pages }: Time,
     signals: &mut Signals,
 ) {
     // The grace period, the steps below, and the journal's last events: a longer stop is stuck.
-    notify::stopping(grace + CANCEL + pages + 5 * FLUSH);
+    notify::stopping(grace + CANCEL + pages + 6 * FLUSH);
     journal::stopping(engine.status().borrow().queue_length);
     engine.begin_stop();
+    http.stop();
     tokio::select! {
         _ = timeout(grace, engine.idle()) => {}
         () = signals.next() => {}
@@ -51,6 +54,7 @@ pub(super) async fn stop(
         () = thread.ended() => {}
     }
     let _ = timeout(FLUSH, bus.delivered()).await;
+    let _ = timeout(FLUSH, http.ended()).await;
     engine.close();
     // A load cannot be interrupted; it ends with the process.
     let _ = timeout(pages + FLUSH, thread.ended()).await;
@@ -61,7 +65,9 @@ pub(super) async fn stop(
 }
 
 /// Delivers the reason of a failure to waiting callers, and leaves the bus.
-pub(super) async fn deliver_failure(bus: Bus) {
+pub(super) async fn deliver_failure(bus: Bus, http: &Http) {
+    http.stop();
     let _ = timeout(FLUSH, bus.delivered()).await;
+    let _ = timeout(FLUSH, http.ended()).await;
     let _ = timeout(FAREWELL, bus.leave()).await;
 }

@@ -1,12 +1,18 @@
 //! The costs of a request: token counts, times, and the share of the memory's bandwidth (`Usage`); and the times of
-//! steps (`timing`).
+//! steps (`timing`). Also the counts of all requests (`totals`), and the temperatures of the board (`thermal`).
 //! Not here: text of prompts and answers, and reporting itself.
 
+mod histogram;
+mod thermal;
 mod timing;
+mod totals;
 
 use serde::{Deserialize, Serialize};
 
+pub use histogram::{Distribution, Histogram};
+pub use thermal::{ThermalZone, thermal_zones};
 pub use timing::{Percentiles, Timing};
+pub use totals::{Count, Throughput, Totals};
 
 /// The reason for the end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +34,16 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
+    pub const ALL: [Self; 7] = [
+        Self::Stop,
+        Self::Length,
+        Self::Context,
+        Self::ToolCalls,
+        Self::Deadline,
+        Self::Cancelled,
+        Self::Error,
+    ];
+
     /// Whether the answer was ended from outside, before the model ended it.
     #[must_use]
     pub const fn is_partial(self) -> bool {

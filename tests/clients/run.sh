@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
-# tiny model on a private bus. Then runs example programs of robots, or those named, with a real model and release
-# binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
+# tiny model on a private bus. Then runs programs with OpenAI's API over HTTP, and example programs of robots, or those
+# named, with a real model and release binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
 #   RELEASE=target/release   these binaries instead of release binaries that are built here
 #   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
 #                            between them
@@ -14,6 +14,7 @@ made=$root/target/clients
 interfaces=$root/config/interfaces
 bin=${CARGO_TARGET_DIR:-$root/target}/debug
 verbs=(generate session cancel complete signals reconnect)
+http_verbs=(chat stream async tools parse refuse image same)
 
 # Each client: its name in the table, and the function that builds it and sets $run. Each uses another D-Bus library.
 clients=(
@@ -21,8 +22,14 @@ clients=(
     'ganglionctl, busctl, gdbus (shell)=shell'
     'PyGObject=gi' 'dbus-python=dbus_python' 'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen'
 )
-# Each program: its name in the table, and its file below python/.
-programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion')
+# Each client of OpenAI's API, as above.
+http_clients=(
+    'openai (Python)=openai' 'openai (Node)=openai_node' 'curl, jq (shell)=curl_jq' 'async-openai (Rust)=async_openai'
+    'langchain-openai (Python)=langchain' 'pydantic-ai (Python)=pydantic_ai' 'instructor (Python)=instructor'
+    'litellm (Python)=litellm' 'llm (shell, TCP)=llm'
+)
+# Each program: its name in the table, and its file below python/; ros is the folder ros/.
+programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion' 'ROS 2 action (rclpy)=ros')
 turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
 packages() { "$root/cross/deps/packages.sh" "$@"; }
@@ -107,9 +114,55 @@ codegen() {
     run=("$made/codegen/client")
 }
 
+# of_package NAME PACKAGE...: the script with_NAME.py, in an environment of its own: some packages need other releases of openai.
+of_package() {
+    local python=$made/venv-$1/bin/python script=$here/openai/python/with_$1.py
+    packages python3 python3-venv
+    [ -x "$python" ] || /usr/bin/python3 -m venv "$made/venv-$1"
+    shift
+    "$python" -m pip install --quiet --disable-pip-version-check "$@"
+    run=("$python" "$script")
+}
+openai() {
+    venv dbus-fast openai
+    run=("$made/venv/bin/python" "$here/openai/python/sdk.py")
+}
+langchain() { of_package langchain langchain-openai; }
+pydantic_ai() { of_package pydantic_ai 'pydantic-ai-slim[openai]'; }
+instructor() { of_package instructor instructor; }
+litellm() { of_package litellm litellm; }
+llm() {
+    of_package llm llm
+    serve_tcp
+    run=(env PATH="$made/venv-llm/bin:$PATH" "$here/openai/shell/llm.sh")
+}
+openai_node() {
+    packages node=nodejs npm=npm
+    # The release 6 of undici is the last for the Node of Debian 12.
+    [ -d "$made/openai-node/node_modules/zod" ] || npm install --silent --prefix "$made/openai-node" openai undici@6 zod
+    run=(env NODE_PATH="$made/openai-node/node_modules" "$(type -P node)" "$here/openai/node/sdk.js")
+}
+curl_jq() {
+    packages curl jq
+    run=("$here/openai/shell/curl.sh")
+}
+async_openai() {
+    mkdir -p "$made/openai-rust/src"
+    cp "$here/openai/rust/Cargo.toml" "$made/openai-rust/"
+    cp "$here/openai/rust/main.rs" "$made/openai-rust/src/"
+    CARGO_TARGET_DIR=$made/openai-rust/target cargo build --quiet --manifest-path "$made/openai-rust/Cargo.toml"
+    run=("$made/openai-rust/target/debug/client")
+}
+
 # has CLIENT VERB: whether the client implements the verb.
 has() {
     case $1 in
+    openai) true ;;
+    openai_node | async_openai) [[ $2 != @(image|same) ]] ;;
+    curl_jq) [[ $2 != @(async|image|same) ]] ;;
+    langchain) [[ $2 != @(refuse|image|same) ]] ;;
+    pydantic_ai | litellm | llm) [[ $2 != @(async|refuse|image|same) ]] ;;
+    instructor) [[ $2 = @(tools|parse) ]] ;;
     python | c | cpp | rust | node) true ;;
     shell) [ "$2" != signals ] ;;
     *) [ "$2" != reconnect ] ;;
@@ -128,9 +181,21 @@ model() {
             "$plain" "$made/tools.gguf" >"$folder/output" 2>&1
 }
 
-# serve CONTEXT: the daemon of the programs, with that model and a context of CONTEXT tokens.
-serve() {
-    end_daemon || true
+# The configuration of the daemon that sees: a tiny model with a vision tower.
+sees() {
+    local golden=$root/tests/golden/vision
+    cp "$golden/tiny-gemma3.q8_0.gguf" "$folder/sees.gguf"
+    cp "$golden/tiny-gemma3.mmproj-f16.gguf" "$folder/mmproj-F16.gguf"
+    cat >"$folder/sees.toml" <<TOML
+backend = 'cpu'
+model.path = '$folder/sees.gguf'
+model.chat_template = '$here/openai/images.jinja'
+kv.context = 512
+TOML
+}
+
+# configure CONTEXT: writes the configuration of the programs' daemon, with a context of CONTEXT tokens.
+configure() {
     cat >"$folder/gangliond.toml" <<TOML
 backend = 'cpu'
 model.path = '$made/tools.gguf'
@@ -138,12 +203,75 @@ model.tool_formats = '$root/config/tools'
 kv.context = $1
 sessions.directory = '$folder/sessions'
 TOML
-    start_daemon "$release" "$folder/gangliond.toml" 60
 }
+
+# serve CONTEXT: the daemon of the programs.
+serve() {
+    end_daemon || true
+    configure "$1"
+    start_daemon "$release" "$folder/gangliond.toml" 60 --http "$GANGLION_SOCKET"
+}
+
+# The same with a port of this machine and a key, as the package's drop-in has it.
+serve_tcp() {
+    end_daemon || true
+    configure 1024
+    OPENAI_API_KEY=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+    (umask 077 && echo "$(id -u) $OPENAI_API_KEY" >"$folder/keys")
+    echo "http.key_file = '$folder/keys'" >>"$folder/gangliond.toml"
+    mkdir -p "$folder/with-port"
+    ln -sf "$(realpath "$release/ganglionctl")" "$folder/with-port/"
+    cat >"$folder/with-port/gangliond" <<SH
+#!/bin/sh
+exec /usr/bin/python3 '$here/openai/with_port.py' '$folder/port' '$(realpath "$release/gangliond")' "\$@"
+SH
+    chmod +x "$folder/with-port/gangliond"
+    start_daemon "$folder/with-port" "$folder/gangliond.toml" 60
+    OPENAI_BASE_URL=http://127.0.0.1:$(<"$folder/port")/v1
+    export OPENAI_BASE_URL OPENAI_API_KEY
+}
+
+# Installs rclpy without ROS, and builds the package of the action in the same place. The wheels have paths of the machine that
+# built them.
+ros() {
+    packages cc=build-essential c++=build-essential cmake python3 python3-venv
+    local venv=$made/venv-ros
+    [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
+    local site=("$venv"/lib/python3.*/site-packages)
+    export PATH=$venv/bin:$PATH PYTHONPATH=$site AMENT_PREFIX_PATH=$venv LD_LIBRARY_PATH=$venv/lib
+    [ ! -d "$venv/share/ganglion_interfaces" ] || return 0
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/ros/requirements.txt"
+    local headers
+    headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    { grep -rlE /opt/python/ "$venv/share" --include='*.cmake' || true; } | xargs -r sed -i -E \
+        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/include/python3\.[0-9]+|$headers|g" \
+        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/lib/python3\.[0-9]+/site-packages|$site|g"
+    cmake -S "$here/ros/ganglion_interfaces" -B "$made/ros" -DCMAKE_PREFIX_PATH="$venv" -DCMAKE_INSTALL_PREFIX="$venv" \
+        -DPython3_EXECUTABLE="$venv/bin/python" -DBUILD_TESTING=OFF >"$folder/output" 2>&1
+    cmake --build "$made/ros" --target install --parallel >"$folder/output" 2>&1
+}
+
+# The node of the action, and a node that sends it goals; they talk to no other machine.
+run_ros() (
+    ros
+    export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST ROS_DOMAIN_ID=$((RANDOM % 100))
+    python3 "$here/ros/server.py" >"$folder/node" 2>&1 &
+    local node=$! ended=0
+    timeout 300 python3 "$here/ros/client.py" >"$folder/output" 2>&1 || ended=$?
+    kill -INT "$node"
+    wait "$node" || true
+    [ "$ended" = 0 ] || tail -n 20 "$folder/node" >>"$folder/output"
+    return "$ended"
+)
 
 # run_program NAME: its output goes to $folder/output.
 run_program() {
     local program=("$made/venv/bin/python" "$here/python/$1.py")
+    if [ "$1" = ros ]; then
+        serve 1024
+        run_ros
+        return
+    fi
     if [ "$1" != companion ]; then
         serve 1024
         timeout 300 "${program[@]}" >"$folder/output" 2>&1
@@ -181,12 +309,31 @@ try() {
     wait "$client"
 }
 
+# try_http NAME VERB: its output goes to $folder/output.
+try_http() {
+    local more=()
+    case $2 in
+    same)
+        timeout 300 "$made/venv/bin/python" "$here/openai/python/same.py" >"$folder/output" 2>&1
+        return
+        ;;
+    image)
+        more=("$root/tests/golden/vision/gemma3/images/one0.png")
+        end_daemon || true
+        start_daemon "$release" "$folder/sees.toml" 60 --http "$GANGLION_SOCKET"
+        ;;
+    esac
+    timeout 120 "${run[@]}" "$2" "${more[@]}" >"$folder/output" 2>&1 || return
+    [ "$2" != image ] || serve 1024
+}
+
 asked=$*
 export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
 cargo build --quiet --bins --example systemd-check
 folder=$(mktemp -d -t ganglion-clients.XXXXXX)
+export GANGLION_SOCKET=$folder/openai.sock
 # shellcheck source-path=SCRIPTDIR/../..
 . tests/support/daemon.sh
 trap 'end_daemon || true; end_bus; rm -rf "$folder"' EXIT
@@ -229,17 +376,63 @@ for client in "${clients[@]}"; do
     echo "$row" | tee -a "$made/table.md"
 done
 
+# prepare: builds what serves a real model, once.
 ready=''
+prepare() {
+    [ -z "$ready" ] || return 0
+    release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
+    [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
+    venv dbus-fast jsonschema
+    model
+    ready=yes
+}
+
+# table KIND COLUMN...: the head of a table.
+table() {
+    printf '\n|'
+    printf ' %s |' "$@"
+    printf '\n|'
+    printf '%.0s---|' "$@"
+    printf '\n'
+}
+
+is_begun=''
+for client in "${http_clients[@]}"; do
+    name=${client#*=}
+    wanted "$name" || continue
+    if [ -z "$is_begun" ]; then
+        prepare
+        sees
+        serve 1024
+        table 'client of OpenAI' "${http_verbs[@]}" >>"$made/table.md"
+        is_begun=yes
+    fi
+    echo "==> ${client%=*}"
+    run=()
+    "$name"
+    row="| ${client%=*} |"
+    for verb in "${http_verbs[@]}"; do
+        cell='-'
+        if has "$name" "$verb"; then
+            cell=ok
+            try_http "$name" "$verb" || {
+                cell=FAIL failed=1
+                sed "s/^/    $verb: /" "$folder/output" | tail -n 20
+            }
+        fi
+        row+=" $cell |"
+    done
+    echo "$row" | tee -a "$made/table.md"
+done
+
+is_begun=''
 for program in "${programs[@]}"; do
     name=${program#*=}
     wanted "$name" || continue
-    if [ -z "$ready" ]; then
-        release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
-        [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
-        venv dbus-fast jsonschema
-        model
-        ready=yes
-        printf '\n| program | result | seconds |\n|---|---|---|\n' >>"$made/table.md"
+    if [ -z "$is_begun" ]; then
+        prepare
+        table program result seconds >>"$made/table.md"
+        is_begun=yes
     fi
     echo "==> ${program%=*}"
     begun=$SECONDS

@@ -34,7 +34,7 @@ async fn systemd_gets_the_states_in_order() {
     daemon.signal(Signal::SIGTERM);
     let stopping = daemon.next_notification().await;
     // stop.grace_seconds, kv.stop_seconds, and the time of the remaining steps.
-    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
+    assert_eq!(stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=18000000");
     let end = daemon.end().await;
     assert_eq!(end.status, Some(0), "{}", end.journal);
     assert!(end.journal.ends_with("info: stopped\n"), "{}", end.journal);

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use crate::support::needs;
 
 const UNIT: &str = include_str!("../../systemd/gangliond.service");
+const SOCKET: &str = include_str!("../../systemd/ganglion-openai.socket");
+const TCP: &str = include_str!("../../systemd/drop-ins/openai-tcp.conf");
 const DEVICES: &str = include_str!("../../systemd/DEVICES.md");
 const TEGRA: &str = include_str!("../../systemd/drop-ins/40-tegra.conf");
 const GENERATOR: &str = include_str!("../../systemd/gangliond-generator");
@@ -34,6 +36,8 @@ fn the_unit_is_valid_without_a_warning() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("gangliond.service");
+    let socket = folder.path().join("ganglion-openai.socket");
+    fs::write(&socket, SOCKET).expect("the socket is written");
     let built = UNIT
         .replace("/usr/bin/gangliond", env!("CARGO_BIN_EXE_gangliond"))
         .replace("/usr/bin/ganglionctl", env!("CARGO_BIN_EXE_ganglionctl"));
@@ -41,7 +45,7 @@ fn the_unit_is_valid_without_a_warning() {
     fs::write(&file, built).expect("the unit is written");
     let verified = Command::new("systemd-analyze")
         .args(["verify", "--man=no"])
-        .arg(&file)
+        .args([&file, &socket])
         .output()
         .expect("systemd-analyze runs");
     assert_eq!(said(&verified), "");
@@ -84,10 +88,15 @@ fn newest_key(text: &str) -> (u32, &str) {
 #[test]
 fn every_key_is_known_to_the_systemd_that_reads_it() {
     assert_eq!(newest_key(UNIT).0, OLDEST, "{}", newest_key(UNIT).1);
+    assert_eq!(newest_key(SOCKET).0, OLDEST, "{}", newest_key(SOCKET).1);
+    assert_eq!(newest_key(TCP).0, OLDEST, "{}", newest_key(TCP).1);
     assert_eq!(newest_key(TEGRA).0, OLDEST, "{}", newest_key(TEGRA).1);
     for (name, text) in drop_ins() {
         let Some((_, of)) = name.rsplit_once("-v") else {
-            assert_eq!(name, "40-tegra.conf");
+            assert!(
+                ["40-tegra.conf", "openai-tcp.conf"].contains(&&*name),
+                "{name}"
+            );
             continue;
         };
         let of: u32 = of.trim_end_matches(".conf").parse().expect("a number");
@@ -126,6 +135,7 @@ fn generated_on(compatible: &str, running: &str, installed: &str) -> Vec<String>
         "40-v247.conf",
         "50-v250.conf",
         "50-v254.conf",
+        "openai-tcp.conf",
         "README",
     ];
     for name in names {
@@ -226,6 +236,25 @@ fn the_unit_agrees_with_the_code() {
         ganglion::config::DEFAULT_FILE,
         format!("/etc/{configuration}/gangliond.toml")
     );
+}
+
+/// systemd passes the socket however the service starts, and the socket is still there when the service has stopped.
+#[test]
+fn the_socket_belongs_to_the_service() {
+    assert_eq!(
+        values("Sockets").collect::<Vec<_>>(),
+        ["ganglion-openai.socket"]
+    );
+    let of_socket = |key| values_of(SOCKET, key).collect::<Vec<_>>();
+    assert_eq!(of_socket("Service"), ["gangliond.service"]);
+    let folder = values("RuntimeDirectory").next().expect("a folder");
+    let path = format!("/run/{folder}/openai.sock");
+    assert_eq!(of_socket("ListenStream"), [path]);
+    assert_eq!(values("RuntimeDirectoryPreserve").next(), Some("yes"));
+    assert_eq!(of_socket("SocketMode"), ["0660"], "for the group alone");
+    assert_eq!(values("PrivateNetwork").next(), Some("yes"));
+    let tcp: Vec<_> = values_of(TCP, "ListenStream").collect();
+    assert_eq!(tcp, ["127.0.0.1:11435"], "not for other machines");
 }
 
 #[test]

@@ -98,6 +98,11 @@ impl Daemon {
         }
     }
 
+    /// Returns what all front ends share.
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
+    }
+
     /// Applies another configuration.
     pub(crate) fn configure(&self, settings: impl Into<Settings>) {
         let settings = settings.into();

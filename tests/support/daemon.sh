@@ -20,10 +20,11 @@ start_bus() {
     export DBUS_SYSTEM_BUS_ADDRESS=$address GANGLION_BUS=$address
 }
 
-# start_daemon PROGRAMS CONFIG SECONDS: returns when the daemon is ready, or fails after SECONDS.
+# start_daemon PROGRAMS CONFIG SECONDS [OPTION...]: returns when the daemon is ready, or fails after SECONDS.
 start_daemon() {
     local programs=$1 config=$2 until=$((SECONDS + $3))
-    "$programs/gangliond" --config "$config" --bus "$address" >"$folder/daemon.log" 2>&1 &
+    shift 3
+    "$programs/gangliond" --config "$config" --bus "$address" "$@" >"$folder/daemon.log" 2>&1 &
     daemon=$!
     until "$programs/ganglionctl" status --json 2>/dev/null | grep -Eiq '"state": *"ready"'; do
         kill -0 "$daemon" 2>/dev/null || { echo 'gangliond ended before it was ready' >&2; return 1; }

@@ -14,6 +14,16 @@ pub(crate) fn python() -> bool {
     file("target/venv/bin/python")
 }
 
+/// Checks for the Python package openai.
+pub(crate) fn openai() -> bool {
+    let found = Command::new("target/venv/bin/python")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["-c", "import openai"])
+        .output();
+    let exists = found.is_ok_and(|output| output.status.success());
+    exists || missing("the Python package openai", DEPS)
+}
+
 /// Checks for SmolLM2-135M-Instruct, a file of 98 MB.
 pub(crate) fn smollm2() -> bool {
     file("target/models/SmolLM2-135M-Instruct.Q4_1.gguf")

@@ -1,6 +1,6 @@
 //! gangliond as a separate process, with a script or a model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
@@ -23,6 +23,22 @@ impl Process {
     /// Starts it with the model of the configuration, and waits until it is ready.
     pub(crate) async fn serving(bus: &PrivateBus, config: &str) -> Self {
         Self::ready(bus, &[], config).await
+    }
+
+    /// Starts it with a model and further arguments, and waits until it is ready.
+    pub(crate) async fn serving_with(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {
+        Self::ready(bus, arguments, config).await
+    }
+
+    /// Starts it with a socket for HTTP at `http`, and waits until it is ready.
+    pub(crate) async fn over_http(
+        bus: &PrivateBus,
+        script: &str,
+        config: &str,
+        http: &Path,
+    ) -> Self {
+        let http = format!("--http={}", http.display());
+        Self::ready(bus, &[&format!("--sim={script}"), &http], config).await
     }
 
     async fn ready(bus: &PrivateBus, arguments: &[&str], config: &str) -> Self {

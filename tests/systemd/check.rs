@@ -29,6 +29,8 @@ mod fuzz;
 mod guides;
 #[path = "check/honest.rs"]
 mod honest;
+#[path = "check/http.rs"]
+mod http;
 #[path = "check/journal.rs"]
 mod journal;
 #[path = "check/leaks.rs"]
@@ -72,6 +74,7 @@ const USAGE: &str = "usage: systemd-check CHECK [ARGUMENT...]
   takes SECONDS          uses a session while another connection tries to take it, which is refused; prints the outcomes
   honest SECONDS COUNT [GUIDED]
                          runs COUNT clients, GUIDED of them with JSON answers, and one that pings; prints times and errors
+  http PLACE PATH [KEY]  gets PATH over HTTP from a socket's path or HOST:PORT, with that key; prints the answer
   bare                   owns the daemon's name, and answers each call at once with nothing
   leaks PID FILE RELOADS CANCELLED SESSIONS
                          prints the resources of that process before and after; FILE is a drop-in to overwrite";
@@ -109,6 +112,8 @@ fn main() -> ExitCode {
         ["leaks", pid, file, reloads, cancelled, sessions] => {
             leaking::run(pid, file, [reloads, cancelled, sessions])
         }
+        ["http", place, path] => http::get(place, path, None),
+        ["http", place, path, key] => http::get(place, path, Some(key)),
         ["bare"] => bare::run(),
         ["honest", seconds, count] => honest::run(seconds, count, "0"),
         ["honest", seconds, count, guided] => honest::run(seconds, count, guided),

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::exit_codes;
 use crate::{
-    ask, bench, chat, completions, doctor, graph, hold, man, pull, score, sessions, setup, status,
-    stored, tokenize, top,
+    ask, bench, chat, completions, doctor, graph, hold, man, openai, pull, score, sessions, setup,
+    status, stored, tokenize, top,
 };
 
 /// Talk to the language model on this machine
@@ -56,6 +56,11 @@ pub(crate) enum Verb {
     /// that ended it, 127 if it is not found, 126 if it cannot be run. The command gets the signals SIGINT, SIGQUIT,
     /// SIGTERM and SIGHUP.
     Hold(hold::Arguments),
+    /// Show how programs that use OpenAI's API reach the daemon.
+    ///
+    /// Prints the base URL, the socket, and lines for Python and curl. The exit code is 69 if the socket does not exist, and
+    /// 77 if this user may not open it; the remedy is on standard error.
+    Openai(openai::Arguments),
     /// Reload the daemon's configuration, and wait until it is active
     Reload,
     /// Watch the daemon at work.

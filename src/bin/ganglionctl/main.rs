@@ -1,5 +1,5 @@
 //! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain
-//! D-Bus clients. `tokenize`, `score` and `bench` open a model themselves. `doctor`, `pull`, `models`, `setup` and
+//! D-Bus clients. `openai` prints what clients of the HTTP API need. `tokenize`, `score` and `bench` open a model themselves. `doctor`, `pull`, `models`, `setup` and
 //! `use` prepare and check the machine. `man` prints the manual.
 
 mod arguments;
@@ -17,6 +17,7 @@ mod hold;
 mod man;
 mod models;
 mod offline;
+mod openai;
 mod output;
 mod pull;
 mod reload;
@@ -60,6 +61,7 @@ fn run(Cli { bus, verb }: Cli) -> Outcome<ExitCode> {
         Verb::Status(arguments) => client::block_on(status::run(bus, &arguments)),
         Verb::Graph(arguments) => client::block_on(graph::run(bus, &arguments)),
         Verb::Sessions(arguments) => client::block_on(sessions::run(bus, &arguments)),
+        Verb::Openai(arguments) => openai::run(&arguments),
         Verb::Reload => client::block_on(reload::run(bus)),
         Verb::Top(arguments) => client::block_on(top::run(bus, &arguments)),
         Verb::Pull(arguments) => pull::run(&arguments),

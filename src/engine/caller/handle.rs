@@ -21,7 +21,7 @@ use crate::engine::picture::quota::ImageQuota;
 use crate::engine::session::sessions::{Lease, Said, SessionId, SessionStatus};
 use crate::model::{Message, Role};
 use crate::session_store::Entry;
-use crate::telemetry::{FinishReason, Usage};
+use crate::telemetry::{FinishReason, Totals, Usage};
 use crate::tools::Formats;
 use crate::vision::{ImageError, Received};
 
@@ -266,6 +266,18 @@ impl Handle {
     pub fn timed(&self) -> Snapshot {
         self.shared.live.note_reader();
         self.live()
+    }
+
+    /// Returns the counts and times of all requests since the start.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.shared.totals
+    }
+
+    /// Returns the requests that were accepted and have not ended, by priority: realtime, normal, background.
+    #[must_use]
+    pub fn accepted(&self) -> [u32; 3] {
+        self.shared.requests.by_priority()
     }
 
     /// Returns the progress of the engine thread.

@@ -306,6 +306,23 @@ pub enum Limit {
     OfUser(&'static str),
 }
 
+impl Limit {
+    /// The keys of all limits.
+    pub const KEYS: [&str; 11] = [
+        "kv.context",
+        "limits.kv_percent_per_user",
+        "limits.queue_percent_per_user",
+        "limits.requests",
+        "limits.requests_per_user",
+        "limits.sessions",
+        "limits.sessions_per_user",
+        "queue.capacity",
+        "sessions.mib_per_user",
+        "sessions.per_user",
+        "vision.max_pixels",
+    ];
+}
+
 impl Refusal {
     /// Returns the limit that was reached, if one was.
     #[must_use]

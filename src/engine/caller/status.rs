@@ -70,6 +70,8 @@ pub struct Status {
     pub state: State,
     /// For people: the progress of a load, or the reason of a failure with its remedy; may be empty.
     pub detail: String,
+    /// Percent of the weights that were read; `None` if no model is loading, or it has not begun to read them.
+    pub loaded_percent: Option<u64>,
     /// Whether a load that has failed may succeed a moment later.
     pub passes: bool,
     pub backend: String,
@@ -91,6 +93,7 @@ impl Default for Status {
         Self {
             state: State::Loading,
             detail: String::new(),
+            loaded_percent: None,
             passes: false,
             backend: String::new(),
             device: String::new(),

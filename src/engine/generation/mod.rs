@@ -8,3 +8,4 @@ mod sending;
 pub(super) mod speech;
 pub(super) mod state;
 pub(super) mod stop;
+mod token_times;

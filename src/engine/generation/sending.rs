@@ -100,17 +100,10 @@ impl Generation {
         self.request.fail(error, usage);
     }
 
-    #[allow(clippy::cast_precision_loss)] // for people
+    /// Returns the usage so far.
     fn usage(&self) -> Usage {
         let mut usage = self.usage;
-        let seconds = self
-            .answering
-            .map_or(0.0, |since| since.elapsed().as_secs_f64());
-        let steps = usage.completion_tokens.saturating_sub(1);
-        if steps > 0 && seconds > 0.0 {
-            usage.tokens_per_second = f64::from(steps) / seconds;
-            usage.gigabytes_per_second = self.decoded_bytes as f64 / seconds / 1e9;
-        }
+        self.token_times.write_speed(&mut usage);
         usage
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::speech::Speech;
 use super::stop::StopStrings;
+use super::token_times::TokenTimes;
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::intake::request::Request;
@@ -62,9 +63,7 @@ pub(crate) struct Generation {
     pub(super) cut: bool,
     pub(super) usage: Usage,
     pub(super) began: Instant,
-    /// When the first token was chosen.
-    pub(super) answering: Option<Instant>,
-    pub(super) decoded_bytes: u64,
+    pub(super) token_times: TokenTimes,
 }
 
 /// A token of an answer.
@@ -164,14 +163,13 @@ impl Generation {
             cut: false,
             usage,
             began,
-            answering: None,
-            decoded_bytes: 0,
+            token_times: TokenTimes::default(),
         }
     }
 
     /// Gives it a slot, which holds `cached` tokens of its prompt: its first slot, or a new one after it lost one.
     pub(crate) fn start(&mut self, slot: usize, cached: usize) {
-        if self.answering.is_none() {
+        if self.is_unanswered() {
             self.usage.cached_tokens = count(cached);
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
@@ -183,7 +181,7 @@ impl Generation {
     /// Notes that its pages were restored, so that the first `held` tokens of its prompt are in the cache.
     pub(crate) fn restored_to(&mut self, held: usize) {
         let back = count(held.saturating_sub(self.prefilled));
-        if self.answering.is_none() {
+        if self.is_unanswered() {
             self.usage.restored += back;
         }
         self.usage.reread_tokens = self.usage.reread_tokens.saturating_sub(back);
@@ -200,7 +198,7 @@ impl Generation {
 
     /// Whether no token was chosen yet.
     pub(crate) fn is_unanswered(&self) -> bool {
-        self.answering.is_none()
+        self.token_times.is_empty()
     }
 
     /// Returns its request, to start again.
@@ -320,7 +318,7 @@ impl Generation {
     pub(crate) fn advance_to(&mut self, prefilled: usize) {
         self.prefilled = prefilled;
         self.slice = None;
-        if self.answering.is_none() {
+        if self.is_unanswered() {
             self.request.reading.set(prefilled, self.prompt.len());
         }
     }
@@ -391,7 +389,7 @@ impl Generation {
 
     /// Counts a step for its next token, and the bytes that it moves.
     pub(crate) fn count_step(&mut self, bytes: u64) {
-        self.decoded_bytes += bytes;
+        self.token_times.moved(bytes);
     }
 
     /// Counts a step that chose no token, and runs again.
@@ -453,11 +451,15 @@ impl Generation {
                 After::Instead(*before)
             };
         }
-        if self.answering.is_none() {
-            self.answering = Some(Instant::now());
+        let since = self.token_times.token();
+        if since.is_none() {
             self.usage.first_token_us = micros(self.began.elapsed());
         }
         self.usage.completion_tokens += 1;
+        // The token after a prefill ahead is in no answer.
+        if !self.request.is_prefill_ahead() {
+            self.request.shared.totals.token(since);
+        }
         if self.encoder.codec().is_end(token) {
             return After::End(FinishReason::Stop);
         }
@@ -476,6 +478,10 @@ impl Generation {
     }
 }
 
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Returns the owner of a request's pages: its session.
 pub(crate) fn owner(request: &Request) -> Option<Owner> {
     request.session.map(|SessionId(id)| Owner(id))
@@ -483,8 +489,4 @@ pub(crate) fn owner(request: &Request) -> Option<Owner> {
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -74,6 +74,7 @@ impl Receiver {
     fn finish_loading(&self, state: &State, detail: &str) {
         self.shared.publish(|status| {
             detail.clone_into(&mut status.detail);
+            status.loaded_percent = None;
             // A daemon that began to stop during the load still stops.
             if status.state == State::Loading {
                 status.state = state.clone();

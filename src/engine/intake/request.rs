@@ -79,6 +79,11 @@ impl Request {
         }
     }
 
+    /// Whether it only prefills ahead of a session's next turn, without an answer.
+    pub(crate) fn is_prefill_ahead(&self) -> bool {
+        self.options.max_tokens == 0
+    }
+
     /// Whether its prompt was encoded by `encoder`.
     pub(crate) fn is_encoded(&self, encoder: &Encoder) -> bool {
         let prompt = self.prompt.as_ref();
@@ -215,6 +220,7 @@ impl Request {
     }
 
     fn end(self, mut outcome: Outcome, answer: Option<Answer>) {
+        let is_prefill_ahead = self.is_prefill_ahead();
         let Self {
             id,
             client,
@@ -223,6 +229,7 @@ impl Request {
             dropped,
             prompt,
             options,
+            accepted,
             events,
             registration,
             shared,
@@ -235,8 +242,7 @@ impl Request {
         // A request that was never answered was not sampled.
         let sampled = outcome.usage.completion_tokens > 0;
         outcome.usage.sampling = sampled.then(|| sampling(&options.sampling));
-        // A prefill ahead has no answer.
-        let answer = answer.filter(|_| options.max_tokens > 0);
+        let answer = answer.filter(|_| !is_prefill_ahead);
         let answered = answer.zip(prompt).map(|(answer, prompt)| Answered {
             messages,
             dropped,
@@ -254,6 +260,7 @@ impl Request {
             id,
             client,
             session,
+            accepted: (!is_prefill_ahead).then_some(accepted),
             events,
             registration,
             shared,
@@ -289,6 +296,8 @@ struct Ended {
     id: u64,
     client: Arc<Client>,
     session: Option<SessionId>,
+    /// When it was accepted; `None` for a prefill ahead, which is not counted.
+    accepted: Option<Instant>,
     events: UnboundedSender<Event>,
     registration: Registration,
     shared: Arc<Shared>,
@@ -300,6 +309,7 @@ impl Ended {
             id: request,
             client,
             session,
+            accepted,
             events,
             registration,
             shared,
@@ -311,6 +321,9 @@ impl Ended {
             reason: outcome.reason,
             usage: outcome.usage,
         };
+        if let Some(accepted) = accepted {
+            shared.totals.finished(&receipt, accepted.elapsed());
+        }
         let mut model = String::new();
         // The queue must not count the request any more when its caller gets `Done`.
         registration.end();

@@ -108,6 +108,16 @@ impl Requests {
             .count()
     }
 
+    /// Returns the numbers of requests of each priority that are queued or active, as `Priority::ALL` orders them.
+    pub(crate) fn by_priority(&self) -> [u32; 3] {
+        let requests = self.lock();
+        Priority::ALL.map(|priority| {
+            let accepted = requests.values().map(|request| request.accepted);
+            let alike = accepted.filter(|of| *of == Some(priority)).count();
+            u32::try_from(alike).unwrap_or(u32::MAX)
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Registered>> {
         self.by_id.lock()
     }

@@ -28,6 +28,7 @@ use crate::kv_store::{self, HostRules, Key};
 use crate::runner::MemoryUse;
 use crate::sampler::Partial;
 use crate::session_store::Store;
+use crate::telemetry::Totals;
 use crate::tools::Formats;
 
 /// State that callers and the engine thread share.
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     status: StatusSender,
     pub(crate) live: Live,
     pub(crate) request_times: RequestTimes,
+    /// Counts of all requests since the start.
+    pub(crate) totals: Totals,
     pub(crate) progress: Progress,
     pub(crate) requests: Requests,
 }
@@ -84,6 +87,7 @@ impl Shared {
             status: StatusSender::default(),
             live: Live::default(),
             request_times: RequestTimes::default(),
+            totals: Totals::default(),
             progress: Progress::default(),
             requests: Requests::default(),
         }

@@ -48,6 +48,8 @@ pub struct Work {
     pub of: [u32; 3],
     /// Pages of the cache: all, free, with memory.
     pub pages: [u32; 3],
+    /// Sequences that lost their pages of the cache to others since the model was loaded.
+    pub evictions: u64,
     /// Pages of idle sessions in the host's memory.
     pub pages_in_host: u32,
     /// Recurrent states that slots have lost to others since the daemon started.

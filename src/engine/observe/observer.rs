@@ -68,6 +68,7 @@ impl<'a> Observer<'a> {
         let times = took.map(|took| {
             let times = runner.step_times();
             let host = took.checked_sub(times.waited).unwrap_or(Duration::ZERO);
+            self.shared.totals.decode.record(tokens, took);
             [took, times.idle, host]
         });
         self.shared.live.publish(News::Step(Sample {

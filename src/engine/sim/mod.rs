@@ -242,6 +242,7 @@ fn speak(
 ) -> Result<(), Interrupted> {
     request.shared.progress.enter(Phase::Answer);
     let started = Instant::now();
+    let mut last = None;
     for piece in &scripted.pieces {
         let delay = match usage.completion_tokens {
             0 => script.first_token,
@@ -271,8 +272,12 @@ fn speak(
             let of = usage.prompt_tokens as usize;
             request.reading.set(of, of);
             usage.first_token_us = micros(started.elapsed());
+            let rows = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
+            let totals = &request.shared.totals;
+            totals.prefill.record(rows as usize, started.elapsed());
         }
         usage.completion_tokens += 1;
+        count_token(request, last.replace(Instant::now()));
         request.shared.live.publish(News::Tokens(1));
         request.shared.progress.advance();
         if !piece.is_empty() {
@@ -285,6 +290,15 @@ fn speak(
         usage.tokens_per_second = f64::from(usage.completion_tokens - 1) / decoding;
     }
     Ok(())
+}
+
+/// Counts a token of an answer; `last` is when the token before it was chosen.
+fn count_token(request: &Request, last: Option<Instant>) {
+    let since = last.map(|last| last.elapsed());
+    request.shared.totals.token(since);
+    if let Some(since) = since {
+        request.shared.totals.decode.record(1, since);
+    }
 }
 
 fn pause(request: &Request, delay: Duration) -> Result<(), Interrupted> {

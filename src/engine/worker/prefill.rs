@@ -112,6 +112,7 @@ impl Worker<'_> {
         }
         let whole = self.slices.rows(share, chunk);
         (self.slices).prefilled(generation.prefilled(), rows, whole, before + took);
+        self.shared.totals.prefill.record(rows, before + took);
         let prefilled = self.runner.len();
         generation.advance_to(prefilled);
         let (request, all) = (generation.request(), generation.prompt().len());
@@ -145,6 +146,7 @@ impl Worker<'_> {
         let (share, took) = (self.shared.limits().prefill, begun.elapsed());
         let client = &generation.request().client;
         self.prefill_times.add(client, took);
+        self.shared.totals.prefill.record(rows, took);
         self.slices.stepped(took);
         self.slices.owe_steps(share, client.user, took, decoding);
         generation.advance_to(self.runner.len_of(slot));

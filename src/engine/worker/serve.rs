@@ -24,17 +24,23 @@ use crate::runner::RunError;
 pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
     let shared = &receiver.shared;
     let report = |loading| {
-        let detail = match loading {
+        let (detail, percent) = match loading {
             Loading::Begins(phase) => {
                 shared.progress.enter(phase);
-                Some(phase.name().to_owned())
+                (Some(phase.name().to_owned()), None)
             }
-            Loading::Read(percent) => percent.map(|percent| format!("loading {percent}%")),
+            Loading::Read(percent) => (
+                percent.map(|percent| format!("loading {percent}%")),
+                percent,
+            ),
         };
         shared.progress.advance();
         shared.progress.load_step();
         if let Some(detail) = detail {
-            shared.publish(|status| status.detail.clone_from(&detail));
+            shared.publish(|status| {
+                status.detail.clone_from(&detail);
+                status.loaded_percent = percent.or(status.loaded_percent);
+            });
         }
     };
     let model = LoadedModel::load(settings, report).inspect_err(|error| refuse(receiver, error))?;

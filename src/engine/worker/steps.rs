@@ -93,6 +93,7 @@ impl Worker<'_> {
             suspended: count(everyone.len() - active.len()),
             of: Priority::ALL.map(of).map(count),
             pages: self.runner.pages().map(count),
+            evictions: self.runner.evictions(),
             pages_in_host: count(self.host.pages()),
             lost_states: self.runner.lost_states(),
         };

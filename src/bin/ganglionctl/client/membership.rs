@@ -12,20 +12,28 @@ pub(super) fn remedy() -> String {
         return "the bus refuses root: its policy is not loaded: sudo systemctl reload dbus, or reinstall the package"
             .into();
     }
-    let user = name(id);
+    outsider().unwrap_or_else(|| {
+        let user = name(id);
+        let helps = joins(&user, OPERATES);
+        format!("{user} may use the model, but not control the daemon: {helps}")
+    })
+}
+
+/// Returns the remedy for a user of this process who is not in the group that may use the model; `None` for one who is.
+pub(crate) fn outsider() -> Option<String> {
+    let user = name(geteuid());
     let Some(group) = Group::from_name(ASKS).ok().flatten() else {
-        return joins(&user, ASKS);
+        return Some(joins(&user, ASKS));
     };
     if is_in(group.gid) {
-        let helps = joins(&user, OPERATES);
-        return format!("{user} may use the model, but not control the daemon: {helps}");
+        return None;
     }
     if group.mem.contains(&user) {
-        return format!(
+        return Some(format!(
             "{user} is in group {ASKS} now, but was not when this login began: log in again, or newgrp {ASKS}"
-        );
+        ));
     }
-    joins(&user, ASKS)
+    Some(joins(&user, ASKS))
 }
 
 fn joins(user: &str, group: &str) -> String {

@@ -8,6 +8,7 @@ mod board;
 mod bus;
 mod driver;
 mod finding;
+mod http;
 mod machine;
 mod model;
 mod nodes;
@@ -159,6 +160,7 @@ impl Machine {
         }
         self.board.check_speed(tree, found);
         bus::files(tree, found);
+        http::check(tree, unit, config, found);
         found.0.extend(answer.0);
     }
 

@@ -261,9 +261,9 @@ mod tests {
     use super::limits;
 
     /// Settings of the shipped unit that a transient unit must not have.
-    const OF_THE_SERVICE: &str = "Type NotifyAccess BusName ExecStart ExecReload TimeoutStartSec TimeoutStopSec WatchdogSec \
+    const OF_THE_SERVICE: &str = "Type NotifyAccess BusName Sockets ExecStart ExecReload TimeoutStartSec TimeoutStopSec WatchdogSec \
         TimeoutAbortSec Restart RestartSec RestartPreventExitStatus StateDirectory CacheDirectory RuntimeDirectory \
-        ConfigurationDirectory ConfigurationDirectoryMode WorkingDirectory StandardOutput StandardError SyslogIdentifier \
+        RuntimeDirectoryPreserve ConfigurationDirectory ConfigurationDirectoryMode WorkingDirectory StandardOutput StandardError SyslogIdentifier \
         OOMScoreAdjust OOMPolicy RemoveIPC";
 
     #[test]

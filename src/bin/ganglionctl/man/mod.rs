@@ -1,10 +1,13 @@
 //! `ganglionctl man PAGE`: the manual. Its pages are the man(7) sources in this folder.
 //!
 //! A line `.\" @NAME` of a page is replaced by text that has its source elsewhere: command lines (`clap_mangen`), exit codes,
-//! fields of the journal, keys of the shipped configuration, the interfaces' XML, and the options and errors of the bus.
+//! fields of the journal, metrics, keys of the shipped configuration, the interfaces' XML, the options and errors of the bus, and
+//! the fields of HTTP.
 
 mod call_options;
+mod http_api;
 mod interfaces;
+mod metrics;
 mod roff;
 
 use std::fmt::Write as _;
@@ -25,8 +28,9 @@ pub(crate) struct Arguments {
 }
 
 /// The name and the source of each page.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("ganglion.7", include_str!("ganglion.7")),
+    ("ganglion-openai.7", include_str!("ganglion-openai.7")),
     ("ganglion-migration.7", include_str!("ganglion-migration.7")),
     (
         "ganglion-troubleshooting.7",
@@ -48,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("daemon-options", options(service::Arguments::command())),
         ("daemon-exit-status", table(service::EXIT_CODES, "  ")),
         ("fields", list(journal::FIELDS)),
+        ("metrics", metrics::metrics()),
         ("keys", keys()),
         ("options", options(command.clone())),
         ("verbs", verbs("ganglionctl", command)),
@@ -57,6 +62,7 @@ pub(crate) fn run(arguments: &Arguments, command: &Command) -> Outcome {
         ("options-of-sessions", call_options::of_sessions()),
         ("options-of-completions", call_options::of_completions()),
         ("errors", call_options::errors()),
+        ("http-fields", http_api::fields()),
     ];
     let parts = parts.map(|(name, part)| (name.to_owned(), part));
     let page = PAGES.iter().find(|(name, _)| *name == arguments.page);

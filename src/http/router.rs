@@ -1,0 +1,18 @@
+//! The paths of the API, and the handler of each. Each request has an extension `Client`: who calls.
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use super::shared::Shared;
+use super::{chat, health, metrics, models};
+
+/// Returns the service of all paths.
+pub(super) fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{model}", get(models::one))
+        .route("/v1/chat/completions", post(chat::completions))
+        .with_state(shared)
+}

@@ -1,0 +1,112 @@
+//! An accepted request: its events, and its permit, which is held until the caller has the answer. A request whose caller
+//! leaves is cancelled.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::session::HeldSession;
+use crate::engine::{EngineError, Event, FinishReason, Handle, Outcome, Ticket, Usage};
+use crate::front::Permit;
+
+/// A request that the engine answers. Dropping it before its end cancels the request.
+#[derive(Debug)]
+pub(super) struct Running {
+    engine: Handle,
+    id: u64,
+    events: UnboundedReceiver<Event>,
+    ended: bool,
+    permit: Option<Permit>,
+    session: Option<HeldSession>,
+}
+
+impl Running {
+    /// `session` is released when the answer is complete.
+    pub(super) fn new(
+        engine: Handle,
+        ticket: Ticket,
+        permit: Permit,
+        session: Option<HeldSession>,
+    ) -> Self {
+        Self {
+            engine,
+            id: ticket.id,
+            events: ticket.events,
+            ended: false,
+            permit: Some(permit),
+            session,
+        }
+    }
+
+    /// Returns the next event. After `Done` there is none, and the future is pending for ever.
+    pub(super) async fn next(&mut self) -> Event {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        if self.ended {
+            return Poll::Pending;
+        }
+        let event = std::task::ready!(self.events.poll_recv(context));
+        // The engine thread ended before the request did.
+        let event = event.unwrap_or_else(|| {
+            let error = EngineError::Stopped.into();
+            let usage = Usage::default();
+            Event::Done(Outcome::new(FinishReason::Error, usage, Some(error)))
+        });
+        if let Event::Done(_) = event {
+            self.ended = true;
+            // The caller may continue the session as soon as it has the end of the answer.
+            self.session = None;
+        }
+        Poll::Ready(event)
+    }
+
+    /// Returns a body that holds the permit until it has been written.
+    pub(super) fn body(mut self, bytes: Vec<u8>) -> axum::body::Body {
+        axum::body::Body::new(Whole {
+            bytes: Some(bytes.into()),
+            _permit: self.permit.take(),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.engine.cancel(self.id);
+        }
+    }
+}
+
+/// A whole body, and the permit of its request.
+#[derive(Debug)]
+struct Whole {
+    bytes: Option<Bytes>,
+    _permit: Option<Permit>,
+}
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.bytes.as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(left as u64)
+    }
+}

@@ -1,0 +1,16 @@
+//! State that all handlers share.
+
+use crate::front::Front;
+
+/// The shared state; its clones are the same state.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    pub(super) front: Front,
+}
+
+impl Shared {
+    #[must_use]
+    pub fn new(front: Front) -> Self {
+        Self { front }
+    }
+}
