@@ -1,8 +1,9 @@
 //! Measures the doors of a running daemon: the time to the first text, and the texts per second of one and of eight callers.
 //!
 //! Run `cargo run --release --example doors -- DOOR...`, where a DOOR is `bus:ADDRESS` (D-Bus), `unix:PATH` (HTTP on a UNIX
-//! socket) or `tcp:HOST:PORT` (HTTP, also of another server). Doors take turns, so that all see the same machine. The
-//! program prints figures; it judges nothing. The greedy answers of the doors of one daemon are equal.
+//! socket) or `tcp:HOST:PORT` (HTTP, also of another server). Doors take turns, so that all see the same machine. After
+//! `--next-to PATH` 500 connections to that socket send their requests as slowly as they may, and connect again when they
+//! are closed. The program prints figures; it judges nothing. The greedy answers of the doors of one daemon are equal.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ const ROUNDS: usize = 3;
 /// Questions of each caller in a round.
 const QUESTIONS: usize = 4;
 const TOKENS: u32 = 128;
+/// Slow connections.
+const SLOW: usize = 500;
 
 /// Where requests go.
 enum Door {
@@ -43,7 +46,15 @@ struct Figures {
 
 #[tokio::main]
 async fn main() {
-    let given: Vec<_> = std::env::args().skip(1).collect();
+    let mut given: Vec<_> = std::env::args().skip(1).collect();
+    if let [flag, path, ..] = &*given
+        && flag == "--next-to"
+    {
+        for _ in 0..SLOW {
+            tokio::spawn(send_slowly(path.clone()));
+        }
+        given.drain(..2);
+    }
     if given.is_empty() {
         eprintln!("doors DOOR...: bus:ADDRESS, unix:PATH or tcp:HOST:PORT");
         std::process::exit(2);
@@ -123,6 +134,21 @@ impl Door {
             Self::Unix(path) => over_http(UnixStream::connect(path).await?, question).await,
             Self::Tcp(address) => over_http(TcpStream::connect(address).await?, question).await,
         }
+    }
+}
+
+/// Begins requests, and sends a byte of each now and then.
+async fn send_slowly(path: String) {
+    let begin = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    loop {
+        if let Ok(mut stream) = UnixStream::connect(&path).await {
+            let mut next: &[u8] = begin;
+            while stream.write_all(next).await.is_ok() {
+                next = b" ";
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
