@@ -232,7 +232,10 @@ fn sockets_ports_and_keys_of_http_are_checked() {
         board.change(file, from, to);
         let complaints = board.spoilt();
         assert_eq!(complaints.len(), 1, "{expected}: {complaints:?}");
-        assert!(complaints[0].starts_with(expected), "{expected}: {complaints:?}");
+        assert!(
+            complaints[0].starts_with(expected),
+            "{expected}: {complaints:?}"
+        );
     }
 
     // A socket that is not enabled is no problem.
@@ -244,8 +247,14 @@ fn sockets_ports_and_keys_of_http_are_checked() {
     // A port of the network, and keys that every user or not even the service can read.
     let toml = "[http]\nkey_file = '/etc/ganglion/openai.keys'\n";
     for (rights, expected) in [
-        ("0644 root ganglion", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0644, owner root, group ganglion) are open"),
-        ("0600 root root", "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0600, owner root, group root) are closed to ganglion"),
+        (
+            "0644 root ganglion",
+            "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0644, owner root, group ganglion) are open",
+        ),
+        (
+            "0600 root root",
+            "fail  HTTP: keys /etc/ganglion/openai.keys (mode 0600, owner root, group root) are closed to ganglion",
+        ),
     ] {
         let nodes = format!("{SOCKET}\n{rights} /etc/ganglion/openai.keys\n");
         let board = Board::healthy();

@@ -15,15 +15,15 @@ use sha2::{Digest, Sha256};
 const LEAST: usize = 32;
 /// The most bytes of a file.
 const MOST_BYTES: u64 = 1 << 20;
-/// The permissions of users who neither own the file nor are in its group.
-const OTHERS: u32 = 0o007;
+/// The permissions of users other than the owner: the callers are in the daemon's group.
+const OTHERS: u32 = 0o077;
 
 /// Why a key file cannot be used. Its text names the file and the remedy, and never a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("{}: {source}; let the daemon's user read it", file.display())]
     Unreadable { file: PathBuf, source: io::Error },
-    #[error("{}: every user has access to it; run \"chmod o= {}\"", .0.display(), .0.display())]
+    #[error("{}: other users have access to it; run \"chmod go= {}\"", .0.display(), .0.display())]
     Open(PathBuf),
     #[error("{}: it has no key; add a line with a user and a key", .0.display())]
     Empty(PathBuf),
@@ -219,6 +219,8 @@ mod tests {
         allow(0o644);
         assert!(matches!(Keys::read(&file), Err(KeyError::Open(_))));
         allow(0o640);
+        assert!(matches!(Keys::read(&file), Err(KeyError::Open(_))));
+        allow(0o600);
         assert_eq!(Keys::read(&file).unwrap().user(KEY.as_bytes()), Some(0));
     }
 }

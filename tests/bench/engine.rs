@@ -7,6 +7,16 @@ use ganglion::load::{self, Backend};
 
 /// Loads a model and returns when it is ready. The cache has room for nine conversations of `context` positions.
 pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> Handle {
+    start_for(model, backend, context, 9).await
+}
+
+/// As `start`, with room for this many conversations.
+pub(crate) async fn start_for(
+    model: PathBuf,
+    backend: Backend,
+    context: usize,
+    conversations: usize,
+) -> Handle {
     let (handle, inbox) = channel(Limits {
         requests: 256,
         queue: 64,
@@ -26,7 +36,7 @@ pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> H
         runner: load::Settings {
             backend,
             context,
-            kv_memory: load::KvMemory::Conversations(9),
+            kv_memory: load::KvMemory::Conversations(conversations),
             rows: 8,
             ..load::Settings::default()
         },

@@ -1,5 +1,6 @@
 //! Measures a model that sees images: the first token after a camera frame and a text, the same frame in the next turn,
-//! the gaps that frames cause in other callers' answers, and the time from pixels to patches on one core.
+//! the gaps that frames cause in other callers' answers, the time from pixels to patches on one core, and the memory of one
+//! conversation.
 //!
 //! Run `cargo build --release` first, which builds gangliond. Then run `cargo run --release --example images -- MODEL
 //! [cpu|cuda [FRAMES]]`, with the model's mmproj file next to MODEL. Frames have 1280 x 720 pixels, and the text has 64
@@ -41,7 +42,30 @@ fn main() {
         .map_or(frames, |count| count.parse().expect("a number"));
     preprocess();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(memory(model.into(), backend));
     runtime.block_on(measure(model.into(), backend, frames));
+}
+
+/// Prints the memory of one conversation after a frame.
+async fn memory(model: PathBuf, backend: Backend) {
+    let engine = engine::start_for(model, backend, CONTEXT, 1).await;
+    ask(&engine, 1, &[with_frame(frame(0))]).await;
+    engine.idle().await;
+    let memory = engine.status().borrow().memory;
+    let parts = [
+        ("weights", memory.weights),
+        ("cache in use", memory.kv),
+        ("activations", memory.activations),
+    ];
+    for (what, bytes) in parts {
+        println!("{what:<44} {:>8} MiB", bytes >> 20);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for key in ["VmHWM:", "RssAnon:"] {
+        let line = status.lines().find(|line| line.starts_with(key));
+        println!("the program's own memory, {}", line.unwrap_or_default());
+    }
+    engine.close();
 }
 
 async fn measure(model: PathBuf, backend: Backend, frames: u8) {
@@ -74,13 +98,6 @@ async fn measure(model: PathBuf, backend: Backend, frames: u8) {
     print("the next turn with that frame", again);
     print("the next turn of as long a text", text);
     gaps(&engine, frames).await;
-    if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
-        let peak = status.lines().find(|line| line.starts_with("VmHWM"));
-        println!(
-            "peak of the process's own memory: {}",
-            peak.unwrap_or_default()
-        );
-    }
     engine.close();
 }
 

@@ -17,7 +17,10 @@ async fn what_a_client_needs_is_printed_with_the_socket() {
     let remedy = format!("{socket} does not exist: start gangliond --http {socket}");
     assert!(missing.stderr.contains(&remedy), "{missing:?}");
     // The lines serve somebody who writes a program before the daemon runs.
-    assert!(missing.stdout.contains(&format!("uds=\"{socket}\"")), "{missing:?}");
+    assert!(
+        missing.stdout.contains(&format!("uds=\"{socket}\"")),
+        "{missing:?}"
+    );
 
     let _listener = UnixListener::bind(&path).expect("it listens");
     let json = run(&["openai", "--socket", socket, "--json"]).await;

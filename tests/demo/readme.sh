@@ -23,8 +23,8 @@ while read -r line; do
     }
 done < <(block sh)
 
-printf '\nThe Python program:\n'
-block python | target/venv/bin/python -
+printf '\nThe Python programs:\n'
+block python | sed "s|/run/ganglion/openai.sock|$OPENAI_SOCKET|" | target/venv/bin/python -
 
 block toml | sed "s|^model.path = .*|model.path = '$PWD/target/models/SmolLM2-135M-Instruct.Q4_1.gguf'|" >"$folder/gangliond.toml"
 gangliond --config "$folder/gangliond.toml" --check-config >/dev/null || fail 'its configuration has an error'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh MODEL [COMMAND...]: starts a private message bus with the project's policy, and the daemon with MODEL. Asks $ASK, or
-# runs COMMAND with that bus as its system bus. Then ends both.
+# runs COMMAND with that bus as its system bus, and OpenAI's API on $OPENAI_SOCKET. Then ends both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source-path=SCRIPTDIR/../..
@@ -39,7 +39,8 @@ directory = '$folder/sessions'
 TOML
 echo "Starting gangliond with ${model##*/} on a private message bus"
 start_bus tests/support/bus.conf config/org.ganglion.Llm1.conf dbus-daemon
-start_daemon "$bin" "$folder/gangliond.toml" 120
+export OPENAI_SOCKET=$folder/openai.sock
+start_daemon "$bin" "$folder/gangliond.toml" 120 --http "$OPENAI_SOCKET"
 
 if [ $# -gt 0 ]; then
     "$@"

@@ -34,7 +34,7 @@ mod towers;
 use std::process::ExitCode;
 
 use ganglion::kv::{KvType, KvTypes};
-use ganglion::load::Backend;
+use ganglion::load::{Backend, Placement, Settings};
 use ganglion::quant::DType;
 
 const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
@@ -52,10 +52,13 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           model needs a vocabulary, and without MODEL two tiny ones run
   reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
   memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes
-  towers [--cpu] FOLDER   the embeddings of vision towers meet their references in FOLDER, and pauses change no bits
+  towers [--cpu | --tegra | --sms N] FOLDER
+                          the embeddings of vision towers meet their references in FOLDER, and pauses change no bits;
+                          --tegra: with weights in managed memory and an Orin's restrictions, --sms: on a part of the GPU
   towers [--cpu] --time FILE
                           the time of a tower with patches of 16 for an image of 1280 x 720
-  images [--cpu] FOLDER   prompts with images meet their references in FOLDER, and slices change no bits";
+  images [--cpu | --tegra | --sms N] FOLDER
+                          prompts with images meet their references in FOLDER, and slices change no bits";
 
 /// Types of the activations and of the cache.
 type Types = (DType, KvTypes);
@@ -105,6 +108,31 @@ fn backend(arguments: &[String]) -> Result<(Backend, &[String]), ExitCode> {
             Err(error) => Err(not_run(&error)),
         },
     }
+}
+
+/// The settings of a check on a part of the GPU, or as on an Orin, and its arguments.
+fn place(arguments: &[String]) -> Result<(Settings, &[String]), ExitCode> {
+    let mut settings = Settings {
+        threads: 2,
+        ..Settings::default()
+    };
+    let rest = match arguments {
+        [flag, rest @ ..] if flag == "--tegra" => {
+            settings.cuda.emulate_tegra = true;
+            settings.cuda.weights = Placement::Unified;
+            settings.cuda.kv = Placement::Unified;
+            rest
+        }
+        [flag, part, rest @ ..] if flag == "--sms" => {
+            let part = part.parse().map_err(|_| ExitCode::from(2))?;
+            settings.cuda.multiprocessors = Some(part);
+            rest
+        }
+        rest => rest,
+    };
+    let (backend, rest) = backend(rest)?;
+    settings.backend = backend;
+    Ok((settings, rest))
 }
 
 fn verdict(passed: bool) -> ExitCode {

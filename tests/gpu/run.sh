@@ -161,6 +161,8 @@ stage_towers() {
     for image in cubin ptx; do
         GANGLION_CUDA_IMAGE=$image check "towers $image" towers golden/vision
     done
+    check 'towers in managed memory' towers --tegra golden/vision
+    check 'towers on 16 multiprocessors' towers --sms 16 golden/vision
     if PYTHONPATH=$PWD/gguf.whl python3 synthesize_tower.py "$folder/tower.gguf" >"$folder/synthesize.log" 2>&1; then
         check 'an image in the shape of Qwen3-VL-2B' towers --time "$folder/tower.gguf"
         rm -f "$folder/tower.gguf"
@@ -173,6 +175,8 @@ stage_images() {
     for image in cubin ptx; do
         GANGLION_CUDA_IMAGE=$image check "prompts with images $image" images golden/vision
     done
+    check 'prompts with images in managed memory' images --tegra golden/vision
+    check 'prompts with images on 16 multiprocessors' images --sms 16 golden/vision
 }
 
 # Every mode of a step.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ganglion::load::{self, Backend, CudaSettings, Settings};
+use ganglion::load::{self, Backend, Settings};
 use ganglion::model::TowerCheckpoint;
 use ganglion::model::tower::Grid;
 use ganglion::quant::DType;
@@ -25,15 +25,15 @@ const BOUNDS: [(DType, f64); 3] = [(DType::F32, 3e-3), (DType::F16, 5e-3), (DTyp
 /// Prints a line for each file in FOLDER and each type of activations. `--cpu` runs the check without a GPU. After `--time`
 /// comes a file, of which the time for an image is printed.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let (backend, folders) = match super::backend(arguments) {
+    let (place, folders) = match super::place(arguments) {
         Ok(found) => found,
         Err(code) => return code,
     };
     if let [flag, file] = folders
         && flag == "--time"
     {
-        let outcome = types(backend).try_for_each(|(activations, _)| {
-            let said = time(Path::new(file), (backend, activations))?;
+        let outcome = types(place.backend).try_for_each(|(activations, _)| {
+            let said = time(Path::new(file), (&place, activations))?;
             println!("{file} {}: {said}", activations.name());
             Ok::<_, Box<dyn Error>>(())
         });
@@ -47,9 +47,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let files = files(Path::new(folder), ".mmproj-f16.gguf");
         passed &= !files.is_empty();
         for stem in files {
-            for (activations, bound) in types(backend) {
+            for (activations, bound) in types(place.backend) {
                 let name = stem.file_name().unwrap_or_default().to_string_lossy();
-                let outcome = compare(&stem, (backend, activations), bound);
+                let outcome = compare(&stem, (&place, activations), bound);
                 passed &= outcome.is_ok();
                 let said = outcome.unwrap_or_else(|error| format!("FAILED: {error}"));
                 println!("{name} {}: {said}", activations.name());
@@ -81,11 +81,11 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 
 fn load(
     path: &Path,
-    (backend, activations): (Backend, DType),
+    (place, activations): (&Settings, DType),
     patches: usize,
 ) -> Result<Tower, Box<dyn Error>> {
     let checkpoint = TowerCheckpoint::open(path)?.ok_or("there is no tower")?;
-    let settings = settings(backend, activations);
+    let settings = settings(place, activations);
     Ok(load::tower(
         &checkpoint,
         &settings,
@@ -94,21 +94,16 @@ fn load(
     )?)
 }
 
-/// Settings with a type of activations, if a GPU computes.
-pub(crate) fn settings(backend: Backend, activations: DType) -> Settings {
-    let mut cuda = CudaSettings::default();
-    if backend != Backend::Cpu {
-        cuda.activations = activations;
+/// The settings of a place with a type of activations, if a GPU computes.
+pub(crate) fn settings(place: &Settings, activations: DType) -> Settings {
+    let mut settings = place.clone();
+    if place.backend != Backend::Cpu {
+        settings.cuda.activations = activations;
     }
-    Settings {
-        backend,
-        threads: 2,
-        cuda,
-        ..Settings::default()
-    }
+    settings
 }
 
-fn compare(stem: &Path, of: (Backend, DType), bound: f64) -> Result<String, Box<dyn Error>> {
+fn compare(stem: &Path, of: (&Settings, DType), bound: f64) -> Result<String, Box<dyn Error>> {
     let Reference { case, .. } = Reference::read(stem);
     let mut tower = load(&stem.with_extension("mmproj-f16.gguf"), of, PATCHES)?;
     let [_, reserved] = tower.memory();
@@ -136,7 +131,7 @@ fn compare(stem: &Path, of: (Backend, DType), bound: f64) -> Result<String, Box<
 }
 
 /// Returns the shortest time for an image of 1280 x 720 pixels in patches of 16, and that of its parts after the first.
-fn time(file: &Path, of: (Backend, DType)) -> Result<String, Box<dyn Error>> {
+fn time(file: &Path, of: (&Settings, DType)) -> Result<String, Box<dyn Error>> {
     const RUNS: usize = 5;
     let grid = Grid {
         rows: 46,
@@ -147,7 +142,11 @@ fn time(file: &Path, of: (Backend, DType)) -> Result<String, Box<dyn Error>> {
     let count = grid.patches() * tower.shape().patch.received();
     let pixels: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
     let (mut whole, mut parts) = (f64::INFINITY, f64::INFINITY);
-    let runs = if of.0 == Backend::Cpu { 1 } else { RUNS };
+    let runs = if of.0.backend == Backend::Cpu {
+        1
+    } else {
+        RUNS
+    };
     for _ in 0..runs {
         let begun = Instant::now();
         tower.begin(&pixels, grid)?;

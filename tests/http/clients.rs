@@ -83,7 +83,9 @@ async fn the_openai_package_has_the_answers_of_the_bus() {
         robot.run(python(), &[&script("sdk.py"), verb]);
     }
     let said = robot.run(python(), &[&script("same.py")]);
-    let compared = said.lines().filter(|line| line.contains("tokens are the same"));
+    let compared = said
+        .lines()
+        .filter(|line| line.contains("tokens are the same"));
     assert!(compared.count() > 4, "{said}");
 }
 
@@ -100,7 +102,10 @@ async fn the_printed_lines_work() {
     let said = robot.run(ctl, &["openai", "--socket", socket]);
     let section = |heading: &str| {
         let (_, rest) = said.split_once(heading).expect(heading);
-        let lines = rest.lines().skip(1).map_while(|line| line.strip_prefix("  "));
+        let lines = rest
+            .lines()
+            .skip(1)
+            .map_while(|line| line.strip_prefix("  "));
         lines.collect::<Vec<_>>().join("\n")
     };
     let python_said = robot.run(python(), &["-c", &section("\nPython ")]);

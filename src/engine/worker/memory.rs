@@ -35,9 +35,10 @@ impl Worker<'_> {
     }
 
     fn publish_memory(&self) {
-        let memory = self.runner.memory();
-        if self.shared.memory().kv != memory.kv {
-            self.shared.publish(|status| status.memory = memory);
+        let kv = self.runner.memory().kv;
+        if self.shared.memory().kv != kv {
+            // The other figures include the vision tower, and stay as they are after a load.
+            self.shared.publish(|status| status.memory.kv = kv);
         }
     }
 }

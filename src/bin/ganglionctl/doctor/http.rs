@@ -18,7 +18,7 @@ const CHECK: &str = "HTTP";
 const GROUP: &str = "ganglion";
 /// The permission to connect that a socket gives to every user.
 const WRITE_BY_OTHERS: u32 = 0o002;
-const OTHERS: u32 = 0o007;
+const OTHERS: u32 = 0o077;
 
 /// Checks the socket and what belongs to it. Only a running daemon is asked: a connection would start it.
 pub(super) fn check(
@@ -112,19 +112,17 @@ fn check_key_file(tree: &Tree, file: &Path, service: Option<&Account>, found: &m
     };
     let shown = format!("keys {shown} (mode {mode:04o}, owner {owner}, group {group})");
     if mode & OTHERS != 0 {
-        let remedy = format!("sudo chmod o= {}", file.display());
-        return found.fail(CHECK, format!("{shown} are open to every user"), remedy);
+        let remedy = format!("sudo chmod go= {}", file.display());
+        return found.fail(CHECK, format!("{shown} are open to other users"), remedy);
     }
-    let reads = |account: &Account| {
-        account.user == "root"
-            || (account.user == owner && mode & 0o400 != 0)
-            || (account.groups.contains(&group) && mode & 0o040 != 0)
-    };
+    // The callers are in the daemon's group.
+    let reads =
+        |account: &Account| account.user == "root" || (account.user == owner && mode & 0o400 != 0);
     match service {
         Some(account) if !reads(account) => {
             let what = format!("{shown} are closed to {}", account.user);
             let file = file.display();
-            let remedy = format!("sudo chgrp {GROUP} {file}; sudo chmod 0640 {file}");
+            let remedy = format!("sudo chown {} {file}; sudo chmod 0600 {file}", account.user);
             found.fail(CHECK, what, remedy);
         }
         _ => found.ok(CHECK, shown),
@@ -136,7 +134,10 @@ fn ask(found: &mut Findings) {
     let asked = client::block_on(async { Ok(socket::health(Path::new(SOCKET)).await) });
     match asked {
         Ok(Ok((StatusCode::OK, answer))) => {
-            found.ok(CHECK, format!("the daemon answers: {}", text(&answer["state"])));
+            found.ok(
+                CHECK,
+                format!("the daemon answers: {}", text(&answer["state"])),
+            );
         }
         Ok(Ok((status, answer))) => {
             let [state, detail] = ["state", "detail"].map(|key| text(&answer[key]));

@@ -8,7 +8,10 @@ use super::roff::list;
 const OBJECTS: [(Object, &str); 5] = [
     (Object::Request, "A request"),
     (Object::Ganglion, "The object ganglion of a request"),
-    (Object::StreamOptions, "The object stream_options of a request"),
+    (
+        Object::StreamOptions,
+        "The object stream_options of a request",
+    ),
     (Object::Message, "A message"),
     (Object::Part, "A part of a message\\*(Aqs content"),
 ];

@@ -96,7 +96,9 @@ impl Unit {
 
     /// Returns the addresses with a port that it listens on.
     pub(crate) fn tcp(&self) -> Vec<&str> {
-        let listened = self.all("Listen").filter_map(|one| one.strip_suffix(" (Stream)"));
+        let listened = self
+            .all("Listen")
+            .filter_map(|one| one.strip_suffix(" (Stream)"));
         listened.filter(|at| !at.starts_with(['/', '@'])).collect()
     }
 
