@@ -45,7 +45,7 @@ async def over_dbus(ganglion, messages, schema):
         text += frame.get("text", "")
         last = frame
     usage = last["usage"]
-    tops = [[(one["text"], one["logprob"]) for one in token["top"]] for token in tokens]
+    tops = [[(one["text"], one["logprob"]) for one in token["best"]] for token in tokens]
     tokens = [(token["text"], token["logprob"]) for token in tokens]
     return text, tokens, tops, (usage["prompt_tokens"], usage["completion_tokens"])
 
