@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Literal
 
+# Nothing is fetched from the network.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 import litellm
 from httpx2 import HTTPTransport
 from openai import DefaultHttpxClient, OpenAI
