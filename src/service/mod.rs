@@ -28,7 +28,7 @@ use tokio::runtime::Runtime;
 
 pub use arguments::{Arguments, EXIT_CODES};
 pub use failure::Failure;
-pub use origin::Origin;
+pub use origin::{Origin, Read};
 use source::Thread;
 pub use source::{TokenSource, settings};
 

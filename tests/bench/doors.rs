@@ -107,8 +107,8 @@ impl Door {
             "unix" => Self::Unix(place.to_owned()),
             "tcp" => Self::Tcp(place.to_owned()),
             "bus" => {
-                let bus = zbus::connection::Builder::address(place).map_err(io::Error::other)?;
-                let bus = bus.build().await.map_err(io::Error::other)?;
+                let bus = zbus::connection::Builder::address(place).build().await;
+                let bus = bus.map_err(io::Error::other)?;
                 let manager = ManagerProxy::new(&bus).await;
                 Self::Bus(manager.map_err(io::Error::other)?)
             }

@@ -82,9 +82,8 @@ async fn five_hundred_hostile_connections() {
     // A caller on the bus is answered meanwhile.
     for _ in 0..20 {
         let content = HashMap::from([("content", Variant::from("hello"))]);
-        let answer = client
-            .manager
-            .generate(&[("user", content)], HashMap::new());
+        let messages = [("user", content)];
+        let answer = client.manager.generate(&messages, HashMap::new());
         let (_, stream) = eventually(answer).await.expect("it is answered");
         let answer = Reader::new(stream).answer().await;
         assert_eq!(answer.text, "sim: hello hello hello");

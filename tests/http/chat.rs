@@ -225,7 +225,6 @@ async fn answers_equal_those_of_the_bus() {
         assert_eq!(choice["message"]["content"], said);
         assert_eq!(texts(&choice["logprobs"]["content"]), tokens);
         assert_eq!(choice["finish_reason"], text(&info, "finish_reason"));
-        assert_eq!(whole["usage"]["completion_tokens"], tokens.len());
     }
     // A format, too.
     let schema = json!({"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"],

@@ -94,7 +94,6 @@ pub(super) enum ChunkUsage {
 }
 
 impl ChunkUsage {
-    #[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it so
     fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }

@@ -103,7 +103,7 @@ pub const FIELDS: &[Field] = &[
     field(StreamOptions, "include_obfuscation", Ignored, "Chunks are not padded."),
     field(Ganglion, "priority", Read, "\"realtime\", \"normal\" or \"background\"."),
     field(Ganglion, "deadline_ms", Read, "The milliseconds after which the answer ends as it is."),
-    field(Ganglion, "session", Read, "The name of a session of the caller's user that the request continues or begins; messages are then the new ones."),
+    field(Ganglion, "session", Read, "The name of a session of the caller's user, which the request continues or begins; messages are then the new ones alone."),
     field(Ganglion, "regex", Read, "A regular expression that the whole answer matches."),
     field(Ganglion, "grammar", Read, "A grammar in Lark's syntax that the answer matches."),
     field(Ganglion, "choice", Read, "Texts, one of which is the answer."),

@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     fn only_data_urls_of_images_are_read() {
-        let png = image("data:image/png;base64,iVBORw0KGgo=").map(|image| image.bytes);
+        let read = image("data:image/png;base64,iVBORw0KGgo=").map(|image| image.bytes);
         let bytes: &[u8] = b"\x89PNG\r\n\x1a\n";
-        assert_eq!(png, Ok(ImageBytes::Data(bytes.into())));
+        assert_eq!(read, Ok(ImageBytes::Data(bytes.into())));
         assert!(image("DATA:image/JPEG;charset=x;base64,iVBORw0KGgo").is_ok());
         for (url, why) in [
             ("https://example.org/a.png", "no network"),

@@ -338,8 +338,9 @@ async fn errors_before_text_have_a_status_and_later_ones_are_events() {
 async fn a_reader_that_leaves_cancels_and_returns_its_permit() {
     let shared = engine("tokens=400,delay=5ms,rows=2");
     loaded(&shared).await;
-    let stream = || ask_owned(shared.clone());
-    let (one, two) = (stream().await, stream().await);
+    let long = question(&[("stream", json!(true)), ("max_tokens", json!(400))]);
+    let one = ask(&shared, &long).await.expect("an answer");
+    let two = ask(&shared, &long).await.expect("an answer");
     let refused = ask(&shared, &question(&[])).await.expect_err("a third");
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     drop((one, two));
@@ -348,9 +349,4 @@ async fn a_reader_that_leaves_cancels_and_returns_its_permit() {
     let idle = tokio::time::timeout(Duration::from_secs(1), engine.idle());
     idle.await.expect("they were cancelled");
     shared.front.delivered().await;
-}
-
-async fn ask_owned(shared: Shared) -> Response<Body> {
-    let long = question(&[("stream", json!(true)), ("max_tokens", json!(400))]);
-    ask(&shared, &long).await.expect("an answer")
 }

@@ -55,8 +55,8 @@ fn listener(path: &Path) -> io::Result<UnixListener> {
         None,
     )?;
     bind_socket(made.as_raw_fd(), &UnixAddr::new(path)?)?;
-    let mode = fs::symlink_metadata(path)?.permissions().mode() & MODE;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    let allowed = fs::symlink_metadata(path)?.permissions().mode() & MODE;
+    fs::set_permissions(path, fs::Permissions::from_mode(allowed))?;
     listen(&made, Backlog::MAXCONN)?;
     Ok(made.into())
 }

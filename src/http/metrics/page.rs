@@ -62,9 +62,9 @@ fn model(text: &mut Text, status: &Status) {
         ];
         text.sample(&table::MODEL, &labels, 1);
     }
-    let states = STATES.iter();
-    let states = states.map(|state| (state.name(), u8::from(*state == status.state)));
-    labelled(text, &table::STATE, states);
+    let flags = STATES.iter();
+    let flags = flags.map(|state| (state.name(), u8::from(*state == status.state)));
+    labelled(text, &table::STATE, flags);
     #[allow(clippy::cast_precision_loss)] // at most 100
     let loaded = match status.state {
         State::Ready => 1.0,
@@ -141,8 +141,8 @@ fn sessions_and_images(text: &mut Text, engine: &Handle, status: &Status, live: 
 
 fn graph(text: &mut Text, status: &Status, live: &Snapshot) {
     let graph = &live.graph;
-    let states = GRAPH_STATES.map(|state| (state, u8::from(state == status.graph_state)));
-    labelled(text, &table::GRAPH_STATE, states);
+    let flags = GRAPH_STATES.map(|state| (state, u8::from(state == status.graph_state)));
+    labelled(text, &table::GRAPH_STATE, flags);
     text.single(&table::GRAPH_NODES, graph.nodes);
     text.single(&table::GRAPH_EPOCH, graph.epoch);
     let counters = &graph.counters;

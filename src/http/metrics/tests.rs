@@ -12,7 +12,6 @@ use crate::engine::{
     Client, Event, FinishReason, Handle, Limits, Message, Options, Role, Share, UserLimits, channel,
 };
 use crate::front::Front;
-use crate::guide;
 use crate::sampler::Parameters;
 use crate::telemetry::ThermalZone;
 
@@ -113,7 +112,7 @@ fn value(metrics: &[(String, Read)], sample: &str) -> f64 {
 fn served(script: &Script) -> (Front, std::thread::JoinHandle<()>) {
     let (engine, receiver) = channel(Limits {
         prefill: Share::default(),
-        grammar: guide::Limits::USUAL,
+        grammar: crate::guide::Limits::USUAL,
         requests: 8,
         queue: 8,
         sessions: 8,

@@ -26,6 +26,8 @@ use crate::http::error::Error;
 
 /// The most bytes of the headers of one request.
 const HEADERS: usize = 16 << 10;
+/// The most bytes that a connection reads ahead, and that wait to be written.
+const BUFFER: usize = 64 << 10;
 /// How long a refused peer may leave the refusal unread.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
@@ -40,12 +42,11 @@ struct Connection {
 
 /// Serves the connection of `peer` on the socket `socket`.
 pub(super) async fn serve(state: Arc<State>, peer: Peer, socket: Arc<str>) {
-    let place = match state.places.take() {
+    let mut place = match state.places.take() {
         Ok(place) => place,
-        Err(error) => return refuse(peer, &error).await,
+        Err(error) => return refuse(&state, peer, &error).await,
     };
     let config = state.config.get().await;
-    let mut place = place;
     let admitted = identify(&peer, &socket, &config).and_then(|identity| {
         let user = match identity {
             Identity::User(user) => Some(user),
@@ -56,7 +57,11 @@ pub(super) async fn serve(state: Arc<State>, peer: Peer, socket: Arc<str>) {
     });
     let identity = match admitted {
         Ok(identity) => identity,
-        Err(Some(error)) => return refuse(peer, &error).await,
+        Err(Some(error)) => {
+            // Refused peers take no place from others.
+            drop(place);
+            return refuse(&state, peer, &error).await;
+        }
         // Without a user nothing can be answered.
         Err(None) => return,
     };
@@ -79,7 +84,11 @@ fn identify(peer: &Peer, socket: &str, config: &HttpConfig) -> Result<Identity, 
 }
 
 /// Answers whatever the peer asks with an error, and closes the connection.
-async fn refuse(peer: Peer, error: &Error) {
+async fn refuse(state: &State, peer: Peer, error: &Error) {
+    // A flood of connections gets no answer.
+    let Ok(_permit) = state.refusing.try_acquire() else {
+        return;
+    };
     let body = error.json().to_string();
     let (status, length) = (error.status, body.len());
     let answer = format!(
@@ -104,6 +113,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(self.state.times.headers)
             .max_header_size(HEADERS)
+            .max_buf_size(BUFFER)
             // A peer may end its requests before it reads the answers.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);

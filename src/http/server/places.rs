@@ -31,12 +31,20 @@ struct Taken {
     by_user: HashMap<Option<u32>, usize>,
 }
 
+/// Whom a connection counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// All users together.
+    ForAll,
+    /// A user as well, or the peers without a key.
+    For(Option<u32>),
+}
+
 /// The place of one connection; dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
-    /// The user that it counts for; absent while it counts for all users only.
-    user: Option<Option<u32>>,
+    counts: Counts,
 }
 
 impl Places {
@@ -52,7 +60,7 @@ impl Places {
         taken.all += 1;
         Ok(Place {
             places: self.clone(),
-            user: None,
+            counts: Counts::ForAll,
         })
     }
 
@@ -77,7 +85,7 @@ impl Place {
     /// # Errors
     /// If the user has too many connections. It then counts for its earlier user.
     pub(super) fn set_user(&mut self, user: Option<u32>) -> Result<(), Error> {
-        if self.user == Some(user) {
+        if self.counts == Counts::For(user) {
             return Ok(());
         }
         let mut taken = self.places.0.taken.lock();
@@ -86,7 +94,7 @@ impl Place {
             return Err(refusals::user_connections(user, OF_USER));
         }
         *of_user += 1;
-        if let Some(earlier) = self.user.replace(user) {
+        if let Counts::For(earlier) = std::mem::replace(&mut self.counts, Counts::For(user)) {
             taken.give_back(earlier);
         }
         Ok(())
@@ -108,7 +116,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.0.taken.lock();
         taken.all -= 1;
-        if let Some(user) = self.user {
+        if let Counts::For(user) = self.counts {
             taken.give_back(user);
         }
         if taken.all == 0 {

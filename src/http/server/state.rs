@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::bodies::Bodies;
 use super::places::Places;
 use super::times::Times;
 use crate::front::{Front, Setting};
 use crate::http::config::HttpConfig;
+
+/// Connections that are being refused at once.
+const REFUSALS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -20,6 +23,8 @@ pub(super) struct State {
     pub(super) places: Places,
     pub(super) bodies: Bodies,
     pub(super) times: Times,
+    /// Permits for the refusals of connections, which wait until the peer has read them.
+    pub(super) refusing: Semaphore,
     /// Whether connections end after their current request.
     pub(super) stopping: watch::Sender<bool>,
     numbers: AtomicU64,
@@ -34,6 +39,7 @@ impl State {
             places: Places::default(),
             bodies: Bodies::default(),
             times,
+            refusing: Semaphore::new(REFUSALS),
             stopping: watch::Sender::new(false),
             numbers: AtomicU64::new(1),
         }

@@ -71,11 +71,11 @@ impl Server {
 
     fn with(config: HttpConfig, times: Times) -> Self {
         let (engine, inbox) = channel(LIMITS);
-        let (begin, begun) = mpsc::unbounded_channel();
+        let (starts, begun) = mpsc::unbounded_channel();
         let (end, ended) = mpsc::unbounded_channel();
         let received = Arc::new(AtomicUsize::new(0));
         let of_handler = received.clone();
-        let (begin_endless, end_endless) = (begin.clone(), end.clone());
+        let (begin_endless, end_endless) = (starts.clone(), end.clone());
         let router = Router::new()
             .route("/who", get(who))
             .route(
@@ -89,7 +89,7 @@ impl Server {
                 "/never",
                 get(async move || {
                     let _guard = Guard(end.clone());
-                    let _ = begin.send(());
+                    let _ = starts.send(());
                     pending::<String>().await
                 }),
             )
@@ -249,7 +249,7 @@ async fn a_body_beyond_the_limit_is_refused() {
     let chunk = format!("10000\r\n{}\r\n", "a".repeat(1 << 16));
     let head = "POST /body HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    for _ in 0..2 * MIB >> 16 {
+    for _ in 0..(2 * MIB) >> 16 {
         stream.write_all(chunk.as_bytes()).await.unwrap();
     }
     assert_eq!(answer(&mut stream).await.0, 413);

@@ -29,7 +29,7 @@ within 10 answers
 
 # TCP, as the drop-in documents it.
 key=0123456789abcdef0123456789abcdef
-install -m 0640 -g ganglion /dev/null /etc/ganglion/openai.keys
+install -m 0600 -o ganglion /dev/null /etc/ganglion/openai.keys
 echo "member $key" >>/etc/ganglion/openai.keys
 configure 'http.key_file = "/etc/ganglion/openai.keys"'
 install -D -m 0644 /usr/share/ganglion/drop-ins/openai-tcp.conf /run/systemd/system/$socket.d/tcp.conf
@@ -42,14 +42,14 @@ matches 'the answer to a key' "$(tcp $key)" '200 OK'
 matches 'the answer without a key' "$(tcp)" '401 .*missing_api_key'
 matches 'the answer to another key' "$(tcp fedcba9876543210fedcba9876543210)" '401 .*invalid_api_key'
 
-# A key file that every user can read is refused.
-chmod 0644 /etc/ganglion/openai.keys
+# A key file that other users can read is refused.
+chmod 0640 /etc/ganglion/openai.keys
 said=$(systemctl reload $unit 2>&1) && fail 'an open key file is accepted'
 matches 'the answer to the old key' "$(tcp $key)" '200 OK'
 
 # A socket for datagrams is refused, and the others work.
 printf '[Socket]\nListenDatagram=/run/ganglion/datagrams\n' >/run/systemd/system/$socket.d/wrong.conf
-chmod 0640 /etc/ganglion/openai.keys
+chmod 0600 /etc/ganglion/openai.keys
 systemctl daemon-reload
 systemctl stop $unit $socket
 systemctl start $unit
