@@ -113,6 +113,20 @@ systemctl restart dbus.service
 reported bus_lost
 reported bus_found
 
+# A socket that cannot be used for HTTP.
+socket=ganglion-openai.socket
+mkdir -p /run/systemd/system/$socket.d
+printf '[Socket]\nListenDatagram=/run/ganglion/datagrams\n' >/run/systemd/system/$socket.d/wrong.conf
+systemctl daemon-reload
+systemctl stop $unit $socket
+systemctl start $unit
+reported http_refused
+rm -r /run/systemd/system/$socket.d
+systemctl daemon-reload
+systemctl stop $unit $socket
+systemctl start $unit
+reported http_listening
+
 # This model cannot cause some events: every context fits, its template and vocabulary have no faults, it recommends no sampling, and
 # there is no CUDA. Other places cause the rest: journal-stopped.sh, tests/service/named_sessions.rs (failing disks, sessions that exceed
 # the context) and tests/lasting.rs (pages on disk).
