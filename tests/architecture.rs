@@ -197,7 +197,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("zbus", &["bus", "bin"]),
     ("axum", &["http"]),
-    ("hyper", &["http"]),
+    ("hyper", &["http", "bin"]),
     ("listenfd", &["http"]),
     ("sd_notify", &["service"]),
     ("tracing_journald", &["journal"]),

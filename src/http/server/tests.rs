@@ -20,7 +20,6 @@ use super::stream::Peer;
 use super::times::Times;
 use crate::engine::{Client, Limits, Receiver, Share, UserLimits, channel};
 use crate::front::Front;
-use crate::guide;
 use crate::http::config::HttpConfig;
 use crate::http::keys::Keys;
 
@@ -32,7 +31,7 @@ const LIMITS: Limits = Limits {
         slice: Duration::from_millis(1),
         percent: 50,
     },
-    grammar: guide::Limits::USUAL,
+    grammar: crate::guide::Limits::USUAL,
     user: UserLimits {
         requests: 1,
         sessions: 1,
