@@ -1,7 +1,8 @@
 //! Who calls: the user of a connection, and the name of the connection for the engine.
 //!
 //! The peer of a UNIX socket is the user that the kernel names, or the one that `http.users` sets for its socket. A peer over
-//! TCP gives a key with each request: any program of the machine can connect to a port. On UNIX sockets a key is ignored, because every client library sends one.
+//! TCP gives a key with each request: any program of the machine can connect to a port. On UNIX sockets a key is ignored,
+//! because every client library sends one.
 
 use std::io;
 

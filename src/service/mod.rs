@@ -1,5 +1,5 @@
-//! The service: owns the bus name, serves HTTP on its sockets, loads the model, reports its state to systemd and the journal (`announce`,
-//! `watchdog`), reloads the configuration and stops in order.
+//! The service: owns the bus name, serves HTTP on its sockets, loads the model, reports its state to systemd and the
+//! journal (`announce`, `watchdog`), reloads the configuration and stops in order.
 //! Not here: requests, which go from the bus and from HTTP to the engine directly.
 
 mod announce;

@@ -16,7 +16,7 @@ async fn what_a_client_needs_is_printed_with_the_socket() {
     assert_eq!(missing.code, Some(69), "{missing:?}");
     let remedy = format!("{socket} does not exist: start gangliond --http {socket}");
     assert!(missing.stderr.contains(&remedy), "{missing:?}");
-    // The lines serve somebody who writes a program before the daemon runs.
+    // They are there for a program that is written before the daemon runs.
     assert!(
         missing.stdout.contains(&format!("uds=\"{socket}\"")),
         "{missing:?}"

@@ -1,6 +1,6 @@
 //! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain
-//! D-Bus clients. `openai` prints what clients of the HTTP API need. `tokenize`, `score` and `bench` open a model themselves. `doctor`, `pull`, `models`, `setup` and
-//! `use` prepare and check the machine. `man` prints the manual.
+//! D-Bus clients. `openai` prints what clients of the HTTP API need. `tokenize`, `score` and `bench` open a model
+//! themselves. `doctor`, `pull`, `models`, `setup` and `use` prepare and check the machine. `man` prints the manual.
 
 mod arguments;
 mod ask;

@@ -109,7 +109,7 @@ pub const FIELDS: &[Field] = &[
     field(Ganglion, "choice", Read, "Texts, one of which is the answer."),
     field(Ganglion, "top_k", Read, "The number of the most probable tokens that are chosen from; 0 for all."),
     field(Ganglion, "min_p", Read, "The least probability of a token, as a part of the most probable one's."),
-    field(Ganglion, "repetition_penalty", Read, "What the probability of tokens is divided by that were there before."),
+    field(Ganglion, "repetition_penalty", Read, "The probability of a token that was there before is divided by it."),
     field(Ganglion, "thinking", Read, "Whether the model thinks before it answers, if its template can switch that."),
     field(Ganglion, "thinking_tokens", Read, "The most tokens of the thoughts."),
     field(Ganglion, "max_calls", Read, "The most calls of tools in one answer."),

@@ -289,7 +289,7 @@ async fn a_question_is_answered_whole_and_as_a_stream() {
     assert_eq!(joined(&chunks), (message, json!("stop")));
     assert!(
         chunks.iter().all(|chunk| chunk.get("usage").is_none()),
-        "nobody asked for it"
+        "the request wants no usage"
     );
     // All permits came back.
     let delivered = tokio::time::timeout(Duration::from_secs(5), shared.front.delivered());

@@ -46,7 +46,7 @@ pub fn bind(path: &Path) -> Result<Socket, SocketError> {
     })
 }
 
-/// Makes the socket. It has its permissions before it listens, so nobody else can connect in between.
+/// Makes the socket. It has its permissions before it listens, so no other user can connect in between.
 fn listener(path: &Path) -> io::Result<UnixListener> {
     let made = socket(
         AddressFamily::Unix,

@@ -51,7 +51,7 @@ impl Stream {
         let (socket, left) = match &self.peer {
             // HUP and ERR, which are always watched: the peer has closed its socket.
             Peer::Unix(stream) => (stream.as_fd(), PollFlags::empty()),
-            // TCP tells no difference between a peer that has closed its socket and one that only ends its requests.
+            // Over TCP, a peer that has closed its socket looks like one that only ends its requests.
             Peer::Tcp(stream) => (stream.as_fd(), PollFlags::RDHUP),
         };
         Ok(Presence {

@@ -303,7 +303,7 @@ async fn a_slow_sender_is_refused() {
     closed(stream).await;
 }
 
-/// The handler ends, also behind further requests that nobody will read.
+/// The handler ends, also if the peer leaves after it has sent further requests.
 #[tokio::test]
 async fn a_peer_that_leaves_cancels_its_request() {
     let mut server = Server::new(HttpConfig::default());

@@ -127,8 +127,8 @@ systemctl stop $unit $socket
 systemctl start $unit
 reported http_listening
 
-# This model cannot cause some events: it sees no images, every context fits, its template and vocabulary have no faults, it recommends no sampling, and
-# there is no CUDA. Other places cause the rest: journal-stopped.sh, tests/service/named_sessions.rs (failing disks, sessions that exceed
+# This model cannot cause some events: it sees no images, every context fits, its template and vocabulary have no faults, it
+# recommends no sampling, and there is no CUDA. Other places cause the rest: journal-stopped.sh, tests/service/named_sessions.rs (failing disks, sessions that exceed
 # the context) and tests/lasting.rs (pages on disk).
 journal --output=json | $check fields cuda_error largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
