@@ -106,7 +106,7 @@ soak: deps-test
 	$(call stage,clients,$(MAKE) clients KERNELS=)
 	$(call stage,files,$(MAKE) files KERNELS=)
 
-# Ten clients in six languages, each with its own D-Bus library, nine of OpenAI's API, and a robot's programs with a real model.
+# Ten clients in six languages, each with its own D-Bus library, eleven of OpenAI's and Anthropic's APIs, and a robot's programs with a real model.
 clients: deps-test build
 	@tests/clients/run.sh
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use ganglion::bus::{ERRORS, METHOD_ERRORS, OPTIONS, OptionKey};
 use ganglion::config::Config;
-use ganglion::http::{FIELDS, METRICS, Metric};
+use ganglion::http::{METRICS, Metric, TABLES};
 
 use crate::support::needs;
 use crate::support::restartable::Restartable;
@@ -227,11 +227,16 @@ fn every_option_and_error_of_the_bus_is_there() {
 #[test]
 fn every_field_of_http_is_there() {
     let (text, _) = formatted(&page("ganglion-openai.7"));
-    assert!(FIELDS.len() > 30);
-    for field in FIELDS {
-        let entry = |line: &str| line.split_whitespace().next() == Some(field.name);
-        let is_there = text.lines().any(entry) && text.contains(field.about);
-        assert!(is_there, "{field:?}");
+    for table in TABLES {
+        let section = text.split(&format!("FIELDS OF {}\n", table.path)).nth(1);
+        let section = section.unwrap_or_else(|| panic!("{}", table.path));
+        let section = section.split("\nFIELDS OF ").next().unwrap_or_default();
+        assert!(table.fields().count() > 30);
+        for field in table.fields() {
+            let entry = |line: &str| line.split_whitespace().next() == Some(field.name);
+            let is_there = section.lines().any(entry) && section.contains(field.about);
+            assert!(is_there, "{}: {field:?}", table.path);
+        }
     }
 }
 

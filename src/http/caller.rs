@@ -6,7 +6,7 @@
 
 use std::io;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use tokio::net::UnixStream;
 
 use super::config::HttpConfig;
@@ -16,6 +16,8 @@ use crate::engine::ConnectionName;
 
 /// The scheme of the header `Authorization`, in any case.
 const SCHEME: &str = "bearer";
+/// The header of clients of Anthropic's API, whose value is the key.
+const ANTHROPIC_KEY: &str = "x-api-key";
 
 /// How the user of a connection is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +65,22 @@ pub(super) fn connection_name(number: u64) -> ConnectionName {
     format!("http:{number}").into()
 }
 
-/// Returns the key of a request, if it has exactly one.
+/// Returns the key of a request, if it has exactly one. `Authorization` counts before `x-api-key`.
 fn key(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut all = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, None) = (all.next()?.as_bytes(), all.next()) else {
-        return None;
+    let Some(value) = only(headers, header::AUTHORIZATION.as_str())? else {
+        let key = only(headers, ANTHROPIC_KEY)?.map(<[u8]>::trim_ascii);
+        return key.filter(|key| !key.is_empty());
     };
     let (scheme, key) = value.split_at_checked(SCHEME.len())?;
     let key = key.strip_prefix(b" ")?.trim_ascii();
     (scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && !key.is_empty()).then_some(key)
+}
+
+/// Returns the value of a header; `None` within if it is absent, and `None` if it is there several times.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a [u8]>> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next().map(HeaderValue::as_bytes);
+    all.next().is_none().then_some(first)
 }
 
 #[cfg(test)]
@@ -99,6 +108,20 @@ mod tests {
         ] {
             assert_eq!(key(&headers(wrong)), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn clients_of_anthropic_have_a_header_of_their_own() {
+        let mut both = headers(&[]);
+        both.append(ANTHROPIC_KEY, "abc ".parse().unwrap());
+        assert_eq!(key(&both), Some(&b"abc"[..]));
+        both.append(header::AUTHORIZATION, "Bearer def".parse().unwrap());
+        assert_eq!(key(&both), Some(&b"def"[..]));
+        let mut two = headers(&[]);
+        for _ in 0..2 {
+            two.append(ANTHROPIC_KEY, "abc".parse().unwrap());
+        }
+        assert_eq!(key(&two), None);
     }
 
     #[test]

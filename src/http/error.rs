@@ -1,11 +1,13 @@
 //! Errors in OpenAI's form, with the HTTP status of each, as `bus::error` has them for D-Bus.
 //!
-//! A text of `front` or of the engine names options; here it names the fields of a request that set them.
+//! A text of `front` or of the engine names options; here it names the fields of a request that set them, as `terms` has
+//! them for each endpoint. `error_form` has the form of Anthropic's API.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::terms::{self, Terms};
 use crate::engine::{EngineError, FinishReason, Outcome, Refusal, RequestError};
 use crate::front::{self, OptionError};
 
@@ -13,26 +15,6 @@ use crate::front::{self, OptionError};
 const SOON: u32 = 1;
 /// Seconds after which a caller may try again while the model loads.
 pub(super) const LOADING: u32 = 5;
-
-/// The options that a request sets by a field with another name. `chat::request` knows the fields of a request better
-/// where two fields set one option.
-const FIELDS: [(&str, &str); 15] = [
-    ("json_schema", "response_format"),
-    ("json", "response_format"),
-    ("schema_lenient", "response_format"),
-    ("logprobs", "top_logprobs"),
-    ("regex", "ganglion.regex"),
-    ("grammar", "ganglion.grammar"),
-    ("choice", "ganglion.choice"),
-    ("top_k", "ganglion.top_k"),
-    ("min_p", "ganglion.min_p"),
-    ("repetition_penalty", "ganglion.repetition_penalty"),
-    ("thinking", "ganglion.thinking"),
-    ("thinking_tokens", "ganglion.thinking_tokens"),
-    ("priority", "ganglion.priority"),
-    ("deadline_ms", "ganglion.deadline_ms"),
-    ("max_calls", "ganglion.max_calls"),
-];
 
 /// An error of a request. Its text names the wrong value and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,10 +98,14 @@ impl Error {
         }
     }
 
-    /// Returns an error of `front`; `fields` names the field of the request that sets an option, where that is not the
-    /// usual one.
+    /// Returns an error of `front` in the terms of an endpoint; `fields` names the field of the request that sets an
+    /// option, where that is not the usual one.
     #[must_use]
-    pub fn of_front(error: front::Error, fields: &[(&str, &str)]) -> Self {
+    pub(super) fn of_front(
+        error: front::Error,
+        terms: &Terms,
+        fields: &[(&'static str, &'static str)],
+    ) -> Self {
         let text = error.to_string();
         match error {
             front::Error::Option(error) => {
@@ -132,21 +118,25 @@ impl Error {
                     }
                     _ => text,
                 };
-                Self::of_option(error.option(), &text, fields).with_code("invalid_value")
+                Self::of_option(error.option(), &text, terms, fields).with_code("invalid_value")
             }
             front::Error::Messages(_)
             | front::Error::TooManyImages { .. }
-            | front::Error::SlowImages => Self::invalid(Some("messages"), text),
+            | front::Error::SlowImages => Self::invalid(Some(terms.messages), text),
             front::Error::Image { message, part, .. } => {
-                Self::invalid(Some(&format!("messages[{message}].content[{part}]")), text)
-                    .with_code("invalid_image")
+                let path = format!("{}[{message}].content[{part}]", terms.messages);
+                Self::invalid(Some(&path), text).with_code("invalid_image")
             }
-            front::Error::Refused(refusal) => Self::of_refusal(refusal, fields),
+            front::Error::Refused(refusal) => Self::of_refusal(refusal, terms, fields),
             front::Error::NoRandomness(_) | front::Error::ReaderFailed(_) => Self::failed(text),
         }
     }
 
-    fn of_refusal(refusal: Refusal, fields: &[(&str, &str)]) -> Self {
+    fn of_refusal(
+        refusal: Refusal,
+        terms: &Terms,
+        fields: &[(&'static str, &'static str)],
+    ) -> Self {
         let text = refusal.to_string();
         let user = || {
             let (status, kind) = (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error");
@@ -171,7 +161,7 @@ impl Error {
             | Refusal::UserImages { .. }
             | Refusal::UserPixels { .. } => user(),
             // The same request is never accepted.
-            Refusal::UserPages { .. } => Self::of_option(Some("max_tokens"), &text, fields),
+            Refusal::UserPages { .. } => Self::of_option(Some("max_tokens"), &text, terms, fields),
             Refusal::Quota { .. } => Self {
                 code: Some("insufficient_quota"),
                 retry_after: None,
@@ -193,15 +183,21 @@ impl Error {
                 session(StatusCode::BAD_REQUEST, "session_differs")
             }
             Refusal::ContextFull { .. } | Refusal::PromptBytes { .. } => {
-                Self::invalid(Some("messages"), text).with_code("context_length_exceeded")
+                Self::invalid(Some(terms.messages), text).with_code("context_length_exceeded")
             }
-            Refusal::InvalidMessages(_) => Self::invalid(Some("messages"), text),
+            Refusal::InvalidMessages(_) => {
+                Self::invalid(Some(terms.messages), terms.of_messages(&text))
+            }
             Refusal::Image { message, .. } => {
-                Self::invalid(Some(&format!("messages[{message}].content")), text)
-                    .with_code("invalid_image")
+                let path = if terms.is_numbered {
+                    format!("{}[{message}].content", terms.messages)
+                } else {
+                    terms.messages.to_owned()
+                };
+                Self::invalid(Some(&path), text).with_code("invalid_image")
             }
             Refusal::InvalidGrammar(_) => {
-                Self::of_option(None, &text, fields).with_code("invalid_value")
+                Self::of_option(None, &text, terms, fields).with_code("invalid_value")
             }
             Refusal::NotSupported(_) => Self::invalid(None, text).with_code("not_supported"),
             Refusal::Unkept(_) => Self::failed(text),
@@ -210,24 +206,17 @@ impl Error {
 
     /// Returns the error of an option, in the terms of the fields that set it. A text that begins with an option is about
     /// that one.
-    fn of_option(option: Option<&str>, given: &str, fields: &[(&str, &str)]) -> Self {
-        let mut text = given.to_owned();
+    fn of_option(
+        option: Option<&str>,
+        given: &str,
+        terms: &Terms,
+        fields: &[(&'static str, &'static str)],
+    ) -> Self {
         let begins = given.strip_prefix("option \"");
         let first = begins.and_then(|rest| rest.split_once('"'));
         let option = first.map_or(option, |(option, _)| Some(option));
-        let all = || fields.iter().chain(&FIELDS);
-        for (option, field) in all() {
-            let (quoted, by) = (format!("{option:?}"), format!("{field:?}"));
-            if quoted != by && text.contains(&quoted) {
-                text = text.replace(&quoted, &by);
-            }
-        }
-        let text = text.replace("option \"", "\"");
-        let param = option.map(|option| {
-            let field = all().find(|(name, _)| *name == option);
-            field.map_or(option, |(_, field)| field)
-        });
-        Self::invalid(param, text)
+        let (text, field) = terms.of_options(given, option, fields);
+        Self::invalid(field, text.replace("option \"", "\""))
     }
 
     fn failed(text: impl Into<String>) -> Self {
@@ -237,9 +226,9 @@ impl Error {
 
     /// Returns the error that ended an accepted request; `None` if it has an answer.
     #[must_use]
-    pub fn of_outcome(outcome: &Outcome) -> Option<Self> {
+    pub(super) fn of_outcome(outcome: &Outcome, terms: &Terms) -> Option<Self> {
         match (outcome.reason, outcome.error.clone()) {
-            (FinishReason::Error, Some(error)) => Some(error.into()),
+            (FinishReason::Error, Some(error)) => Some(Self::of_request(error, terms)),
             (FinishReason::Error, None) => Some(Self::failed("the engine gave no reason")),
             // Only the daemon's stop cancels a request whose caller waits.
             (FinishReason::Cancelled, _) => Some(Self::unavailable(
@@ -250,26 +239,13 @@ impl Error {
         }
     }
 
-    /// Returns the body.
-    #[must_use]
-    pub fn json(&self) -> serde_json::Value {
-        json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})
-    }
-}
-
-impl From<front::Error> for Error {
-    fn from(error: front::Error) -> Self {
-        Self::of_front(error, &[])
-    }
-}
-
-impl From<RequestError> for Error {
-    fn from(error: RequestError) -> Self {
+    fn of_request(error: RequestError, terms: &Terms) -> Self {
         match error {
-            RequestError::Refused(refusal) => Self::of_refusal(refusal, &[]),
+            RequestError::Refused(refusal) => Self::of_refusal(refusal, terms, &[]),
             // The model has no token that continues the answer.
             RequestError::Guide(error) => {
-                Self::invalid(Some("response_format"), error.to_string()).with_code("invalid_value")
+                let (text, field) = terms.of_options(&error.to_string(), Some("json_schema"), &[]);
+                Self::invalid(field, text).with_code("invalid_value")
             }
             RequestError::EngineFailed(error) => match error {
                 EngineError::Replaced | EngineError::Ended | EngineError::Stopped => {
@@ -279,18 +255,35 @@ impl From<RequestError> for Error {
             },
         }
     }
-}
 
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        let body = self.json().to_string();
+    /// Returns the body in OpenAI's form.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})
+    }
+
+    /// Returns the response with the body `json`.
+    pub(super) fn response(&self, json: &serde_json::Value) -> Response {
         let kind = [(header::CONTENT_TYPE, "application/json")];
-        let mut response = (self.status, kind, body).into_response();
+        let mut response = (self.status, kind, json.to_string()).into_response();
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// For errors that concern no field of a request.
+impl From<front::Error> for Error {
+    fn from(error: front::Error) -> Self {
+        Self::of_front(error, &terms::CHAT, &[])
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        self.response(&self.json())
     }
 }
 
@@ -307,10 +300,10 @@ mod tests {
         }
     }
 
-    fn refused(kept: Vec<GivenOption>, fields: &[(&str, &str)]) -> Error {
+    fn refused(kept: Vec<GivenOption>, fields: &[(&'static str, &'static str)]) -> Error {
         let given = GivenOptions { kept, more: false };
         let refused = front::request(&given, &Config::default()).map(drop);
-        Error::of_front(refused.expect_err("it is wrong"), fields)
+        Error::of_front(refused.expect_err("it is wrong"), &terms::CHAT, fields)
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn no_keys() -> Error {
 }
 
 pub(super) fn no_key() -> Error {
-    let why = "the request has no key; send the header \"Authorization: Bearer KEY\" with a key of http.key_file";
+    let why = "the request has no key; send the header \"Authorization: Bearer KEY\", or \"x-api-key: KEY\", with a key of http.key_file";
     error(
         StatusCode::UNAUTHORIZED,
         AUTHENTICATION,

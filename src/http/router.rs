@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 use super::shared::Shared;
-use super::{chat, health, metrics, models};
+use super::{anthropic, chat, health, metrics, models, responses};
 
 /// Returns the service of all paths.
 pub(super) fn router(shared: Shared) -> Router {
@@ -14,5 +14,8 @@ pub(super) fn router(shared: Shared) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{model}", get(models::one))
         .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/messages", post(anthropic::create))
+        .route("/v1/messages/count_tokens", post(anthropic::count))
         .with_state(shared)
 }

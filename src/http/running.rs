@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::session::HeldSession;
-use crate::engine::{EngineError, Event, FinishReason, Handle, Outcome, Ticket, Usage};
+use crate::engine::{EngineError, Event, FinishReason, Handle, Outcome, Reading, Ticket, Usage};
 use crate::front::Permit;
 
 /// A request that the engine answers. Dropping it before its end cancels the request.
@@ -19,6 +21,7 @@ pub(super) struct Running {
     engine: Handle,
     id: u64,
     events: UnboundedReceiver<Event>,
+    reading: Reading,
     ended: bool,
     permit: Option<Permit>,
     session: Option<HeldSession>,
@@ -36,6 +39,7 @@ impl Running {
             engine,
             id: ticket.id,
             events: ticket.events,
+            reading: ticket.reading,
             ended: false,
             permit: Some(permit),
             session,
@@ -66,8 +70,34 @@ impl Running {
         Poll::Ready(event)
     }
 
+    /// Passes events to `take`, from `first` on, until it returns the outcome.
+    pub(super) async fn collect(
+        &mut self,
+        first: Event,
+        mut take: impl FnMut(Event) -> Option<Outcome>,
+    ) -> Outcome {
+        let mut event = first;
+        loop {
+            if let Some(outcome) = take(event) {
+                return outcome;
+            }
+            event = self.next().await;
+        }
+    }
+
+    /// Returns the tokens of the prompt; 0 before the first event.
+    pub(super) fn prompt_tokens(&self) -> u32 {
+        self.reading.get().1
+    }
+
+    /// Returns a response of JSON that holds the permit until it has been written.
+    pub(super) fn json(self, json: Vec<u8>) -> Response {
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        (kind, self.body(json)).into_response()
+    }
+
     /// Returns a body that holds the permit until it has been written.
-    pub(super) fn body(mut self, bytes: Vec<u8>) -> axum::body::Body {
+    fn body(mut self, bytes: Vec<u8>) -> axum::body::Body {
         axum::body::Body::new(Whole {
             bytes: Some(bytes.into()),
             _permit: self.permit.take(),

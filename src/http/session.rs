@@ -5,6 +5,7 @@ use crate::engine::{Client, Handle, Lease, Message, Name, Opening, Role};
 use crate::front::{Config, Front, GivenMessages, SessionDefaults};
 
 use super::error::Error;
+use super::terms::Terms;
 
 /// A session that a request holds; dropping it releases the session.
 #[derive(Debug)]
@@ -41,9 +42,9 @@ pub(super) async fn open(
     client: &Client,
     request: &str,
     name: Name,
-    said: GivenMessages,
+    (said, terms): (GivenMessages, &Terms),
 ) -> Result<(HeldSession, Config, GivenMessages), Error> {
-    let (beginning, said) = split(said)?;
+    let (beginning, said) = split(said, terms)?;
     // Each request is a holder of its own: another one on the same connection must wait as well.
     let client = Client {
         name: format!("{}/{request}", client.name).into(),
@@ -74,18 +75,21 @@ pub(super) async fn open(
 }
 
 /// Splits messages into those by the system before all others, and the rest.
-fn split(said: GivenMessages) -> Result<(Vec<Message>, GivenMessages), Error> {
+fn split(said: GivenMessages, terms: &Terms) -> Result<(Vec<Message>, GivenMessages), Error> {
     let GivenMessages {
         mut messages,
         mut images,
     } = said;
     let answer = messages.iter().position(|one| one.role == Role::Assistant);
     if let Some(number) = answer {
+        let path = match terms.is_numbered {
+            true => format!("{}[{number}]", terms.messages),
+            false => terms.messages.to_owned(),
+        };
         let why = format!(
-            "messages[{number}] is by \"assistant\": with ganglion.session the daemon has the earlier messages; send the new ones \
-             alone"
+            "{path} is by \"assistant\": with ganglion.session the daemon has the earlier messages; send the new ones alone"
         );
-        return Err(Error::invalid(Some(&format!("messages[{number}]")), why));
+        return Err(Error::invalid(Some(&path), why));
     }
     let system = messages.iter().take_while(|one| one.role == Role::System);
     let rest = messages.split_off(system.count());

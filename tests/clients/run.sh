@@ -22,9 +22,10 @@ clients=(
     'ganglionctl, busctl, gdbus (shell)=shell'
     'PyGObject=gi' 'dbus-python=dbus_python' 'QtDBus, qdbusxml2cpp=qt' 'GDBus, gdbus-codegen=codegen'
 )
-# Each client of OpenAI's API, as above.
+# Each client of OpenAI's and Anthropic's APIs, as above.
 http_clients=(
-    'openai (Python)=openai' 'openai (Node)=openai_node' 'curl, jq (shell)=curl_jq' 'async-openai (Rust)=async_openai'
+    'openai (Python)=openai' 'openai, responses (Python)=openai_responses' 'anthropic (Python)=anthropic'
+    'openai (Node)=openai_node' 'curl, jq (shell)=curl_jq' 'async-openai (Rust)=async_openai'
     'langchain-openai (Python)=langchain' 'pydantic-ai (Python)=pydantic_ai' 'instructor (Python)=instructor'
     'litellm (Python)=litellm' 'llm (shell, TCP)=llm'
 )
@@ -127,6 +128,11 @@ openai() {
     venv dbus-fast openai
     run=("$made/venv/bin/python" "$here/openai/python/sdk.py")
 }
+openai_responses() {
+    openai
+    run+=(responses)
+}
+anthropic() { of_package anthropic anthropic; }
 langchain() { of_package langchain langchain-openai; }
 pydantic_ai() { of_package pydantic_ai 'pydantic-ai-slim[openai]'; }
 instructor() { of_package instructor instructor; }
@@ -158,6 +164,8 @@ async_openai() {
 has() {
     case $1 in
     openai) true ;;
+    openai_responses) [[ $2 != @(async|same) ]] ;;
+    anthropic) [ "$2" != same ] ;;
     openai_node | async_openai) [[ $2 != @(image|same) ]] ;;
     curl_jq) [[ $2 != @(async|image|same) ]] ;;
     langchain) [[ $2 != @(refuse|image|same) ]] ;;

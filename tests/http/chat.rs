@@ -1,156 +1,43 @@
 //! Chat completions on a socket: the same answers as on the bus, with tools and sessions.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ganglion::bus::proxy::{Fields, Info};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-use zbus::Variant;
+use tokio::io::AsyncReadExt as _;
 
+use super::served::{Served, fields, text};
 use crate::support::daemon::{Client, eventually, until};
-use crate::support::gguf_writer::GgufWriter;
 use crate::support::needs;
-use crate::support::private_bus::PrivateBus;
-use crate::support::process::Process;
 use crate::tools::{TOOLS, fits, hermes};
 
-/// A daemon that answers on a bus and on a socket.
-struct Served {
-    bus: PrivateBus,
-    client: Client,
-    socket: PathBuf,
-    _daemon: Process,
-    _folder: tempfile::TempDir,
+const PATH: &str = "/v1/chat/completions";
+
+async fn ask(served: &Served, body: &Value) -> (u16, String) {
+    served.ask(PATH, body).await
 }
 
-impl Served {
-    async fn script(script: &str) -> Self {
-        Self::start(Some(format!("--sim={script}")), "").await
-    }
-
-    /// Starts the daemon with a model.
-    async fn model(path: &Path, more: &str) -> Self {
-        let config = format!(
-            "backend = 'cpu'\nmodel.path = '{}'\nmodel.tool_formats = '{}/config/tools'\n{more}",
-            path.display(),
-            env!("CARGO_MANIFEST_DIR")
-        );
-        Self::start(None, &config).await
-    }
-
-    async fn tiny(gguf: &GgufWriter, more: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("tiny.gguf");
-        std::fs::write(&path, gguf.file()).expect("it is written");
-        // The daemon has the model when it is ready.
-        Self::model(&path, more).await
-    }
-
-    async fn start(argument: Option<String>, config: &str) -> Self {
-        let bus = PrivateBus::start();
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("http");
-        let sessions = folder.path().join("sessions");
-        let config = format!("{config}\nsessions.directory = '{}'\n", sessions.display());
-        let http = format!("--http={}", socket.display());
-        let arguments: Vec<&str> = argument
-            .iter()
-            .map(String::as_str)
-            .chain([&*http])
-            .collect();
-        let daemon = Process::on(bus.text(), &arguments, &config);
-        let client = Client::connect(&bus).await;
-        until(async || {
-            client
-                .manager
-                .state()
-                .await
-                .is_ok_and(|state| state == "ready")
-        })
-        .await;
-        Self {
-            bus,
-            client,
-            socket,
-            _daemon: daemon,
-            _folder: folder,
-        }
-    }
-
-    /// Sends a request on a connection of its own.
-    async fn send(&self, body: &Value) -> UnixStream {
-        let body = body.to_string();
-        let length = body.len();
-        let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: robot\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-        );
-        let mut stream = UnixStream::connect(&self.socket).await.expect("it listens");
-        let request = head + &body;
-        stream
-            .write_all(request.as_bytes())
-            .await
-            .expect("it reads");
-        stream
-    }
-
-    /// Returns the status and the body of an answer.
-    async fn ask(&self, body: &Value) -> (u16, String) {
-        let mut stream = self.send(body).await;
-        let mut answer = String::new();
-        let read = eventually(stream.read_to_string(&mut answer)).await;
-        read.expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let head = head.to_ascii_lowercase();
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let body = if head.contains("transfer-encoding: chunked") {
-            joined(body)
-        } else {
-            body.to_owned()
-        };
-        (status.expect("a status"), body)
-    }
-
-    /// Returns a whole answer, after a check that a stream has the same message.
-    async fn answer(&self, body: &Value) -> Value {
-        let (status, whole) = self.ask(body).await;
-        assert_eq!(status, 200, "{whole}");
-        let whole: Value = serde_json::from_str(&whole).expect("JSON");
-        let mut streamed = body.clone();
-        streamed["stream"] = true.into();
-        let (status, events) = self.ask(&streamed).await;
-        assert_eq!(status, 200, "{events}");
-        let choice = &whole["choices"][0];
-        let [content, calls, tokens] = of_stream(&events);
-        let message = &choice["message"];
-        assert_eq!(content, message["content"].as_str().unwrap_or_default());
-        let written = message["tool_calls"].as_array().into_iter().flatten();
-        let written = written.map(|call| {
-            let function = &call["function"];
-            let text = |value: &Value| value.as_str().expect("a text").to_owned();
-            text(&function["name"]) + &text(&function["arguments"])
-        });
-        assert_eq!(calls, written.collect::<String>());
-        assert_eq!(tokens, texts(&choice["logprobs"]["content"]).concat());
-        whole
-    }
-}
-
-/// Joins the pieces of a chunked body.
-fn joined(mut body: &str) -> String {
-    let mut whole = String::new();
-    loop {
-        let (length, rest) = body.split_once("\r\n").expect("a length");
-        let length = usize::from_str_radix(length, 16).expect("a number");
-        if length == 0 {
-            return whole;
-        }
-        whole += &rest[..length];
-        body = rest[length..]
-            .strip_prefix("\r\n")
-            .expect("the end of a piece");
-    }
+/// Returns a whole answer, after a check that a stream has the same message.
+async fn answer(served: &Served, body: &Value) -> Value {
+    let (status, whole) = ask(served, body).await;
+    assert_eq!(status, 200, "{whole}");
+    let whole: Value = serde_json::from_str(&whole).expect("JSON");
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+    let (status, events) = ask(served, &streamed).await;
+    assert_eq!(status, 200, "{events}");
+    let choice = &whole["choices"][0];
+    let [content, calls, tokens] = of_stream(&events);
+    let message = &choice["message"];
+    assert_eq!(content, message["content"].as_str().unwrap_or_default());
+    let written = message["tool_calls"].as_array().into_iter().flatten();
+    let written = written.map(|call| {
+        let function = &call["function"];
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        text(&function["name"]) + &text(&function["arguments"])
+    });
+    assert_eq!(calls, written.collect::<String>());
+    assert_eq!(tokens, texts(&choice["logprobs"]["content"]).concat());
+    whole
 }
 
 /// The texts of an array of tokens.
@@ -181,17 +68,6 @@ fn of_stream(events: &str) -> [String; 3] {
     parts
 }
 
-fn fields<'a, const N: usize>(entries: [(&'a str, Variant<'a>); N]) -> Fields<'a> {
-    HashMap::from(entries)
-}
-
-fn text(info: &Info, key: &str) -> String {
-    match info.get(key).map(|value| &**value) {
-        Some(Variant::Str(text)) => text.to_string(),
-        other => panic!("{key}: {other:?}"),
-    }
-}
-
 fn user(content: &str) -> Value {
     json!({"role": "user", "content": content})
 }
@@ -220,7 +96,7 @@ async fn answers_equal_those_of_the_bus() {
             .collect();
         let body = json!({"model": "default", "messages": [user(question)], "temperature": 0, "max_completion_tokens": 24,
             "logprobs": true});
-        let whole = served.answer(&body).await;
+        let whole = answer(&served, &body).await;
         let choice = &whole["choices"][0];
         assert_eq!(choice["message"]["content"], said);
         assert_eq!(texts(&choice["logprobs"]["content"]), tokens);
@@ -238,7 +114,7 @@ async fn answers_equal_those_of_the_bus() {
     let format = json!({"type": "json_schema", "json_schema": {"name": "colour", "schema": schema, "strict": true}});
     let body =
         json!({"messages": [user("A colour?")], "temperature": 0, "response_format": format});
-    let whole = served.answer(&body).await;
+    let whole = answer(&served, &body).await;
     assert_eq!(whole["choices"][0]["message"]["content"], said);
 }
 
@@ -258,7 +134,7 @@ async fn tools_are_called_as_on_the_bus() {
     let tools: Value = serde_json::from_str(TOOLS).expect("JSON");
     let mut body = json!({"messages": [user("hello")], "tools": tools, "tool_choice": "required", "parallel_tool_calls": false,
         "reasoning_effort": "none"});
-    let whole = served.answer(&body).await;
+    let whole = answer(&served, &body).await;
     let choice = &whole["choices"][0];
     assert_eq!(choice["message"]["tool_calls"], calls);
     assert_eq!(
@@ -271,7 +147,7 @@ async fn tools_are_called_as_on_the_bus() {
     let result = json!({"role": "tool", "tool_call_id": id, "content": "bump"});
     body["messages"] = json!([user("hello"), choice["message"], result]);
     body["tool_choice"] = json!({"type": "function", "function": {"name": "go"}});
-    let whole = served.answer(&body).await;
+    let whole = answer(&served, &body).await;
     let call = &whole["choices"][0]["message"]["tool_calls"][0];
     assert_ne!(call["id"], id);
     let arguments = call["function"]["arguments"].as_str().expect("a text");
@@ -280,7 +156,7 @@ async fn tools_are_called_as_on_the_bus() {
         "{call}"
     );
     body["messages"][2]["tool_call_id"] = json!("another");
-    let (status, error) = served.ask(&body).await;
+    let (status, error) = ask(&served, &body).await;
     assert!(
         status == 400 && error.contains("another") && error.contains("\"messages\""),
         "{error}"
@@ -292,7 +168,7 @@ async fn a_session_is_the_same_through_both_doors() {
     let served = Served::script("").await;
     let say = async |messages: Value| {
         let body = json!({"messages": messages, "ganglion": {"session": "kitchen"}});
-        let (status, answer) = served.ask(&body).await;
+        let (status, answer) = ask(&served, &body).await;
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
         (status, answer)
     };
@@ -340,7 +216,7 @@ async fn a_reader_that_leaves_cancels_its_request() {
     let served = Served::script("tokens=4000,delay=10ms").await;
     for stream in [true, false] {
         let body = json!({"messages": [user("one")], "stream": stream, "max_tokens": 4000});
-        let mut connection = served.send(&body).await;
+        let mut connection = served.send(PATH, &body).await;
         if stream {
             let mut some = [0; 200];
             eventually(connection.read_exact(&mut some))

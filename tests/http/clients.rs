@@ -82,6 +82,9 @@ async fn the_openai_package_has_the_answers_of_the_bus() {
     for verb in ["chat", "stream", "async", "tools", "parse", "refuse"] {
         robot.run(python(), &[&script("sdk.py"), verb]);
     }
+    for verb in ["chat", "stream", "tools", "parse", "refuse"] {
+        robot.run(python(), &[&script("sdk.py"), "responses", verb]);
+    }
     let said = robot.run(python(), &[&script("same.py")]);
     let compared = said
         .lines()

@@ -96,6 +96,16 @@ async fn systemd_passes_unix_and_tcp_sockets() {
     let (status, body) = ask(&mut stream, &with_key).await.expect("an answer");
     assert_eq!(status, 200, "{body}");
 
+    let of_anthropic = HEALTH.replace("\r\n\r\n", &format!("\r\nx-api-key: {KEY}\r\n\r\n"));
+    let (status, body) = ask(&mut stream, &of_anthropic).await.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let messages = "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    let (status, error) = ask(&mut stream, messages).await.expect("an answer");
+    assert!(
+        status == 401 && error.contains("\"type\":\"authentication_error\""),
+        "{error}"
+    );
+
     // A reload refuses keys that every user can read, and the old ones stay.
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o644)).expect("they are set");
     let client = Client::connect(&bus).await;

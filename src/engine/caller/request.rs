@@ -155,6 +155,8 @@ pub struct Likelihood {
 pub struct Outcome {
     pub reason: FinishReason,
     pub usage: Usage,
+    /// The stop string that ended the answer, if one did.
+    pub stop: Option<String>,
     /// Whether an answer with a grammar or tools is partial.
     pub incomplete: bool,
     /// The thoughts before the answer.
@@ -174,6 +176,7 @@ impl Outcome {
         Self {
             reason,
             usage,
+            stop: None,
             incomplete: false,
             reasoning: String::new(),
             calls: Vec::new(),

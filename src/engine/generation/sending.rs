@@ -52,7 +52,10 @@ impl Generation {
     /// Sends text up to a stop string. Returns whether one was reached.
     fn send_text(&mut self, text: &str) -> bool {
         let (text, stopped) = self.stops.push(text);
-        self.cut |= stopped;
+        if stopped {
+            self.cut = true;
+            self.request.stop = self.stops.reached().map(str::to_owned);
+        }
         self.emit(text);
         stopped
     }

@@ -5,6 +5,7 @@
 pub(crate) struct StopStrings {
     stops: Vec<String>,
     held: String,
+    reached: Option<String>,
 }
 
 impl StopStrings {
@@ -12,24 +13,30 @@ impl StopStrings {
         Self {
             stops: stops.to_vec(),
             held: String::new(),
+            reached: None,
         }
     }
 
     /// Adds text. Returns the text that is certain, without a stop string, and whether one was reached.
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
-        if let Some(at) = self
+        let found = self
             .stops
             .iter()
-            .filter_map(|stop| self.held.find(stop.as_str()))
-            .min()
-        {
+            .filter_map(|stop| Some((self.held.find(stop.as_str())?, stop)));
+        if let Some((at, stop)) = found.min() {
+            self.reached = Some(stop.clone());
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
         let show = self.held.len() - self.longest_start();
         let rest = self.held.split_off(show);
         (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// Returns the stop string that was reached.
+    pub(crate) fn reached(&self) -> Option<&str> {
+        self.reached.as_deref()
     }
 
     /// Returns the text that was held back, at the end of the stream.
@@ -80,6 +87,9 @@ mod tests {
                         break;
                     }
                 }
+                let reached = watch.reached().map(str::to_owned);
+                assert_eq!(reached.is_some(), stopped);
+                assert!(reached.is_none_or(|stop| text[expected.len()..].starts_with(&stop)));
                 if !stopped {
                     shown += &watch.finish();
                 }

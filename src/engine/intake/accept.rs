@@ -265,6 +265,7 @@ impl Handle {
             unchecked: Vec::new(),
             writing,
             options,
+            stop: None,
             accepted: Instant::now(),
             deadline,
             events: sender,

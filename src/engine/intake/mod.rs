@@ -5,6 +5,7 @@
 // From the call to the queue.
 pub(super) mod accept;
 pub(super) mod beginning;
+mod count;
 mod decoding;
 pub(super) mod prepare;
 pub(super) mod prewarm;

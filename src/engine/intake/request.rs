@@ -52,6 +52,8 @@ pub struct Request {
     /// How the model writes calls of its tools.
     pub writing: Option<Writing>,
     pub options: Options,
+    /// The stop string that ended its answer.
+    pub(crate) stop: Option<String>,
     pub accepted: Instant,
     /// When it ends with a partial answer.
     pub deadline: Option<Instant>,
@@ -203,8 +205,9 @@ impl Request {
 
     /// Ends the request. Its session gets `answer` as the newest message: as a partial one if the request was cancelled or
     /// out of time, or if a guided answer is incomplete. Without an answer the session stays as it was.
-    pub fn finish(self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
+    pub fn finish(mut self, reason: FinishReason, usage: Usage, answer: Option<Answer>) {
         let mut outcome = Outcome::new(reason, usage, None);
+        outcome.stop = self.stop.take();
         outcome.incomplete = reason.is_cut() && self.options.is_bound();
         outcome.unchecked.clone_from(&self.unchecked);
         if let Some(Answer { message, .. }) = &answer {

@@ -11,7 +11,9 @@ pub(super) struct Scripted {
     /// The text of each token.
     pub(super) pieces: Vec<String>,
     pub(super) reason: FinishReason,
-    /// Whether a stop string ended it within a token.
+    /// The stop string that ended it.
+    pub(super) stop: Option<String>,
+    /// Whether that ended it within a token.
     cut: bool,
 }
 
@@ -36,9 +38,12 @@ impl Scripted {
             false => FinishReason::Stop,
         };
         let text = pieces.concat();
-        let stop = options.stop.iter().filter_map(|stop| text.find(stop)).min();
+        let stops = options.stop.iter();
+        let stop = stops
+            .filter_map(|stop| Some((text.find(stop)?, stop)))
+            .min();
         let mut cut = false;
-        if let Some(mut left) = stop {
+        if let Some((mut left, _)) = stop {
             reason = FinishReason::Stop;
             pieces.retain_mut(|piece| {
                 let keep = left.min(piece.len());
@@ -51,6 +56,7 @@ impl Scripted {
         Self {
             pieces,
             reason,
+            stop: stop.map(|(_, stop)| stop.clone()),
             cut,
         }
     }

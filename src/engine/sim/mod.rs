@@ -204,6 +204,7 @@ impl Served<'_> {
             Ok(()) => {
                 let answer = scripted.answer(scripted.pieces.len());
                 keep(&mut self.kept(), &request, &prompt, Some(&answer));
+                request.stop.clone_from(&scripted.stop);
                 request.finish(scripted.reason, usage, Some(answer));
             }
         }

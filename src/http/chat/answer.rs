@@ -2,19 +2,10 @@
 
 use serde::Serialize;
 
+use super::super::answer::likelihood;
+use super::super::answer::receipt::Receipt;
 use crate::engine::{FinishReason, Likelihood, Outcome};
 use crate::tools::Piece;
-
-/// What all parts of an answer repeat.
-#[derive(Clone, Debug)]
-pub(super) struct Heading {
-    /// "chatcmpl-" and 128 random bits in hexadecimal digits.
-    pub(super) id: String,
-    /// When the request was accepted, in seconds since 1970.
-    pub(super) created: u64,
-    /// The name of the model.
-    pub(super) model: String,
-}
 
 /// A whole answer.
 #[derive(Debug, Serialize)]
@@ -156,13 +147,10 @@ struct TokenLogprob<'a> {
 
 impl<'a> TokenLogprob<'a> {
     fn new(likelihood: &'a Likelihood) -> Self {
-        // What OpenAI says of a token that is very improbable: JSON has no infinity.
-        const LEAST: f32 = -9999.0;
-        let text = &*likelihood.text;
         Self {
-            token: text,
-            logprob: likelihood.logprob.max(LEAST),
-            bytes: (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes()),
+            token: &likelihood.text,
+            logprob: likelihood::logprob(likelihood),
+            bytes: likelihood::bytes(likelihood),
             top_logprobs: None,
         }
     }
@@ -206,46 +194,6 @@ impl From<&Outcome> for UsageCounts {
             prompt_tokens_details: PromptTokens {
                 cached_tokens: usage.cached_tokens,
             },
-        }
-    }
-}
-
-/// What an answer says beyond OpenAI's form.
-#[derive(Debug, Serialize)]
-pub(super) struct Receipt<'a> {
-    /// The reason by the name that it has on the bus.
-    finish_reason: FinishReason,
-    queue_us: u64,
-    first_token_us: u64,
-    tokens_per_second: f64,
-    seed: u64,
-    /// Whether an answer in a format, or with tools, ends before it is complete.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    incomplete: bool,
-    /// JSON pointers to keywords of the request's schemas that were not enforced.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    unchecked: &'a [String],
-    #[serde(skip_serializing_if = "is_zero")]
-    lost_images: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it so
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
-impl<'a> From<&'a Outcome> for Receipt<'a> {
-    fn from(outcome: &'a Outcome) -> Self {
-        let usage = &outcome.usage;
-        Self {
-            finish_reason: outcome.reason,
-            queue_us: usage.queue_us,
-            first_token_us: usage.first_token_us,
-            tokens_per_second: usage.tokens_per_second,
-            seed: usage.seed,
-            incomplete: outcome.incomplete,
-            unchecked: &outcome.unchecked,
-            lost_images: usage.lost_images,
         }
     }
 }

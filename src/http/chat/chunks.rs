@@ -1,7 +1,11 @@
 //! An answer as server-sent events: a chunk for each event of the engine, written into one buffer.
 
+use super::super::answer::heading::Heading;
+use super::super::answer::sse;
+use super::super::answer::stream::Writer;
 use super::super::error::Error;
-use super::answer::{Chunk, ChunkChoice, ChunkUsage, Delta, Heading, Logprobs, finish_reason};
+use super::super::terms;
+use super::answer::{Chunk, ChunkChoice, ChunkUsage, Delta, Logprobs, finish_reason};
 use crate::engine::{Event, Likelihood, Outcome};
 
 /// The chunks that are not sent yet.
@@ -27,50 +31,6 @@ impl Chunks {
             spoken: false,
             unsent: Vec::new(),
         }
-    }
-
-    /// Adds an event.
-    pub(super) fn push(&mut self, event: Event) {
-        if !self.begun {
-            self.begun = true;
-            let begins = Delta {
-                role: Some("assistant"),
-                content: matches!(event, Event::Text(_)).then_some(""),
-                ..Delta::default()
-            };
-            self.delta(begins, &[]);
-        }
-        match event {
-            Event::Likelihood(likelihood) => self.likelihoods.push(likelihood),
-            Event::Text(text) => {
-                self.spoken = true;
-                self.say(Delta {
-                    content: Some(&text),
-                    ..Delta::default()
-                });
-            }
-            Event::Reasoning(text) => self.say(Delta {
-                reasoning_content: Some(&text),
-                ..Delta::default()
-            }),
-            Event::Call(piece) => {
-                self.spoken = true;
-                self.say(Delta {
-                    tool_calls: Some([(&piece).into()]),
-                    ..Delta::default()
-                });
-            }
-            Event::Done(outcome) => self.end(&outcome),
-        }
-    }
-
-    /// Returns the bytes that have not been sent, and forgets them.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.unsent)
-    }
-
-    pub(super) fn unsent(&self) -> usize {
-        self.unsent.len()
     }
 
     /// Writes a delta with the probabilities of its tokens.
@@ -104,12 +64,12 @@ impl Chunks {
             },
             ganglion: end.map(Into::into),
         };
-        write(&mut self.unsent, &chunk);
+        sse::write(&mut self.unsent, &chunk);
     }
 
     fn end(&mut self, outcome: &Outcome) {
-        if let Some(error) = Error::of_outcome(outcome) {
-            write(&mut self.unsent, &error.json());
+        if let Some(error) = Error::of_outcome(outcome, &terms::CHAT) {
+            sse::write(&mut self.unsent, &error.json());
         } else {
             // An answer without text is an empty text.
             let content = (!self.spoken).then_some("");
@@ -129,17 +89,53 @@ impl Chunks {
                     usage: ChunkUsage::Counts(outcome.into()),
                     ganglion: None,
                 };
-                write(&mut self.unsent, &usage);
+                sse::write(&mut self.unsent, &usage);
             }
         }
         self.unsent.extend_from_slice(b"data: [DONE]\n\n");
     }
 }
 
-/// Writes one server-sent event. JSON has no line breaks within.
-fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
-    out.extend_from_slice(b"data: ");
-    // Serializing to memory fails only for maps without text keys.
-    let _ = serde_json::to_writer(&mut *out, value);
-    out.extend_from_slice(b"\n\n");
+impl Writer for Chunks {
+    fn push(&mut self, event: Event) {
+        if !self.begun {
+            self.begun = true;
+            let begins = Delta {
+                role: Some("assistant"),
+                content: matches!(event, Event::Text(_)).then_some(""),
+                ..Delta::default()
+            };
+            self.delta(begins, &[]);
+        }
+        match event {
+            Event::Likelihood(likelihood) => self.likelihoods.push(likelihood),
+            Event::Text(text) => {
+                self.spoken = true;
+                self.say(Delta {
+                    content: Some(&text),
+                    ..Delta::default()
+                });
+            }
+            Event::Reasoning(text) => self.say(Delta {
+                reasoning_content: Some(&text),
+                ..Delta::default()
+            }),
+            Event::Call(piece) => {
+                self.spoken = true;
+                self.say(Delta {
+                    tool_calls: Some([(&piece).into()]),
+                    ..Delta::default()
+                });
+            }
+            Event::Done(outcome) => self.end(&outcome),
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.unsent)
+    }
+
+    fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
 }

@@ -1,61 +1,18 @@
-//! The table of fields: those that a request may have, what each does, and those that are refused because the answer
-//! would not be what they ask for. The manual and the tests read it.
+//! The fields of chat completions.
 
-use serde_json::value::RawValue;
+use super::super::request::extensions::EXTENSIONS;
+use super::super::request::table::Object::{Message, Part, Request, StreamOptions};
+use super::super::request::table::Rule::{Ignored, Only, Read, Refused};
+use super::super::request::table::{Field, Table, field};
 
-use super::super::error::Error;
-use super::super::raw::{self, Kind};
+/// All of them.
+pub(in crate::http) static TABLE: Table = Table {
+    path: "/v1/chat/completions",
+    rows: &[REQUEST, EXTENSIONS, MESSAGES],
+};
 
-/// The object that a field belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
-    Request,
-    StreamOptions,
-    /// The extensions: the field `ganglion` of a request.
-    Ganglion,
-    Message,
-    /// A part of a message's content.
-    Part,
-}
-
-/// What a request's field does. Any field may be null, which means that it is absent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// It is read.
-    Read,
-    /// It is accepted with any value and changes nothing.
-    Ignored,
-    /// It is accepted with one of these values, in JSON, which change nothing; any other value is an error.
-    Only(&'static [&'static str]),
-    /// It is an error.
-    Refused,
-}
-
-/// A field.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    pub of: Object,
-    pub name: &'static str,
-    pub rule: Rule,
-    /// A sentence: the meaning, or why it is ignored, or what to give in its place.
-    pub about: &'static str,
-}
-
-const fn field(of: Object, name: &'static str, rule: Rule, about: &'static str) -> Field {
-    Field {
-        of,
-        name,
-        rule,
-        about,
-    }
-}
-
-use Object::{Ganglion, Message, Part, Request, StreamOptions};
-use Rule::{Ignored, Only, Read, Refused};
-
-/// Every known field, in the order of the manual. A field that is not here is an error.
 #[rustfmt::skip] // a table
-pub const FIELDS: &[Field] = &[
+const REQUEST: &[Field] = &[
     field(Request, "messages", Read, "The conversation; the last message is by \"user\" or \"tool\"."),
     field(Request, "model", Read, "The name of the loaded model, the name of its file, \"default\" or \"ganglion\"."),
     field(Request, "stream", Read, "Whether the answer comes as server-sent events."),
@@ -101,18 +58,10 @@ pub const FIELDS: &[Field] = &[
     field(Request, "chat_template_kwargs", Refused, "Give ganglion.thinking or reasoning_effort in its place."),
     field(StreamOptions, "include_usage", Read, "Whether a last chunk has the usage."),
     field(StreamOptions, "include_obfuscation", Ignored, "Chunks are not padded."),
-    field(Ganglion, "priority", Read, "\"realtime\", \"normal\" or \"background\"."),
-    field(Ganglion, "deadline_ms", Read, "The milliseconds after which the answer ends as it is."),
-    field(Ganglion, "session", Read, "The name of a session of the caller's user, which the request continues or begins; messages are then the new ones alone."),
-    field(Ganglion, "regex", Read, "A regular expression that the whole answer matches."),
-    field(Ganglion, "grammar", Read, "A grammar in Lark's syntax that the answer matches."),
-    field(Ganglion, "choice", Read, "Texts, one of which is the answer."),
-    field(Ganglion, "top_k", Read, "The number of the most probable tokens that are chosen from; 0 for all."),
-    field(Ganglion, "min_p", Read, "The least probability of a token, as a part of the most probable one's."),
-    field(Ganglion, "repetition_penalty", Read, "The probability of a token that was there before is divided by it."),
-    field(Ganglion, "thinking", Read, "Whether the model thinks before it answers, if its template can switch that."),
-    field(Ganglion, "thinking_tokens", Read, "The most tokens of the thoughts."),
-    field(Ganglion, "max_calls", Read, "The most calls of tools in one answer."),
+];
+
+#[rustfmt::skip] // a table
+const MESSAGES: &[Field] = &[
     field(Message, "role", Read, "\"system\", \"developer\" (the same), \"user\", \"assistant\" or \"tool\"."),
     field(Message, "content", Read, "A text, or an array of parts."),
     field(Message, "reasoning_content", Read, "The assistant's thoughts before the content."),
@@ -129,98 +78,3 @@ pub const FIELDS: &[Field] = &[
     field(Part, "cache_control", Ignored, "The cache finds equal beginnings by itself."),
     field(Part, "prompt_cache_breakpoint", Ignored, "The cache finds equal beginnings by itself."),
 ];
-
-impl Rule {
-    /// Whether a field with this value is accepted.
-    fn accepts(self, raw: &RawValue) -> bool {
-        match self {
-            Self::Read | Self::Ignored => true,
-            Self::Only(values) => values.iter().any(|value| is_equal(value, raw.get())),
-            Self::Refused => false,
-        }
-    }
-}
-
-/// Whether a short JSON text has this value.
-fn is_equal(value: &str, text: &str) -> bool {
-    const LONGEST: usize = 64;
-    if text.len() > LONGEST {
-        return false;
-    }
-    let parsed = |text| serde_json::from_str::<serde_json::Value>(text).ok();
-    match (parsed(value), parsed(text)) {
-        // 0.0 is 0.
-        (Some(value), Some(given)) if value.is_number() => value.as_f64() == given.as_f64(),
-        (value, given) => value == given,
-    }
-}
-
-/// The fields of an object that are read, and are not null.
-#[derive(Debug)]
-pub(in crate::http) struct Given<'a> {
-    members: Vec<(&'static str, &'a RawValue)>,
-}
-
-impl<'a> Given<'a> {
-    /// Returns the fields of an object whose path is `at`; that of the request is empty.
-    ///
-    /// # Errors
-    /// An error names the field that is unknown or refused.
-    pub(in crate::http) fn read(of: Object, at: &str, text: &'a str) -> Result<Self, Error> {
-        let path = |name: &str| match at {
-            "" => name.to_owned(),
-            at => format!("{at}.{name}"),
-        };
-        let at = Some(at).filter(|at| !at.is_empty());
-        let members = raw::object(text).map_err(|why| {
-            let what = at.unwrap_or("the body");
-            Error::invalid(at, format!("{what} is wrong: {why}"))
-        })?;
-        let mut given = Vec::new();
-        for (name, raw) in members {
-            let known = FIELDS
-                .iter()
-                .find(|field| field.of == of && field.name == name);
-            let Some(field) = known else {
-                let (path, known) = (path(&crate::front::shortened(&name)), names(of));
-                let why = format!("unknown field {path:?}; known are {known}");
-                return Err(Error::invalid(Some(&path), why).with_code("unknown_parameter"));
-            };
-            if raw::kind(raw) == Kind::Null {
-                continue;
-            }
-            if !field.rule.accepts(raw) {
-                let path = path(field.name);
-                let of_value = match field.rule {
-                    Only(values) => format!(" other than {}", values.join(", ")),
-                    _ => String::new(),
-                };
-                let why = format!("{path:?}{of_value} is not supported. {}", field.about);
-                return Err(Error::invalid(Some(&path), why).with_code("unsupported_parameter"));
-            }
-            if field.rule == Read {
-                given.push((field.name, raw));
-            }
-        }
-        Ok(Self { members: given })
-    }
-
-    pub(in crate::http) fn get(&self, name: &str) -> Option<&'a RawValue> {
-        let found = self.members.iter().find(|(known, _)| *known == name);
-        found.map(|(_, raw)| *raw)
-    }
-
-    /// Returns all fields, in their order.
-    pub(in crate::http) fn iter(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
-        self.members.iter().copied()
-    }
-}
-
-/// Returns the names of the fields of an object that are read.
-fn names(of: Object) -> String {
-    let read = FIELDS
-        .iter()
-        .filter(|field| field.of == of && field.rule == Read);
-    let names: Vec<_> = read.map(|field| field.name).collect();
-    names.join(", ")
-}

@@ -6,12 +6,17 @@ use serde_json::value::RawValue;
 
 use super::super::error::Error;
 use super::super::raw::{self, Kind};
-use super::fields::{Given, Object};
-use super::images::image;
+use super::super::request::images::image;
+use super::super::request::reader::Reader;
+use super::super::request::table::Object;
+use super::fields::TABLE;
 use crate::engine::{Message, Role};
 use crate::front::{
     GivenMessages, MESSAGES, MessageFields, PARTS, Part, PlacedImage, TEXT_BYTES, role,
 };
+
+/// The form of a part.
+const PART: &str = "a part is {\"type\": \"text\", \"text\": ...} or {\"type\": \"image_url\", \"image_url\": {\"url\": ...}}";
 
 /// Reads the field `messages`.
 ///
@@ -23,12 +28,8 @@ pub(super) fn messages(raw: &RawValue) -> Result<GivenMessages, Error> {
     let mut room = TEXT_BYTES;
     let mut given = GivenMessages::default();
     for (number, raw) in each.into_iter().enumerate() {
-        let mut reader = Reader {
-            number,
-            at: format!("messages[{number}]"),
-            room: &mut room,
-        };
-        let (message, images) = reader.message(raw)?;
+        let mut reader = Reader::new(&TABLE, format!("messages[{number}]"), &mut room);
+        let (message, images) = message(&mut reader, raw, number)?;
         let pushed = given.push(message, images);
         pushed.map_err(|why| reader.wrong("", &why))?;
     }
@@ -36,108 +37,66 @@ pub(super) fn messages(raw: &RawValue) -> Result<GivenMessages, Error> {
 }
 
 /// Reads one message.
-struct Reader<'a> {
+fn message(
+    reader: &mut Reader<'_>,
+    raw: &RawValue,
     number: usize,
-    /// Its path.
-    at: String,
-    /// Bytes of text that may still be kept.
-    room: &'a mut usize,
+) -> Result<(Message, Vec<PlacedImage>), Error> {
+    let given = reader.given(Object::Message, raw)?;
+    let Some(name) = given.get("role") else {
+        return Err(reader.wrong("role", "it is missing; give \"user\", for example"));
+    };
+    let name = raw::text(name).map_err(|why| reader.wrong("role", &why))?;
+    let role = match &*name {
+        "developer" => Role::System,
+        name => role(name).map_err(|why| reader.wrong("role", &why))?,
+    };
+    let mut fields = MessageFields::default();
+    for (name, raw) in given.iter() {
+        match name {
+            "content" if raw::kind(raw) == Kind::Array => {
+                fields.parts = Some(parts(reader, raw)?);
+            }
+            "content" => fields.content = Some(reader.text(name, raw)?),
+            "reasoning_content" => {
+                let thoughts = reader.text(name, raw)?;
+                fields.reasoning = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
+            }
+            "tool_calls" => {
+                reader.take(name, raw.get().len())?;
+                let is_empty = raw::array(raw, 1).is_ok_and(|calls| calls.is_empty());
+                fields.calls = (!is_empty).then(|| raw.get().to_owned());
+            }
+            "tool_call_id" => fields.call_id = Some(reader.text(name, raw)?),
+            _ => {}
+        }
+    }
+    let built = fields.message(role, number);
+    built.map_err(|why| reader.wrong("", &why))
 }
 
-impl Reader<'_> {
-    fn wrong(&self, field: &str, why: &str) -> Error {
-        let path = match field {
-            "" => self.at.clone(),
-            field => format!("{}.{field}", self.at),
-        };
-        let why = format!("{path}: {why}");
-        Error::invalid(Some(&path), why).with_code("invalid_value")
+fn parts(reader: &mut Reader<'_>, raw: &RawValue) -> Result<Vec<Part>, Error> {
+    let each = raw::array(raw, PARTS).map_err(|why| reader.wrong("content", &why))?;
+    let mut parts = Vec::new();
+    for (number, raw) in each.into_iter().enumerate() {
+        let at = format!("content[{number}]");
+        let kind = reader.kind(&at, raw, &["text", "image_url"], PART)?;
+        parts.push(part(&mut reader.within(&at), raw, &kind)?);
     }
+    Ok(parts)
+}
 
-    fn message(&mut self, raw: &RawValue) -> Result<(Message, Vec<PlacedImage>), Error> {
-        let given = Given::read(Object::Message, &self.at, raw.get())?;
-        let Some(name) = given.get("role") else {
-            return Err(self.wrong("role", "it is missing; give \"user\", for example"));
-        };
-        let name = raw::text(name).map_err(|why| self.wrong("role", &why))?;
-        let role = match &*name {
-            "developer" => Role::System,
-            name => role(name).map_err(|why| self.wrong("role", &why))?,
-        };
-        let mut fields = MessageFields::default();
-        for (name, raw) in given.iter() {
-            match name {
-                "content" if raw::kind(raw) == Kind::Array => {
-                    fields.parts = Some(self.parts(raw)?);
-                }
-                "content" => fields.content = Some(self.text(name, raw)?),
-                "reasoning_content" => {
-                    let thoughts = self.text(name, raw)?;
-                    fields.reasoning = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
-                }
-                "tool_calls" => {
-                    self.take(name, raw.get().len())?;
-                    let is_empty = raw::array(raw, 1).is_ok_and(|calls| calls.is_empty());
-                    fields.calls = (!is_empty).then(|| raw.get().to_owned());
-                }
-                "tool_call_id" => fields.call_id = Some(self.text(name, raw)?),
-                _ => {}
-            }
-        }
-        let built = fields.message(role, self.number);
-        built.map_err(|why| self.wrong("", &why))
+fn part(reader: &mut Reader<'_>, raw: &RawValue, kind: &str) -> Result<Part, Error> {
+    let given = reader.given(Object::Part, raw)?;
+    let Some(content) = given.get(kind) else {
+        return Err(reader.wrong("", &format!("it has no {kind:?}; {PART}")));
+    };
+    if kind == "text" {
+        return Ok(Part::Text(reader.text(kind, content)?));
     }
-
-    fn text(&mut self, field: &str, raw: &RawValue) -> Result<String, Error> {
-        let text = raw::text(raw).map_err(|why| self.wrong(field, &why))?;
-        self.take(field, text.len())?;
-        Ok(text.into_owned())
-    }
-
-    fn take(&mut self, field: &str, bytes: usize) -> Result<(), Error> {
-        let left = self.room.checked_sub(bytes).ok_or_else(|| {
-            let why = format!(
-                "up to it the messages have more than {TEXT_BYTES} bytes of text, which is the most of one request; shorten them"
-            );
-            self.wrong(field, &why)
-        })?;
-        *self.room = left;
-        Ok(())
-    }
-
-    fn parts(&mut self, raw: &RawValue) -> Result<Vec<Part>, Error> {
-        let each = raw::array(raw, PARTS).map_err(|why| self.wrong("content", &why))?;
-        let mut parts = Vec::new();
-        for (number, raw) in each.into_iter().enumerate() {
-            parts.push(self.part(&format!("content[{number}]"), raw)?);
-        }
-        Ok(parts)
-    }
-
-    fn part(&mut self, at: &str, raw: &RawValue) -> Result<Part, Error> {
-        let known = "a part is {\"type\": \"text\", \"text\": ...} or {\"type\": \"image_url\", \"image_url\": {\"url\": ...}}";
-        // The type is read first, so that an error names it, and not a field of another type.
-        let members = raw::object(raw.get()).map_err(|why| self.wrong(at, &why))?;
-        let kind = members.iter().find(|(name, _)| name == "type");
-        let kind = kind.and_then(|(_, kind)| raw::text(kind).ok());
-        let kind = kind.ok_or_else(|| self.wrong(at, &format!("it has no \"type\"; {known}")))?;
-        if kind != "text" && kind != "image_url" {
-            let kind = crate::front::shortened(&kind);
-            return Err(self.wrong(at, &format!("its type is {kind:?}; {known}")));
-        }
-        let path = format!("{}.{at}", self.at);
-        let given = Given::read(Object::Part, &path, raw.get())?;
-        let Some(content) = given.get(&kind) else {
-            return Err(self.wrong(at, &format!("it has no {kind:?}; {known}")));
-        };
-        let field = format!("{at}.{kind}");
-        if kind == "text" {
-            return Ok(Part::Text(self.text(&field, content)?));
-        }
-        let url = url(content).map_err(|why| self.wrong(&field, &why))?;
-        let image = image(&url).map_err(|why| self.wrong(&format!("{field}.url"), &why))?;
-        Ok(Part::Image(image))
-    }
+    let url = url(content).map_err(|why| reader.wrong(kind, &why))?;
+    let image = image(&url).map_err(|why| reader.wrong(&format!("{kind}.url"), &why))?;
+    Ok(Part::Image(image))
 }
 
 /// Returns the URL of a part: a member of an object, as OpenAI has it, or the text itself, as other services have it.

@@ -1,19 +1,18 @@
 //! The body of a request: decoded, and checked as far as the engine is not needed.
 
 use super::super::error::Error;
-use super::super::raw;
-use super::fields::{Given, Object};
+use super::super::request::body;
+use super::super::request::given::Given;
+use super::super::request::question::Question;
+use super::super::request::table::Object;
+use super::fields::TABLE;
 use super::messages::messages;
-use super::options::Options;
-use crate::front::GivenMessages;
+use super::options::options;
 
 /// A decoded request.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The name of a model; `None` for the loaded one.
-    pub(super) model: Option<String>,
-    pub(super) messages: GivenMessages,
-    pub(super) options: Options,
+    pub(super) question: Question,
     pub(super) stream: bool,
     /// Whether a stream reports its usage.
     pub(super) include_usage: bool,
@@ -25,40 +24,14 @@ impl Asked {
     /// # Errors
     /// An error names the field that is wrong.
     pub(super) fn read(body: &[u8]) -> Result<Self, Error> {
-        let text = std::str::from_utf8(body).map_err(|error| {
-            let at = error.valid_up_to();
-            Error::invalid(None, format!("the body is not valid UTF-8 at byte {at}"))
-        })?;
-        let depth = raw::depth(text);
-        if depth > raw::DEEPEST {
-            let most = raw::DEEPEST;
-            let why = format!("the body nests {depth} deep; {most} are allowed");
-            return Err(Error::invalid(None, why));
-        }
-        let given = Given::read(Object::Request, "", text)?;
-        let truth = |at: &str, given: &Given<'_>, name: &str| match given.get(name) {
-            None => Ok(false),
-            Some(raw) => raw::truth(raw).map_err(|why| {
-                let path = format!("{at}{name}");
-                let why = format!("{path}: {why}");
-                Error::invalid(Some(&path), why).with_code("invalid_type")
-            }),
-        };
-        let model = match given.get("model") {
-            None => None,
-            Some(raw) => {
-                let name = raw::text(raw).map_err(|why| {
-                    Error::invalid(Some("model"), format!("model: {why}")).with_code("invalid_type")
-                })?;
-                Some(name.into_owned())
-            }
-        };
+        let given = Given::read(&TABLE, Object::Request, "", body::text(body)?)?;
+        let model = given.model()?;
         let include_usage = match given.get("stream_options") {
             None => false,
             Some(raw) => {
                 const AT: &str = "stream_options";
-                let options = Given::read(Object::StreamOptions, AT, raw.get())?;
-                truth("stream_options.", &options, "include_usage")?
+                let options = Given::read(&TABLE, Object::StreamOptions, AT, raw.get())?;
+                options.truth("stream_options.", "include_usage")?
             }
         };
         let Some(said) = given.get("messages") else {
@@ -68,11 +41,13 @@ impl Asked {
             );
         };
         Ok(Self {
-            model,
-            stream: truth("", &given, "stream")?,
+            stream: given.truth("", "stream")?,
             include_usage,
-            options: Options::read(&given)?,
-            messages: messages(said)?,
+            question: Question {
+                model,
+                options: options(&given)?,
+                messages: messages(said)?,
+            },
         })
     }
 }
@@ -84,7 +59,8 @@ mod tests {
 
     use serde_json::{Value as Json, json};
 
-    use super::super::fields::{FIELDS, Rule};
+    use super::super::super::request::table::Rule;
+    use super::super::super::terms;
     use super::*;
     use crate::engine::{Options as Read, Priority};
     use crate::front::{self, Config};
@@ -114,8 +90,9 @@ mod tests {
             ..Config::default()
         };
         let asked = asked(&body(fields))?;
-        let read = front::request(&asked.options.given, &config);
-        read.map_err(|error| Error::of_front(error, &asked.options.fields))
+        let options = &asked.question.options;
+        let read = front::request(&options.given, &config);
+        read.map_err(|error| Error::of_front(error, &terms::CHAT, &options.fields))
     }
 
     fn tools() -> Json {
@@ -153,13 +130,13 @@ mod tests {
 
     #[test]
     fn each_field_of_the_table_does_what_the_table_says() {
-        for field in FIELDS {
+        for field in TABLE.fields() {
             let path = match field.of {
                 Object::Request => field.name.to_owned(),
                 Object::StreamOptions => format!("stream_options.{}", field.name),
                 Object::Ganglion => format!("ganglion.{}", field.name),
                 // These are of another module.
-                Object::Message | Object::Part => continue,
+                _ => continue,
             };
             assert!(field.about.ends_with('.'), "{path}");
             let with = |value: Json| asked(&body(&[(&*path, value)]));
@@ -197,8 +174,10 @@ mod tests {
                     let without = &fields[1..];
                     let shown = |fields: &[(&str, Json)]| {
                         let asked = asked(&body(fields)).expect(&path);
-                        let session = asked.options.session;
-                        let others = (asked.model, asked.stream, asked.include_usage, session);
+                        let Question {
+                            model, options: of, ..
+                        } = asked.question;
+                        let others = (model, asked.stream, asked.include_usage, of.session);
                         format!("{:?} {others:?}", options(fields).expect(&path))
                     };
                     assert_ne!(shown(&fields), shown(without), "{path} changes nothing");

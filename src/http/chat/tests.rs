@@ -1,57 +1,23 @@
 //! Answers of the scripted engine, and of events made here.
 
-use std::thread;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{Response, StatusCode, header};
-use http_body_util::BodyExt as _;
 use serde_json::{Value as Json, json};
 
+use super::super::answer::heading::Heading;
+use super::super::answer::stream::Writer as _;
 use super::super::error::Error;
 use super::super::shared::Shared;
-use super::answer::Heading;
+use super::super::tests::{done, engine, loaded, text};
 use super::chunks::Chunks;
 use super::completions;
 use super::whole::Collected;
-use crate::engine::sim::{self, Script};
-use crate::engine::{
-    Client, Event, FinishReason, Likelihood, Limits, Outcome, State as EngineState, Usage,
-    UserLimits, channel,
-};
-use crate::front::{Config, Front};
+use crate::engine::{Client, Event, FinishReason, Likelihood, Outcome};
 use crate::tools::{self, Piece};
-
-/// Starts a scripted engine.
-fn engine(script: &str) -> Shared {
-    let limits = Limits {
-        requests: 4,
-        queue: 4,
-        sessions: 4,
-        prefill: crate::engine::Share::default(),
-        grammar: crate::guide::Limits::USUAL,
-        user: UserLimits {
-            requests: 2,
-            sessions: 2,
-            queue_percent: 100,
-            kv_percent: 100,
-        },
-    };
-    let (handle, receiver) = channel(limits);
-    let script: Script = script.parse().expect("a script");
-    thread::spawn(move || sim::run(&receiver, &script));
-    let front = Front::new(handle);
-    front.configure(Config::default());
-    Shared::new(front)
-}
-
-async fn loaded(shared: &Shared) {
-    let mut status = shared.front.engine().status();
-    let ready = status.wait_for(|status| status.state == EngineState::Ready);
-    ready.await.expect("it loads");
-}
 
 async fn ask(shared: &Shared, body: &Json) -> Result<Response<Body>, Error> {
     let client = Client {
@@ -60,11 +26,6 @@ async fn ask(shared: &Shared, body: &Json) -> Result<Response<Body>, Error> {
     };
     let body = Bytes::from(body.to_string());
     completions(State(shared.clone()), Extension(client), body).await
-}
-
-async fn text(response: Response<Body>) -> String {
-    let body = response.into_body().collect().await.expect("a body");
-    String::from_utf8(body.to_bytes().into()).expect("text")
 }
 
 fn question(more: &[(&str, Json)]) -> Json {
@@ -172,17 +133,6 @@ fn both(events: &[Event]) -> Json {
         Some(&whole["ganglion"])
     );
     whole
-}
-
-fn done(reason: FinishReason) -> Outcome {
-    let usage = Usage {
-        prompt_tokens: 9,
-        cached_tokens: 4,
-        completion_tokens: 3,
-        seed: 5,
-        ..Usage::default()
-    };
-    Outcome::new(reason, usage, None)
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! An answer in one JSON object.
 
+use super::super::answer::heading::Heading;
 use super::super::error::Error;
-use super::answer::{
-    Call, Choice, Completion, Function, Heading, Logprobs, Message, finish_reason,
-};
+use super::super::terms;
+use super::answer::{Call, Choice, Completion, Function, Logprobs, Message, finish_reason};
 use crate::engine::{Event, Likelihood, Outcome};
 
 /// The parts of an answer that have arrived. `max_tokens` of the request bounds them.
@@ -33,7 +33,7 @@ impl Collected {
     /// # Errors
     /// The error that ended the request.
     pub(super) fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
-        if let Some(error) = Error::of_outcome(outcome) {
+        if let Some(error) = Error::of_outcome(outcome, &terms::CHAT) {
             return Err(error);
         }
         let calls = outcome.calls.iter().map(|call| Call {

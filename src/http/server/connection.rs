@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
-use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -23,6 +22,7 @@ use crate::engine::{Client, ConnectionName};
 use crate::http::caller::{Identity, connection_name};
 use crate::http::config::HttpConfig;
 use crate::http::error::Error;
+use crate::http::error_form;
 
 /// The most bytes of the headers of one request.
 const HEADERS: usize = 16 << 10;
@@ -89,7 +89,7 @@ async fn refuse(state: &State, peer: Peer, error: &Error) {
     let Ok(_permit) = state.refusing.try_acquire() else {
         return;
     };
-    let body = error.json().to_string();
+    let body = error_form::both(error).to_string();
     let (status, length) = (error.status, body.len());
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -142,9 +142,10 @@ impl Connection {
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
+        let uri = request.uri().clone();
         let request = match self.admit(request).await {
             Ok(request) => request,
-            Err(error) => return Ok(error.into_response()),
+            Err(error) => return Ok(error_form::response(&error, uri.path())),
         };
         let router = TowerToHyperService::new(self.state.router.clone());
         router.call(request).await

@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::Response;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::config::HttpConfig;
-use super::error::Error;
+use super::error_form;
 use super::listen::{Socket, SocketError};
 use super::refusals;
 use super::router::router;
@@ -80,12 +81,15 @@ fn service(shared: Shared) -> Router {
         .layer(DefaultBodyLimit::disable())
 }
 
-async fn unknown_path(request: Request) -> Error {
-    refusals::unknown_path(request.uri().path())
+async fn unknown_path(request: Request) -> Response {
+    let path = request.uri().path();
+    error_form::response(&refusals::unknown_path(path), path)
 }
 
-async fn wrong_method(request: Request) -> Error {
-    refusals::wrong_method(request.method().as_str(), request.uri().path())
+async fn wrong_method(request: Request) -> Response {
+    let path = request.uri().path();
+    let error = refusals::wrong_method(request.method().as_str(), path);
+    error_form::response(&error, path)
 }
 
 impl Http {

@@ -188,6 +188,7 @@ async fn a_request_during_a_failing_load_gets_the_reason() {
         unchecked: Vec::new(),
         writing: None,
         options: options(),
+        stop: None,
         accepted: std::time::Instant::now(),
         deadline: None,
         events: tokio::sync::mpsc::unbounded_channel().0,

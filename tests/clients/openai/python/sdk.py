@@ -1,6 +1,7 @@
 """A client with the package openai (pip install openai). Only its first lines differ from a program for OpenAI's service.
 
 sdk.py chat | stream | async | tools | parse | image [FILE] | refuse
+sdk.py responses chat | stream | tools | parse | image FILE | refuse
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from openai import (
     pydantic_function_tool,
 )
 from pydantic import BaseModel, Field
+from responses import run
 
 SOCKET = os.environ.get("GANGLION_SOCKET", "/run/ganglion/openai.sock")
 # The host is not used, and the key is ignored: the daemon knows the user of a socket's peer.
@@ -169,5 +171,6 @@ verbs = {
     "parse": parse,
     "image": image,
     "refuse": refuse,
+    "responses": lambda *verb: run(client, MODEL, Go, *verb),
 }
 verbs[sys.argv[1]](*sys.argv[2:])

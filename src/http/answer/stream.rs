@@ -6,38 +6,60 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body, Frame};
 
 use super::super::running::Running;
-use super::chunks::Chunks;
 use crate::engine::Event;
 
 /// Bytes of one frame; a frame may exceed it by one event.
 const FRAME: usize = 16 << 10;
 
+/// Writes the events of an answer as server-sent events.
+pub(in crate::http) trait Writer: Unpin + Send + 'static {
+    /// Adds an event of the engine.
+    fn push(&mut self, event: Event);
+
+    /// Returns the number of bytes that have not been sent.
+    fn unsent(&self) -> usize;
+
+    /// Returns the bytes that have not been sent, and forgets them.
+    fn take(&mut self) -> Vec<u8>;
+}
+
+/// Returns the response with a streamed answer, whose first event has arrived.
+pub(in crate::http) fn response(running: Running, writer: impl Writer, first: Event) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    let body = axum::body::Body::new(Stream::new(running, writer, first));
+    (headers, body).into_response()
+}
+
 /// A streamed answer. Dropping it before its end cancels the request.
 #[derive(Debug)]
-pub(super) struct Stream {
+struct Stream<W> {
     running: Running,
-    chunks: Chunks,
+    writer: W,
     /// Whether the last event has been written.
     ended: bool,
 }
 
-impl Stream {
-    /// Makes the body of an answer whose first event has arrived.
-    pub(super) fn new(running: Running, mut chunks: Chunks, first: Event) -> Self {
+impl<W: Writer> Stream<W> {
+    fn new(running: Running, mut writer: W, first: Event) -> Self {
         let ended = matches!(first, Event::Done(_));
-        chunks.push(first);
+        writer.push(first);
         Self {
             running,
-            chunks,
+            writer,
             ended,
         }
     }
 }
 
-impl Body for Stream {
+impl<W: Writer> Body for Stream<W> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -47,15 +69,15 @@ impl Body for Stream {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let stream = self.get_mut();
         // All events that have arrived go into one write.
-        while !stream.ended && stream.chunks.unsent() < FRAME {
+        while !stream.ended && stream.writer.unsent() < FRAME {
             let Poll::Ready(event) = stream.running.poll_next(context) else {
                 break;
             };
             stream.ended = matches!(event, Event::Done(_));
-            stream.chunks.push(event);
+            stream.writer.push(event);
         }
-        if stream.chunks.unsent() > 0 {
-            let bytes = Bytes::from(stream.chunks.take());
+        if stream.writer.unsent() > 0 {
+            let bytes = Bytes::from(stream.writer.take());
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
         if stream.ended {
@@ -66,6 +88,6 @@ impl Body for Stream {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended && self.chunks.unsent() == 0
+        self.ended && self.writer.unsent() == 0
     }
 }

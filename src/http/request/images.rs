@@ -1,4 +1,4 @@
-//! Images in messages: data URLs. Nothing is fetched from a network, and pixels are decoded by the engine.
+//! Images in messages: data URLs, and base64. Nothing is fetched from a network, and pixels are decoded by the engine.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -18,7 +18,7 @@ const TYPES: [&str; 4] = ["image/jpeg", "image/jpg", "image/png", "image/webp"];
 ///
 /// # Errors
 /// The reason, if it is another URL, or not base64.
-pub(super) fn image(url: &str) -> Result<GivenImage, String> {
+pub(in crate::http) fn image(url: &str) -> Result<GivenImage, String> {
     const FORM: &str = "data:image/jpeg;base64,... (or image/png, image/webp)";
     let data = url
         .get(..5)
@@ -31,11 +31,30 @@ pub(super) fn image(url: &str) -> Result<GivenImage, String> {
     };
     let mut words = about.split(';').map(str::trim);
     let kind = words.next().unwrap_or_default();
-    let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
-    if !is_known || !words.any(|word| word.eq_ignore_ascii_case("base64")) {
+    if !is_known(kind) || !words.any(|word| word.eq_ignore_ascii_case("base64")) {
         let about = shortened(about);
         return Err(format!("the data is {about:?}; it must be {FORM}"));
     }
+    decoded(data)
+}
+
+/// Returns the image of a media type and of data in base64.
+///
+/// # Errors
+/// The reason, if the type is another one, or the data is not base64.
+pub(in crate::http) fn image_of(kind: &str, data: &str) -> Result<GivenImage, String> {
+    if !is_known(kind) {
+        let (kind, known) = (shortened(kind), TYPES.join(", "));
+        return Err(format!("the media type is {kind:?}; known are {known}"));
+    }
+    decoded(data)
+}
+
+fn is_known(kind: &str) -> bool {
+    TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known))
+}
+
+fn decoded(data: &str) -> Result<GivenImage, String> {
     let bytes = BASE64.decode(data);
     let bytes = bytes.map_err(|error| format!("the data is not base64: {error}"))?;
     Ok(GivenImage {
@@ -67,5 +86,8 @@ mod tests {
             let refused = image(url).expect_err(url);
             assert!(refused.contains(why), "{url}: {refused}");
         }
+        assert!(image_of("image/PNG", "AAAA").is_ok());
+        assert!(image_of("image/gif", "AAAA").is_err_and(|why| why.contains("\"image/gif\"")));
+        assert!(image_of("image/png", "A*AA").is_err_and(|why| why.contains("not base64")));
     }
 }

@@ -1,0 +1,139 @@
+//! From a decoded request to the first event of its answer.
+
+use std::sync::Arc;
+
+use super::super::error::Error;
+use super::super::models;
+use super::super::request::question::Question;
+use super::super::running::Running;
+use super::super::session;
+use super::super::shared::Shared;
+use super::super::terms::Terms;
+use super::heading::Heading;
+use crate::engine::{Client, Event, Status};
+use crate::front::{self, Front, Permit};
+
+/// A caller with a permit for one request, and the model that will answer it.
+#[derive(Debug)]
+pub(in crate::http) struct Admitted {
+    front: Front,
+    client: Client,
+    permit: Permit,
+    status: Arc<Status>,
+}
+
+/// A request whose answer has begun.
+#[derive(Debug)]
+pub(in crate::http) struct Begun {
+    pub(in crate::http) heading: Heading,
+    pub(in crate::http) running: Running,
+    pub(in crate::http) first: Event,
+}
+
+impl Admitted {
+    /// Takes a permit, before the request is decoded.
+    ///
+    /// # Errors
+    /// If a limit of requests is reached, or there is no model.
+    pub(in crate::http) fn new(shared: &Shared, client: Client) -> Result<Self, Error> {
+        let front = shared.front.clone();
+        let permit = front.admit(&client)?;
+        let status = models::ready(shared)?;
+        Ok(Self {
+            front,
+            client,
+            permit,
+            status,
+        })
+    }
+
+    /// Returns the number of tokens of a request's prompt. The messages of a session are not counted.
+    ///
+    /// # Errors
+    /// In the `terms` of the endpoint.
+    pub(in crate::http) async fn count(
+        self,
+        question: Question,
+        terms: &Terms,
+    ) -> Result<usize, Error> {
+        let Self {
+            front,
+            client,
+            permit,
+            status,
+        } = self;
+        let Question {
+            model,
+            messages,
+            options,
+        } = question;
+        if let Some(model) = &model {
+            models::check(&status.model, model)?;
+        }
+        let in_terms = |error| Error::of_front(error, terms, &options.fields);
+        let read = front::request(&options.given, &*front.config().await).map_err(in_terms)?;
+        let opened = front.open_images(&client, messages).await;
+        let messages = opened.map_err(in_terms)?;
+        let counted = front.engine().count_tokens(&client, messages, read).await;
+        drop(permit);
+        counted.map_err(|refusal| in_terms(front.refused(&client, refusal)))
+    }
+
+    /// Queues a request, and waits for its first event. An error that comes before all text is an error of this.
+    ///
+    /// # Errors
+    /// In the `terms` of the endpoint, whose ids begin with `prefix`.
+    pub(in crate::http) async fn begin(
+        self,
+        question: Question,
+        prefix: &str,
+        terms: &Terms,
+    ) -> Result<Begun, Error> {
+        let Self {
+            front,
+            client,
+            permit,
+            status,
+        } = self;
+        let Question {
+            model,
+            messages,
+            options,
+        } = question;
+        if let Some(model) = &model {
+            models::check(&status.model, model)?;
+        }
+        let heading = Heading::new(prefix, &status.model.name)?;
+        let in_terms = |error| Error::of_front(error, terms, &options.fields);
+        let config = front.config().await;
+        let (session, config, messages) = match options.session.clone() {
+            None => (None, config, messages),
+            Some(name) => {
+                let said = (messages, terms);
+                let opened = session::open(&front, &client, &heading.id, name, said).await?;
+                let (session, config, messages) = opened;
+                (Some(session), config.into(), messages)
+            }
+        };
+        let read = front::request(&options.given, &config).map_err(in_terms)?;
+        let admitted = front.admit_priority(&client, read.priority).await;
+        admitted.map_err(in_terms)?;
+        let queued = match &session {
+            None => front.generate(client.clone(), messages, read).await,
+            Some(of) => front.reply(&of.client, of.lease, messages, read).await,
+        };
+        let ticket = queued.map_err(|refusal| in_terms(front.refused(&client, refusal)))?;
+        let mut running = Running::new(front.engine().clone(), ticket, permit, session);
+        let first = running.next().await;
+        if let Event::Done(outcome) = &first
+            && let Some(error) = Error::of_outcome(outcome, terms)
+        {
+            return Err(error);
+        }
+        Ok(Begun {
+            heading,
+            running,
+            first,
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! `/v1/responses`: from its JSON to a request of the engine, and from its events to JSON.
+//!
+//! `fields` is the table of fields. `request` decodes a body, with `input` and `options`. `progress` collects an answer,
+//! and writes the events of a stream. Nothing is stored.
+
+mod events;
+pub(super) mod fields;
+mod input;
+mod items;
+mod options;
+mod parts;
+mod progress;
+mod request;
+mod response;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::answer::begin::{Admitted, Begun};
+use super::answer::stream;
+use super::error::Error;
+use super::request::body;
+use super::shared::Shared;
+use super::terms;
+use crate::engine::Client;
+use progress::{PREFIX, Progress};
+use request::Asked;
+
+/// Answers one request.
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    body: Bytes,
+) -> Result<Response, Error> {
+    let admitted = Admitted::new(&shared, client)?;
+    let Asked {
+        question,
+        stream,
+        settings,
+    } = body::decode(body, Asked::read).await?;
+    let begun = admitted.begin(question, PREFIX, &terms::RESPONSES).await?;
+    let Begun {
+        heading,
+        mut running,
+        first,
+    } = begun;
+    let mut progress = Progress::new(heading, settings, stream);
+    if stream {
+        return Ok(stream::response(running, progress, first));
+    }
+    let outcome = running
+        .collect(first, |event| progress.collect(event))
+        .await;
+    let json = progress.json(&outcome)?;
+    Ok(running.json(json))
+}
