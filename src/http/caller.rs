@@ -6,7 +6,7 @@
 
 use std::io;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, header};
 use tokio::net::UnixStream;
 
 use super::config::HttpConfig;
@@ -67,19 +67,21 @@ pub(super) fn connection_name(number: u64) -> ConnectionName {
 
 /// Returns the key of a request, if it has exactly one. `Authorization` counts before `x-api-key`.
 fn key(headers: &HeaderMap) -> Option<&[u8]> {
-    let Some(value) = only(headers, header::AUTHORIZATION.as_str())? else {
-        let key = only(headers, ANTHROPIC_KEY)?.map(<[u8]>::trim_ascii);
-        return key.filter(|key| !key.is_empty());
+    let key = if headers.contains_key(header::AUTHORIZATION) {
+        let value = only(headers, header::AUTHORIZATION.as_str())?;
+        let (scheme, key) = value.split_at_checked(SCHEME.len())?;
+        let is_bearer = scheme.eq_ignore_ascii_case(SCHEME.as_bytes());
+        key.strip_prefix(b" ").filter(|_| is_bearer)?
+    } else {
+        only(headers, ANTHROPIC_KEY)?
     };
-    let (scheme, key) = value.split_at_checked(SCHEME.len())?;
-    let key = key.strip_prefix(b" ")?.trim_ascii();
-    (scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && !key.is_empty()).then_some(key)
+    Some(key.trim_ascii()).filter(|key| !key.is_empty())
 }
 
-/// Returns the value of a header; `None` within if it is absent, and `None` if it is there several times.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a [u8]>> {
+/// Returns the value of a header that is there once.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let mut all = headers.get_all(name).iter();
-    let first = all.next().map(HeaderValue::as_bytes);
+    let first = all.next()?.as_bytes();
     all.next().is_none().then_some(first)
 }
 

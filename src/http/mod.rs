@@ -14,10 +14,12 @@ mod server;
 // The endpoints, and what they share.
 mod answer;
 mod anthropic;
+mod chain;
 mod chat;
 mod error;
 mod error_form;
 mod health;
+mod held;
 mod metrics;
 mod models;
 mod raw;
@@ -27,6 +29,7 @@ mod router;
 mod running;
 mod session;
 mod shared;
+mod stored;
 mod tables;
 mod terms;
 #[cfg(test)]

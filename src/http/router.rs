@@ -15,6 +15,10 @@ pub(super) fn router(shared: Shared) -> Router {
         .route("/v1/models/{model}", get(models::one))
         .route("/v1/chat/completions", post(chat::completions))
         .route("/v1/responses", post(responses::create))
+        .route(
+            "/v1/responses/{id}",
+            get(responses::kept::get).delete(responses::kept::delete),
+        )
         .route("/v1/messages", post(anthropic::create))
         .route("/v1/messages/count_tokens", post(anthropic::count))
         .with_state(shared)

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::session::HeldSession;
+use super::held::Held;
 use crate::engine::{EngineError, Event, FinishReason, Handle, Outcome, Reading, Ticket, Usage};
 use crate::front::Permit;
 
@@ -24,7 +24,7 @@ pub(super) struct Running {
     reading: Reading,
     ended: bool,
     permit: Option<Permit>,
-    session: Option<HeldSession>,
+    session: Option<Held>,
 }
 
 impl Running {
@@ -33,7 +33,7 @@ impl Running {
         engine: Handle,
         ticket: Ticket,
         permit: Permit,
-        session: Option<HeldSession>,
+        session: Option<Held>,
     ) -> Self {
         Self {
             engine,
@@ -62,10 +62,12 @@ impl Running {
             let usage = Usage::default();
             Event::Done(Outcome::new(FinishReason::Error, usage, Some(error)))
         });
-        if let Event::Done(_) = event {
+        if let Event::Done(outcome) = &event {
             self.ended = true;
             // The caller may continue the session as soon as it has the end of the answer.
-            self.session = None;
+            if let Some(session) = self.session.take() {
+                session.end(outcome);
+            }
         }
         Poll::Ready(event)
     }

@@ -82,9 +82,10 @@ fn split(said: GivenMessages, terms: &Terms) -> Result<(Vec<Message>, GivenMessa
     } = said;
     let answer = messages.iter().position(|one| one.role == Role::Assistant);
     if let Some(number) = answer {
-        let path = match terms.is_numbered {
-            true => format!("{}[{number}]", terms.messages),
-            false => terms.messages.to_owned(),
+        let path = if terms.is_numbered {
+            format!("{}[{number}]", terms.messages)
+        } else {
+            terms.messages.to_owned()
         };
         let why = format!(
             "{path} is by \"assistant\": with ganglion.session the daemon has the earlier messages; send the new ones alone"

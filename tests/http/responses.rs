@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::raw::ask_at;
 use super::served::{Served, events};
 use crate::support::needs;
 use crate::tools::{TOOLS, fits, hermes};
@@ -177,7 +178,7 @@ async fn calls_go_out_and_results_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_continues_and_nothing_else_is_stored() {
+async fn a_session_continues_and_other_responses_are_not_stored() {
     let served = Served::script("").await;
     let say = async |input: &str| {
         let body = json!({"instructions": "Be short.", "input": input, "ganglion": {"session": "kitchen"}});
@@ -192,21 +193,61 @@ async fn a_session_continues_and_nothing_else_is_stored() {
         cached.as_u64() >= first["usage"]["input_tokens"].as_u64(),
         "{second}"
     );
-    for body in [
-        json!({"input": "one", "store": true}),
-        json!({"input": "one", "previous_response_id": first["id"]}),
-    ] {
-        let (status, refused) = ask(&served, &body).await;
-        let error = &refused["error"];
-        assert_eq!(
-            (status, &error["code"]),
-            (400, &json!("unsupported_parameter"))
-        );
-        assert!(
-            error["message"]
-                .as_str()
-                .is_some_and(|why| why.contains("ganglion.session")),
-            "{error}"
-        );
+    let body = json!({"input": "one", "previous_response_id": first["id"]});
+    let (status, refused) = ask(&served, &body).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (404, &json!("response_not_found"))
+    );
+}
+
+/// With a real model: a stored conversation has the answers of the same items.
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_responses_continue_and_branch() {
+    if !needs::smollm2() {
+        return;
     }
+    let served = Served::smollm2().await;
+    let say = async |input: &str, previous: &Value| {
+        let body = json!({"input": input, "temperature": 0, "max_output_tokens": 12, "store": true, "previous_response_id": previous});
+        let (status, answer) = ask(&served, &body).await;
+        assert_eq!(status, 200, "{answer}");
+        answer
+    };
+    let text = |answer: &Value| {
+        answer["output"][0]["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    };
+    let first = say("Name a colour.", &Value::Null).await;
+    let second = say("Another one.", &first["id"]).await;
+    let branch = say("Another one.", &first["id"]).await;
+    assert_eq!(text(&branch), text(&second));
+    let usage = &second["usage"];
+    let cached = usage["input_tokens_details"]["cached_tokens"].as_u64();
+    assert!(cached > first["usage"]["input_tokens"].as_u64(), "{usage}");
+    let get = |method: &str, id: &Value| {
+        let id = id.as_str().expect("an id");
+        format!("{method} {PATH}/{id} HTTP/1.1\r\nHost: a\r\n\r\n")
+    };
+    let (status, found) = ask_at(served.socket(), &get("GET", &second["id"]))
+        .await
+        .expect("an answer");
+    assert_eq!(
+        (status, serde_json::from_str::<Value>(&found).expect("JSON")),
+        (200, second.clone())
+    );
+    for expected in [200, 404] {
+        let (status, _) = ask_at(served.socket(), &get("DELETE", &second["id"]))
+            .await
+            .expect("an answer");
+        assert_eq!(status, expected);
+    }
+    let body = json!({"input": "And now?", "previous_response_id": second["id"]});
+    let (status, refused) = ask(&served, &body).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (404, &json!("response_not_found"))
+    );
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use super::super::chain::{self, StoredTurn};
 use super::super::error::Error;
+use super::super::held::Held;
 use super::super::models;
 use super::super::request::question::Question;
 use super::super::running::Running;
 use super::super::session;
 use super::super::shared::Shared;
+use super::super::stored::Stored;
 use super::super::terms::Terms;
 use super::heading::Heading;
 use crate::engine::{Client, Event, Status};
@@ -17,6 +20,7 @@ use crate::front::{self, Front, Permit};
 #[derive(Debug)]
 pub(in crate::http) struct Admitted {
     front: Front,
+    stored: Stored,
     client: Client,
     permit: Permit,
     status: Arc<Status>,
@@ -41,6 +45,7 @@ impl Admitted {
         let status = models::ready(shared)?;
         Ok(Self {
             front,
+            stored: shared.stored.clone(),
             client,
             permit,
             status,
@@ -61,17 +66,20 @@ impl Admitted {
             client,
             permit,
             status,
+            ..
         } = self;
         let Question {
             model,
             messages,
             options,
+            ..
         } = question;
         if let Some(model) = &model {
             models::check(&status.model, model)?;
         }
         let in_terms = |error| Error::of_front(error, terms, &options.fields);
-        let read = front::request(&options.given, &*front.config().await).map_err(in_terms)?;
+        let config = front.config().await;
+        let read = front::request(&options.given, &config).map_err(in_terms)?;
         let opened = front.open_images(&client, messages).await;
         let messages = opened.map_err(in_terms)?;
         let counted = front.engine().count_tokens(&client, messages, read).await;
@@ -91,6 +99,7 @@ impl Admitted {
     ) -> Result<Begun, Error> {
         let Self {
             front,
+            stored,
             client,
             permit,
             status,
@@ -99,6 +108,7 @@ impl Admitted {
             model,
             messages,
             options,
+            chain,
         } = question;
         if let Some(model) = &model {
             models::check(&status.model, model)?;
@@ -107,22 +117,39 @@ impl Admitted {
         let in_terms = |error| Error::of_front(error, terms, &options.fields);
         let config = front.config().await;
         let (session, config, messages) = match options.session.clone() {
-            None => (None, config, messages),
+            Some(_) if chain.has_session() => {
+                let field = "ganglion.session";
+                let why = "a session is stored anyway; leave out ganglion.session, or store and previous_response_id";
+                return Err(Error::invalid(Some(field), why));
+            }
             Some(name) => {
                 let said = (messages, terms);
                 let opened = session::open(&front, &client, &heading.id, name, said).await?;
                 let (session, config, messages) = opened;
-                (Some(session), config.into(), messages)
+                (Some(Held::Named(session)), config.into(), messages)
             }
+            None if chain.has_session() => {
+                let of = (&front, &stored);
+                let opened = StoredTurn::open(of, &client, &heading.id, &chain, messages).await?;
+                let (turn, messages) = opened;
+                (Some(Held::Stored(turn)), config, messages)
+            }
+            None => (None, config, messages),
         };
         let read = front::request(&options.given, &config).map_err(in_terms)?;
         let admitted = front.admit_priority(&client, read.priority).await;
         admitted.map_err(in_terms)?;
         let queued = match &session {
             None => front.generate(client.clone(), messages, read).await,
-            Some(of) => front.reply(&of.client, of.lease, messages, read).await,
+            Some(of) => front.reply(of.client(), of.lease(), messages, read).await,
         };
-        let ticket = queued.map_err(|refusal| in_terms(front.refused(&client, refusal)))?;
+        let ticket = queued.map_err(|refusal| {
+            let error = in_terms(front.refused(&client, refusal));
+            match &session {
+                Some(Held::Stored(_)) => chain::of_session(error),
+                _ => error,
+            }
+        })?;
         let mut running = Running::new(front.engine().clone(), ticket, permit, session);
         let first = running.next().await;
         if let Event::Done(outcome) = &first

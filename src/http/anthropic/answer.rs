@@ -155,11 +155,14 @@ pub(super) enum Event<'a> {
 
 /// What an event adds to a block.
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 pub(super) enum Delta<'a> {
-    ThinkingDelta { thinking: &'a str },
-    TextDelta { text: &'a str },
-    InputJsonDelta { partial_json: &'a str },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: &'a str },
+    #[serde(rename = "text_delta")]
+    Text { text: &'a str },
+    #[serde(rename = "input_json_delta")]
+    Input { partial_json: &'a str },
 }
 
 impl Event<'_> {

@@ -108,7 +108,7 @@ fn part(reader: &mut Reader<'_>, kind: &str, raw: &RawValue) -> Result<Part, Err
     let Some(source) = given.get("source") else {
         return Err(reader.wrong("source", "it is missing"));
     };
-    let form = "an image is {\"type\": \"base64\", \"media_type\": ..., \"data\": ...}: the daemon has no network and stores no files";
+    let form = "an image is {\"type\": \"base64\", \"media_type\": ..., \"data\": ...}; the daemon has no network, and no files";
     reader.kind("source", source, &["base64"], form)?;
     let mut reader = reader.within("source");
     let given = reader.given(Object::Source, source)?;

@@ -83,7 +83,7 @@ impl Events {
         if self.open != Some(Kind::Text) {
             self.open(Kind::Text, Block::Text { text: "" });
         }
-        self.delta(Delta::TextDelta { text });
+        self.delta(Delta::Text { text });
     }
 
     fn think(&mut self, thinking: &str) {
@@ -94,7 +94,7 @@ impl Events {
             };
             self.open(Kind::Thoughts, block);
         }
-        self.delta(Delta::ThinkingDelta { thinking });
+        self.delta(Delta::Thinking { thinking });
     }
 
     fn call(&mut self, piece: &Piece) {
@@ -109,7 +109,7 @@ impl Events {
         }
         if !piece.arguments.is_empty() {
             let partial_json = &piece.arguments;
-            self.delta(Delta::InputJsonDelta { partial_json });
+            self.delta(Delta::Input { partial_json });
         }
     }
 

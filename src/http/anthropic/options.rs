@@ -118,6 +118,7 @@ fn read_tool_choice(options: &mut Options, raw: &RawValue) -> Result<(), Error> 
 
 fn read_thinking(options: &mut Options, raw: &RawValue) -> Result<(), Error> {
     const AT: &str = "thinking";
+    const BUDGET: &str = "thinking.budget_tokens";
     let given = Given::read(&TABLE, Object::Thinking, AT, raw.get())?;
     let kind = text(&given, AT, "type")?;
     let thinks = match &*kind {
@@ -135,7 +136,6 @@ fn read_thinking(options: &mut Options, raw: &RawValue) -> Result<(), Error> {
     let Some(raw) = given.get("budget_tokens") else {
         return Ok(());
     };
-    const BUDGET: &str = "thinking.budget_tokens";
     if !thinks {
         return Err(wrong(BUDGET, "there are no thoughts; leave it out"));
     }

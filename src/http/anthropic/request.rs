@@ -1,5 +1,6 @@
 //! The body of a request: decoded, and checked as far as the engine is not needed.
 
+use super::super::chain::Chain;
 use super::super::error::Error;
 use super::super::request::body;
 use super::super::request::given::Given;
@@ -45,6 +46,7 @@ impl Asked {
         Ok(Self {
             stream: given.truth("", "stream")?,
             question: Question {
+                chain: Chain::default(),
                 model: given.model()?,
                 options: options(given)?,
                 messages: messages(given.get("system"), said)?,

@@ -1,5 +1,6 @@
 //! The body of a request: decoded, and checked as far as the engine is not needed.
 
+use super::super::chain::Chain;
 use super::super::error::Error;
 use super::super::request::body;
 use super::super::request::given::Given;
@@ -44,6 +45,7 @@ impl Asked {
             stream: given.truth("", "stream")?,
             include_usage,
             question: Question {
+                chain: Chain::default(),
                 model,
                 options: options(&given)?,
                 messages: messages(said)?,

@@ -1,5 +1,6 @@
 //! What a decoded request asks of the engine, whichever endpoint it came to.
 
+use super::super::chain::Chain;
 use super::options::Options;
 use crate::front::GivenMessages;
 
@@ -10,4 +11,5 @@ pub(in crate::http) struct Question {
     pub(in crate::http) model: Option<String>,
     pub(in crate::http) messages: GivenMessages,
     pub(in crate::http) options: Options,
+    pub(in crate::http) chain: Chain,
 }

@@ -1,12 +1,13 @@
 //! `/v1/responses`: from its JSON to a request of the engine, and from its events to JSON.
 //!
 //! `fields` is the table of fields. `request` decodes a body, with `input` and `options`. `progress` collects an answer,
-//! and writes the events of a stream. Nothing is stored.
+//! and writes the events of a stream. `kept` has the stored responses.
 
 mod events;
 pub(super) mod fields;
 mod input;
 mod items;
+pub(super) mod kept;
 mod options;
 mod parts;
 mod progress;
@@ -24,6 +25,7 @@ use axum::response::Response;
 
 use super::answer::begin::{Admitted, Begun};
 use super::answer::stream;
+use super::chain::Keeper;
 use super::error::Error;
 use super::request::body;
 use super::shared::Shared;
@@ -38,6 +40,7 @@ pub(super) async fn create(
     Extension(client): Extension<Client>,
     body: Bytes,
 ) -> Result<Response, Error> {
+    let user = client.user;
     let admitted = Admitted::new(&shared, client)?;
     let Asked {
         question,
@@ -50,7 +53,8 @@ pub(super) async fn create(
         mut running,
         first,
     } = begun;
-    let mut progress = Progress::new(heading, settings, stream);
+    let keeper = settings.store.then(|| Keeper::new(&shared, user));
+    let mut progress = Progress::new(heading, settings, stream).kept_by(keeper);
     if stream {
         return Ok(stream::response(running, progress, first));
     }

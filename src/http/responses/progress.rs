@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::answer::heading::Heading;
 use super::super::answer::sse;
 use super::super::answer::stream::Writer;
+use super::super::chain::Keeper;
 use super::super::error::Error;
 use super::super::terms;
 use super::events::{Delta, Numbered, OfItem, OfPart, OfResponse, Place, Whole};
@@ -29,6 +30,8 @@ pub(super) struct Progress {
     is_open: bool,
     /// Probabilities of tokens whose text has not arrived.
     likelihoods: Vec<Likelihood>,
+    /// Keeps the response, if it is stored.
+    keeper: Option<Keeper>,
     events: Events,
     has_begun: bool,
 }
@@ -65,6 +68,7 @@ impl Progress {
             items: Vec::new(),
             is_open: false,
             likelihoods: Vec::new(),
+            keeper: None,
             events: Events {
                 is_stream,
                 next: 0,
@@ -72,6 +76,11 @@ impl Progress {
             },
             has_begun: false,
         }
+    }
+
+    /// Returns the answer whose response a keeper gets.
+    pub(super) fn kept_by(self, keeper: Option<Keeper>) -> Self {
+        Self { keeper, ..self }
     }
 
     /// Adds an event of a whole answer; returns the outcome, if it is the last.
@@ -94,8 +103,7 @@ impl Progress {
         }
         let response = Response::in_progress(&self.heading, &self.settings);
         let response = response.ended(&self.items, outcome);
-        // Serializing to memory fails only for maps without text keys.
-        Ok(serde_json::to_vec(&response).unwrap_or_default())
+        Ok(to_json(&response))
     }
 
     fn begin(&mut self) {
@@ -285,6 +293,9 @@ impl Progress {
         });
         let response = Response::in_progress(&self.heading, &self.settings);
         let response = response.ended(&self.items, outcome);
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(&self.heading.id, to_json(&response));
+        }
         let kind = if partial {
             "response.incomplete"
         } else {
@@ -315,6 +326,11 @@ impl Writer for Progress {
     fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.events.unsent)
     }
+}
+
+fn to_json(response: &Response<'_>) -> Vec<u8> {
+    // Serializing to memory fails only for maps without text keys.
+    serde_json::to_vec(response).unwrap_or_default()
 }
 
 /// Returns the last item, and its index.

@@ -27,7 +27,7 @@ pub(super) struct Response<'a> {
     model: &'a str,
     output: Vec<ItemJson<'a>>,
     parallel_tool_calls: Repeated<'a, bool>,
-    previous_response_id: (),
+    previous_response_id: Option<&'a str>,
     reasoning: Repeated<'a, Reasoning>,
     store: bool,
     temperature: Option<&'a RawValue>,
@@ -134,7 +134,6 @@ pub(super) const fn is_partial(reason: FinishReason) -> bool {
 impl<'a> Response<'a> {
     /// Returns the response whose answer is not complete yet.
     pub(super) fn in_progress(heading: &'a Heading, settings: &'a Settings) -> Self {
-        let given = |kept: &'a Option<Box<RawValue>>| kept.as_deref();
         Self {
             id: &heading.id,
             object: "response",
@@ -143,33 +142,33 @@ impl<'a> Response<'a> {
             background: false,
             error: None,
             incomplete_details: None,
-            instructions: given(&settings.instructions),
-            max_output_tokens: given(&settings.max_output_tokens),
+            instructions: settings.instructions.as_deref(),
+            max_output_tokens: settings.max_output_tokens.as_deref(),
             max_tool_calls: (),
             metadata: Empty {},
             model: &heading.model,
             output: Vec::new(),
-            parallel_tool_calls: repeated(&settings.parallel_tool_calls, true),
-            previous_response_id: (),
+            parallel_tool_calls: repeated(settings.parallel_tool_calls.as_deref(), true),
+            previous_response_id: settings.previous_response_id.as_deref(),
             reasoning: repeated(
-                &settings.reasoning,
+                settings.reasoning.as_deref(),
                 Reasoning {
                     effort: (),
                     summary: (),
                 },
             ),
-            store: false,
-            temperature: given(&settings.temperature),
+            store: settings.store,
+            temperature: settings.temperature.as_deref(),
             text: repeated(
-                &settings.text,
+                settings.text.as_deref(),
                 Text {
                     format: Format { kind: "text" },
                 },
             ),
-            tool_choice: repeated(&settings.tool_choice, "auto"),
-            tools: repeated(&settings.tools, []),
-            top_logprobs: given(&settings.top_logprobs),
-            top_p: given(&settings.top_p),
+            tool_choice: repeated(settings.tool_choice.as_deref(), "auto"),
+            tools: repeated(settings.tools.as_deref(), []),
+            top_logprobs: settings.top_logprobs.as_deref(),
+            top_p: settings.top_p.as_deref(),
             truncation: "disabled",
             usage: None,
             user: (),
@@ -209,8 +208,8 @@ impl<'a> Response<'a> {
     }
 }
 
-fn repeated<T>(kept: &Option<Box<RawValue>>, default: T) -> Repeated<'_, T> {
-    match kept.as_deref() {
+fn repeated<T>(kept: Option<&RawValue>, default: T) -> Repeated<'_, T> {
+    match kept {
         Some(raw) => Repeated::Given(raw),
         None => Repeated::Default(default),
     }

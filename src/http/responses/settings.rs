@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::super::chain::Chain;
 use super::super::request::given::Given;
 
 /// JSON that is repeated; `None` if it was not given.
@@ -10,6 +11,8 @@ type Kept = Option<Box<RawValue>>;
 /// The settings of one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
+    pub(super) store: bool,
+    pub(super) previous_response_id: Option<String>,
     pub(super) instructions: Kept,
     pub(super) max_output_tokens: Kept,
     pub(super) parallel_tool_calls: Kept,
@@ -24,9 +27,11 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Returns those of a request.
-    pub(super) fn of(request: &Given<'_>) -> Self {
+    pub(super) fn of(request: &Given<'_>, chain: &Chain) -> Self {
         let kept = |name: &str| request.get(name).map(ToOwned::to_owned);
         Self {
+            store: chain.store,
+            previous_response_id: chain.previous.clone(),
             instructions: kept("instructions"),
             max_output_tokens: kept("max_output_tokens"),
             parallel_tool_calls: kept("parallel_tool_calls"),

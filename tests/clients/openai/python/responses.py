@@ -22,6 +22,18 @@ def run(client, model, form, verb, *more):
         usage = answer.usage
         assert usage.total_tokens == usage.input_tokens + usage.output_tokens
 
+        # A stored answer is continued, and then deleted.
+        options = {"model": model, "max_output_tokens": 20, "store": True}
+        first = client.responses.create(**options, input="Name a colour.")
+        assert client.responses.retrieve(first.id).output_text == first.output_text
+        second = client.responses.create(
+            **options, input="Another one.", previous_response_id=first.id
+        )
+        print(second.output_text)
+        assert second.usage.input_tokens_details.cached_tokens > first.usage.input_tokens
+        for stored in (first, second):
+            client.responses.delete(stored.id)
+
     def stream():
         with client.responses.stream(
             model=model, input="Name a colour.", max_output_tokens=20
@@ -73,14 +85,13 @@ def run(client, model, form, verb, *more):
         assert answer.usage.input_tokens > 16
 
     def refuse():
-        for field, value in (("store", True), ("previous_response_id", "resp_1")):
-            try:
-                client.responses.create(model=model, input="Name a colour.", **{field: value})
-            except BadRequestError as error:
-                print(error.param, error)
-                assert error.param == field
-            else:
-                raise SystemExit("FAILED: a field was ignored")
+        try:
+            client.responses.create(model=model, input="Name a colour.", truncation="auto")
+        except BadRequestError as error:
+            print(error.param, error)
+            assert error.param == "truncation"
+        else:
+            raise SystemExit("FAILED: a field was ignored")
         answer = client.responses.create(
             model=model,
             input="Left or right?",

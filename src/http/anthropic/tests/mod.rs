@@ -1,0 +1,4 @@
+//! Requests as they are decoded, and answers of events and of the scripted engine.
+
+mod answers;
+mod decoding;
