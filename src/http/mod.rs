@@ -10,6 +10,7 @@ mod keys;
 pub mod listen;
 mod refusals;
 mod server;
+mod traffic;
 
 // The endpoints, and what they share.
 mod answer;

@@ -1,10 +1,17 @@
-//! The paths of the API, and the handler of each. Each request has an extension `Client`: who calls.
+//! The paths of the API, and the handler of each. Each request has an extension `Client`, who calls, but those that `is_open`
+//! names.
 
 use axum::Router;
+use axum::http::Method;
 use axum::routing::{get, post};
 
 use super::shared::Shared;
 use super::{anthropic, chat, health, metrics, models, responses};
+
+/// Whether a request is answered without a caller.
+pub(super) fn is_open(method: &Method, path: &str) -> bool {
+    (method, path) == (&Method::GET, "/health")
+}
 
 /// Returns the service of all paths.
 pub(super) fn router(shared: Shared) -> Router {

@@ -1,6 +1,7 @@
 //! State that all handlers share.
 
 use super::stored::Stored;
+use super::traffic::Traffic;
 use crate::front::Front;
 
 /// The shared state; its clones are the same state.
@@ -8,6 +9,7 @@ use crate::front::Front;
 pub struct Shared {
     pub(super) front: Front,
     pub(super) stored: Stored,
+    pub(super) traffic: Traffic,
 }
 
 impl Shared {
@@ -16,6 +18,7 @@ impl Shared {
         Self {
             front,
             stored: Stored::default(),
+            traffic: Traffic::default(),
         }
     }
 }

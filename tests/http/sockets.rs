@@ -84,12 +84,15 @@ async fn systemd_passes_unix_and_tcp_sockets() {
     until(async || is_ready(&path).await).await;
 
     let mut stream = TcpStream::connect(address).await.expect("it listens");
-    let (status, error) = ask(&mut stream, HEALTH).await.expect("an answer");
+    let models = HEALTH.replace("/health", "/v1/models");
+    let (status, error) = ask(&mut stream, &models).await.expect("an answer");
     assert!(
         status == 401 && error.contains("missing_api_key"),
         "{error}"
     );
-    let with_key = HEALTH.replace(
+    let (status, body) = ask(&mut stream, HEALTH).await.expect("an answer");
+    assert_eq!(status, 200, "a probe needs no key: {body}");
+    let with_key = models.replace(
         "\r\n\r\n",
         &format!("\r\nAuthorization: Bearer {KEY}\r\n\r\n"),
     );

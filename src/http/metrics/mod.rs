@@ -39,7 +39,7 @@ pub(super) async fn metrics(
     // The files of a sleeping sensor can make their reader wait. Without them the other figures are still there.
     let machine = tokio::task::spawn_blocking(|| Machine::read(Path::new("/")));
     let machine = machine.await.unwrap_or_default();
-    let text = page::page(&shared.front, &machine);
+    let text = page::page(&shared, &machine);
     let headers = [
         (header::CONTENT_TYPE, text::CONTENT_TYPE),
         (header::CACHE_CONTROL, "no-store"),

@@ -6,7 +6,8 @@ use super::machine::Machine;
 use super::table;
 use super::text::Text;
 use crate::engine::{Handle, Priority, Snapshot, State, Status};
-use crate::front::Front;
+use crate::http::shared::Shared;
+use crate::http::traffic::Traffic;
 
 /// The states of the daemon.
 const STATES: [State; 4] = [State::Loading, State::Ready, State::Failed, State::Stopping];
@@ -14,13 +15,15 @@ const STATES: [State; 4] = [State::Loading, State::Ready, State::Failed, State::
 const GRAPH_STATES: [&str; 5] = ["none", "invalid", "recording", "valid", "disabled"];
 
 /// Returns the whole text.
-pub(super) fn page(front: &Front, machine: &Machine) -> String {
+pub(super) fn page(shared: &Shared, machine: &Machine) -> String {
+    let front = &shared.front;
     let engine = front.engine();
     let status = engine.status().borrow();
     let live = engine.live();
     let mut text = Text::default();
     model(&mut text, &status);
     requests(&mut text, engine, &front.refusals(), &live);
+    http(&mut text, &shared.traffic);
     tokens(&mut text, engine);
     cache(&mut text, &live);
     sessions_and_images(&mut text, engine, &status, &live);
@@ -90,6 +93,14 @@ fn requests(text: &mut Text, engine: &Handle, refusals: &[(&'static str, u64)], 
     labelled(text, &table::WAITING, waiting);
     text.single(&table::SUSPENDED, live.work.suspended);
     text.single(&table::HOLDS, engine.holds().len());
+}
+
+fn http(text: &mut Text, traffic: &Traffic) {
+    text.single(&table::HTTP_CONNECTIONS, traffic.connections());
+    text.begin(&table::HTTP_RESPONSES);
+    for (status, count) in traffic.responses() {
+        text.sample(&table::HTTP_RESPONSES, &[&status.to_string()], count);
+    }
 }
 
 fn tokens(text: &mut Text, engine: &Handle) {

@@ -121,6 +121,16 @@ pub(super) const HOLDS: Metric = gauge(
     &[],
     "Active holds, of background requests or of all requests.",
 );
+pub(super) const HTTP_CONNECTIONS: Metric = gauge(
+    "ganglion_http_connections",
+    &[],
+    "Open connections to the HTTP sockets.",
+);
+pub(super) const HTTP_RESPONSES: Metric = counter(
+    "ganglion_http_responses_total",
+    &["status"],
+    "HTTP responses by status, refused connections included.",
+);
 pub(super) const PROMPT_TOKENS: Metric = counter(
     "ganglion_prompt_tokens_total",
     &[],
@@ -288,6 +298,8 @@ pub const METRICS: &[Metric] = &[
     WAITING,
     SUSPENDED,
     HOLDS,
+    HTTP_CONNECTIONS,
+    HTTP_RESPONSES,
     PROMPT_TOKENS,
     CACHED_TOKENS,
     RESTORED_TOKENS,

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
 use super::machine::Machine;
 use super::page::page;
 use super::table::{Kind, METRICS, Metric};
@@ -12,6 +14,7 @@ use crate::engine::{
     Client, Event, FinishReason, Handle, Limits, Message, Options, Role, Share, UserLimits, channel,
 };
 use crate::front::Front;
+use crate::http::shared::Shared;
 use crate::sampler::Parameters;
 use crate::telemetry::ThermalZone;
 
@@ -167,7 +170,7 @@ async fn requests_count_once_and_their_tokens_sum_up() {
     assert!(permits.iter().all(Result::is_ok));
     assert!(front.admit(&client()).is_err(), "the user has two already");
 
-    let metrics = read(&page(&front, &Machine::default()));
+    let metrics = read(&page(&Shared::new(front.clone()), &Machine::default()));
     let sum = |of: fn(&crate::engine::Usage) -> u32| number(usages.iter().map(of).sum());
     let all: f64 = of(&metrics, "ganglion_requests_total")
         .samples
@@ -225,7 +228,7 @@ async fn running_and_waiting_requests_are_those_of_this_moment() {
         tickets.push(engine.generate(client(), messages, options).await.unwrap());
     }
     let figures = || {
-        let metrics = read(&page(&front, &Machine::default()));
+        let metrics = read(&page(&Shared::new(front.clone()), &Machine::default()));
         ["running", "waiting"].map(|what| {
             let sample = format!("ganglion_requests_{what}{{priority=\"normal\"}}");
             value(&metrics, &sample).to_string()
@@ -240,7 +243,7 @@ async fn running_and_waiting_requests_are_those_of_this_moment() {
     assert!(begun.is_ok(), "{:?}", figures());
     engine.cancel_all();
     engine.idle().await;
-    let metrics = read(&page(&front, &Machine::default()));
+    let metrics = read(&page(&Shared::new(front.clone()), &Machine::default()));
     let cancelled = value(
         &metrics,
         "ganglion_requests_total{finish_reason=\"cancelled\"}",
@@ -267,7 +270,9 @@ async fn the_page_has_the_metrics_of_the_table() {
         // Names may be equal.
         zones: vec![zone(0, "tj-thermal"), zone(1, "tj-thermal")],
     };
-    let metrics = read(&page(&front, &machine));
+    let shared = Shared::new(front.clone());
+    shared.traffic.respond(StatusCode::OK);
+    let metrics = read(&page(&shared, &machine));
     let read: Vec<_> = metrics
         .iter()
         .map(|(name, metric)| (&**name, &*metric.kind))

@@ -23,6 +23,7 @@ use crate::http::caller::{Identity, connection_name};
 use crate::http::config::HttpConfig;
 use crate::http::error::Error;
 use crate::http::error_form;
+use crate::http::router;
 
 /// The most bytes of the headers of one request.
 const HEADERS: usize = 16 << 10;
@@ -42,6 +43,7 @@ struct Connection {
 
 /// Serves the connection of `peer` on the socket `socket`.
 pub(super) async fn serve(state: Arc<State>, peer: Peer, socket: Arc<str>) {
+    let _open = state.traffic.open();
     let mut place = match state.places.take() {
         Ok(place) => place,
         Err(error) => return refuse(&state, peer, &error).await,
@@ -91,6 +93,7 @@ async fn refuse(state: &State, peer: Peer, error: &Error) {
     };
     let body = error_form::both(error).to_string();
     let (status, length) = (error.status, body.len());
+    state.traffic.respond(status);
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
@@ -143,18 +146,27 @@ impl Connection {
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
         let uri = request.uri().clone();
-        let request = match self.admit(request).await {
-            Ok(request) => request,
-            Err(error) => return Ok(error_form::response(&error, uri.path())),
+        let response = match self.admit(request).await {
+            Ok(request) => {
+                let router = TowerToHyperService::new(self.state.router.clone());
+                router.call(request).await?
+            }
+            Err(error) => error_form::response(&error, uri.path()),
         };
-        let router = TowerToHyperService::new(self.state.router.clone());
-        router.call(request).await
+        self.state.traffic.respond(response.status());
+        Ok(response)
     }
 
     /// Returns the request with its caller and its whole body.
     async fn admit(&self, request: Request<Incoming>) -> Result<Request<Body>, Error> {
         let config = self.state.config.get().await;
-        let user = self.identity.user(request.headers(), &config)?;
+        let user = match self.identity.user(request.headers(), &config) {
+            // Probes have no key.
+            Err(_) if router::is_open(request.method(), request.uri().path()) => {
+                return Ok(request.map(|_| Body::empty()));
+            }
+            user => user?,
+        };
         let client = self.client(user)?;
         let largest = config.max_body;
         let share = self.state.bodies.share(user, largest);

@@ -50,8 +50,10 @@ pub fn serve(
 ) -> Http {
     // Root in a container may be root of the host: over HTTP, root has the rights of other users.
     let front = front.without_root();
-    let router = service(Shared::new(front.clone()));
-    let state = Arc::new(State::new(front, router, Times::default()));
+    let shared = Shared::new(front.clone());
+    let traffic = shared.traffic.clone();
+    let state = State::new(front, service(shared), traffic, Times::default());
+    let state = Arc::new(state);
     let mut accepting = JoinSet::new();
     let mut listening = Vec::new();
     for socket in sockets {

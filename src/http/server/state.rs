@@ -10,6 +10,7 @@ use super::places::Places;
 use super::times::Times;
 use crate::front::{Front, Setting};
 use crate::http::config::HttpConfig;
+use crate::http::traffic::Traffic;
 
 /// Connections that are being refused at once.
 const REFUSALS: usize = 64;
@@ -22,6 +23,7 @@ pub(super) struct State {
     pub(super) config: Setting<HttpConfig>,
     pub(super) places: Places,
     pub(super) bodies: Bodies,
+    pub(super) traffic: Traffic,
     pub(super) times: Times,
     /// Permits for the refusals of connections, which wait until the peer has read them.
     pub(super) refusing: Semaphore,
@@ -31,13 +33,14 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(front: Front, router: Router, times: Times) -> Self {
+    pub(super) fn new(front: Front, router: Router, traffic: Traffic, times: Times) -> Self {
         Self {
             front,
             router,
             config: Setting::default(),
             places: Places::default(),
             bodies: Bodies::default(),
+            traffic,
             times,
             refusing: Semaphore::new(REFUSALS),
             stopping: watch::Sender::new(false),

@@ -22,6 +22,7 @@ use crate::engine::{Client, Limits, Receiver, Share, UserLimits, channel};
 use crate::front::Front;
 use crate::http::config::HttpConfig;
 use crate::http::keys::Keys;
+use crate::http::traffic::Traffic;
 
 const LIMITS: Limits = Limits {
     requests: 1,
@@ -104,7 +105,12 @@ impl Server {
                 }),
             )
             .layer(axum::extract::DefaultBodyLimit::disable());
-        let state = Arc::new(State::new(Front::new(engine), router, times));
+        let state = Arc::new(State::new(
+            Front::new(engine),
+            router,
+            Traffic::default(),
+            times,
+        ));
         state.config.set(config);
         Self {
             state,
@@ -211,6 +217,9 @@ async fn a_peer_over_tcp_is_the_user_of_its_key() {
         status == 401 && error.contains("missing_api_key"),
         "{error}"
     );
+    // Only a path that needs no caller is answered without a key; this router does not have it.
+    let health = WHO.replace("/who", "/health");
+    assert_eq!(ask(&mut stream, &health).await.0, 404);
     let (status, error) = ask(&mut stream, &with(&key(3))).await;
     assert!(
         status == 401 && error.contains("invalid_api_key"),
