@@ -1,7 +1,7 @@
 //! The K formats: blocks of 256 values in groups. The scales of groups are integers that share a scale.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, less, nibbles, split};
+use super::block::{Block, Factors, less, nibbles, split};
 use super::layout::Layout;
 use super::plain::{F16, Number as _};
 use super::recipe;
@@ -70,7 +70,7 @@ impl Block<144, 256, 2> for Q4_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 144], halves: [f32; 2]) -> Scales {
+    fn factors(block: &[u8; 144], halves: [f32; 2]) -> Factors {
         let ([_, _, _, _, packed @ ..], _) = split::<16, 128, 144>(block);
         of_six_bits(packed, halves)
     }
@@ -113,7 +113,7 @@ impl Block<176, 256, 2> for Q5_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 176], halves: [f32; 2]) -> Scales {
+    fn factors(block: &[u8; 176], halves: [f32; 2]) -> Factors {
         let ([_, _, _, _, packed @ ..], _) = split::<16, 160, 176>(block);
         of_six_bits(packed, halves)
     }
@@ -132,15 +132,19 @@ impl Block<176, 256, 2> for Q5_K {
     }
 }
 
-/// The scales and minima of the groups, from both halves and the 6-bit numbers. Minima are subtracted.
+/// The factors from both halves and the 6-bit numbers.
 #[inline(always)]
-fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Scales {
-    let mut scales = Scales::default();
+fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Factors {
+    let (mut scales, mut minima) = ([0; 16], [0; 16]);
     for (index, (s, m)) in group_scales(packed).into_iter().enumerate() {
-        scales.scale[index] = scale * f32::from(s);
-        scales.minimum[index] = -(minimum * f32::from(m));
+        (scales[index], minima[index]) = (s.cast_signed(), m);
     }
-    scales
+    Factors {
+        scale,
+        scales,
+        minimum,
+        minima,
+    }
 }
 
 /// The half of the block is at its end.
@@ -177,14 +181,14 @@ impl Block<210, 256, 0> for Q6_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 210], []: [f32; 0]) -> Scales {
+    fn factors(block: &[u8; 210], []: [f32; 0]) -> Factors {
         let (_, rest) = split::<128, 82, 210>(block);
         let (_, [packed @ .., d0, d1]) = split::<64, 18, 82>(rest);
-        let (scale, mut scales) = (F16::value([*d0, *d1]), Scales::default());
-        for (to, s) in scales.scale.iter_mut().zip(packed) {
-            *to = scale * f32::from(s.cast_signed());
+        let mut factors = Factors::of_one(F16::value([*d0, *d1]), 0.0);
+        for (to, scale) in factors.scales.iter_mut().zip(packed) {
+            *to = scale.cast_signed();
         }
-        scales
+        factors
     }
 
     fn take_apart(block: &[u8; 210], to: &mut Destination<'_, 256>) {
