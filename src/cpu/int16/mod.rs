@@ -11,6 +11,8 @@ mod inputs;
 mod machine;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(test)]
+mod tests;
 mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;
