@@ -61,6 +61,23 @@ impl Factors {
         self.scale * f32::from(self.scales[group])
     }
 
+    /// The addend of each 16 integers, for groups of 16 or 32.
+    #[inline(always)]
+    fn addends(&self, columns: usize) -> [f32; PIECES] {
+        let mut addends = [0.0; PIECES];
+        for (group, addend) in addends.iter_mut().enumerate() {
+            *addend = self.addend(group);
+        }
+        if columns == PIECE {
+            return addends;
+        }
+        let mut twice = [0.0; PIECES];
+        for group in 0..PIECES / 2 {
+            (twice[2 * group], twice[2 * group + 1]) = (addends[group], addends[group]);
+        }
+        twice
+    }
+
     /// The addend of a group.
     #[inline(always)]
     fn addend(&self, group: usize) -> f32 {
@@ -173,19 +190,15 @@ pub(super) fn spans<F: Block<B, N, H>, const B: usize, const N: usize, const H: 
         #[inline(always)]
         |block, halves| {
             let (integers, factors) = (F::integers(block), F::factors(block, halves));
-            let (mut scales, mut addends) = ([1; PIECES], [0.0; PIECES]);
-            for piece in 0..N / PIECE {
-                let group = piece * PIECE / columns;
-                scales[piece] = i16::from(factors.scales[group]);
-                if F::LAYOUT.has_minimum {
-                    addends[piece] = factors.addend(group);
-                }
-            }
             sink(&Span {
                 integers: &integers,
+                columns,
                 scale: factors.scale,
-                scales,
-                addends: F::LAYOUT.has_minimum.then_some(addends),
+                scales: factors.scales,
+                addends: F::LAYOUT.has_minimum.then(
+                    #[inline(always)]
+                    || factors.addends(columns),
+                ),
             });
             black_box(());
         },

@@ -31,21 +31,23 @@ fn raise<const N: usize>(nibbles: &mut [u8; N], high: &mut [u8; N], bits: u32) {
 /// Four of each are in bytes 0..4 and 4..8. The other four are in the nibbles of 8..12, with their upper two bits in
 /// the first eight bytes.
 #[inline(always)]
-fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
-    let mut groups = [(0, 0); 8];
-    for i in 0..4 {
-        let (scale, min, both) = (packed[i], packed[i + 4], packed[i + 8]);
-        groups[i] = (scale & 0x3f, min & 0x3f);
-        groups[i + 4] = (both & 0x0f | scale >> 2 & 0x30, both >> 4 | min >> 2 & 0x30);
-    }
-    groups
+fn group_scales(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
+    let words = packed.as_chunks().0;
+    let [scale, min, both] = [0, 1, 2].map(|at| u32::from_le_bytes(words[at]));
+    let scales = both & 0x0f0f_0f0f | scale >> 2 & 0x3030_3030;
+    let minima = both >> 4 & 0x0f0f_0f0f | min >> 2 & 0x3030_3030;
+    let eight = |first: u32, second: u32| {
+        (u64::from(first & 0x3f3f_3f3f) | u64::from(second) << 32).to_le_bytes()
+    };
+    (eight(scale, scales), eight(min, minima))
 }
 
 /// Writes two halves and their 6-bit numbers, which are unpacked to bytes.
 fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Destination<'_, 256>) {
     to.head(&[*d0, *d1, *m0, *m1]);
-    for (number, (scale, minimum)) in group_scales(packed).into_iter().enumerate() {
-        to.scale(number, &[scale, minimum]);
+    let (scales, minima) = group_scales(packed);
+    for (number, pair) in scales.into_iter().zip(minima).enumerate() {
+        to.scale(number, &[pair.0, pair.1]);
     }
 }
 
@@ -136,9 +138,11 @@ impl Block<176, 256, 2> for Q5_K {
 #[inline(always)]
 fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Factors {
     let (mut scales, mut minima) = ([0; 16], [0; 16]);
-    for (index, (s, m)) in group_scales(packed).into_iter().enumerate() {
-        (scales[index], minima[index]) = (s.cast_signed(), m);
+    let (of_groups, of_minima) = group_scales(packed);
+    for (scale, of_group) in scales.iter_mut().zip(of_groups) {
+        *scale = of_group.cast_signed();
     }
+    minima[..8].copy_from_slice(&of_minima);
     Factors {
         scale,
         scales,

@@ -31,12 +31,20 @@ pub(super) struct Row<'a> {
     pub(super) units: &'a [f32],
 }
 
-/// A span of a row.
+/// A span of a row: `32 * K` columns.
 #[derive(Clone, Copy)]
-pub(super) struct Span<'a> {
-    pub(super) columns: &'a [Columns],
-    pub(super) sums: &'a [[f32; 2]],
+pub(super) struct Span<'a, const K: usize> {
+    pub(super) columns: &'a [Columns; K],
+    pub(super) sums: &'a [[f32; 2]; K],
     pub(super) unit: f32,
+}
+
+impl<const K: usize> Span<'_, K> {
+    pub(super) const NONE: Self = Self {
+        columns: &[Columns::ZEROS; K],
+        sums: &[[0.0; 2]; K],
+        unit: 0.0,
+    };
 }
 
 impl Inputs {
@@ -66,21 +74,18 @@ impl Inputs {
 }
 
 impl<'a> Row<'a> {
-    /// Takes a span of `columns`.
+    /// Takes a span.
     #[inline(always)]
-    pub(super) fn next(&mut self, columns: usize) -> Span<'a> {
-        let at = (columns / Columns::LEN).min(self.columns.len());
-        let span;
-        (span, self.columns) = self.columns.split_at(at);
-        let sums;
-        (sums, self.sums) = self.sums.split_at(at);
-        let (unit, units) = self.units.split_first().unwrap_or((&0.0, &[]));
-        self.units = units;
-        Span {
-            columns: span,
+    pub(super) fn next<const K: usize>(&mut self) -> Option<Span<'a, K>> {
+        let (columns, others) = self.columns.split_first_chunk()?;
+        let (sums, other_sums) = self.sums.split_first_chunk()?;
+        let (unit, units) = self.units.split_first()?;
+        (self.columns, self.sums, self.units) = (others, other_sums, units);
+        Some(Span {
+            columns,
             sums,
             unit: *unit,
-        }
+        })
     }
 }
 
@@ -179,11 +184,17 @@ mod tests {
             inputs.fill(&row, row.len(), span);
             let mut left = inputs.row(0);
             for values in row.chunks_exact(span) {
-                let of = left.next(span);
+                let (columns, unit) = if span == 32 {
+                    let of = left.next::<1>().expect("a span");
+                    (of.columns.as_slice(), of.unit)
+                } else {
+                    let of = left.next::<8>().expect("a span");
+                    (of.columns.as_slice(), of.unit)
+                };
                 let greatest = values.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
-                let integers = of.columns.iter().flat_map(|columns| columns.0);
+                let integers = columns.iter().flat_map(|columns| columns.0);
                 for (integer, x) in integers.zip(values) {
-                    let off = f32::from(integer) * of.unit - x;
+                    let off = f32::from(integer) * unit - x;
                     assert!(off.abs() <= greatest * 1.6e-5, "{x} is off by {off}");
                 }
             }

@@ -10,6 +10,7 @@ pub(super) struct Columns(pub(super) [i16; Self::LEN]);
 
 impl Columns {
     pub(super) const LEN: usize = 2 * SUMS;
+    pub(super) const ZEROS: Self = Self([0; Self::LEN]);
 }
 
 pub(super) trait Machine: Copy {
@@ -26,8 +27,10 @@ pub(super) trait Machine: Copy {
 
     fn weights(self, integers: &[i8; Columns::LEN]) -> Self::Weights;
 
+    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights;
+
     /// Multiplies the first sixteen weights by one factor, and the second sixteen by another.
-    fn scaled(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights;
+    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights;
 
     fn load(self, columns: &Columns) -> Self::Weights;
 
@@ -79,7 +82,12 @@ impl Machine for Portable {
     }
 
     #[inline(always)]
-    fn scaled(self, mut weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
+    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
+        self.scaled_halves(weights, [by; 2])
+    }
+
+    #[inline(always)]
+    fn scaled_halves(self, mut weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
         for (weights, by) in weights.as_chunks_mut::<SUMS>().0.iter_mut().zip(by) {
             for weight in weights {
                 *weight *= by;
@@ -164,7 +172,7 @@ mod tests {
                 } else {
                     [random.i16(-31..=31), random.i16(0..=63)]
                 };
-                let weights = machine.scaled(machine.weights(&integers), by);
+                let weights = machine.scaled_halves(machine.weights(&integers), by);
                 sums = machine.add(weights, &columns, sums);
             }
             totals = machine.total(sums, 0.37, totals);

@@ -22,10 +22,12 @@ use std::array;
 use pulp::NullaryFnOnce;
 
 pub(super) use self::inputs::Inputs;
-use self::machine::{Machine, Portable};
-use self::tiles::{Tiles, of_pieces, whole};
+use self::inputs::Row;
+use self::machine::{Columns, Machine, Portable};
+use self::tiles::{Tiles, whole};
 use super::prefetch::prefetch;
 use super::weight::Matrix;
+use crate::quant::{PIECE, PIECES, Span};
 
 /// Bytes of weights that are prefetched.
 const AHEAD: usize = 2048;
@@ -34,10 +36,12 @@ const MANY: usize = 9;
 
 /// `out[a][b] = weight[first + a] . input[b]`: the weight has blocks, out is (_, rows).
 pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
+    // The factor of a tile's sums has to be worth its multiplications.
+    let is_tiled = inputs.rows() >= MANY && weight.span() == Some(PIECE * PIECES);
     // `$together` rows share a decoded block in a step; `$a` rows of the weight share `$b` of a prompt.
     macro_rules! with {
         ($machine:expr, $run:expr, $together:literal, $a:literal, $b:literal) => {
-            if inputs.rows() < MANY {
+            if !is_tiled {
                 $run(Products::<_, $together> {
                     machine: $machine,
                     weight,
@@ -121,40 +125,93 @@ fn products<M: Machine, const R: usize>(
     first: usize,
 ) -> [f32; R] {
     let mut spans: [_; R] = array::from_fn(|r| inputs.row(first + r));
-    let mut totals = [machine.zeros(); R];
-    let mut added = [machine.zeros(); R];
+    let mut sums = [Partial::new(machine); R];
     weight.spans(
         row,
         #[inline(always)]
         |span| {
-            let of: [_; R] = array::from_fn(
-                #[inline(always)]
-                |r| spans[r].next(span.integers.len()),
-            );
-            let mut sums = [machine.no_sums(); R];
-            let pieces = span.scales.as_chunks::<2>().0;
-            let all = span.integers.as_chunks().0;
-            for (at, (integers, scales)) in all.iter().zip(pieces).enumerate() {
-                let mut weights = machine.weights(integers);
-                if all.len() > 1 {
-                    weights = machine.scaled(weights, *scales);
-                }
-                for r in 0..R {
-                    if let Some(columns) = of[r].columns.get(at) {
-                        sums[r] = machine.add(weights, columns, sums[r]);
-                    }
-                }
-            }
-            for r in 0..R {
-                totals[r] = machine.total(sums[r], span.scale * of[r].unit, totals[r]);
-            }
-            if let Some(addends) = &span.addends {
-                for r in 0..R {
-                    let pieces = of_pieces(of[r].sums);
-                    added[r] = machine.multiply_add(addends, &pieces, added[r]);
-                }
+            // The length is known when this is compiled, so that loops over it are unrolled.
+            if let [integers] = span.integers.as_chunks::<256>().0 {
+                add::<M, R, 8>(machine, span, integers.as_chunks().0, &mut spans, &mut sums);
+            } else if let [integers] = span.integers.as_chunks::<32>().0 {
+                add::<M, R, 1>(machine, span, &[*integers], &mut spans, &mut sums);
             }
         },
     );
-    array::from_fn(|r| whole(machine, totals[r], added[r]))
+    sums.map(|sums| sums.whole(machine))
+}
+
+/// The partial sums of a product.
+#[derive(Clone, Copy)]
+struct Partial<M: Machine> {
+    products: M::Totals,
+    addends: M::Totals,
+    /// The addends of blocks with a single one.
+    addend: f32,
+}
+
+impl<M: Machine> Partial<M> {
+    #[inline(always)]
+    fn new(machine: M) -> Self {
+        Self {
+            products: machine.zeros(),
+            addends: machine.zeros(),
+            addend: 0.0,
+        }
+    }
+
+    #[inline(always)]
+    fn whole(self, machine: M) -> f32 {
+        whole(machine, self.products, self.addends) + self.addend
+    }
+}
+
+/// Adds the products of a span of `32 * K` columns.
+#[inline(always)]
+fn add<M: Machine, const R: usize, const K: usize>(
+    machine: M,
+    span: &Span<'_>,
+    integers: &[[i8; Columns::LEN]],
+    rows: &mut [Row<'_>; R],
+    sums: &mut [Partial<M>; R],
+) {
+    let Some(integers) = integers.first_chunk::<K>() else {
+        return;
+    };
+    let mut of = [inputs::Span::<K>::NONE; R];
+    for r in 0..R {
+        if let Some(next) = rows[r].next() {
+            of[r] = next;
+        }
+    }
+    let mut products = [machine.no_sums(); R];
+    for at in 0..K {
+        let mut weights = machine.weights(&integers[at]);
+        if K > 1 {
+            let [first, second] = span.scales(at);
+            weights = if span.columns > PIECE {
+                machine.scaled(weights, first)
+            } else {
+                machine.scaled_halves(weights, [first, second])
+            };
+        }
+        for r in 0..R {
+            products[r] = machine.add(weights, &of[r].columns[at], products[r]);
+        }
+    }
+    for r in 0..R {
+        let scale = span.scale * of[r].unit;
+        sums[r].products = machine.total(products[r], scale, sums[r].products);
+    }
+    let Some(addends) = &span.addends else {
+        return;
+    };
+    for r in 0..R {
+        if K == 1 {
+            let [first, second] = of[r].sums[0];
+            sums[r].addend = addends[0].mul_add(first + second, sums[r].addend);
+        } else if let Ok(pieces) = of[r].sums.as_flattened().try_into() {
+            sums[r].addends = machine.multiply_add(addends, pieces, sums[r].addends);
+        }
+    }
 }

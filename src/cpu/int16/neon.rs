@@ -32,7 +32,12 @@ impl Machine for Neon {
     }
 
     #[inline(always)]
-    fn scaled(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
+    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
+        self.scaled_halves(weights, [by; 2])
+    }
+
+    #[inline(always)]
+    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
         array::from_fn(
             #[inline(always)]
             |at| self.neon.vmulq_n_s16(weights[at], by[at / 2]),

@@ -82,9 +82,9 @@ impl Decoded {
                 row,
                 #[inline(always)]
                 |span| {
-                    let by = span.scales.as_chunks().0;
-                    for (integers, by) in span.integers.as_chunks().0.iter().zip(by) {
-                        let weights = machine.scaled(machine.weights(integers), *by);
+                    for (at, integers) in span.integers.as_chunks().0.iter().enumerate() {
+                        let weights = machine.weights(integers);
+                        let weights = machine.scaled_halves(weights, span.scales(at));
                         columns.push(machine.columns(weights));
                     }
                     scales.push(span.scale);
@@ -164,27 +164,17 @@ fn tile<M: Machine, const A: usize, const B: usize>(
                 let scale = left[a].1[span] * right[b].units[span];
                 totals[a][b] = machine.total(sums[a][b], scale, totals[a][b]);
             }
-            if let Some(addends) = left[a].2.get(span) {
-                for b in 0..B {
-                    let pieces = of_pieces(&right[b].sums[columns.clone()]);
-                    added[a][b] = machine.multiply_add(addends, &pieces, added[a][b]);
+            let Some(addends) = left[a].2.get(span) else {
+                continue;
+            };
+            for b in 0..B {
+                if let Ok(pieces) = right[b].sums[columns.clone()].as_flattened().try_into() {
+                    added[a][b] = machine.multiply_add(addends, pieces, added[a][b]);
                 }
             }
         }
     }
     array::from_fn(|a| array::from_fn(|b| whole(machine, totals[a][b], added[a][b])))
-}
-
-/// The sums of the pieces of a span, with zeros after them.
-#[inline(always)]
-pub(super) fn of_pieces(sums: &[[f32; 2]]) -> [f32; SUMS] {
-    let mut all = [0.0; SUMS];
-    let sums = sums.as_flattened();
-    if let Ok(sums) = sums.try_into() {
-        return sums;
-    }
-    all[..sums.len()].copy_from_slice(sums);
-    all
 }
 
 /// A product from its partial sums.

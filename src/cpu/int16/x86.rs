@@ -34,7 +34,12 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
-    fn scaled(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
+    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
+        self.scaled_halves(weights, [by; 2])
+    }
+
+    #[inline(always)]
+    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
         let times = |half: usize| {
             let by = self.splat_i16x16(by[half]);
             cast(self.avx2._mm256_mullo_epi16(cast(weights[half]), cast(by)))
@@ -113,7 +118,13 @@ impl Machine for V4 {
     }
 
     #[inline(always)]
-    fn scaled(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
+    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
+        let by = self.avx512f._mm512_set1_epi16(by);
+        self.avx512bw._mm512_mullo_epi16(weights, by)
+    }
+
+    #[inline(always)]
+    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
         let mut both = [by[0]; Columns::LEN];
         both[SUMS..].fill(by[1]);
         self.avx512bw._mm512_mullo_epi16(weights, cast(both))
