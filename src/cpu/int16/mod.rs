@@ -18,13 +18,15 @@ mod tiles;
 mod x86;
 
 use std::array;
+use std::cell::RefCell;
+use std::ops::Range;
 
 use pulp::NullaryFnOnce;
 
 pub(super) use self::inputs::Inputs;
 use self::inputs::Row;
 use self::machine::{Columns, Machine, Portable};
-use self::tiles::{Tiles, whole};
+use self::tiles::{Decoded, Tiles, whole};
 use super::prefetch::prefetch;
 use super::weight::Matrix;
 use crate::quant::{PIECE, PIECES, Span};
@@ -33,6 +35,13 @@ use crate::quant::{PIECE, PIECES, Span};
 const AHEAD: usize = 2048;
 /// Rows of the input from which on a row of the weight is decoded into memory.
 const MANY: usize = 9;
+/// Rows that are multiplied together if there are no more.
+const FEW: usize = 4;
+
+thread_local! {
+    /// Decoded rows of a weight, on the thread that multiplies them.
+    static DECODED: RefCell<Decoded> = RefCell::default();
+}
 
 /// `out[a][b] = weight[first + a] . input[b]`: the weight has blocks, out is (_, rows).
 pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
@@ -50,12 +59,16 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
                     out,
                 })
             } else {
-                $run(Tiles::<_, $a, $b> {
-                    machine: $machine,
-                    weight,
-                    first,
-                    inputs,
-                    out,
+                // Only what is called directly is compiled for the machine's vectors.
+                DECODED.with_borrow_mut(|decoded| {
+                    $run(Tiles::<_, $a, $b> {
+                        machine: $machine,
+                        weight,
+                        first,
+                        inputs,
+                        decoded,
+                        out,
+                    })
                 })
             }
         };
@@ -67,14 +80,14 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
             return with!(machine, |run| machine.vectorize(run), 8, 4, 4);
         }
         if let Some(machine) = pulp::x86::V3::try_new() {
-            return with!(machine, |run| machine.vectorize(run), 2, 2, 2);
+            return with!(machine, |run| machine.vectorize(run), 4, 2, 2);
         }
     }
     #[cfg(target_arch = "aarch64")]
     if let Some(machine) = pulp::aarch64::Neon::try_new() {
         return with!(machine, |run| machine.vectorize(run), 4, 2, 3);
     }
-    with!(Portable, NullaryFnOnce::call, 1, 1, 1)
+    with!(Portable, NullaryFnOnce::call, 4, 1, 1)
 }
 
 /// Some rows of a weight with all rows of the input, `TOGETHER` of them at a time.
@@ -104,19 +117,39 @@ impl<M: Machine, const TOGETHER: usize> NullaryFnOnce for Products<'_, M, TOGETH
             if row + ahead < all {
                 prefetch(weight.row(row + ahead));
             }
-            let (several, others) = out.as_chunks_mut::<TOGETHER>();
-            let alone = several.len() * TOGETHER;
-            for (index, out) in several.iter_mut().enumerate() {
-                *out = products(machine, (weight, row), inputs, index * TOGETHER);
-            }
-            for (index, out) in others.iter_mut().enumerate() {
-                [*out] = products(machine, (weight, row), inputs, alone + index);
+            let mut of = 0..rows;
+            while !of.is_empty() {
+                // Decoding a block takes longer than products with rows that are not needed.
+                let next = match of.len() {
+                    1 => {
+                        [out[of.start]] = products(machine, (weight, row), inputs, of.start);
+                        1
+                    }
+                    2..=FEW => several::<M, FEW>(machine, (weight, row), inputs, &of, out),
+                    _ => several::<M, TOGETHER>(machine, (weight, row), inputs, &of, out),
+                };
+                of.start += next;
             }
         }
     }
 }
 
-/// Multiplies a row of the weight with `R` rows of the input.
+/// Multiplies a row of the weight with up to `R` of some rows of the input, and returns their number.
+#[inline(always)]
+fn several<M: Machine, const R: usize>(
+    machine: M,
+    weight: (&Matrix, usize),
+    inputs: &Inputs,
+    rows: &Range<usize>,
+    out: &mut [f32],
+) -> usize {
+    let products = products::<M, R>(machine, weight, inputs, rows.start);
+    let count = rows.len().min(R);
+    out[rows.start..][..count].copy_from_slice(&products[..count]);
+    count
+}
+
+/// Multiplies a row of the weight with `R` rows of the input; the last row stands for rows beyond it.
 #[inline(always)]
 fn products<M: Machine, const R: usize>(
     machine: M,
@@ -124,7 +157,8 @@ fn products<M: Machine, const R: usize>(
     inputs: &Inputs,
     first: usize,
 ) -> [f32; R] {
-    let mut spans: [_; R] = array::from_fn(|r| inputs.row(first + r));
+    let last = inputs.rows() - 1;
+    let mut spans: [_; R] = array::from_fn(|r| inputs.row((first + r).min(last)));
     let mut sums = [Partial::new(machine); R];
     weight.spans(
         row,

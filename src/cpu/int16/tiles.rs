@@ -1,7 +1,6 @@
 //! Products with many rows of the input: a few rows of the weight are decoded once, and multiplied with every row.
 
 use std::array;
-use std::cell::RefCell;
 
 use pulp::NullaryFnOnce;
 
@@ -10,13 +9,9 @@ use super::machine::{Columns, Machine, SUMS};
 use crate::cpu::dots::sixteen_in_pairs;
 use crate::cpu::weight::Matrix;
 
-thread_local! {
-    static DECODED: RefCell<Decoded> = RefCell::default();
-}
-
 /// Rows of a weight: the products of its integers and their integer factors.
 #[derive(Debug, Default)]
-struct Decoded {
+pub(super) struct Decoded {
     /// (rows, columns / 32)
     columns: Vec<Columns>,
     /// (rows, columns / span)
@@ -31,6 +26,7 @@ pub(super) struct Tiles<'a, M, const A: usize, const B: usize> {
     pub(super) weight: &'a Matrix,
     pub(super) first: usize,
     pub(super) inputs: &'a Inputs,
+    pub(super) decoded: &'a mut Decoded,
     pub(super) out: &'a mut [f32],
 }
 
@@ -44,25 +40,21 @@ impl<M: Machine, const A: usize, const B: usize> NullaryFnOnce for Tiles<'_, M, 
             weight,
             first,
             inputs,
+            decoded,
             out,
         } = self;
         let rows = inputs.rows();
-        DECODED.with_borrow_mut(
-            #[inline(always)]
-            |decoded| {
-                for (index, out) in out.chunks_mut(A * rows).enumerate() {
-                    let count = out.len() / rows;
-                    decoded.fill(machine, weight, first + index * A, count);
-                    if count == A {
-                        band::<M, A, B>(machine, decoded, 0, inputs, out);
-                    } else {
-                        for (row, out) in out.chunks_exact_mut(rows).enumerate() {
-                            band::<M, 1, B>(machine, decoded, row, inputs, out);
-                        }
-                    }
-                }
-            },
-        );
+        for (index, out) in out.chunks_mut(A * rows).enumerate() {
+            let count = out.len() / rows;
+            decoded.fill(machine, weight, first + index * A, count);
+            if count == A {
+                band::<M, A, B>(machine, decoded, 0, inputs, out);
+                continue;
+            }
+            for (row, out) in out.chunks_exact_mut(rows).enumerate() {
+                band::<M, 1, B>(machine, decoded, row, inputs, out);
+            }
+        }
     }
 }
 
