@@ -81,6 +81,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         device.activations: choice;
         device.emulate_tegra: switch;
         cpu.threads: whole(0..=1024);
+        cpu.activations: choice;
         engine.rows: whole(1..=8);
         engine.prefill_chunk: whole(0..=MOST_ROWS);
         engine.prefill_slice_ms => engine.prefill_slice: milliseconds(1..=10_000);

@@ -58,7 +58,7 @@ sections! {
     GraphDebug: "the section [graph.debug]" { verify_addresses: Typed, refuse_launches: Typed }
     Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
-    Cpu: "the section [cpu]" { threads: Typed }
+    Cpu: "the section [cpu]" { threads: Typed, activations: Typed }
     Engine: "the section [engine]" {
         rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::socket_users::SocketUsers;
+use crate::cpu::Precision;
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
@@ -119,6 +120,7 @@ pub struct Device {
 pub struct Cpu {
     /// 0 means one thread for each core.
     pub threads: usize,
+    pub activations: Precision,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::cache::Cache;
 use super::images::Images;
 use super::matmul::Family;
+use super::precision::Precision;
 use super::recurrent::{self, Memory, States};
 use super::rows::{Run, groups};
 use super::threads::Threads;
@@ -43,6 +44,7 @@ pub(super) struct Core {
     /// The tokens of rows that are not the first of their slot.
     pub(super) forced: Vec<u32>,
     runs: Vec<Run>,
+    pub(super) precision: Precision,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
     /// The timestamps of operations, if they are measured.
@@ -112,6 +114,7 @@ impl Core {
             rows: vec![0],
             forced: Vec::new(),
             runs: Vec::new(),
+            precision: Precision::F32,
             chosen: 0,
             timestamps: None,
             threads: Threads::new(threads)?,
@@ -214,6 +217,7 @@ impl Core {
 
     #[allow(clippy::too_many_lines)] // one arm an operation: in the order of op.rs
     fn execute(&mut self, tape: &Tape, op: &Op, runs: &[Run]) -> Result<(), ExecuteError> {
+        let precision = self.precision;
         let Self {
             weights,
             buffers:
@@ -239,8 +243,8 @@ impl Core {
         let len = |buffer: Buffer| tape.buffer(buffer).rows * tape.buffer(buffer).columns;
         let real_len = |buffer: Buffer| real * tape.buffer(buffer).columns;
         let family = match tape.input {
-            Input::Step => Family::Step,
-            Input::Prompt | Input::Patches { .. } => Family::Prompt,
+            Input::Step => Family::Step(precision),
+            Input::Prompt | Input::Patches { .. } => Family::Prompt(precision),
         };
         let token_of = |row: usize| match tape.input {
             Input::Prompt | Input::Patches { .. } => prompt[row],
@@ -343,10 +347,10 @@ impl Core {
                     let (place, rows) = ((run.slot, layer), run.of(shape.columns));
                     let (q, out) = (&activations[q.0][rows.clone()], &mut attended[rows]);
                     match family {
-                        Family::Step => {
+                        Family::Step(_) => {
                             attention::attend_step(cache, place, shape, q, partials, out);
                         }
-                        Family::Prompt => attention::attend(cache, place, shape, q, out),
+                        Family::Prompt(_) => attention::attend(cache, place, shape, q, out),
                     }
                 }
                 tape.buffer(out).dtype.round(&mut attended[..real_len(out)]);

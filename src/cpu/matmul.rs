@@ -14,6 +14,8 @@ use pulp::{Simd, WithSimd};
 use super::activation::Gated;
 use super::dots::{Dots, StoredDots};
 use super::groups;
+use super::int16;
+use super::precision::Precision;
 use super::threads::{each, piece};
 use super::weight::Matrix;
 use crate::tape::Activation;
@@ -24,20 +26,54 @@ const BLOCK: usize = 16;
 const DECODED: usize = 4;
 /// Rows of a product that a thread transposes at a time: the floats of a cache line.
 const TRANSPOSED: usize = 16;
+/// The lengths of blocks of integers.
+const SPANS: [usize; 2] = [32, 256];
 
 thread_local! {
     /// Decoded weight rows, as long as the longest so far.
     static BUFFER: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     /// The integers of a step's rows, on the thread that runs its operations.
-    static INTEGERS: RefCell<groups::Inputs> = RefCell::default();
+    static INTEGERS: RefCell<Integers> = RefCell::default();
 }
 
-/// The family of loops that computes a row: a step multiplies with the integers of blocks (`groups`), a prompt with
-/// values. Their last bits differ, as on a GPU.
+/// Rows as integers.
+#[derive(Debug, Default)]
+struct Integers {
+    family: Family,
+    exact: groups::Inputs,
+    /// For weights with blocks of 32 and of 256.
+    short: [int16::Inputs; 2],
+}
+
+/// The family of loops that computes a row: a step multiplies with the integers of blocks (`groups` and `int16`), a prompt
+/// with values. Their last bits differ, as on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    Step,
-    Prompt,
+    Step(Precision),
+    Prompt(Precision),
+}
+
+impl Family {
+    const fn precision(self) -> Precision {
+        match self {
+            Self::Step(precision) | Self::Prompt(precision) => precision,
+        }
+    }
+
+    /// Whether integers are multiplied. In a prompt that is worth it for integers whose factor many columns share.
+    fn suits(self, weight: &Matrix) -> bool {
+        match (self, weight.span()) {
+            (Self::Step(_), span) => span.is_some(),
+            (Self::Prompt(Precision::I16), Some(span)) => span == SPANS[1],
+            _ => false,
+        }
+    }
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self::Prompt(Precision::F32)
+    }
 }
 
 /// Computes `product = weight input^T` for each weight: input is (rows, columns), a product (outputs, rows).
@@ -123,7 +159,7 @@ struct Input<'a> {
     values: &'a [f32],
     rows: usize,
     /// The input as integers, for weights that have groups, in a step.
-    integers: Option<&'a groups::Inputs>,
+    integers: Option<&'a Integers>,
 }
 
 /// Prepares the input for the weights of a family.
@@ -134,22 +170,51 @@ fn with_input(
     rows: usize,
     run: impl FnOnce(Input<'_>),
 ) {
-    let grouped = weights.iter().find(|weight| weight.has_groups());
-    let Some(weight) = grouped.filter(|_| family == Family::Step) else {
+    if !weights.iter().any(|weight| family.suits(weight)) {
         return run(Input {
             values,
             rows,
             integers: None,
         });
-    };
+    }
     INTEGERS.with_borrow_mut(|integers| {
-        integers.fill(values, weight.columns());
+        integers.fill(family, weights, values);
         run(Input {
             values,
             rows,
             integers: Some(integers),
         });
     });
+}
+
+impl Integers {
+    /// Converts rows for all weights with blocks.
+    fn fill(&mut self, family: Family, weights: &[&Matrix], values: &[f32]) {
+        self.family = family;
+        let columns = weights[0].columns();
+        let suiting = || weights.iter().filter(|weight| family.suits(weight));
+        match family.precision() {
+            Precision::F32 => self.exact.fill(values, columns),
+            Precision::I16 => {
+                for (inputs, span) in self.short.iter_mut().zip(SPANS) {
+                    if suiting().any(|weight| weight.span() == Some(span)) {
+                        inputs.fill(values, columns, span);
+                    }
+                }
+            }
+        }
+    }
+
+    fn multiply(&self, weight: &Matrix, first: usize, out: &mut [f32]) {
+        let [of_32, of_256] = &self.short;
+        match self.family.precision() {
+            Precision::F32 => groups::multiply(weight, first, &self.exact, out),
+            Precision::I16 if weight.span() == Some(SPANS[0]) => {
+                int16::multiply(weight, first, of_32, out);
+            }
+            Precision::I16 => int16::multiply(weight, first, of_256, out),
+        }
+    }
 }
 
 impl Input<'_> {
@@ -160,8 +225,8 @@ impl Input<'_> {
             rows,
             integers,
         } = self;
-        if let Some(integers) = integers.filter(|_| weight.has_groups()) {
-            return groups::multiply(weight, first, integers, out);
+        if let Some(integers) = integers.filter(|integers| integers.family.suits(weight)) {
+            return integers.multiply(weight, first, out);
         }
         let arch = pulp::Arch::new();
         if rows == 1 && !weight.has_groups() {

@@ -15,12 +15,14 @@ mod exp;
 mod groups;
 mod images;
 mod inspect;
+mod int16;
 mod launched;
 mod load;
 mod matmul;
 mod memory_estimate;
 mod norm;
 mod page_access;
+mod precision;
 mod prefetch;
 mod prepare;
 mod probe;
@@ -43,6 +45,7 @@ use self::core::Core;
 use self::launched::Ahead;
 pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
+pub use self::precision::Precision;
 use self::step::{CpuStep, Living};
 pub use self::weight::{Matrix, Weight};
 use crate::executor::{
@@ -100,6 +103,13 @@ impl Cpu {
             ahead: None,
             previous_logits: None,
         })
+    }
+
+    /// Sets the precision of activations.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.core.precision = precision;
+        self
     }
 
     /// Replaces the cache and all other memory except the weights. Recordings are dropped.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::quant::Format;
+use crate::quant::{Format, Span};
 
 #[derive(Debug)]
 pub enum Weight {
@@ -89,6 +89,17 @@ impl Matrix {
     #[inline(always)]
     pub(super) fn groups(&self, row: usize, sink: impl FnMut(&[i8], f32, f32)) {
         self.format.groups(self.row(row), sink);
+    }
+
+    /// The columns of a block of integers; `None` for formats without blocks.
+    pub(super) fn span(&self) -> Option<usize> {
+        Some(self.format.block_len()).filter(|columns| *columns > 1)
+    }
+
+    /// Calls `sink` with the blocks of a row, as [`Format::spans`] does.
+    #[inline(always)]
+    pub(super) fn spans(&self, row: usize, sink: impl FnMut(&Span<'_>)) {
+        self.format.spans(self.row(row), sink);
     }
 
     /// The stored bytes.

@@ -99,7 +99,8 @@ impl Loader<'_> {
             settings.threads,
             &settings.graph,
         )?
-        .launching_ahead(settings.launch_ahead);
+        .launching_ahead(settings.launch_ahead)
+        .with_precision(settings.precision);
         let recache = |cpu: &mut Cpu, kv| {
             cpu.replace_cache(kv, &settings.graph);
             Ok(())

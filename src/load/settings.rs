@@ -12,6 +12,7 @@ use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::tower_file::TowerFile;
 use crate::choice::Choice;
+use crate::cpu::Precision;
 #[cfg(feature = "cuda")]
 use crate::cuda::MemoryKind;
 use crate::executor::MemoryEstimate;
@@ -147,6 +148,8 @@ pub struct Settings {
     pub graph: GraphOptions,
     /// The number of threads of the CPU executor; 0 is one for each core.
     pub threads: usize,
+    /// The precision of activations on the CPU.
+    pub precision: Precision,
     /// The most rows of a prompt that run at once; 0 is the executor's choice.
     pub prefill_chunk: usize,
     /// The bytes that admission leaves to other programs.
@@ -258,6 +261,7 @@ impl Default for Settings {
             rows: 1,
             graph: GraphOptions::default(),
             threads: 0,
+            precision: Precision::default(),
             prefill_chunk: 0,
             reserve: 128 << 20,
             meminfo: "/proc/meminfo".into(),

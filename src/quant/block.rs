@@ -12,6 +12,7 @@ use super::halves::{VECTOR, vector};
 use super::layout::Layout;
 use super::recipe;
 use super::rows::{Destination, TileRows};
+use super::span::{PIECE, PIECES, Span};
 
 /// Blocks whose halves are converted at a time, because a single conversion takes as long as ten values.
 const AT_ONCE: usize = VECTOR / 2;
@@ -27,36 +28,60 @@ pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
     /// A block's integers, in the order of its values.
     fn integers(block: &[u8; B]) -> [i8; N];
 
-    /// The scales of the groups, from the values of the halves.
-    fn scales(block: &[u8; B], halves: [f32; H]) -> Scales;
+    /// What the integers are multiplied with, from the values of the halves.
+    fn factors(block: &[u8; B], halves: [f32; H]) -> Factors;
 
     /// Splits a block into integers and scales.
     fn take_apart(block: &[u8; B], to: &mut Destination<'_, N>);
 }
 
-/// For each group, the factor of its integers, and the addend of the product.
-pub(super) struct Scales {
-    pub(super) scale: [f32; MOST_GROUPS],
-    pub(super) minimum: [f32; MOST_GROUPS],
+/// A group's factor is the product of an integer and the factor of its block. So is its minimum, which is subtracted.
+pub(super) struct Factors {
+    pub(super) scale: f32,
+    pub(super) scales: [i8; MOST_GROUPS],
+    pub(super) minimum: f32,
+    pub(super) minima: [u8; MOST_GROUPS],
 }
 
-impl Scales {
-    /// The scales of a block with a single group.
+impl Factors {
+    /// The factors of a block with a single group, whose minimum is added.
     #[inline(always)]
     pub(super) fn of_one(scale: f32, minimum: f32) -> Self {
-        let mut scales = Self::default();
-        (scales.scale[0], scales.minimum[0]) = (scale, minimum);
-        scales
-    }
-}
-
-impl Default for Scales {
-    #[inline(always)]
-    fn default() -> Self {
         Self {
-            scale: [0.0; MOST_GROUPS],
-            minimum: [0.0; MOST_GROUPS],
+            scale,
+            scales: [1; MOST_GROUPS],
+            minimum: -minimum,
+            minima: [1; MOST_GROUPS],
         }
+    }
+
+    /// The factor of a group.
+    #[inline(always)]
+    fn scale(&self, group: usize) -> f32 {
+        self.scale * f32::from(self.scales[group])
+    }
+
+    /// The addend of each 16 integers, for groups of 16 or 32.
+    #[inline(always)]
+    fn addends(&self, columns: usize) -> [f32; PIECES] {
+        let mut addends = [0.0; PIECES];
+        for (group, addend) in addends.iter_mut().enumerate() {
+            *addend = self.addend(group);
+        }
+        if columns == PIECE {
+            return addends;
+        }
+        let mut twice = [0.0; PIECES];
+        for group in 0..PIECES / 2 {
+            (twice[2 * group], twice[2 * group + 1]) = (addends[group], addends[group]);
+        }
+        twice
+    }
+
+    /// The addend of a group.
+    #[inline(always)]
+    fn addend(&self, group: usize) -> f32 {
+        -(self.minimum * f32::from(self.minima[group]))
     }
 }
 
@@ -116,7 +141,16 @@ pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     );
 }
 
-/// Calls `take` with the 16 or 32 integers of each group, their scale and their minimum. The minimum is 0 if the format
+/// The columns of a group.
+const fn group_columns<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>() -> usize
+{
+    match F::LAYOUT.block_columns {
+        Some(columns) => columns,
+        None => N,
+    }
+}
+
+/// Calls `sink` with the 16 or 32 integers of each group, their scale and their minimum. The minimum is 0 if the format
 /// has none.
 #[inline(always)]
 pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
@@ -124,10 +158,56 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     bytes: &[u8],
     mut sink: impl FnMut(&[i8], f32, f32),
 ) {
-    let group = match F::LAYOUT.block_columns {
-        Some(columns) => columns,
-        None => N,
-    };
+    let columns = const { group_columns::<F, B, N, H>() };
+    blocks(
+        bytes,
+        #[inline(always)]
+        |block, halves| {
+            let (integers, factors) = (F::integers(block), F::factors(block, halves));
+            for (group, integers) in integers.chunks_exact(columns).enumerate() {
+                let addend = if F::LAYOUT.has_minimum {
+                    factors.addend(group)
+                } else {
+                    0.0
+                };
+                sink(integers, factors.scale(group), addend);
+                black_box(());
+            }
+        },
+    );
+}
+
+/// Calls `sink` with each block.
+#[inline(always)]
+pub(super) fn spans<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
+    _: &F,
+    bytes: &[u8],
+    mut sink: impl FnMut(&Span<'_>),
+) {
+    let columns = const { group_columns::<F, B, N, H>() };
+    blocks(
+        bytes,
+        #[inline(always)]
+        |block, halves| {
+            let (integers, factors) = (F::integers(block), F::factors(block, halves));
+            sink(&Span {
+                integers: &integers,
+                columns,
+                scale: factors.scale,
+                scales: factors.scales,
+                addends: F::LAYOUT.has_minimum.then(
+                    #[inline(always)]
+                    || factors.addends(columns),
+                ),
+            });
+            black_box(());
+        },
+    );
+}
+
+/// Calls `sink` with each block and the values of its halves.
+#[inline(always)]
+fn blocks<const B: usize, const H: usize>(bytes: &[u8], mut sink: impl FnMut(&[u8; B], [f32; H])) {
     let mut rest = bytes.as_chunks::<B>().0;
     while !rest.is_empty() {
         // The number of blocks is known in the first case, which vectorizes. The loop is compiled once for all three
@@ -150,11 +230,7 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
             for (own, half) in own.iter_mut().zip(halves) {
                 *own = *half;
             }
-            let (integers, scales) = (F::integers(block), F::scales(block, own));
-            for (index, integers) in integers.chunks_exact(group).enumerate() {
-                sink(integers, scales.scale[index], scales.minimum[index]);
-                black_box(());
-            }
+            sink(block, own);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The formats whose nibbles are codes. Each code stands for one of sixteen values, which are denser near zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, nibbles, split};
+use super::block::{Block, Factors, nibbles, split};
 use super::layout::Layout;
 use super::recipe;
 use super::rows::Destination;
@@ -63,8 +63,8 @@ impl Block<18, 32, 1> for IQ4_NL {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 18], [scale]: [f32; 1]) -> Scales {
-        Scales::of_one(scale, 0.0)
+    fn factors(_: &[u8; 18], [scale]: [f32; 1]) -> Factors {
+        Factors::of_one(scale, 0.0)
     }
 
     fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Destination<'_, 32>) {
@@ -111,13 +111,13 @@ impl Block<136, 256, 1> for IQ4_XS {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 136], [scale]: [f32; 1]) -> Scales {
+    fn factors(block: &[u8; 136], [scale]: [f32; 1]) -> Factors {
         let ([_, _, packed @ ..], _) = split::<8, 128, 136>(block);
-        let mut scales = Scales::default();
-        for (to, group) in scales.scale.iter_mut().zip(group_scales(packed)) {
-            *to = scale * f32::from(group);
+        let mut factors = Factors::of_one(scale, 0.0);
+        for (to, group) in factors.scales.iter_mut().zip(group_scales(packed)) {
+            *to = group;
         }
-        scales
+        factors
     }
 
     fn take_apart(block: &[u8; 136], to: &mut Destination<'_, 256>) {

@@ -1,7 +1,7 @@
 //! The K formats: blocks of 256 values in groups. The scales of groups are integers that share a scale.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, less, nibbles, split};
+use super::block::{Block, Factors, less, nibbles, split};
 use super::layout::Layout;
 use super::plain::{F16, Number as _};
 use super::recipe;
@@ -31,21 +31,23 @@ fn raise<const N: usize>(nibbles: &mut [u8; N], high: &mut [u8; N], bits: u32) {
 /// Four of each are in bytes 0..4 and 4..8. The other four are in the nibbles of 8..12, with their upper two bits in
 /// the first eight bytes.
 #[inline(always)]
-fn group_scales(packed: &[u8; 12]) -> [(u8, u8); 8] {
-    let mut groups = [(0, 0); 8];
-    for i in 0..4 {
-        let (scale, min, both) = (packed[i], packed[i + 4], packed[i + 8]);
-        groups[i] = (scale & 0x3f, min & 0x3f);
-        groups[i + 4] = (both & 0x0f | scale >> 2 & 0x30, both >> 4 | min >> 2 & 0x30);
-    }
-    groups
+fn group_scales(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
+    let words = packed.as_chunks().0;
+    let [scale, min, both] = [0, 1, 2].map(|at| u32::from_le_bytes(words[at]));
+    let scales = both & 0x0f0f_0f0f | scale >> 2 & 0x3030_3030;
+    let minima = both >> 4 & 0x0f0f_0f0f | min >> 2 & 0x3030_3030;
+    let eight = |first: u32, second: u32| {
+        (u64::from(first & 0x3f3f_3f3f) | u64::from(second) << 32).to_le_bytes()
+    };
+    (eight(scale, scales), eight(min, minima))
 }
 
 /// Writes two halves and their 6-bit numbers, which are unpacked to bytes.
 fn put_scales([d0, d1, m0, m1, packed @ ..]: &[u8; 16], to: &mut Destination<'_, 256>) {
     to.head(&[*d0, *d1, *m0, *m1]);
-    for (number, (scale, minimum)) in group_scales(packed).into_iter().enumerate() {
-        to.scale(number, &[scale, minimum]);
+    let (scales, minima) = group_scales(packed);
+    for (number, pair) in scales.into_iter().zip(minima).enumerate() {
+        to.scale(number, &[pair.0, pair.1]);
     }
 }
 
@@ -70,7 +72,7 @@ impl Block<144, 256, 2> for Q4_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 144], halves: [f32; 2]) -> Scales {
+    fn factors(block: &[u8; 144], halves: [f32; 2]) -> Factors {
         let ([_, _, _, _, packed @ ..], _) = split::<16, 128, 144>(block);
         of_six_bits(packed, halves)
     }
@@ -113,7 +115,7 @@ impl Block<176, 256, 2> for Q5_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 176], halves: [f32; 2]) -> Scales {
+    fn factors(block: &[u8; 176], halves: [f32; 2]) -> Factors {
         let ([_, _, _, _, packed @ ..], _) = split::<16, 160, 176>(block);
         of_six_bits(packed, halves)
     }
@@ -132,15 +134,21 @@ impl Block<176, 256, 2> for Q5_K {
     }
 }
 
-/// The scales and minima of the groups, from both halves and the 6-bit numbers. Minima are subtracted.
+/// The factors from both halves and the 6-bit numbers.
 #[inline(always)]
-fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Scales {
-    let mut scales = Scales::default();
-    for (index, (s, m)) in group_scales(packed).into_iter().enumerate() {
-        scales.scale[index] = scale * f32::from(s);
-        scales.minimum[index] = -(minimum * f32::from(m));
+fn of_six_bits(packed: &[u8; 12], [scale, minimum]: [f32; 2]) -> Factors {
+    let (mut scales, mut minima) = ([0; 16], [0; 16]);
+    let (of_groups, of_minima) = group_scales(packed);
+    for (scale, of_group) in scales.iter_mut().zip(of_groups) {
+        *scale = of_group.cast_signed();
     }
-    scales
+    minima[..8].copy_from_slice(&of_minima);
+    Factors {
+        scale,
+        scales,
+        minimum,
+        minima,
+    }
 }
 
 /// The half of the block is at its end.
@@ -177,14 +185,14 @@ impl Block<210, 256, 0> for Q6_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 210], []: [f32; 0]) -> Scales {
+    fn factors(block: &[u8; 210], []: [f32; 0]) -> Factors {
         let (_, rest) = split::<128, 82, 210>(block);
         let (_, [packed @ .., d0, d1]) = split::<64, 18, 82>(rest);
-        let (scale, mut scales) = (F16::value([*d0, *d1]), Scales::default());
-        for (to, s) in scales.scale.iter_mut().zip(packed) {
-            *to = scale * f32::from(s.cast_signed());
+        let mut factors = Factors::of_one(F16::value([*d0, *d1]), 0.0);
+        for (to, scale) in factors.scales.iter_mut().zip(packed) {
+            *to = scale.cast_signed();
         }
-        scales
+        factors
     }
 
     fn take_apart(block: &[u8; 210], to: &mut Destination<'_, 256>) {

@@ -1,7 +1,7 @@
 //! The formats of 32 values with a scale, and some with a minimum.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, less, nibbles, split};
+use super::block::{Block, Factors, less, nibbles, split};
 use super::layout::Layout;
 use super::recipe;
 use super::rows::Destination;
@@ -38,8 +38,8 @@ impl Block<34, 32, 1> for Q8_0 {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 34], [scale]: [f32; 1]) -> Scales {
-        Scales::of_one(scale, 0.0)
+    fn factors(_: &[u8; 34], [scale]: [f32; 1]) -> Factors {
+        Factors::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 34], to: &mut Destination<'_, 32>) {
@@ -76,8 +76,8 @@ impl Block<18, 32, 1> for Q4_0 {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 18], [scale]: [f32; 1]) -> Scales {
-        Scales::of_one(scale, 0.0)
+    fn factors(_: &[u8; 18], [scale]: [f32; 1]) -> Factors {
+        Factors::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 18], to: &mut Destination<'_, 32>) {
@@ -102,8 +102,8 @@ impl Block<20, 32, 2> for Q4_1 {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 20], [scale, minimum]: [f32; 2]) -> Scales {
-        Scales::of_one(scale, minimum)
+    fn factors(_: &[u8; 20], [scale, minimum]: [f32; 2]) -> Factors {
+        Factors::of_one(scale, minimum)
     }
 
     fn take_apart(block: &[u8; 20], to: &mut Destination<'_, 32>) {
@@ -132,8 +132,8 @@ impl Block<22, 32, 1> for Q5_0 {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 22], [scale]: [f32; 1]) -> Scales {
-        Scales::of_one(scale, 0.0)
+    fn factors(_: &[u8; 22], [scale]: [f32; 1]) -> Factors {
+        Factors::of_one(scale, 0.0)
     }
 
     fn take_apart(block: &[u8; 22], to: &mut Destination<'_, 32>) {
@@ -164,8 +164,8 @@ impl Block<24, 32, 2> for Q5_1 {
     }
 
     #[inline(always)]
-    fn scales(_: &[u8; 24], [scale, minimum]: [f32; 2]) -> Scales {
-        Scales::of_one(scale, minimum)
+    fn factors(_: &[u8; 24], [scale, minimum]: [f32; 2]) -> Factors {
+        Factors::of_one(scale, minimum)
     }
 
     fn take_apart(block: &[u8; 24], to: &mut Destination<'_, 32>) {

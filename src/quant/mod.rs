@@ -16,12 +16,14 @@ mod plain;
 pub mod random;
 mod recipe;
 mod rows;
+mod span;
 mod storage;
 mod tile;
 
 pub use dtype::DType;
 pub(crate) use halves::half;
 pub use layout::{Layout, TILE_ROWS, UNIT, padded};
+pub use span::{PIECE, PIECES, Span};
 pub use storage::Storage;
 
 use about::About;
@@ -69,6 +71,15 @@ macro_rules! formats {
             pub fn groups(self, bytes: &[u8], sink: impl FnMut(&[i8], f32, f32)) {
                 match self {
                     $(Self::$name => $decoded::groups(&$family::$name, bytes, sink),)+
+                }
+            }
+
+            /// Calls `sink` with each block in `bytes`, but only for formats with blocks.
+            #[allow(clippy::inline_always)] // as above
+            #[inline(always)]
+            pub fn spans(self, bytes: &[u8], sink: impl FnMut(&Span<'_>)) {
+                match self {
+                    $(Self::$name => $decoded::spans(&$family::$name, bytes, sink),)+
                 }
             }
         }

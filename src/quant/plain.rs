@@ -7,6 +7,7 @@ use super::about::About;
 use super::halves::{VECTOR, half, vector};
 use super::layout::Layout;
 use super::recipe::Block;
+use super::span::Span;
 
 /// Values that are passed on at a time.
 const PIECE: usize = 32;
@@ -64,6 +65,10 @@ pub(super) fn numbers<F: Number<B>, const B: usize>(
 /// Does nothing, because numbers share no scale.
 #[inline(always)]
 pub(super) fn groups<F>(_: &F, _: &[u8], _: impl FnMut(&[i8], f32, f32)) {}
+
+/// Does nothing, as `groups` does.
+#[inline(always)]
+pub(super) fn spans<F>(_: &F, _: &[u8], _: impl FnMut(&Span<'_>)) {}
 
 pub(super) struct F32;
 impl Number<4> for F32 {

@@ -90,6 +90,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             rows: config.engine.rows,
             graph: graph(&config.graph),
             threads: config.cpu.threads,
+            precision: config.cpu.activations,
             prefill_chunk: config.engine.prefill_chunk,
             reserve: config.memory.reserve_mib << 20,
             cuda: load::CudaSettings {

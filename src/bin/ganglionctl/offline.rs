@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ganglion::cpu::Precision;
 use ganglion::load::{
     Activations, Backend, CudaSettings, KvChoice, KvChoices, LoadError, Placement, Settings,
 };
@@ -34,6 +35,9 @@ pub(crate) struct Setup {
     /// Threads of the CPU backend; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
+    /// The precision of activations on the CPU
+    #[arg(long = "cpu-activations", value_parser = choice::<Precision>(), default_value = "i16")]
+    precision: Precision,
     /// Rows of a prompt that run at once; 0 chooses the number by the memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
@@ -79,6 +83,7 @@ impl Setup {
                 v: self.kv_v.unwrap_or(self.kv),
             },
             threads: self.threads,
+            precision: self.precision,
             prefill_chunk: self.prefill_chunk,
             cuda: CudaSettings {
                 activations: self.activations.into(),

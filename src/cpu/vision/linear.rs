@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::activation::Activated;
 use super::super::matmul::{Family, multiply};
+use super::super::precision::Precision;
 use super::super::threads::each;
 use super::super::weight::Weight;
 use crate::tape::{Buffer, Op, Tape, Vision};
@@ -67,7 +68,13 @@ pub(super) fn linear(
             input = rounded;
         }
         let product = &mut product[..rows * outputs];
-        multiply(Family::Prompt, &[weight], input, rows, product);
+        multiply(
+            Family::Prompt(Precision::F32),
+            &[weight],
+            input,
+            rows,
+            product,
+        );
         let merge = |out: &mut f32, y: f32, output: usize| {
             let y = y + bias.map_or(0.0, |bias| bias[output]);
             let y = clip.map_or(y, |clip| bounded(clip.output, y));
