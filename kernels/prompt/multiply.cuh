@@ -29,7 +29,7 @@ template <int F, typename T, class S> struct Products {
         : thread(thread_), sums(sums_), base(base_), units(units_), prepared(prepared_) {
         const u32 lane = thread.lane;
         at_inputs = Keep::template keep<Keep::all>(base + input_row() + (lane / 8 % 2 ^ lane % 8) * 16);
-        const u32 of_lane = lane * (Layout<F>::quants == 512 ? 16 : 0);
+        const u32 of_lane = lane * (Layout<F>::quants <= 512 ? Layout<F>::quants / 32 : 0);
         at_weights = Keep::template keep<Keep::weights>((Keep::unrolls_q6_k ? base : 0) + G::inputs +
                                                         thread.along_rows * N * G::unit + of_lane);
     }
@@ -143,6 +143,8 @@ template <int F, typename T, class S> struct Products {
             if (four_end) add_minima_of_four(stage, index);
         } else if constexpr (!Layout<F>::scaled) {
             multiply_values(unit, stage);
+        } else if constexpr (Layout<F>::kind == NIBBLE_PAIRS) {
+            multiply_nibble_pairs(unit, stage, index);
         } else {
             multiply_blocks(unit, stage, index, u);
         }
@@ -182,6 +184,67 @@ template <int F, typename T, class S> struct Products {
                     for (u32 s = 0; s < 4; ++s) Mma<T>::run(block, f[s][n], x[s][2 * h], x[s][2 * h + 1]);
                     add_scaled(scale[n], block, sums[m][n][h]);
                 }
+        }
+    }
+
+    // A unit whose blocks have scales and minima of four bits. Integers times their scales are less than 64, which T
+    // holds exactly. The minima, once for each column, multiply the inputs themselves: sums of so few columns would
+    // take more operations. One factor is left for each of both.
+    __device__ __forceinline__ void multiply_nibble_pairs(const u8 *unit, u32 stage, u32 index) {
+        float scale[N][2], minimum[N][2];
+        uint2 both[N];
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) {
+            RowScales<F, 1> rows;
+            read_words(head_at(stage, n) + thread.g * sizeof(rows.head), rows.head);
+            both[n] = *reinterpret_cast<const uint2 *>(scales_at(stage, index, n) + thread.g * 8);
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i)
+                scale[n][i] = rows.shared(i) * Integers<F, T>::factor(i), minimum[n][i] = rows.shared_minimum(i);
+        }
+        // Half of the unit at a time, for the registers.
+#pragma unroll 1
+        for (u32 b = 0; b < 2; ++b) {
+            u32 f[2][N][4], minima[2][N][2];
+#pragma unroll
+            for (u32 n = 0; n < N; ++n) {
+                Weights<F, T> w;
+                w.load(unit + n * G::unit, thread.lane, 2 * b);
+#pragma unroll
+                for (u32 s = 0; s < 2; ++s) {
+                    u32 by[2];
+#pragma unroll
+                    for (u32 r = 0; r < 2; ++r) {
+                        const u32 of_row = r ? both[n].y : both[n].x;
+                        by[r] = small_pair<T>(of_row & 0x0f0f0f0fu, 2 * b + s);
+                        minima[s][n][r] = small_pair<T>(of_row >> 4 & 0x0f0f0f0fu, 2 * b + s);
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < 4; ++i)
+                        f[s][n][i] = times<T>(Integers<F, T>::of(w.quants[s], w.high, s, i), by[i % 2]);
+                }
+            }
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) {
+                u32 x[2][4];
+#pragma unroll
+                for (u32 s = 0; s < 2; ++s) matrices(x[s], inputs_of(stage, 2 * b + s, m));
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float block[4] = {}, less[4] = {};
+#pragma unroll
+                        for (u32 s = 0; s < 2; ++s) {
+                            const u32 lower = minima[s][n][0], upper = minima[s][n][1];
+                            const u32 of_rows[4] = {lower, upper, lower, upper};
+                            Mma<T>::run(block, f[s][n], x[s][2 * h], x[s][2 * h + 1]);
+                            Mma<T>::run(less, of_rows, x[s][2 * h], x[s][2 * h + 1]);
+                        }
+                        add_scaled(scale[n], block, sums[m][n][h]);
+                        add_scaled(minimum[n], less, sums[m][n][h]);
+                    }
+            }
         }
     }
 

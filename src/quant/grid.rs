@@ -1,0 +1,266 @@
+//! The formats whose magnitudes are rows of a grid, four or eight values at a time, and whose signs are apart.
+//!
+//! Kernels get codes of four bits, a magnitude and its sign, because one lane has no whole row of a grid. A matrix is
+//! therefore larger on a GPU than in its file.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use super::block::{Block, Scales, split};
+use super::codebook::{OF_BYTES, for_kernels};
+use super::grids;
+use super::layout::Layout;
+use super::recipe;
+use super::rows::Destination;
+
+/// The rows of a grid: `V` magnitudes, each an index of `bits` bits.
+const fn rows<const N: usize, const V: usize>(
+    grid: &[u16; N],
+    magnitudes: &[u8],
+    bits: usize,
+) -> [[u8; V]; N] {
+    let mut rows = [[0; V]; N];
+    let mut at = 0;
+    while at < N * V {
+        let shift = bits * (V - 1 - at % V);
+        let index = grid[at / V] as usize >> shift & ((1 << bits) - 1);
+        rows[at / V][at % V] = magnitudes[index];
+        at += 1;
+    }
+    rows
+}
+
+/// Gives 32 magnitudes their signs: bit `i` makes value `i` negative.
+#[inline(always)]
+fn signed(magnitudes: &[u8; 32], signs: u32) -> [i8; 32] {
+    let mut integers = [0; 32];
+    for (i, (integer, magnitude)) in integers.iter_mut().zip(magnitudes).enumerate() {
+        let negative = 0_u8.wrapping_sub((signs >> i & 1).to_le_bytes()[0]);
+        *integer = (magnitude ^ negative).wrapping_sub(negative).cast_signed();
+    }
+    integers
+}
+
+/// The word at `index`, of 4 bytes each.
+#[inline(always)]
+fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
+    u32::from_le_bytes(bytes.as_chunks().0[index])
+}
+
+/// The scales of groups: odd numbers, of which a byte has two.
+#[inline(always)]
+fn odd_scales<const BYTES: usize, const GROUPS: usize>(packed: &[u8; BYTES]) -> [u8; GROUPS] {
+    const { assert!(GROUPS == 2 * BYTES) };
+    let mut scales = [0; GROUPS];
+    for (group, scale) in scales.iter_mut().enumerate() {
+        *scale = 2 * (packed[group / 2] >> (4 * (group % 2)) & 15) + 1;
+    }
+    scales
+}
+
+/// The scales of the groups of a block. The grid's values stand for a fraction of themselves, a power of two: all
+/// products are exact, in any order.
+#[inline(always)]
+fn scaled<const GROUPS: usize>(half: f32, groups: [u8; GROUPS], fraction: f32) -> Scales {
+    let mut scales = Scales::default();
+    for (to, group) in scales.scale.iter_mut().zip(groups) {
+        *to = half * f32::from(group) * fraction;
+    }
+    scales
+}
+
+/// Writes the half and the scales of a block, and the codes of its integers.
+fn put<const GROUPS: usize>(
+    half: [u8; 2],
+    groups: [u8; GROUPS],
+    integers: [i8; 256],
+    code: impl Fn(i8) -> u8,
+    to: &mut Destination<'_, 256>,
+) {
+    to.head(&half);
+    for (number, group) in groups.into_iter().enumerate() {
+        to.scale(number, &[group]);
+    }
+    *to.quants = for_kernels(integers.map(code));
+}
+
+static ROWS_OF_IQ3_S: [[u8; 4]; 512] = rows(&grids::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15], 3);
+
+pub(super) struct IQ3_S;
+impl IQ3_S {
+    #[inline(always)]
+    fn groups(block: &[u8; 110]) -> [u8; 8] {
+        let (_, packed) = split::<106, 4, 110>(block);
+        odd_scales(packed)
+    }
+}
+impl Block<110, 256, 1> for IQ3_S {
+    const LAYOUT: Layout = OF_BYTES;
+    const RANDOM: recipe::Scales = recipe::Scales {
+        at: 0,
+        spread: 140.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn integers(block: &[u8; 110]) -> [i8; 256] {
+        let (_, rest) = split::<2, 108, 110>(block);
+        let (low, rest) = split::<64, 44, 108>(rest);
+        let (high, rest) = split::<8, 36, 44>(rest);
+        let (signs, _) = split::<32, 4, 36>(rest);
+        let mut integers = [0; 256];
+        let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        let groups = groups.zip(low.as_chunks::<8>().0).enumerate();
+        for (index, ((group, high), low)) in groups {
+            let mut magnitudes = [0; 32];
+            let all = magnitudes.as_chunks_mut::<4>().0;
+            for (i, (four, low)) in all.iter_mut().zip(low).enumerate() {
+                let ninth = usize::from(high >> i & 1);
+                *four = ROWS_OF_IQ3_S[usize::from(*low) | ninth << 8];
+            }
+            *group = signed(&magnitudes, word(signs, index));
+        }
+        integers
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 110], [scale]: [f32; 1]) -> Scales {
+        scaled(scale, Self::groups(block), 1.0)
+    }
+
+    fn take_apart(block: &[u8; 110], to: &mut Destination<'_, 256>) {
+        // Odd numbers from -15 to 15.
+        let code = |integer: i8| (integer + 15).cast_unsigned() / 2;
+        let half = [block[0], block[1]];
+        put(half, Self::groups(block), Self::integers(block), code, to);
+    }
+}
+
+static ROWS_OF_IQ3_XXS: [[u8; 4]; 256] = rows(&grids::IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62], 3);
+
+pub(super) struct IQ3_XXS;
+impl IQ3_XXS {
+    /// The words of the groups: four times seven signs, then four bits of a scale.
+    #[inline(always)]
+    fn groups(block: &[u8; 98]) -> [u32; 8] {
+        let (_, packed) = split::<66, 32, 98>(block);
+        let mut words = [0; 8];
+        for (index, to) in words.iter_mut().enumerate() {
+            *to = word(packed, index);
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn odd_scales(block: &[u8; 98]) -> [u8; 8] {
+        let mut scales = [0; 8];
+        for (scale, word) in scales.iter_mut().zip(Self::groups(block)) {
+            *scale = 2 * (word >> 28).to_le_bytes()[0] + 1;
+        }
+        scales
+    }
+
+    /// The signs of a group. Of eight signs an even number is negative, so that the eighth follows from the others.
+    #[inline(always)]
+    fn signs(word: u32) -> u32 {
+        let mut signs = 0;
+        for part in 0..4 {
+            let seven = word >> (7 * part) & 127;
+            signs |= (seven | (seven.count_ones() & 1) << 7) << (8 * part);
+        }
+        signs
+    }
+}
+impl Block<98, 256, 1> for IQ3_XXS {
+    const LAYOUT: Layout = OF_BYTES;
+    const RANDOM: recipe::Scales = recipe::Scales {
+        at: 0,
+        spread: 142.0,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn integers(block: &[u8; 98]) -> [i8; 256] {
+        let (_, rest) = split::<2, 96, 98>(block);
+        let (indexes, _) = split::<64, 32, 96>(rest);
+        let mut integers = [0; 256];
+        let groups = integers.as_chunks_mut::<32>().0.iter_mut();
+        let groups = groups.zip(indexes.as_chunks::<8>().0);
+        for ((group, indexes), word) in groups.zip(Self::groups(block)) {
+            let mut magnitudes = [0; 32];
+            let all = magnitudes.as_chunks_mut::<4>().0;
+            for (four, index) in all.iter_mut().zip(indexes) {
+                *four = ROWS_OF_IQ3_XXS[usize::from(*index)];
+            }
+            *group = signed(&magnitudes, Self::signs(word));
+        }
+        integers
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 98], [scale]: [f32; 1]) -> Scales {
+        scaled(scale, Self::odd_scales(block), 0.25)
+    }
+
+    fn take_apart(block: &[u8; 98], to: &mut Destination<'_, 256>) {
+        // Every eighth number from -60 to 60, except that the outermost are 62.
+        let code = |integer: i8| (integer + 64).cast_unsigned() / 8;
+        let (half, integers) = ([block[0], block[1]], Self::integers(block));
+        put(half, Self::odd_scales(block), integers, code, to);
+    }
+}
+
+static ROWS_OF_IQ2_S: [[u8; 8]; 1024] = rows(&grids::IQ2_S, &[8, 25, 43], 2);
+
+/// Files named IQ3_XXS have matrices of this format, too.
+pub(super) struct IQ2_S;
+impl IQ2_S {
+    #[inline(always)]
+    fn groups(block: &[u8; 82]) -> [u8; 16] {
+        let (_, packed) = split::<74, 8, 82>(block);
+        odd_scales(packed)
+    }
+}
+impl Block<82, 256, 1> for IQ2_S {
+    const LAYOUT: Layout = Layout {
+        scales: 64,
+        block_columns: Some(16),
+        ..OF_BYTES
+    };
+    const RANDOM: recipe::Scales = recipe::Scales {
+        at: 0,
+        spread: 56.4,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn integers(block: &[u8; 82]) -> [i8; 256] {
+        let (_, rest) = split::<2, 80, 82>(block);
+        let (low, rest) = split::<32, 48, 80>(rest);
+        let (signs, rest) = split::<32, 16, 48>(rest);
+        let (high, _) = split::<8, 8, 16>(rest);
+        let mut integers = [0; 256];
+        let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        let groups = groups.zip(low.as_chunks::<4>().0).enumerate();
+        for (index, ((group, high), low)) in groups {
+            let mut magnitudes = [0; 32];
+            let all = magnitudes.as_chunks_mut::<8>().0;
+            for (i, (eight, low)) in all.iter_mut().zip(low).enumerate() {
+                let above = usize::from(high >> (2 * i) & 3);
+                *eight = ROWS_OF_IQ2_S[usize::from(*low) | above << 8];
+            }
+            *group = signed(&magnitudes, word(signs, index));
+        }
+        integers
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 82], [scale]: [f32; 1]) -> Scales {
+        scaled(scale, Self::groups(block), 0.125)
+    }
+
+    fn take_apart(block: &[u8; 82], to: &mut Destination<'_, 256>) {
+        // 5 to 7 for -43, -25 and -8; 8 to 10 for 8, 25 and 43.
+        let code = |integer: i8| (integer.cast_unsigned() ^ 0x80) / 17;
+        let half = [block[0], block[1]];
+        put(half, Self::groups(block), Self::integers(block), code, to);
+    }
+}
