@@ -70,15 +70,19 @@ template <int F> __device__ __forceinline__ constexpr u32 codebook(u32) { return
     }
 CODEBOOK(IQ4_NL, 0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u)
 CODEBOOK(IQ4_XS, 0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u)
-// Odd numbers.
-CODEBOOK(IQ3_S, 0x77757371u, 0x787a7c7eu, 0x7f7d7b79u, 0x8f8d8b89u)
+// Odd numbers, eight times as large: the greater a byte, the less 128 adds to rounding errors.
+CODEBOOK(IQ3_S, 0x38281808u, 0x47576777u, 0x78685848u, 0xf8e8d8c8u)
 CODEBOOK(IQ3_XXS, 0x5c544c42u, 0x636b737bu, 0x7c746c64u, 0xbeb4aca4u)
 // Six of them have values: 8, 25 and 43 with both signs.
 CODEBOOK(IQ2_S, 0x33221100u, 0x44546677u, 0x78675544u, 0xffeeddccu)
 #undef CODEBOOK
 
 // The share of the head's number that scales multiply, a power of two.
-template <int F> constexpr float SHARE_OF_HEAD = F == IQ3_XXS ? 0.25f : F == IQ2_S ? 0.125f : 1.0f;
+template <int F>
+constexpr float SHARE_OF_HEAD = F == IQ3_XXS ? 0.25f
+                                : F == IQ3_S ? 0.125f
+                                : F == IQ2_S ? 0.125f
+                                             : 1.0f;
 
 // Each of four nibbles selects a byte of two words; a nibble with bit 3 set gives that byte's sign, eight times.
 __device__ __forceinline__ u32 permute(u32 low, u32 high, u32 by) {

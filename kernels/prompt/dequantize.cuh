@@ -119,14 +119,17 @@ __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 
     for (u32 i = 0; i < 2; ++i) rows.of(s, i, scale[i], minimum);
 }
 
+// Whether a quarter is loaded and multiplied at a time: two quarters with scales of their own need more registers.
+template <int F> constexpr bool BY_QUARTERS = Layout<F>::block == 16 && F != Q6_K;
+
 // Weights in a lane's registers: one quarter of 16 columns of plain values, two quarters of bytes or fewer bits.
 template <int F, typename T> struct Weights {
     u32 quants[4], high;
 
     __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 quarter) {
         if constexpr (Layout<F>::quants <= 512) {
-            if constexpr (Layout<F>::interleaved) {
-                quants[0] = quants[1] = reinterpret_cast<const u32 *>(unit)[quarter / 2];
+            if constexpr (BY_QUARTERS<F> || Layout<F>::interleaved) {
+                quants[0] = reinterpret_cast<const u32 *>(unit)[Layout<F>::interleaved ? quarter / 2 : quarter];
             } else {
                 uint2 two = reinterpret_cast<const uint2 *>(unit)[quarter / 2];
                 quants[0] = two.x, quants[1] = two.y;
@@ -156,8 +159,9 @@ template <int F, typename T> struct Weights {
     // format.
     __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 quarter, u32 s, u32 (&a)[4],
                                           u32 (&rest)[4]) const {
+        const u32 own = BY_QUARTERS<F> || Layout<F>::interleaved ? quants[0] : quants[s];
         u32 found[2];
-        if constexpr (Layout<F>::codes) look_up<F>(quants[s], found);
+        if constexpr (Layout<F>::codes) look_up<F>(own, found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             if constexpr (F == F32) {
@@ -182,7 +186,7 @@ template <int F, typename T> struct Weights {
             } else if constexpr (Layout<F>::codes) {
                 a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
-                a[i] = Integers<F, T>::of(quants[s], high, s, i);
+                a[i] = Integers<F, T>::of(own, high, s, i);
             }
         }
     }
