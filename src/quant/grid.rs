@@ -28,21 +28,18 @@ const fn rows<const N: usize, const V: usize>(
     rows
 }
 
-/// Gives 32 magnitudes their signs: bit `i` makes value `i` negative.
+/// Gives magnitudes their signs: bit `i % 8` of byte `i / 8` makes value `i` negative.
 #[inline(always)]
-fn signed(magnitudes: &[u8; 32], signs: u32) -> [i8; 32] {
-    let mut integers = [0; 32];
-    for (i, (integer, magnitude)) in integers.iter_mut().zip(magnitudes).enumerate() {
-        let negative = 0_u8.wrapping_sub((signs >> i & 1).to_le_bytes()[0]);
-        *integer = (magnitude ^ negative).wrapping_sub(negative).cast_signed();
+fn signed(magnitudes: &[u8; 256], signs: &[u8; 32]) -> [i8; 256] {
+    let mut integers = [0; 256];
+    let eights = magnitudes.as_chunks::<8>().0.iter().zip(signs);
+    for (to, (eight, signs)) in integers.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
+        for (i, (integer, magnitude)) in to.iter_mut().zip(eight).enumerate() {
+            let negative = if signs & 1 << i == 0 { 0 } else { 0xff };
+            *integer = (magnitude ^ negative).wrapping_sub(negative).cast_signed();
+        }
     }
     integers
-}
-
-/// The word at `index`, of 4 bytes each.
-#[inline(always)]
-fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
-    u32::from_le_bytes(bytes.as_chunks().0[index])
 }
 
 /// The scales of groups: odd numbers, of which a byte has two.
@@ -107,19 +104,16 @@ impl Block<110, 256, 1> for IQ3_S {
         let (low, rest) = split::<64, 44, 108>(rest);
         let (high, rest) = split::<8, 36, 44>(rest);
         let (signs, _) = split::<32, 4, 36>(rest);
-        let mut integers = [0; 256];
-        let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(high);
-        let groups = groups.zip(low.as_chunks::<8>().0).enumerate();
-        for (index, ((group, high), low)) in groups {
-            let mut magnitudes = [0; 32];
-            let all = magnitudes.as_chunks_mut::<4>().0;
-            for (i, (four, low)) in all.iter_mut().zip(low).enumerate() {
+        let mut magnitudes = [0; 256];
+        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        for ((group, high), low) in groups.zip(low.as_chunks::<8>().0) {
+            let fours = group.as_chunks_mut::<4>().0.iter_mut().zip(low);
+            for (i, (four, low)) in fours.enumerate() {
                 let ninth = usize::from(high >> i & 1);
                 *four = ROWS_OF_IQ3_S[usize::from(*low) | ninth << 8];
             }
-            *group = signed(&magnitudes, word(signs, index));
         }
-        integers
+        signed(&magnitudes, signs)
     }
 
     #[inline(always)]
@@ -139,33 +133,31 @@ static ROWS_OF_IQ3_XXS: [[u8; 4]; 256] = rows(&grids::IQ3_XXS, &[4, 12, 20, 28, 
 
 pub(super) struct IQ3_XXS;
 impl IQ3_XXS {
-    /// The words of the groups: four times seven signs, then four bits of a scale.
+    /// The word of a group: four times seven signs, then four bits of a scale.
     #[inline(always)]
-    fn groups(block: &[u8; 98]) -> [u32; 8] {
+    fn word(block: &[u8; 98], group: usize) -> u32 {
         let (_, packed) = split::<66, 32, 98>(block);
-        let mut words = [0; 8];
-        for (index, to) in words.iter_mut().enumerate() {
-            *to = word(packed, index);
-        }
-        words
+        u32::from_le_bytes(packed.as_chunks().0[group])
     }
 
     #[inline(always)]
     fn odd_scales(block: &[u8; 98]) -> [u8; 8] {
         let mut scales = [0; 8];
-        for (scale, word) in scales.iter_mut().zip(Self::groups(block)) {
-            *scale = 2 * (word >> 28).to_le_bytes()[0] + 1;
+        for (group, scale) in scales.iter_mut().enumerate() {
+            *scale = 2 * (Self::word(block, group) >> 28).to_le_bytes()[0] + 1;
         }
         scales
     }
 
-    /// The signs of a group. Of eight signs an even number is negative, so that the eighth follows from the others.
+    /// The signs, of which an even number in eight is negative: the eighth follows from the others.
     #[inline(always)]
-    fn signs(word: u32) -> u32 {
-        let mut signs = 0;
-        for part in 0..4 {
-            let seven = word >> (7 * part) & 127;
-            signs |= (seven | (seven.count_ones() & 1) << 7) << (8 * part);
+    fn signs(block: &[u8; 98]) -> [u8; 32] {
+        let mut signs = [0; 32];
+        for (at, to) in signs.iter_mut().enumerate() {
+            let seven = (Self::word(block, at / 4) >> (7 * (at % 4)) & 127).to_le_bytes()[0];
+            let folded = seven ^ seven >> 4;
+            let folded = folded ^ folded >> 2;
+            *to = seven | (folded ^ folded >> 1) << 7;
         }
         signs
     }
@@ -182,18 +174,12 @@ impl Block<98, 256, 1> for IQ3_XXS {
     fn integers(block: &[u8; 98]) -> [i8; 256] {
         let (_, rest) = split::<2, 96, 98>(block);
         let (indexes, _) = split::<64, 32, 96>(rest);
-        let mut integers = [0; 256];
-        let groups = integers.as_chunks_mut::<32>().0.iter_mut();
-        let groups = groups.zip(indexes.as_chunks::<8>().0);
-        for ((group, indexes), word) in groups.zip(Self::groups(block)) {
-            let mut magnitudes = [0; 32];
-            let all = magnitudes.as_chunks_mut::<4>().0;
-            for (four, index) in all.iter_mut().zip(indexes) {
-                *four = ROWS_OF_IQ3_XXS[usize::from(*index)];
-            }
-            *group = signed(&magnitudes, Self::signs(word));
+        let mut magnitudes = [0; 256];
+        let fours = magnitudes.as_chunks_mut::<4>().0.iter_mut();
+        for (four, index) in fours.zip(indexes) {
+            *four = ROWS_OF_IQ3_XXS[usize::from(*index)];
         }
-        integers
+        signed(&magnitudes, &Self::signs(block))
     }
 
     #[inline(always)]
@@ -238,19 +224,16 @@ impl Block<82, 256, 1> for IQ2_S {
         let (low, rest) = split::<32, 48, 80>(rest);
         let (signs, rest) = split::<32, 16, 48>(rest);
         let (high, _) = split::<8, 8, 16>(rest);
-        let mut integers = [0; 256];
-        let groups = integers.as_chunks_mut::<32>().0.iter_mut().zip(high);
-        let groups = groups.zip(low.as_chunks::<4>().0).enumerate();
-        for (index, ((group, high), low)) in groups {
-            let mut magnitudes = [0; 32];
-            let all = magnitudes.as_chunks_mut::<8>().0;
-            for (i, (eight, low)) in all.iter_mut().zip(low).enumerate() {
+        let mut magnitudes = [0; 256];
+        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        for ((group, high), low) in groups.zip(low.as_chunks::<4>().0) {
+            let eights = group.as_chunks_mut::<8>().0.iter_mut().zip(low);
+            for (i, (eight, low)) in eights.enumerate() {
                 let above = usize::from(high >> (2 * i) & 3);
                 *eight = ROWS_OF_IQ2_S[usize::from(*low) | above << 8];
             }
-            *group = signed(&magnitudes, word(signs, index));
         }
-        integers
+        signed(&magnitudes, signs)
     }
 
     #[inline(always)]
