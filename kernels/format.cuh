@@ -4,8 +4,8 @@
 #include "common.cuh"
 
 // Scales of a row: none; halves; halves with minima; bytes of a scale and a minimum, which the halves of the head
-// multiply; or signed bytes, which the half of the head multiplies.
-enum Scales { NONE, HALVES, PAIRS, BYTE_PAIRS, BYTES };
+// multiply; nibbles of both in one byte, likewise; or signed bytes, which the half of the head multiplies.
+enum Scales { NONE, HALVES, PAIRS, BYTE_PAIRS, NIBBLE_PAIRS, BYTES };
 
 // Operands: plain values, integers, or codes of four bits that stand for bytes.
 enum Quants { VALUES, INTEGERS, CODES };
@@ -14,22 +14,27 @@ enum Quants { VALUES, INTEGERS, CODES };
 // (see tile.cuh), and of the head that four units of a K format share; columns that share a scale; the integer that
 // stands for zero; kinds of scales and of quants.
 // clang-format off
-//         name        number quants high scales head block zero scales      quants
+//         name        number quants high scales head  block zero  scales        quants
 #define FORMATS(FORMAT) \
-    FORMAT(F32,        0,     4096,  0,   0,     0,   0,    0,   NONE,       VALUES) \
-    FORMAT(F16,        1,     2048,  0,   0,     0,   0,    0,   NONE,       VALUES) \
-    FORMAT(BF16,       30,    2048,  0,   0,     0,   0,    0,   NONE,       VALUES) \
-    FORMAT(Q8_0,       8,     1024,  0,   64,    0,   32,   128, HALVES,     INTEGERS) \
-    FORMAT(Q4_0,       2,     512,   0,   64,    0,   32,   8,   HALVES,     INTEGERS) \
-    FORMAT(Q4_1,       3,     512,   0,   128,   0,   32,   0,   PAIRS,      INTEGERS) \
-    FORMAT(Q5_0,       6,     512,   128, 64,    0,   32,   16,  HALVES,     INTEGERS) \
-    FORMAT(Q5_1,       7,     512,   128, 128,   0,   32,   0,   PAIRS,      INTEGERS) \
-    FORMAT(Q4_K,       12,    512,   0,   64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
-    FORMAT(Q5_K,       13,    512,   128, 64,    64,  32,   0,   BYTE_PAIRS, INTEGERS) \
-    FORMAT(Q6_K,       14,    512,   256, 64,    32,  16,   32,  BYTES,      INTEGERS) \
-    FORMAT(IQ4_NL,     20,    512,   0,   64,    0,   32,   128, HALVES,     CODES) \
-    FORMAT(IQ4_XS,     23,    512,   0,   32,    32,  32,   128, BYTES,      CODES) \
-    FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,   0,    0,   NONE,       VALUES)
+    FORMAT(F32,        0,     4096,  0,   0,     0,    0,    0,    NONE,         VALUES) \
+    FORMAT(F16,        1,     2048,  0,   0,     0,    0,    0,    NONE,         VALUES) \
+    FORMAT(BF16,       30,    2048,  0,   0,     0,    0,    0,    NONE,         VALUES) \
+    FORMAT(Q8_0,       8,     1024,  0,   64,    0,    32,   128,  HALVES,       INTEGERS) \
+    FORMAT(Q4_0,       2,     512,   0,   64,    0,    32,   8,    HALVES,       INTEGERS) \
+    FORMAT(Q4_1,       3,     512,   0,   128,   0,    32,   0,    PAIRS,        INTEGERS) \
+    FORMAT(Q5_0,       6,     512,   128, 64,    0,    32,   16,   HALVES,       INTEGERS) \
+    FORMAT(Q5_1,       7,     512,   128, 128,   0,    32,   0,    PAIRS,        INTEGERS) \
+    FORMAT(Q2_K,       10,    256,   0,   64,    64,   16,   0,    NIBBLE_PAIRS, INTEGERS) \
+    FORMAT(Q3_K,       11,    256,   128, 64,    32,   16,   4,    BYTES,        INTEGERS) \
+    FORMAT(Q4_K,       12,    512,   0,   64,    64,   32,   0,    BYTE_PAIRS,   INTEGERS) \
+    FORMAT(Q5_K,       13,    512,   128, 64,    64,   32,   0,    BYTE_PAIRS,   INTEGERS) \
+    FORMAT(Q6_K,       14,    512,   256, 64,    32,   16,   32,   BYTES,        INTEGERS) \
+    FORMAT(IQ4_NL,     20,    512,   0,   64,    0,    32,   128,  HALVES,       CODES) \
+    FORMAT(IQ4_XS,     23,    512,   0,   32,    32,   32,   128,  BYTES,        CODES) \
+    FORMAT(IQ2_S,      22,    512,   0,   64,    32,   16,   128,  BYTES,        CODES) \
+    FORMAT(IQ3_S,      21,    512,   0,   32,    32,   32,   128,  BYTES,        CODES) \
+    FORMAT(IQ3_XXS,    18,    512,   0,   32,    32,   32,   128,  BYTES,        CODES) \
+    FORMAT(SCALED_F16, 256,   2048,  0,   0,     0,    0,    0,    NONE,         VALUES)
 // clang-format on
 
 #define NUMBERED(F, NUMBER, ...) F = NUMBER,
@@ -37,6 +42,7 @@ enum Format { FORMATS(NUMBERED) };
 #undef NUMBERED
 
 // `up`: how many bits higher integers of row g + 8 lie than those of row g, which are less than 16, 32 or 64.
+// `interleaved`: two quarters share a word (see `nibbles` in tile.cuh).
 template <int F> struct Layout;
 #define LAYOUT(F, NUMBER, QUANTS, HIGH, SCALES, HEAD, BLOCK, ZERO, KIND, QUANT) \
     template <> struct Layout<F> { \
@@ -45,16 +51,38 @@ template <int F> struct Layout;
         + HIGH, unit = before_scales + SCALES, block = BLOCK; \
         static constexpr int zero = ZERO; \
         static constexpr Scales kind = KIND; \
-        static constexpr bool scaled = KIND != NONE, minimum = KIND == PAIRS || KIND == BYTE_PAIRS; \
+        static constexpr bool scaled = KIND != NONE, \
+                              minimum = KIND == PAIRS || KIND == BYTE_PAIRS || KIND == NIBBLE_PAIRS; \
         static constexpr bool codes = QUANT == CODES, bytes = QUANTS \
         == 1024 || QUANT == CODES; \
-        static constexpr u32 up = HIGH == 128 ? 5 : 4; \
+        static constexpr bool interleaved = QUANTS \
+        == 256; \
+        static constexpr u32 up = HIGH == 128 && !interleaved ? 5 : 4; \
     };
 FORMATS(LAYOUT)
 #undef LAYOUT
 
 // The bytes that codes stand for, plus 128. Bit 3 of a code selects the first or the last eight bytes.
-__device__ constexpr u32 CODEBOOK[4] = {0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u};
+template <int F> __device__ __forceinline__ constexpr u32 codebook(u32) { return 0; }
+#define CODEBOOK(F, A, B, C, D) \
+    template <> __device__ __forceinline__ constexpr u32 codebook<F>(u32 i) { \
+        return i == 0 ? A : i == 1 ? B : i == 2 ? C : D; \
+    }
+CODEBOOK(IQ4_NL, 0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u)
+CODEBOOK(IQ4_XS, 0x3f2d1801u, 0x5966727eu, 0x766a5d4fu, 0xf1d9c5b5u)
+// Odd numbers, eight times as large: the greater a byte, the less 128 adds to rounding errors.
+CODEBOOK(IQ3_S, 0x38281808u, 0x47576777u, 0x78685848u, 0xf8e8d8c8u)
+CODEBOOK(IQ3_XXS, 0x5c544c42u, 0x636b737bu, 0x7c746c64u, 0xbeb4aca4u)
+// Six of them have values: 8, 25 and 43 with both signs.
+CODEBOOK(IQ2_S, 0x33221100u, 0x44546677u, 0x78675544u, 0xffeeddccu)
+#undef CODEBOOK
+
+// The share of the head's number that scales multiply, a power of two.
+template <int F>
+constexpr float SHARE_OF_HEAD = F == IQ3_XXS ? 0.25f
+                                : F == IQ3_S ? 0.125f
+                                : F == IQ2_S ? 0.125f
+                                             : 1.0f;
 
 // Each of four nibbles selects a byte of two words; a nibble with bit 3 set gives that byte's sign, eight times.
 __device__ __forceinline__ u32 permute(u32 low, u32 high, u32 by) {
@@ -66,10 +94,11 @@ __device__ __forceinline__ u32 permute(u32 low, u32 high, u32 by) {
 // Eight codes as eight bytes. A code is looked up among the first eight bytes and among the last eight. In the wrong
 // one, its bit 3 turns the byte into its sign: all zeros or all ones. The words are chosen so that the exclusive or of
 // both is right.
-__device__ __forceinline__ void look_up(u32 codes, u32 (&bytes)[2]) {
+template <int F> __device__ __forceinline__ void look_up(u32 codes, u32 (&bytes)[2]) {
     u32 others = codes ^ 0x88888888u;
-    bytes[0] = permute(CODEBOOK[0], CODEBOOK[1], codes) ^ permute(CODEBOOK[2], CODEBOOK[3], others);
-    bytes[1] = permute(CODEBOOK[0], CODEBOOK[1], codes >> 16) ^ permute(CODEBOOK[2], CODEBOOK[3], others >> 16);
+    const u32 a = codebook<F>(0), b = codebook<F>(1), c = codebook<F>(2), d = codebook<F>(3);
+    bytes[0] = permute(a, b, codes) ^ permute(c, d, others);
+    bytes[1] = permute(a, b, codes >> 16) ^ permute(c, d, others >> 16);
 }
 
 // Reads adjacent words in the largest possible pieces.
@@ -111,16 +140,22 @@ template <int F> struct RowScale {
         if constexpr (HEAD > 0) head = small(from_head, HEAD);
     }
     // Whether all blocks of a row share a factor for scales, and one for minima (formats whose scales are bytes).
-    static constexpr bool SHARED = Layout<F>::kind == BYTE_PAIRS || Layout<F>::kind == BYTES;
+    static constexpr bool SHARED =
+        Layout<F>::kind == BYTE_PAIRS || Layout<F>::kind == NIBBLE_PAIRS || Layout<F>::kind == BYTES;
     // Those factors, and the scale and minimum of block b that they multiply. `by`, a power of two, also multiplies the
     // minimum.
     __device__ __forceinline__ void shared(float &scale, float &minimum, float by) const {
         static_assert(SHARED);
-        scale = __half2float(__ushort_as_half((u16)(head & 0xffffu))),
+        scale = SHARE_OF_HEAD<F> * __half2float(__ushort_as_half((u16)(head & 0xffffu))),
         minimum = -by * __half2float(__ushort_as_half((u16)(head >> 16)));
     }
     __device__ __forceinline__ void within(u32 b, float &scale, float &minimum) const {
         static_assert(SHARED);
+        if constexpr (Layout<F>::kind == NIBBLE_PAIRS) {
+            u32 both = words[0] >> (8 * b);
+            scale = (float)(both & 15u), minimum = (float)(both >> 4 & 15u);
+            return;
+        }
         constexpr u32 EVERY = Layout<F>::minimum ? 2 : 1;
         u32 byte = words[0] >> (8 * EVERY * b) & 0xffu;
         scale = Layout<F>::minimum ? (float)byte : (float)(i8)byte;
@@ -140,8 +175,11 @@ template <int F> struct RowScale {
         } else if constexpr (Layout<F>::kind == BYTE_PAIRS) {
             scale = number(head & 0xffffu) * (float)byte(2 * b);
             minimum = -by * number(head >> 16) * (float)byte(2 * b + 1);
+        } else if constexpr (Layout<F>::kind == NIBBLE_PAIRS) {
+            scale = number(head & 0xffffu) * (float)(byte(b) & 15u);
+            minimum = -by * number(head >> 16) * (float)(byte(b) >> 4);
         } else if constexpr (Layout<F>::kind == BYTES) {
-            scale = number(head & 0xffffu) * (float)(i8)byte(b);
+            scale = SHARE_OF_HEAD<F> * number(head & 0xffffu) * (float)(i8)byte(b);
         } else {
             scale = 1.0f;
         }
@@ -160,7 +198,7 @@ template <int F, u32 N> struct RowScales {
 
     // For formats whose scales are bytes: the factor for the scales of all blocks of a row.
     __device__ __forceinline__ float shared(u32 r) const {
-        return __half2float(__ushort_as_half((u16)(head[r] & 0xffffu)));
+        return SHARE_OF_HEAD<F> * __half2float(__ushort_as_half((u16)(head[r] & 0xffffu)));
     }
     // The factor for their minima.
     __device__ __forceinline__ float shared_minimum(u32 r) const {

@@ -109,9 +109,18 @@ __device__ __forceinline__ u32 field(u32 word, u32 mask, u32 exponents) {
     return made;
 }
 
+// The word of a quarter whose integers have two or three bits, as if they had four. `word` belongs to two quarters,
+// which take turns every two bits. `high` has the third bits of four quarters, which take turns every bit; those of the
+// first two are the lowest (`high_bits`).
+template <int F> __device__ __forceinline__ u32 nibbles(u32 word, u32 high, bool odd) {
+    const u32 third = Layout<F>::high ? (odd ? high << 1 : high << 2) & 0x44444444u : 0;
+    return field(odd ? word >> 2 : word, 0x33333333u, third);
+}
+
 // The high bits that two quarters from `quarter` on take from the unit's words (see `pair`). With five bits, those of
 // the last two quarters are in the other bytes.
 template <int F> __device__ __forceinline__ u32 high_bits(const u32 *words, u32 quarter) {
+    if constexpr (Layout<F>::interleaved) return Layout<F>::high ? words[0] >> (quarter / 2 * 2) : 0;
     if constexpr (Layout<F>::high == 128) return __byte_perm(words[0], 0, quarter < 2 ? 0x3210 : 0x2301);
     if constexpr (Layout<F>::high == 256) return words[quarter / 2];
     return 0;
@@ -121,7 +130,7 @@ template <int F> __device__ __forceinline__ u32 high_bits(const u32 *words, u32 
 // each half. Integers of row g + 8 lie `up` bits higher, where an f16 holds them as 2^up times as much; with LEAST they
 // are in the lowest bits, too. `word` is the quarter's word. `high` has the high bits of two quarters, of which this is
 // the second if `odd`. The layout needs few shifts. A half of the word has
-// - four bits: a0, a1, a2, a3;
+// - four bits: a0, a1, a2, a3; `nibbles` makes such a word of two or three bits;
 // - five bits: a0, a1, a2 and the lowest bit of a3. The other four are in `high`, at bits 6 to 9, or at 2 to 5 for the
 // second quarter;
 // - six bits: the lowest four of a0, then a1 and a2. In `high`, bits 4 and 5 complete a0, and bits 0 and 1 complete the
@@ -130,7 +139,8 @@ template <int F, bool LEAST = false>
 __device__ __forceinline__ u32 pair(u32 word, u32 high, bool odd, u32 i, u32 exponents) {
     const u32 down = LEAST && i % 2 ? Layout<F>::up : 0;
     auto some = [&](u32 from, u32 mask, u32 with) { return field(from >> down, mask >> down, with); };
-    if constexpr (Layout<F>::high == 0) {
+    if constexpr (Layout<F>::interleaved) word = nibbles<F>(word, high, odd);
+    if constexpr (Layout<F>::high == 0 || Layout<F>::interleaved) {
         return some(i < 2 ? word : word >> 8, i % 2 ? 0x00f000f0u : 0x000f000fu, exponents);
     } else if constexpr (Layout<F>::high == 128) {
         if (i < 2) return some(word, i ? 0x03e003e0u : 0x001f001fu, exponents);
@@ -150,7 +160,7 @@ template <int F, typename T> struct Integers;
 template <int F> struct Integers<F, half> {
     // An integer in the lowest bits is a subnormal number, 2^-24 times the integer, which mma multiplies exactly.
     // Formats without a zero leave it so. Otherwise 0x6400 adds 1024, whose last place is 1.
-    static constexpr bool least = Layout<F>::zero == 0 && Layout<F>::quants == 512;
+    static constexpr bool least = Layout<F>::zero == 0 && Layout<F>::quants <= 512;
     static constexpr u32 exponents = least ? 0 : 0x64006400u;
     // The factor that sums of rows g and g + 8 then lack.
     static __device__ __forceinline__ constexpr float factor(bool second) {
@@ -217,11 +227,12 @@ template <int F> __device__ __forceinline__ float element(const u8 *data, u32 co
         q = from[(s / 2) * 512 + lane * 16 + (s % 2) * 8 + 2 * i + high];
     } else if (Layout<F>::codes) {
         u32 bytes[2];
-        look_up(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bytes);
+        look_up<F>(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bytes);
         q = ((i < 2 ? bytes[0] : bytes[1]) >> (16 * (i % 2) + 8 * high)) & 255u;
     } else {
-        u32 bits = high_bits<F>(reinterpret_cast<const u32 *>(from + 512) + lane * (Layout<F>::high / 128), s);
-        q = (pair<F, true>(reinterpret_cast<const u32 *>(from)[lane * 4 + s], bits, s % 2, i, 0) >> (16 * high)) & 63u;
+        const u32 *above = reinterpret_cast<const u32 *>(from + Layout<F>::quants) + lane * (Layout<F>::high / 128);
+        u32 word = reinterpret_cast<const u32 *>(from)[Layout<F>::interleaved ? lane * 2 + s / 2 : lane * 4 + s];
+        q = (pair<F, true>(word, high_bits<F>(above, s), s % 2, i, 0) >> (16 * high)) & 63u;
     }
     RowScales<F, 1> scales;
     scales.read(from, unit_head<F>(tile, column / 64), g);

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ganglion::kv::KvType;
+use ganglion::load::{self, Backend, Settings};
 use ganglion::model::checkpoint::{Identity, ReadBuffer, files_of};
 use ganglion::model::{Checkpoint, ModelError};
-use ganglion::quant::Format;
+use ganglion::quant::{Format, random};
+use ganglion::sampler::Parameters;
 use safetensors::SafeTensors;
 
+use crate::support::gguf_writer::{F32, GgufWriter};
 use crate::support::needs;
 use crate::support::page_cache::forget;
 use crate::support::tiny_gguf;
@@ -56,6 +60,91 @@ fn every_format_dequantizes_bit_for_bit_as_the_python_package_does() {
     assert!(status.unwrap().success(), "dequantize.py failed");
     for format in Format::ALL {
         dequantizes_as(format, &directory.path().join(format!("{format:?}")));
+    }
+}
+
+/// Returns a model of one layer whose matrices are random blocks of a format, or the values of these blocks in F32.
+fn random_model(format: Format, decoded: bool) -> GgufWriter {
+    const WIDTH: usize = 256;
+    let mut gguf = GgufWriter::default();
+    gguf.string("general.architecture", "llama");
+    for (key, value) in [
+        ("block_count", 1),
+        ("context_length", 64),
+        ("embedding_length", 256),
+        ("feed_forward_length", 512),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+    ] {
+        gguf.u32(&format!("llama.{key}"), value);
+    }
+    gguf.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
+    for name in ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"] {
+        let ones = 1.0_f32.to_le_bytes().repeat(WIDTH);
+        gguf.tensor(&format!("{name}.weight"), &[WIDTH], F32, &ones);
+    }
+    for (seed, (name, rows, columns)) in (0..).zip([
+        ("token_embd", 128, WIDTH),
+        ("blk.0.attn_q", WIDTH, WIDTH),
+        ("blk.0.attn_k", WIDTH / 2, WIDTH),
+        ("blk.0.attn_v", WIDTH / 2, WIDTH),
+        ("blk.0.attn_output", WIDTH, WIDTH),
+        ("blk.0.ffn_gate", 512, WIDTH),
+        ("blk.0.ffn_up", 512, WIDTH),
+        ("blk.0.ffn_down", WIDTH, 512),
+    ]) {
+        let blocks = random::matrix(seed, format, rows, columns);
+        let (name, shape) = (format!("{name}.weight"), [rows, columns]);
+        if decoded {
+            let mut values = vec![0.0; rows * columns];
+            format.dequantize(&blocks, &mut values);
+            let values: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            gguf.tensor(&name, &shape, F32, &values);
+        } else {
+            gguf.tensor(&name, &shape, format.number(), &blocks);
+        }
+    }
+    gguf
+}
+
+/// The logits of a step after a prompt, and the format's name.
+fn logits_of(gguf: &GgufWriter, directory: &Path) -> (Vec<f32>, String) {
+    let path = directory.join("random.gguf");
+    std::fs::write(&path, gguf.file()).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let settings = Settings {
+        backend: Backend::Cpu,
+        kv_type: KvType::F32.into(),
+        context: 64,
+        threads: 1,
+        ..Settings::default()
+    };
+    let mut runner = load::runner(&checkpoint, &settings, &mut |_, _| {}).unwrap();
+    let prompt: Vec<u32> = (0..9).map(|at| at * 13 + 1).collect();
+    let parameters = Parameters {
+        temperature: 0.0,
+        ..Parameters::default()
+    };
+    runner.begin(None, 0, &prompt, parameters).unwrap();
+    runner.prefill_all(&prompt).unwrap();
+    let entry = runner.slot();
+    runner.step_rows(&[entry], false).unwrap();
+    (runner.row_logits(1).unwrap(), checkpoint.quantization())
+}
+
+#[test]
+fn a_model_of_every_format_computes_as_with_its_values_in_f32() {
+    let directory = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let (logits, name) = logits_of(&random_model(format, false), directory.path());
+        let (expected, _) = logits_of(&random_model(format, true), directory.path());
+        assert_eq!(name, format!("{format:?}"));
+        for (token, (logit, expected)) in logits.iter().zip(&expected).enumerate() {
+            assert!(
+                (logit - expected).abs() <= 1e-4,
+                "{format:?} token {token}: {logit}, {expected} with F32"
+            );
+        }
     }
 }
 

@@ -23,7 +23,8 @@ template <int WARPS_ALONG_TOKENS_, int WARPS_ALONG_ROWS_, int M_, int N_, int ST
 // only where four units share a factor and no warp prepares them. The gap of 32 bytes puts units that are read together
 // into different banks.
 template <int F, class S> struct Rings {
-    static constexpr bool of_sums = Layout<F>::minimum, of_scales = Layout<F>::kind == BYTE_PAIRS;
+    static constexpr bool of_sums = Layout<F>::minimum && Layout<F>::kind != NIBBLE_PAIRS,
+                          of_scales = Layout<F>::kind == BYTE_PAIRS;
     static constexpr u32 units = S::STAGES > 6 ? 16 : 8;
     static constexpr u32 scales = of_scales ? S::tiles * Layout<F>::scales + 32 : 0;
     static constexpr u32 sums = of_sums ? S::tokens * 8 + 32 : 0;

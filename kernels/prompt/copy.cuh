@@ -99,7 +99,7 @@ template <int F, typename T, class S> struct Copies {
                 copy_16_or_zero(to_input + to + i * ROWS_AT_ONCE * 128,
                                 inputs + (u64)i * ROWS_AT_ONCE * a.stride + u * 64,
                                 there && first + row + i * ROWS_AT_ONCE < rows);
-            if constexpr (Layout<F>::minimum) {
+            if constexpr (R::of_sums) {
                 static_assert(S::tokens / 2 <= S::threads);
                 copy_16_if(to_sums + (unit + u) % R::units * R::sums,
                            sums_of_sixteen(a.sums, a.rows, unit + u, first) + piece_of_sums * 4, there && has_sums);

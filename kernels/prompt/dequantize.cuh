@@ -2,7 +2,7 @@
 //
 // Quants stay integers, which the activations' type holds exactly; scales multiply the sum of a block. Formats differ
 // in where the scale is prepared: each lane for itself (`scales_of`), once per warp in shared memory (`Prepared`), or
-// folded into the integers (`FoldedScales`).
+// folded into the integers (`FoldedScales`, and `small_pair` for scales of four bits).
 #pragma once
 #include "prompt/block.cuh"
 
@@ -35,10 +35,32 @@ struct FoldedScales {
     }
 };
 
+// Byte `i` of a word, twice; it is at most 15.
+template <typename T> __device__ __forceinline__ u32 small_pair(u32 bytes, u32 i);
+template <> __device__ __forceinline__ u32 small_pair<half>(u32 bytes, u32 i) {
+    u32 biased = __byte_perm(bytes, 0x64646464u, 0x4040 + i * 0x0101);
+    half2 value = __hsub2(*reinterpret_cast<half2 *>(&biased), __half2half2(__int2half_rn(1024)));
+    return *reinterpret_cast<u32 *>(&value);
+}
+template <> __device__ __forceinline__ u32 small_pair<__nv_bfloat16>(u32 bytes, u32 i) {
+    u32 biased = __byte_perm(bytes, 0x43434343u, 0x4040 + i * 0x0101);
+    __nv_bfloat162 value =
+        __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128)));
+    return *reinterpret_cast<u32 *>(&value);
+}
+
+// The product of two pairs.
+template <typename T> __device__ __forceinline__ u32 times(u32 a, u32 b) {
+    typedef typename Pair<T>::type Two;
+    Two value = __hmul2(*reinterpret_cast<Two *>(&a), *reinterpret_cast<Two *>(&b));
+    return *reinterpret_cast<u32 *>(&value);
+}
+
 // Scales and minima of a unit that a warp prepares for all of its lanes, in shared memory of its own: each lane handles
 // one weight row. Scales that are stored as they are used, or folded into integers, are faster without this.
 template <int F, typename T, class S> struct Prepared {
-    static constexpr bool scales = Layout<F>::scaled && Layout<F>::kind != HALVES && !Folded<F, T>::able;
+    static constexpr bool scales =
+        Layout<F>::kind == PAIRS || Layout<F>::kind == BYTES || (Layout<F>::kind == BYTE_PAIRS && !Folded<F, T>::able);
     static constexpr bool minima = Layout<F>::kind == PAIRS;
     static constexpr bool there = scales || minima;
     static constexpr u32 ROWS = S::N * 16, BLOCKS = Layout<F>::block ? 64 / Layout<F>::block : 0;
@@ -97,16 +119,23 @@ __device__ __forceinline__ void scales_of(const u8 *scales, const u8 *head, u32 
     for (u32 i = 0; i < 2; ++i) rows.of(s, i, scale[i], minimum);
 }
 
-// Weights in a lane's registers: one quarter of 16 columns of plain values, two quarters of nibbles or bytes.
+// Whether a quarter is loaded and multiplied at a time: two quarters with scales of their own need more registers.
+template <int F> constexpr bool BY_QUARTERS = Layout<F>::block == 16 && F != Q6_K;
+
+// Weights in a lane's registers: one quarter of 16 columns of plain values, two quarters of bytes or fewer bits.
 template <int F, typename T> struct Weights {
     u32 quants[4], high;
 
     __device__ __forceinline__ void load(const u8 *unit, u32 lane, u32 quarter) {
-        if constexpr (Layout<F>::quants == 512) {
-            uint2 two = reinterpret_cast<const uint2 *>(unit)[quarter / 2];
-            quants[0] = two.x, quants[1] = two.y;
+        if constexpr (Layout<F>::quants <= 512) {
+            if constexpr (BY_QUARTERS<F> || Layout<F>::interleaved) {
+                quants[0] = reinterpret_cast<const u32 *>(unit)[Layout<F>::interleaved ? quarter / 2 : quarter];
+            } else {
+                uint2 two = reinterpret_cast<const uint2 *>(unit)[quarter / 2];
+                quants[0] = two.x, quants[1] = two.y;
+            }
             if constexpr (Layout<F>::high > 0) {
-                const u8 *words = unit + 512 - lane * (16 - Layout<F>::high / 32);
+                const u8 *words = unit + Layout<F>::quants - lane * (Layout<F>::quants / 32 - Layout<F>::high / 32);
                 high = high_bits<F>(reinterpret_cast<const u32 *>(words), quarter);
             }
         } else if constexpr (Layout<F>::quants != 4096) {
@@ -130,8 +159,9 @@ template <int F, typename T> struct Weights {
     // format.
     __device__ __forceinline__ void pairs(const u8 *unit, u32 lane, u32 quarter, u32 s, u32 (&a)[4],
                                           u32 (&rest)[4]) const {
+        const u32 own = BY_QUARTERS<F> || Layout<F>::interleaved ? quants[0] : quants[s];
         u32 found[2];
-        if constexpr (Layout<F>::codes) look_up(quants[s], found);
+        if constexpr (Layout<F>::codes) look_up<F>(own, found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             if constexpr (F == F32) {
@@ -156,7 +186,7 @@ template <int F, typename T> struct Weights {
             } else if constexpr (Layout<F>::codes) {
                 a[i] = bytes_less_128<T>(found[i / 2], i % 2);
             } else {
-                a[i] = Integers<F, T>::of(quants[s], high, s, i);
+                a[i] = Integers<F, T>::of(own, high, s, i);
             }
         }
     }

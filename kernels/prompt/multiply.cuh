@@ -29,7 +29,7 @@ template <int F, typename T, class S> struct Products {
         : thread(thread_), sums(sums_), base(base_), units(units_), prepared(prepared_) {
         const u32 lane = thread.lane;
         at_inputs = Keep::template keep<Keep::all>(base + input_row() + (lane / 8 % 2 ^ lane % 8) * 16);
-        const u32 of_lane = lane * (Layout<F>::quants == 512 ? 16 : 0);
+        const u32 of_lane = lane * (Layout<F>::quants <= 512 ? Layout<F>::quants / 32 : 0);
         at_weights = Keep::template keep<Keep::weights>((Keep::unrolls_q6_k ? base : 0) + G::inputs +
                                                         thread.along_rows * N * G::unit + of_lane);
     }
@@ -143,6 +143,8 @@ template <int F, typename T, class S> struct Products {
             if (four_end) add_minima_of_four(stage, index);
         } else if constexpr (!Layout<F>::scaled) {
             multiply_values(unit, stage);
+        } else if constexpr (Layout<F>::kind == NIBBLE_PAIRS) {
+            multiply_nibble_pairs(unit, stage, index);
         } else {
             multiply_blocks(unit, stage, index, u);
         }
@@ -185,6 +187,50 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
+    // A unit whose blocks, of one quarter each, have scales and minima of four bits. Integers times their scales are
+    // less than 64, which T holds exactly. The minima, once for each column, multiply the inputs themselves: sums of so
+    // few columns would take more operations. A factor is left for the products, and one for the minima.
+    __device__ __forceinline__ void multiply_nibble_pairs(const u8 *unit, u32 stage, u32 index) {
+#pragma unroll 1
+        for (u32 quarter = 0; quarter < 4; ++quarter) {
+            u32 f[N][4], minima[N][4];
+            float scale[N][2], minimum[N][2];
+#pragma unroll
+            for (u32 n = 0; n < N; ++n) {
+                Weights<F, T> w;
+                w.load(unit + n * G::unit, thread.lane, quarter);
+                RowScales<F, 1> rows;
+                read_words(head_at(stage, n) + thread.g * sizeof(rows.head), rows.head);
+                const uint2 both = *reinterpret_cast<const uint2 *>(scales_at(stage, index, n) + thread.g * 8);
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) {
+                    const u32 of_row = i % 2 ? both.y : both.x;
+                    const u32 integers = Integers<F, T>::of(w.quants[0], w.high, quarter % 2, i);
+                    f[n][i] = times<T>(integers, small_pair<T>(of_row & 0x0f0f0f0fu, quarter));
+                    minima[n][i] = small_pair<T>(of_row >> 4 & 0x0f0f0f0fu, quarter);
+                }
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i)
+                    scale[n][i] = rows.shared(i) * Integers<F, T>::factor(i), minimum[n][i] = rows.shared_minimum(i);
+            }
+#pragma unroll
+            for (u32 m = 0; m < M; ++m) {
+                u32 x[4];
+                matrices(x, inputs_of(stage, quarter, m));
+#pragma unroll
+                for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float block[4] = {}, less[4] = {};
+                        Mma<T>::run(block, f[n], x[2 * h], x[2 * h + 1]);
+                        Mma<T>::run(less, minima[n], x[2 * h], x[2 * h + 1]);
+                        add_scaled(scale[n], block, sums[m][n][h]);
+                        add_scaled(minimum[n], less, sums[m][n][h]);
+                    }
+            }
+        }
+    }
+
     // A unit of plain values that T does not hold, or that are wider: the value and its rounding error are multiplied.
     __device__ __forceinline__ void multiply_values(const u8 *unit, u32 stage) {
 #pragma unroll
@@ -222,11 +268,15 @@ template <int F, typename T, class S> struct Products {
 #pragma unroll(UNITS == 1 && !Keep::unrolls_q6_k ? 1 : 2)
         for (u32 b = 0; b < 2; ++b, along += PARTS * By::ROWS * 4) {
             Weights<F, T> w[N];
+            auto load = [&](u32 quarter) {
 #pragma unroll
-            for (u32 n = 0; n < N; ++n) w[n].load(unit + n * G::unit, thread.lane, 2 * b);
-#pragma unroll
+                for (u32 n = 0; n < N; ++n) w[n].load(unit + n * G::unit, thread.lane, quarter);
+            };
+            if constexpr (!BY_QUARTERS<F>) load(2 * b);
+#pragma unroll(BY_QUARTERS<F> ? 1 : 2)
             for (u32 part = 0; part < PARTS; ++part) {
                 const u32 first_step = 2 * b + part * STEPS;
+                if constexpr (BY_QUARTERS<F>) load(first_step);
                 u32 f[STEPS][N][4], rest[4];
                 float scale[N][2];
 #pragma unroll

@@ -13,7 +13,7 @@ template <int F> constexpr int SWAP = Layout<F>::scaled && Layout<F>::block != 1
 // `keep` hides their origin from it, so that it cannot.
 template <int F, typename T> struct Registers {
     static constexpr bool all = F == Q4_1 || F == Q5_0 || F == IQ4_NL;
-    static constexpr bool inputs = all || F == Q6_K;
+    static constexpr bool inputs = all || F == Q2_K || F == Q6_K;
 #if __CUDA_ARCH__ >= 900
     static constexpr bool q6_k = F == Q6_K;
 #else

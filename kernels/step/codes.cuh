@@ -22,7 +22,7 @@ template <int F, typename T, u32 R> struct Codes {
         const u32 pair = threadIdx.x;
         if (pair >= 256) return;
         u32 found[2];
-        look_up(pair, found);
+        look_up<F>(pair, found);
         const u32 made = bytes<T>(found[0], 0);
 #pragma unroll
         for (u32 i = 0; i < 8; ++i)
@@ -32,7 +32,7 @@ template <int F, typename T, u32 R> struct Codes {
     // The four pairs of a quarter's word.
     __device__ __forceinline__ void of(u32 word, u32 quarter, u32 (&pairs)[4]) const {
         u32 found[2];
-        look_up(word, found);
+        look_up<F>(word, found);
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
             pairs[i] = loads(quarter, i) ? load_shared<u32>(place(word, i)) : bytes<T>(found[i / 2], i % 2);

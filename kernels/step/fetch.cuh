@@ -30,7 +30,7 @@ __device__ __forceinline__ void copy_once(u32 to, const u8 *from, bool there) {
                  : "memory");
 }
 
-// Copies up to N units a round (1 or 2) to a slot of the ring. The part behind the quants, and the head, have so few
+// Copies up to N units a round (1 or 2) to a slot of the ring. The part behind whole copies, and the head, have so few
 // bytes that one copy can serve two units, by different lanes, if registers allow (JOINED).
 template <int F, u32 N, bool JOINED> struct Fetch {
     static constexpr u32 REST = Slot<F>::rest / 16, PIECES = REST + Layout<F>::head / 16,
@@ -38,7 +38,7 @@ template <int F, u32 N, bool JOINED> struct Fetch {
     // More rounds than any tile has.
     static constexpr int NEVER = 0x10000;
     // The next round's first unit, 16 bytes a lane; the distance to the second unit, and to this lane's piece of the
-    // part behind the quants.
+    // part behind whole copies.
     const u8 *first = nullptr;
     u64 second = 0, rest = 0;
     u32 advance = 0;
@@ -53,9 +53,9 @@ template <int F, u32 N, bool JOINED> struct Fetch {
     __device__ __forceinline__ Fetch(u32 head_to_unit, u32 lane) {
         of_second = PIECES && JOIN > 1 && lane / PIECES == 1;
         u32 piece = of_second ? lane - PIECES : lane;
-        from = (piece < REST ? (int)(Layout<F>::quants + piece * 16) : (int)((piece - REST) * 16) - (int)head_to_unit) -
+        from = (piece < REST ? (int)(Slot<F>::whole + piece * 16) : (int)((piece - REST) * 16) - (int)head_to_unit) -
                (int)(lane * 16);
-        to = Layout<F>::quants + of_second * Slot<F>::bytes + piece * 16 - lane * 16;
+        to = Slot<F>::whole + of_second * Slot<F>::bytes + piece * 16 - lane * 16;
         rest_lone = PIECES && lane < JOIN * PIECES ? 0 : NEVER;
     }
 

@@ -5,8 +5,8 @@
 // A unit in shared memory: the unit itself, then the head that it shares.
 template <int F> struct Slot {
     static constexpr u32 bytes = Layout<F>::unit + Layout<F>::head;
-    // Bytes behind the quants.
-    static constexpr u32 rest = Layout<F>::high + Layout<F>::scales;
+    // Bytes that all lanes of a warp copy together, and bytes behind them.
+    static constexpr u32 whole = Layout<F>::quants / 512 * 512, rest = Layout<F>::unit - whole;
     // Bytes of four units with their head.
     static constexpr u32 four = Layout<F>::head + 4 * Layout<F>::unit;
 };
@@ -22,11 +22,13 @@ template <int F, typename T> struct Excess {
     // Whether row g comes with row g + 8 above it, whose product is subtracted afterwards: one operation less a word.
     // Both together have at most ten bits, which is what an f16 holds without an exponent.
     static constexpr bool both = !bytes && Layout<F>::high < 256;
+    // Whether all integers of a quarter are in one word.
+    static constexpr bool nibbles = Layout<F>::high == 0 || Layout<F>::interleaved;
 };
 template <int F> struct Excess<F, __nv_bfloat16> {
     static constexpr u32 zero = Layout<F>::bytes ? 0 : Layout<F>::zero + 128;
     static constexpr float low = 1.0f, high = 1.0f;
-    static constexpr bool both = false;
+    static constexpr bool both = false, nibbles = false;
 };
 
 // What mma adds a block's products to: the corrections, or zeros.
@@ -48,14 +50,18 @@ template <> constexpr bool BYTES_AT_ONCE<half> = true;
 
 // A lane's part of a unit.
 template <int F> struct Unit {
-    uint4 quants[Layout<F>::quants / 512];
+    uint4 quants[(Layout<F>::quants + 511) / 512];
     u32 high[Layout<F>::high ? Layout<F>::high / 128 : 1];
 
     // `slot`: its address in shared memory, 16 bytes a lane.
     __device__ __forceinline__ Unit(u32 slot, u32 lane) {
 #pragma unroll
         for (u32 i = 0; i < Layout<F>::quants / 512; ++i) quants[i] = load_shared<uint4>(slot + i * 512);
-        if constexpr (Layout<F>::high == 128) high[0] = load_shared<u32>(slot + 512 - lane * 12);
+        if constexpr (Layout<F>::interleaved) {
+            uint2 two = load_shared<uint2>(slot - lane * 8);
+            quants[0] = make_uint4(two.x, two.y, 0, 0);
+        }
+        if constexpr (Layout<F>::high == 128) high[0] = load_shared<u32>(slot + Layout<F>::quants - lane * 12);
         if constexpr (Layout<F>::high == 256) {
             uint2 bits = load_shared<uint2>(slot + 512 - lane * 8);
             high[0] = bits.x, high[1] = bits.y;
@@ -66,6 +72,9 @@ template <int F> struct Unit {
         const uint4 &q = quants[i];
         return of == 0 ? q.x : of == 1 ? q.y : of == 2 ? q.z : q.w;
     }
+
+    // The word that has a quarter's integers, or their lowest bits.
+    __device__ __forceinline__ u32 word_of(u32 s) const { return word(0, Layout<F>::interleaved ? s / 2 : s); }
 
     // The four pairs of a quarter, as `Excess` describes; and their rounding errors if T does not hold the format.
     // `codes` looks codes up.
@@ -102,9 +111,11 @@ template <int F> struct Unit {
             for (int i = 0; i < 4; ++i) a[i] = bytes<T>(word(s / 2, s % 2 * 2 + i / 2), i % 2);
         } else if constexpr (Layout<F>::codes) {
             codes.of(word(0, s), s, a);
-        } else if constexpr (Excess<F, T>::both && Layout<F>::high == 0) {
-            a[0] = word(0, s) & 0x00ff00ffu, a[1] = word(0, s) & 0x00f000f0u;
-            a[2] = __byte_perm(word(0, s), 0, 0x4341), a[3] = a[2] & 0x00f000f0u;
+        } else if constexpr (Excess<F, T>::both && Excess<F, T>::nibbles) {
+            u32 four = word_of(s);
+            if constexpr (Layout<F>::interleaved) four = nibbles<F>(four, high_bits<F>(high, s), s % 2);
+            a[0] = four & 0x00ff00ffu, a[1] = four & 0x00f000f0u;
+            a[2] = __byte_perm(four, 0, 0x4341), a[3] = a[2] & 0x00f000f0u;
         } else if constexpr (Excess<F, T>::both) {
             a[0] = word(0, s) & 0x03ff03ffu, a[1] = word(0, s) & 0x03e003e0u;
             a[3] = pair<F>(word(0, s), high_bits<F>(high, s), s % 2, 3, 0);
@@ -114,7 +125,7 @@ template <int F> struct Unit {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 a[i] =
-                    pair<F, least>(word(0, s), high_bits<F>(high, s), s % 2, i, least ? Integers<F, T>::exponents : 0);
+                    pair<F, least>(word_of(s), high_bits<F>(high, s), s % 2, i, least ? Integers<F, T>::exponents : 0);
         }
     }
 };

@@ -98,7 +98,7 @@ impl Prompt<'_> {
         inputs: Inputs,
         weight: Tiles,
     ) -> Result<Inputs, Error> {
-        if Storage::of_code(weight.format).is_some_and(|of| of.layout().has_minimum) {
+        if Storage::of_code(weight.format).is_some_and(|of| of.layout().needs_sums()) {
             let args = SumsArgs {
                 input: inputs.address,
                 sums: self.work.buffers.sums(),

@@ -164,13 +164,14 @@ impl TileShape {
         let scales = super::narrow::narrow(layout.scales);
         // The units of several products are stored after the stages.
         let ring = if self.stages > 6 { 16 } else { 8 };
-        let (sums, in_ring) = match (layout.has_minimum, layout.head > 0) {
+        let (sums, in_ring) = match (layout.needs_sums(), layout.head > 0) {
             (true, true) => (ring * (tokens * 8 + 32 + tiles * scales + 32), scales),
             (true, false) => (ring * (tokens * 8 + 32), 0),
             (false, _) => (0, 0),
         };
         // Scales other than plain halves become numbers, and their minima pairs of bf16, once for all lanes of a warp.
         let made = match layout.block_columns {
+            Some(_) if layout.has_minimum && !layout.needs_sums() => 0,
             Some(columns) if layout.has_minimum || layout.head > 0 => {
                 let scales = self.units * self.rows * 4 * 64 / super::narrow::narrow(columns);
                 let minima = if layout.has_minimum {

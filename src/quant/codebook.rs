@@ -19,6 +19,13 @@ const OF_HALVES: Layout = Layout {
     ..Layout::NIBBLES
 };
 
+/// Codes with a byte as the scale for each 32 of them.
+pub(super) const OF_BYTES: Layout = Layout {
+    scales: 32,
+    head: 32,
+    ..OF_HALVES
+};
+
 /// The value of a code, selected bit by bit: without a table, vectors of bytes are computed at once.
 #[inline(always)]
 fn value(code: u8) -> i8 {
@@ -43,8 +50,8 @@ fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
     integers
 }
 
-/// The codes in the form for kernels, with the upper two bits exchanged: see `CODEBOOK` in `kernels/format.cuh`.
-fn for_kernels(codes: [u8; 32]) -> [u8; 32] {
+/// The codes in the form for kernels, with the upper two bits exchanged: see `codebook` in `kernels/format.cuh`.
+pub(super) fn for_kernels<const N: usize>(codes: [u8; N]) -> [u8; N] {
     codes.map(|code| code & 3 | (code & 4) << 1 | (code & 8) >> 1)
 }
 
@@ -88,11 +95,7 @@ fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
 
 pub(super) struct IQ4_XS;
 impl Block<136, 256, 1> for IQ4_XS {
-    const LAYOUT: Layout = Layout {
-        scales: 32,
-        head: 32,
-        ..OF_HALVES
-    };
+    const LAYOUT: Layout = OF_BYTES;
     const RANDOM: recipe::Scales = recipe::Scales {
         at: 0,
         spread: 1250.0,
@@ -135,7 +138,9 @@ impl Block<136, 256, 1> for IQ4_XS {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::layout::TILE_ROWS;
+    use super::super::rows::TileRows;
+    use super::super::{Format, random};
 
     /// The instruction `prmt` of PTX: each nibble of `by` selects a byte of the two words, or the sign of that byte in
     /// all bits.
@@ -152,23 +157,40 @@ mod tests {
         })
     }
 
-    #[test]
-    fn kernels_have_the_same_codebook() {
+    /// The words of the line of `kernels/format.cuh` for a format.
+    fn words(format: Format) -> Vec<u32> {
         let kernels = include_str!("../../kernels/format.cuh");
-        let (_, words) = kernels.split_once("CODEBOOK[4] = {").expect("it is there");
-        let (words, _) = words.split_once('}').expect("it ends");
-        let words = words.split(", ").map(|word| {
+        let begin = format!("CODEBOOK({format:?}, ");
+        let line = kernels.lines().find_map(|line| line.strip_prefix(&begin));
+        let line = line.unwrap_or_else(|| panic!("kernels/format.cuh has no {begin}"));
+        let words = line.trim_end_matches(')').split(", ").map(|word| {
             let digits = word.trim_start_matches("0x").trim_end_matches('u');
             u32::from_str_radix(digits, 16).expect("a word")
         });
-        let words: Vec<_> = words.collect();
-        for (code, value) in (0..16).zip(VALUES) {
-            let stored = u32::from(for_kernels([code; 32])[0]) * 0x1111;
-            let low = permute(words[0], words[1], stored);
-            let high = permute(words[2], words[3], stored ^ 0x8888);
-            for (low, high) in low.into_iter().zip(high) {
-                assert_eq!(i32::from(low ^ high) - 128, i32::from(value), "{code}");
-            }
+        words.collect()
+    }
+
+    #[test]
+    fn kernels_look_up_the_same_integers() {
+        let formats = Format::ALL.into_iter();
+        for format in formats.filter(|format| format.about().layout.codes) {
+            let (about, words) = (format.about(), words(format));
+            let blocks = random::matrix(5, format, TILE_ROWS, 1024);
+            let mut apart = TileRows::new(about.layout, 1024);
+            (about.take_apart)(&blocks, 1024, &mut apart);
+            let mut codes = apart.quants.iter();
+            format.groups(&blocks, |integers, _, _| {
+                for (integer, code) in integers.iter().zip(codes.by_ref()) {
+                    let stored = u32::from(*code) * 0x1111;
+                    let low = permute(words[0], words[1], stored);
+                    let high = permute(words[2], words[3], stored ^ 0x8888);
+                    for (low, high) in low.into_iter().zip(high) {
+                        let found = i32::from(low ^ high) - 128;
+                        assert_eq!(found, i32::from(*integer), "{format:?} {code}");
+                    }
+                }
+            });
+            assert_eq!(codes.len(), 0);
         }
     }
 }

@@ -5,6 +5,9 @@ pub const TILE_ROWS: usize = 16;
 /// Columns of a unit.
 pub const UNIT: usize = 64;
 
+/// Columns of the sums that a prompt's kernels multiply by minima.
+const SUMMED: usize = 32;
+
 /// Bytes of the parts of a unit, and of the head that four units of a K format share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -38,6 +41,13 @@ impl Layout {
             has_minimum: false,
             codes: false,
         }
+    }
+
+    /// Whether a prompt's kernels multiply minima by sums of the inputs. They multiply minima of fewer columns by the
+    /// inputs themselves.
+    #[must_use]
+    pub const fn needs_sums(self) -> bool {
+        self.has_minimum && matches!(self.block_columns, Some(SUMMED))
     }
 
     #[must_use]

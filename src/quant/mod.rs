@@ -8,6 +8,9 @@ mod about;
 mod block;
 mod codebook;
 mod dtype;
+mod few_bits;
+mod grid;
+mod grids;
 mod halves;
 mod k;
 mod layout;
@@ -96,11 +99,16 @@ formats! {
     Q4_1 = 3: legacy, block;
     Q5_0 = 6: legacy, block;
     Q5_1 = 7: legacy, block;
+    Q2_K = 10: few_bits, block;
+    Q3_K = 11: few_bits, block;
     Q4_K = 12: k, block;
     Q5_K = 13: k, block;
     Q6_K = 14: k, block;
     IQ4_NL = 20: codebook, block;
     IQ4_XS = 23: codebook, block;
+    IQ2_S = 22: grid, block;
+    IQ3_S = 21: grid, block;
+    IQ3_XXS = 18: grid, block;
 }
 
 /// The recommended formats for users, by the usual names of their files.
@@ -109,15 +117,10 @@ pub const USUAL_FILES: &str = "Q4_K_M or IQ4_XS";
 /// Formats of ggml that are not supported.
 const UNKNOWN: &[(u32, &str)] = &[
     (9, "Q8_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
     (24, "I8"),
     (25, "I16"),
     (26, "I32"),

@@ -81,3 +81,89 @@ const fn pair_at(row: usize) -> usize {
 fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     to[at..at + bytes.len()].copy_from_slice(bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::halves::half;
+    use super::super::{Format, random};
+    use super::*;
+
+    /// The columns of `FORMATS` in `kernels/format.cuh` for a format.
+    fn line(format: Format) -> Vec<&'static str> {
+        let kernels = include_str!("../../kernels/format.cuh");
+        let begin = format!("    FORMAT({format:?},").to_uppercase();
+        let line = kernels.lines().find_map(|line| line.strip_prefix(&begin));
+        let line = line.unwrap_or_else(|| panic!("kernels/format.cuh has no {begin}"));
+        let (columns, _) = line.split_once(')').expect("a parenthesis");
+        columns.split(',').map(str::trim).collect()
+    }
+
+    /// The share of the head's number that `SHARE_OF_HEAD` of `kernels/format.cuh` has.
+    fn share(format: Format) -> f32 {
+        let kernels = include_str!("../../kernels/format.cuh");
+        let begin = format!("F == {format:?} ? ");
+        let share = kernels.split_once(&begin).and_then(|(_, rest)| {
+            let (number, _) = rest.split_once('f')?;
+            number.parse().ok()
+        });
+        share.unwrap_or(1.0)
+    }
+
+    /// The scale and the minimum of a block of a unit, as `RowScale` of `kernels/format.cuh` computes them.
+    fn scale_of(kind: &str, scales: &[u8], head: &[u8], block: usize) -> (f32, f32) {
+        let number = |bytes: &[u8], index: usize| {
+            half(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).into())
+        };
+        let product = |index: usize, byte: u8| number(head, index) * f32::from(byte);
+        match kind {
+            "HALVES" => (number(scales, block), 0.0),
+            "PAIRS" => (number(scales, 2 * block), number(scales, 2 * block + 1)),
+            "BYTE_PAIRS" => (
+                product(0, scales[2 * block]),
+                -product(1, scales[2 * block + 1]),
+            ),
+            "NIBBLE_PAIRS" => (
+                product(0, scales[block] & 15),
+                -product(1, scales[block] >> 4),
+            ),
+            "BYTES" => (
+                number(head, 0) * f32::from(scales[block].cast_signed()),
+                0.0,
+            ),
+            _ => panic!("{kind}"),
+        }
+    }
+
+    #[test]
+    fn kernels_get_the_same_integers_scales_and_minima() {
+        let (columns, formats) = (512, Format::ALL.into_iter());
+        for format in formats.filter(|format| format.block_len() > 1) {
+            let (about, line) = (format.about(), line(format));
+            let (layout, zero, kind) = (about.layout, line[6], line[7]);
+            let zero: i32 = zero.parse().expect("a number");
+            let stored = random::matrix(9, format, TILE_ROWS, columns);
+            let mut apart = TileRows::new(layout, columns);
+            (about.take_apart)(&stored, columns, &mut apart);
+            let rows = stored.chunks_exact(format.row_bytes(columns));
+            for (row, stored) in rows.enumerate() {
+                let mut column = 0;
+                format.groups(stored, |integers, scale, minimum| {
+                    let quants = &apart.quants[row * columns + column..][..integers.len()];
+                    for (quant, integer) in quants.iter().zip(integers) {
+                        let quant = i32::from(*quant) - zero;
+                        let same = layout.codes || quant == i32::from(*integer);
+                        assert!(same, "{format:?} {row}, {column}");
+                    }
+                    let (unit, block) = (column / UNIT, column % UNIT / integers.len());
+                    let each = layout.scales / TILE_ROWS;
+                    let scales = &apart.scales[unit * layout.scales + pair_at(row) * each..];
+                    let of_head = unit / 4 * layout.head + pair_at(row) * layout.head / TILE_ROWS;
+                    let (mut own, less) = scale_of(kind, scales, &apart.heads[of_head..], block);
+                    own *= share(format);
+                    assert_eq!((own, less), (scale, minimum), "{format:?} {row}, {column}");
+                    column += integers.len();
+                });
+            }
+        }
+    }
+}

@@ -109,10 +109,20 @@ fn pack_quants(rows: &TileRows, unit: usize, quants: &mut [u8], high: &mut [u8],
             } else {
                 let [a0, a2] = [even(upper), even(upper >> 16)];
                 let [a1, a3] = [even(lower), even(lower >> 16)];
+                let all = [a0, a1, a2, a3];
+                if quants.len() == 256 {
+                    let (low, high) = of_three_bits(all, step);
+                    let at = lane * 8 + step / 2 * 4;
+                    for (to, byte) in quants[at..][..4].iter_mut().zip(low.to_le_bytes()) {
+                        *to |= byte;
+                    }
+                    above |= u64::from(high);
+                    continue;
+                }
                 let (word, more) = match width {
-                    4 => of_five_bits([a0, a1, a2, a3], step),
-                    8 => of_six_bits([a0, a1, a2, a3], step % 2 == 1),
-                    _ => (a0 | a1 << 4 | a2 << 8 | a3 << 12, 0),
+                    4 => of_five_bits(all, step),
+                    8 => of_six_bits(all, step % 2 == 1),
+                    _ => (nibbles(all), 0),
                 };
                 above |= u64::from(more) << if width == 8 { step / 2 * 32 } else { 0 };
                 word
@@ -131,6 +141,19 @@ const fn neighbours(word: u32) -> u32 {
 /// Moves bytes 0 and 1 into the halves of a word.
 const fn even(pair: u32) -> u32 {
     pair & 0xff | (pair & 0xff00) << 8
+}
+
+/// The word of a step whose integers have four bits at most.
+const fn nibbles([a0, a1, a2, a3]: [u32; 4]) -> u32 {
+    a0 | a1 << 4 | a2 << 8 | a3 << 12
+}
+
+/// The part of a step in the word of two steps, and in the unit's word of high bits: the lower two bits and the third
+/// one of each nibble. The steps lie between each other.
+const fn of_three_bits(all: [u32; 4], step: usize) -> (u32, u32) {
+    let word = nibbles(all);
+    let low = (word & 0x3333_3333) << (2 * (step % 2));
+    (low, (word >> 2 & 0x1111_1111) << step)
 }
 
 /// The word of a step, and its part of the unit's word of high bits. The order of pairs is that of `pair` in
@@ -214,12 +237,10 @@ mod tests {
                 let tile = &tile[layout.places(unit).1..];
                 let (quants, high) = tile.split_at(layout.quants);
                 for ([lane, step, pair, half], row, column) in values() {
-                    let whole = quants[step / 2 * 512 % layout.quants
-                        + lane * 16
-                        + step % 2 * 8
-                        + 2 * pair
-                        + half];
-                    let word = quants[lane * 16 + step * 4..].first_chunk().unwrap();
+                    let of_value = step / 2 * 512 + lane * 16 + step % 2 * 8 + 2 * pair + half;
+                    let whole = quants.get(of_value).copied().unwrap_or_default();
+                    let of_step = layout.quants / 32 * lane + step * layout.quants / 512 * 4;
+                    let word = quants[of_step..].first_chunk().unwrap();
                     let word = u32::from_le_bytes(*word);
                     let above = match layout.high {
                         128 => high[lane * 4..].first_chunk(),
@@ -233,6 +254,10 @@ mod tests {
                     };
                     let second = step % 2 == 1;
                     let found = match (layout.high, pair) {
+                        _ if layout.quants == 256 => {
+                            some(word, 4 * pair + step % 2 * 2, 2)
+                                | some(above, 4 * pair + step, 1) << 2
+                        }
                         _ if layout.codes => word >> (8 * pair + 4 * half) & 15,
                         _ if layout.quants == 1024 => u32::from(whole),
                         (0, _) => some(word, 4 * pair, 4),

@@ -3,8 +3,8 @@
 Blocks of quantized types are random bytes with scales that keep products small, so that a file takes seconds.
 
 usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b (Qwen3), or another key of SHAPES
-TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl, iq4_xs), or
-q4_k_m and q5_k_m, which mix two as llama.cpp does
+TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl,
+iq4_xs, iq3_s, iq3_xxs, iq2_s), or q4_k_m and q5_k_m, which mix two as llama.cpp does
 """
 
 import dataclasses
@@ -183,6 +183,8 @@ BLOCKS = {
     "q4_1": (20, {0: 1 / 4.6, 2: -7.5 / 4.6}),
     "q5_0": (22, {0: 1 / 9.2}),
     "q5_1": (24, {0: 1 / 9.2, 2: -15.5 / 9.2}),
+    "q2_k": (84, {80: 1 / 13.9, 82: 1.5 / 13.9}),
+    "q3_k": (110, {108: 1 / 43.3}),
     "q4_k": (144, {0: 1 / 150, 2: 7.5 / 150}),
     "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
     "q6_k": (210, {208: 1 / 1400}),

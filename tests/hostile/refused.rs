@@ -121,8 +121,8 @@ fn a_file_of_another_kind_is_named_with_a_remedy() {
         ),
         (
             "a.gguf",
-            tiny_gguf::of_type(10).file(),
-            "is Q2_K, which is not supported",
+            tiny_gguf::of_type(16).file(),
+            "is IQ2_XXS, which is not supported",
             "Q4_K_M or IQ4_XS",
         ),
         (

@@ -11,6 +11,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
 from gguf.quants import dequantize
 
 EVERY_HALF = 1 << 16
+EVERY_BYTE = 1 << 8
 
 
 def stored(name, values):
@@ -24,6 +25,9 @@ def stored(name, values):
         while not finite.all():
             blocks[~finite] = random.integers(0, 256, (np.count_nonzero(~finite), size), dtype=np.uint8)
             finite = np.isfinite(dequantize(blocks, Type[name])).all(axis=1)
+        if len(blocks) > EVERY_BYTE:
+            # Blocks of one byte each: zeros, the greatest integers and scales, subnormal scales, NaN.
+            blocks[:EVERY_BYTE] = np.arange(EVERY_BYTE, dtype=np.uint8)[:, None]
         return blocks.reshape(-1)
     if name == "F32":
         return random.integers(0, 1 << 32, values, dtype=np.uint32).view(np.float32)

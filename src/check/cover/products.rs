@@ -388,6 +388,8 @@ pub fn large() -> impl Iterator<Item = World> {
         Format::BF16,
         Format::Q8_0,
         Format::Q4_0,
+        Format::Q2_K,
+        Format::Q3_K,
         Format::Q4_K,
         Format::Q5_K,
         Format::Q6_K,

@@ -75,6 +75,8 @@ struct Group {
     low: [[i16; COLUMNS]; 2],
     /// The sum that a block's minimum multiplies.
     sum: f32,
+    /// The sums that the minima of two groups of weights multiply.
+    sums: [f32; 2],
 }
 
 impl Inputs {
@@ -123,7 +125,12 @@ impl NullaryFnOnce for Filling<'_> {
             let by = if finite && by.is_finite() { by } else { 0.0 };
             // The row is first in the zip, so that no element of `all` is lost at its end.
             for (group, to) in row.iter().zip(all.by_ref()) {
-                let Group { high, low, sum } = to;
+                let Group {
+                    high,
+                    low,
+                    sum,
+                    sums,
+                } = to;
                 let both = high
                     .as_flattened_mut()
                     .iter_mut()
@@ -146,6 +153,9 @@ impl NullaryFnOnce for Filling<'_> {
                     *part = group[i] + group[i + GROUP / 2];
                 }
                 *sum = sixteen_in_pairs(&parts);
+                for (sum, half) in sums.iter_mut().zip(group.as_chunks().0) {
+                    *sum = sixteen_in_pairs(half);
+                }
             }
         }
     }
@@ -221,6 +231,7 @@ fn products<M: Machine, const R: usize>(
                     if let Some(of) = groups[r].as_slice().first() {
                         let inputs = (&of.high[half], &of.low[half]);
                         totals[r] = machine.add_half(weights, inputs, scale, totals[r]);
+                        least[r] = minimum.mul_add(of.sums[half], least[r]);
                     }
                     if half == 1 {
                         groups[r].next();

@@ -3,7 +3,7 @@
 use crate::model::weights::{Tensor, Weights};
 
 /// `general.file_type` of GGUF files by llama.cpp's numbers, and the names in published files.
-const FILE_TYPES: [(usize, &str); 19] = [
+const FILE_TYPES: [(usize, &str); 22] = [
     (0, "F32"),
     (1, "F16"),
     (2, "Q4_0"),
@@ -20,7 +20,10 @@ const FILE_TYPES: [(usize, &str); 19] = [
     (16, "Q5_K_S"),
     (17, "Q5_K_M"),
     (18, "Q6_K"),
+    (21, "Q2_K_S"),
+    (23, "IQ3_XXS"),
     (25, "IQ4_NL"),
+    (26, "IQ3_S"),
     (30, "IQ4_XS"),
     (32, "BF16"),
 ];

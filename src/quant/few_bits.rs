@@ -1,0 +1,150 @@
+//! The K formats of two and three bits: blocks of 256 values in groups of 16.
+#![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
+
+use super::block::{Block, Scales, less, split};
+use super::layout::Layout;
+use super::plain::{F16, Number as _};
+use super::recipe;
+use super::rows::Destination;
+
+/// Two bits a value, and one byte of scales for 16 of them.
+const OF_TWO_BITS: Layout = Layout {
+    quants: 256,
+    scales: 64,
+    block_columns: Some(16),
+    ..Layout::NIBBLES
+};
+
+/// Unpacks two bits a value: a byte has values of four groups of 32, from its lowest bits up.
+#[inline(always)]
+fn two_bits(packed: &[u8; 64]) -> [u8; 256] {
+    let mut quants = [0; 256];
+    let halves = quants.as_chunks_mut::<128>().0;
+    for (quants, packed) in halves.iter_mut().zip(packed.as_chunks::<32>().0) {
+        let mut packed = *packed;
+        for group in quants.as_chunks_mut::<32>().0 {
+            for (quant, packed) in group.iter_mut().zip(&mut packed) {
+                *quant = *packed & 3;
+                // Vectors of bytes can only be shifted by a constant.
+                *packed >>= 2;
+            }
+        }
+    }
+    quants
+}
+
+/// Both halves of the block are at its end.
+pub(super) struct Q2_K;
+impl Block<84, 256, 0> for Q2_K {
+    const LAYOUT: Layout = Layout {
+        head: 64,
+        has_minimum: true,
+        ..OF_TWO_BITS
+    };
+    const RANDOM: recipe::Scales = recipe::Scales {
+        at: 80,
+        spread: 13.9,
+        minimum: 1.5,
+    };
+
+    #[inline(always)]
+    fn integers(block: &[u8; 84]) -> [i8; 256] {
+        let (_, rest) = split::<16, 68, 84>(block);
+        let (packed, _) = split::<64, 4, 68>(rest);
+        less(two_bits(packed), 0)
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 84], []: [f32; 0]) -> Scales {
+        let (packed, rest) = split::<16, 68, 84>(block);
+        let (_, [d0, d1, m0, m1]) = split::<64, 4, 68>(rest);
+        let (scale, minimum) = (F16::value([*d0, *d1]), F16::value([*m0, *m1]));
+        let mut scales = Scales::default();
+        for (index, both) in packed.iter().enumerate() {
+            scales.scale[index] = scale * f32::from(both & 15);
+            scales.minimum[index] = -(minimum * f32::from(both >> 4));
+        }
+        scales
+    }
+
+    fn take_apart(block: &[u8; 84], to: &mut Destination<'_, 256>) {
+        let (scales, rest) = split::<16, 68, 84>(block);
+        let (packed, halves) = split::<64, 4, 68>(rest);
+        to.head(halves);
+        for (number, both) in scales.iter().enumerate() {
+            to.scale(number, &[*both]);
+        }
+        *to.quants = two_bits(packed);
+    }
+}
+
+/// The integers, plus 4. A byte of `high` has the third bits of eight groups of 32, from its lowest bit up.
+#[inline(always)]
+fn three_bits(high: &[u8; 32], packed: &[u8; 64]) -> [u8; 256] {
+    let (mut high, mut quants) = (*high, two_bits(packed));
+    for group in quants.as_chunks_mut::<32>().0 {
+        for (quant, high) in group.iter_mut().zip(&mut high) {
+            *quant |= (*high & 1) << 2;
+            *high >>= 1;
+        }
+    }
+    quants
+}
+
+/// The scales of the sixteen groups. Each has 6 bits and an offset of 32. Four bits are in the nibbles of the first
+/// eight bytes: the low nibbles, then the high ones. The upper two bits are in the last four bytes.
+#[inline(always)]
+fn group_scales(packed: &[u8; 12]) -> [i8; 16] {
+    let (low, high) = split::<8, 4, 12>(packed);
+    let mut scales = [0; 16];
+    for (group, scale) in scales.iter_mut().enumerate() {
+        let low = low[group % 8] >> (4 * (group / 8)) & 15;
+        let high = high[group % 4] >> (2 * (group / 4)) & 3;
+        *scale = (low | high << 4).cast_signed() - 32;
+    }
+    scales
+}
+
+/// The half of the block is at its end.
+pub(super) struct Q3_K;
+impl Block<110, 256, 0> for Q3_K {
+    const LAYOUT: Layout = Layout {
+        high: 128,
+        head: 32,
+        ..OF_TWO_BITS
+    };
+    const RANDOM: recipe::Scales = recipe::Scales {
+        at: 108,
+        spread: 43.3,
+        minimum: 0.0,
+    };
+
+    #[inline(always)]
+    fn integers(block: &[u8; 110]) -> [i8; 256] {
+        let (high, rest) = split::<32, 78, 110>(block);
+        let (packed, _) = split::<64, 14, 78>(rest);
+        less(three_bits(high, packed), 4)
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 110], []: [f32; 0]) -> Scales {
+        let (_, rest) = split::<96, 14, 110>(block);
+        let (packed, [d0, d1]) = split::<12, 2, 14>(rest);
+        let (scale, mut scales) = (F16::value([*d0, *d1]), Scales::default());
+        for (to, group) in scales.scale.iter_mut().zip(group_scales(packed)) {
+            *to = scale * f32::from(group);
+        }
+        scales
+    }
+
+    fn take_apart(block: &[u8; 110], to: &mut Destination<'_, 256>) {
+        let (high, rest) = split::<32, 78, 110>(block);
+        let (packed, rest) = split::<64, 14, 78>(rest);
+        let (scales, half) = split::<12, 2, 14>(rest);
+        to.head(half);
+        for (number, scale) in group_scales(scales).into_iter().enumerate() {
+            to.scale(number, &scale.to_le_bytes());
+        }
+        *to.quants = three_bits(high, packed);
+    }
+}
