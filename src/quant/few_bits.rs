@@ -1,7 +1,7 @@
 //! The K formats of two and three bits: blocks of 256 values in groups of 16.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, less, split};
+use super::block::{Block, Factors, less, split};
 use super::layout::Layout;
 use super::plain::{F16, Number as _};
 use super::recipe;
@@ -55,16 +55,20 @@ impl Block<84, 256, 0> for Q2_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 84], []: [f32; 0]) -> Scales {
+    fn factors(block: &[u8; 84], []: [f32; 0]) -> Factors {
         let (packed, rest) = split::<16, 68, 84>(block);
         let (_, [d0, d1, m0, m1]) = split::<64, 4, 68>(rest);
         let (scale, minimum) = (F16::value([*d0, *d1]), F16::value([*m0, *m1]));
-        let mut scales = Scales::default();
-        for (index, both) in packed.iter().enumerate() {
-            scales.scale[index] = scale * f32::from(both & 15);
-            scales.minimum[index] = -(minimum * f32::from(both >> 4));
+        let (mut scales, mut minima) = ([0; 16], [0; 16]);
+        for ((scale, least), both) in scales.iter_mut().zip(&mut minima).zip(packed) {
+            (*scale, *least) = ((both & 15).cast_signed(), both >> 4);
         }
-        scales
+        Factors {
+            scale,
+            scales,
+            minimum,
+            minima,
+        }
     }
 
     fn take_apart(block: &[u8; 84], to: &mut Destination<'_, 256>) {
@@ -127,14 +131,13 @@ impl Block<110, 256, 0> for Q3_K {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 110], []: [f32; 0]) -> Scales {
+    fn factors(block: &[u8; 110], []: [f32; 0]) -> Factors {
         let (_, rest) = split::<96, 14, 110>(block);
         let (packed, [d0, d1]) = split::<12, 2, 14>(rest);
-        let (scale, mut scales) = (F16::value([*d0, *d1]), Scales::default());
-        for (to, group) in scales.scale.iter_mut().zip(group_scales(packed)) {
-            *to = scale * f32::from(group);
+        Factors {
+            scales: group_scales(packed),
+            ..Factors::of_one(F16::value([*d0, *d1]), 0.0)
         }
-        scales
     }
 
     fn take_apart(block: &[u8; 110], to: &mut Destination<'_, 256>) {

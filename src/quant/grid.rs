@@ -4,7 +4,7 @@
 //! therefore larger on a GPU than in its file.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Scales, split};
+use super::block::{Block, Factors, split};
 use super::codebook::{OF_BYTES, for_kernels};
 use super::grids;
 use super::layout::Layout;
@@ -56,12 +56,12 @@ fn odd_scales<const BYTES: usize, const GROUPS: usize>(packed: &[u8; BYTES]) -> 
 /// The scales of the groups of a block. The grid's values stand for a fraction of themselves, a power of two: all
 /// products are exact, in any order.
 #[inline(always)]
-fn scaled<const GROUPS: usize>(half: f32, groups: [u8; GROUPS], fraction: f32) -> Scales {
-    let mut scales = Scales::default();
-    for (to, group) in scales.scale.iter_mut().zip(groups) {
-        *to = half * f32::from(group) * fraction;
+fn scaled<const GROUPS: usize>(half: f32, groups: [u8; GROUPS], fraction: f32) -> Factors {
+    let mut factors = Factors::of_one(half * fraction, 0.0);
+    for (to, group) in factors.scales.iter_mut().zip(groups) {
+        *to = group.cast_signed();
     }
-    scales
+    factors
 }
 
 /// Writes the half and the scales of a block, and the codes of its integers.
@@ -117,7 +117,7 @@ impl Block<110, 256, 1> for IQ3_S {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 110], [scale]: [f32; 1]) -> Scales {
+    fn factors(block: &[u8; 110], [scale]: [f32; 1]) -> Factors {
         scaled(scale, Self::groups(block), 0.125)
     }
 
@@ -183,7 +183,7 @@ impl Block<98, 256, 1> for IQ3_XXS {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 98], [scale]: [f32; 1]) -> Scales {
+    fn factors(block: &[u8; 98], [scale]: [f32; 1]) -> Factors {
         scaled(scale, Self::odd_scales(block), 0.25)
     }
 
@@ -237,7 +237,7 @@ impl Block<82, 256, 1> for IQ2_S {
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 82], [scale]: [f32; 1]) -> Scales {
+    fn factors(block: &[u8; 82], [scale]: [f32; 1]) -> Factors {
         scaled(scale, Self::groups(block), 0.125)
     }
 
