@@ -140,7 +140,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cpu",
         &[
-            "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
+            "choice", "executor", "fault", "graph", "kv", "quant", "sampler", "tape",
         ],
     ),
     (

@@ -6,11 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::socket_users::SocketUsers;
-use crate::cpu::Precision;
 use crate::graph::Mode;
 use crate::journal::Level;
 use crate::kv::Reuse;
-use crate::load::{Activations, KvChoice, KvChoices, Placement, TowerFile};
+use crate::load::{Activations, KvChoice, KvChoices, Placement, Precision, TowerFile};
 use crate::sampler::Partial;
 use crate::session_store::Durability;
 

@@ -25,6 +25,7 @@ mod loader;
 mod stored_weights;
 mod tower;
 
+pub use crate::cpu::Precision;
 pub use admission::{Admitted, MemoryRefusal, Pool};
 pub use control_group::{ControlGroups, ServiceGroup};
 pub use error::LoadError;

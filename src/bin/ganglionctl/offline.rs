@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganglion::cpu::Precision;
 use ganglion::load::{
-    Activations, Backend, CudaSettings, KvChoice, KvChoices, LoadError, Placement, Settings,
+    Activations, Backend, CudaSettings, KvChoice, KvChoices, LoadError, Placement, Precision,
+    Settings,
 };
 use ganglion::model::{Checkpoint, Defect, ModelError};
 
