@@ -87,7 +87,7 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
     if let Some(machine) = pulp::aarch64::Neon::try_new() {
         return with!(machine, |run| machine.vectorize(run), 4, 2, 3);
     }
-    with!(Portable, NullaryFnOnce::call, 4, 1, 1)
+    with!(Portable, NullaryFnOnce::call, 4, 1, 1);
 }
 
 /// Some rows of a weight with all rows of the input, `TOGETHER` of them at a time.
@@ -219,8 +219,8 @@ fn add<M: Machine, const R: usize, const K: usize>(
         }
     }
     let mut products = [machine.no_sums(); R];
-    for at in 0..K {
-        let mut weights = machine.weights(&integers[at]);
+    for (at, integers) in integers.iter().enumerate() {
+        let mut weights = machine.weights(integers);
         if K > 1 {
             let [first, second] = span.scales(at);
             weights = if span.columns > PIECE {

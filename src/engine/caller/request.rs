@@ -125,6 +125,7 @@ impl Priority {
 
 /// What a caller receives: any number of other events, then one `Done`.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // a request has one outcome, and it is moved few times
 pub enum Event {
     /// Whole characters, never empty.
     Text(String),

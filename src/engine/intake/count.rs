@@ -29,9 +29,9 @@ impl Handle {
         let registration = Registration::new(&self.shared);
         let encode = move |_: &Interest| encoder.prompt(&messages, None, &options, &rules);
         let encoders = &self.shared.encoders;
-        let encoded = encoders.run(registration.id(), client.clone(), encode);
-        let encoded = encoded.await.map_err(|error| unstarted(&error))?;
-        let (encoded, _) = encoded.ok_or_else(gone)??;
-        Ok(encoded.prompt.tokens.len())
+        let run = encoders.run(registration.id(), client.clone(), encode);
+        let result = run.await.map_err(|error| unstarted(&error))?;
+        let (request, _) = result.ok_or_else(gone)??;
+        Ok(request.prompt.tokens.len())
     }
 }

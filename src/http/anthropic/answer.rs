@@ -50,6 +50,7 @@ pub(super) struct End<'a> {
 
 /// The counts of tokens. Those that the cache had are not among the others.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[allow(clippy::struct_field_names)] // Anthropic's names
 pub(super) struct UsageCounts {
     input_tokens: u32,
     cache_creation_input_tokens: u32,

@@ -1,5 +1,7 @@
 //! Tools and calls of endpoints whose forms differ from that of chat completions, which the engine takes.
 
+use std::fmt::Write as _;
+
 use serde_json::value::RawValue;
 
 use super::super::error::Error;
@@ -44,7 +46,8 @@ impl ToolForm {
             let mut tool = format!(r#"{{"type":"function","function":{{"name":{name}"#);
             for (field, of) in [("description", "description"), ("parameters", self.schema)] {
                 if let Some(raw) = given.get(of) {
-                    tool += &format!(r#","{field}":{raw}"#);
+                    // Writing to memory does not fail.
+                    let _ = write!(tool, r#","{field}":{raw}"#);
                 }
             }
             tools.push(tool + "}}");

@@ -41,7 +41,8 @@ pub(super) struct OfPart<'a> {
 pub(super) struct Delta<'a> {
     #[serde(flatten)]
     pub(super) place: Place<'a>,
-    pub(super) delta: &'a str,
+    #[serde(rename = "delta")]
+    pub(super) more: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) logprobs: Option<Vec<TokenLogprob<'a>>>,
 }

@@ -131,7 +131,7 @@ impl Progress {
             whole.push_str(text);
             let delta = Delta {
                 place: place(&item.id, index, Some(0)),
-                delta: text,
+                more: text,
                 logprobs: Some(logprobs(&news)),
             };
             self.events.write("response.output_text.delta", delta);
@@ -151,7 +151,7 @@ impl Progress {
             whole.push_str(text);
             let delta = Delta {
                 place: place(&item.id, index, Some(0)),
-                delta: text,
+                more: text,
                 logprobs: None,
             };
             self.events.write("response.reasoning_text.delta", delta);
@@ -175,7 +175,7 @@ impl Progress {
             arguments.push_str(&piece.arguments);
             let delta = Delta {
                 place: place(&item.id, index, None),
-                delta: &piece.arguments,
+                more: &piece.arguments,
                 logprobs: None,
             };
             let kind = "response.function_call_arguments.delta";

@@ -116,7 +116,7 @@ async fn a_stored_response_is_continued_and_branched() {
         };
         kept::delete(State(shared.clone()), Extension(client), id)
     };
-    delete(&third["id"]).await.expect("it is stored");
+    let _ = delete(&third["id"]).await.expect("it is stored");
     assert!(delete(&third["id"]).await.is_err());
     assert_eq!(open(), 1);
 }
