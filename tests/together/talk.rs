@@ -31,7 +31,7 @@ pub(super) const GRAMMARS: [Option<&str>; 5] = [
 /// The next event of a conversation.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)] // there are few
-enum Step {
+pub(super) enum Step {
     Say {
         text: String,
         options: Options,
@@ -45,7 +45,7 @@ enum Step {
 
 /// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     AnswerPart,
     /// Cancelled after that many pieces of text.
     Cancelled(usize),
@@ -54,7 +54,7 @@ enum Then {
 
 /// The answer to a completed turn.
 #[derive(Clone, Debug, PartialEq)]
-struct Answer {
+pub(super) struct Answer {
     text: String,
     reason: FinishReason,
     tokens: [u32; 2],
