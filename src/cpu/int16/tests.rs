@@ -1,3 +1,5 @@
+//! Products in every format: their bits, whatever the number of rows, and their accuracy.
+
 use std::sync::Arc;
 
 use memmap2::MmapMut;
