@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ganglion::kv::KvType;
-use ganglion::load::{self, Backend, Settings};
+use ganglion::load::{self, Backend, Precision, Settings};
 use ganglion::model::checkpoint::{Identity, ReadBuffer, files_of};
 use ganglion::model::{Checkpoint, ModelError};
 use ganglion::quant::{Format, random};
@@ -117,6 +117,7 @@ fn logits_of(gguf: &GgufWriter, directory: &Path) -> (Vec<f32>, String) {
         kv_type: KvType::F32.into(),
         context: 64,
         threads: 1,
+        precision: Precision::F32,
         ..Settings::default()
     };
     let mut runner = load::runner(&checkpoint, &settings, &mut |_, _| {}).unwrap();
