@@ -29,7 +29,7 @@ GPU      := target/gpu-pack
 CHECKS   := gpu-check callers guides restored
 
 # The tests that `make check` leaves to `make test`: a real model, and attacks that last seconds each.
-SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks hostile::templates \
+SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks http::leaks hostile::templates \
             graph::random every_pre_tokenizer check::every_eleventh
 # The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
 SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
@@ -106,8 +106,10 @@ soak: deps-test
 	$(call stage,clients,$(MAKE) clients KERNELS=)
 	$(call stage,files,$(MAKE) files KERNELS=)
 
-# Ten clients in six languages, each with its own D-Bus library, eleven of OpenAI's and Anthropic's APIs, and a robot's programs with a real model.
+# Ten clients in six languages, each with its own D-Bus library, eleven of OpenAI's and Anthropic's APIs, and a robot's programs
+# with a real model, some of them in containers.
 clients: deps-test build
+	@KERNELS=$(KERNELS) $(CARGO) zigbuild --example systemd-check
 	@tests/clients/run.sh
 
 # Compares with the references: templates, vocabularies, schemas and other files of real users, as a table. `make test` leaves

@@ -2,8 +2,8 @@
 # run.sh [NAME...]: installs what the clients need (Debian's packages; the rest below target/clients), makes code of the
 # shipped interfaces with four generators, compiles it, and runs each client, or those named, against the daemon with a
 # tiny model on a private bus. Then runs programs with OpenAI's API over HTTP, and example programs of robots, or those
-# named, with a real model and release binaries. Prints tables, which are also target/clients/table.md; fails if any cell does.
-#   RELEASE=target/release   these binaries instead of release binaries that are built here
+# named, with a real model. Prints tables, which are also target/clients/table.md; fails if any cell does.
+#   RELEASE=target/release   these binaries and their examples/systemd-check, instead of release binaries that are built here
 #   TURNS=300 PAUSE=0.1      turns of the companion, which outlives a restart of the daemon in the middle, and the seconds
 #                            between them
 set -euo pipefail
@@ -12,7 +12,7 @@ root=$PWD
 here=$root/tests/clients
 made=$root/target/clients
 interfaces=$root/config/interfaces
-bin=${CARGO_TARGET_DIR:-$root/target}/debug
+bin=$(realpath -m "${RELEASE:-${CARGO_TARGET_DIR:-target}/release}")
 verbs=(generate session cancel complete signals reconnect)
 http_verbs=(chat stream async tools parse refuse image same)
 
@@ -29,8 +29,11 @@ http_clients=(
     'langchain-openai (Python)=langchain' 'pydantic-ai (Python)=pydantic_ai' 'instructor (Python)=instructor'
     'litellm (Python)=litellm' 'llm (shell, TCP)=llm'
 )
-# Each program: its name in the table, and its file below python/; ros is the folder ros/.
-programs=('voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion' 'ROS 2 action (rclpy)=ros')
+# Each program: its name in the table, and its file below python/; ros is the folder ros/, and container is container.sh.
+programs=(
+    'voice loop=voice' 'fleet=fleet' 'planner=planner' 'companion=companion' 'ROS 2 action (rclpy)=ros'
+    'containers (podman, curl)=container'
+)
 turns=${TURNS:-300} pause=${PAUSE:-0.1}
 
 packages() { "$root/cross/deps/packages.sh" "$@"; }
@@ -217,26 +220,53 @@ TOML
 serve() {
     end_daemon || true
     configure "$1"
-    start_daemon "$release" "$folder/gangliond.toml" 60 --http "$GANGLION_SOCKET"
+    start_daemon "$bin" "$folder/gangliond.toml" 60 --http "$GANGLION_SOCKET"
+}
+
+# serve_sockets LINES NAME=PLACE...: the same with sockets that systemd passes, and further LINES of the configuration.
+serve_sockets() {
+    local program=$folder/with-sockets
+    end_daemon || true
+    configure 1024
+    echo "$1" >>"$folder/gangliond.toml"
+    shift
+    mkdir -p "$program"
+    ln -sf "$bin/ganglionctl" "$program/"
+    {
+        echo '#!/bin/sh'
+        printf 'exec /usr/bin/python3'
+        printf " '%s'" "$here/with_sockets.py" "$@" -- "$bin/gangliond"
+        echo ' "$@"'
+    } >"$program/gangliond"
+    chmod +x "$program/gangliond"
+    start_daemon "$program" "$folder/gangliond.toml" 60
 }
 
 # The same with a port of this machine and a key, as the package's drop-in has it.
 serve_tcp() {
-    end_daemon || true
-    configure 1024
     OPENAI_API_KEY=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
     (umask 077 && echo "$(id -u) $OPENAI_API_KEY" >"$folder/keys")
-    echo "http.key_file = '$folder/keys'" >>"$folder/gangliond.toml"
-    mkdir -p "$folder/with-port"
-    ln -sf "$(realpath "$release/ganglionctl")" "$folder/with-port/"
-    cat >"$folder/with-port/gangliond" <<SH
-#!/bin/sh
-exec /usr/bin/python3 '$here/openai/with_port.py' '$folder/port' '$(realpath "$release/gangliond")' "\$@"
-SH
-    chmod +x "$folder/with-port/gangliond"
-    start_daemon "$folder/with-port" "$folder/gangliond.toml" 60
+    serve_sockets "http.key_file = '$folder/keys'" "openai=tcp:$folder/port"
     OPENAI_BASE_URL=http://127.0.0.1:$(<"$folder/port")/v1
     export OPENAI_BASE_URL OPENAI_API_KEY
+}
+
+# The same with two sockets, of which one is for containers, and the containers that call them.
+run_container() {
+    local user=1001
+    [ "$(id -u)" = 0 ] || {
+        echo 'the programs in containers need root' >"$folder/output"
+        return 1
+    }
+    packages podman runc jq mmdebstrap
+    "$root/tests/systemd/root.sh" bookworm "$made/roots" bash,curl,jq
+    # Users of containers reach the sockets.
+    chmod 0711 "$folder"
+    mkdir -p "$folder/shared" "$folder/own"
+    rm -f "$folder"/{shared,own}/openai.sock
+    serve_sockets "http.users = ['vision=$user']
+limits.realtime_group = 'root'" "openai=$folder/shared/openai.sock" "vision=$folder/own/openai.sock"
+    timeout 300 "$here/container.sh" "$made/roots/bookworm" "$folder" "$user" >"$folder/output" 2>&1
 }
 
 # Installs rclpy without ROS, and builds the package of the action in the same place. The wheels have paths of the machine that
@@ -246,14 +276,14 @@ ros() {
     local venv=$made/venv-ros
     [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
     local site=("$venv"/lib/python3.*/site-packages)
-    export PATH=$venv/bin:$PATH PYTHONPATH=$site AMENT_PREFIX_PATH=$venv LD_LIBRARY_PATH=$venv/lib
+    export PATH=$venv/bin:$PATH PYTHONPATH=${site[0]} AMENT_PREFIX_PATH=$venv LD_LIBRARY_PATH=$venv/lib
     [ ! -d "$venv/share/ganglion_interfaces" ] || return 0
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/ros/requirements.txt"
     local headers
     headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
     { grep -rlE /opt/python/ "$venv/share" --include='*.cmake' || true; } | xargs -r sed -i -E \
         -e "s|/opt/python/cp[0-9]+-cp[0-9]+/include/python3\.[0-9]+|$headers|g" \
-        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/lib/python3\.[0-9]+/site-packages|$site|g"
+        -e "s|/opt/python/cp[0-9]+-cp[0-9]+/lib/python3\.[0-9]+/site-packages|${site[0]}|g"
     cmake -S "$here/ros/ganglion_interfaces" -B "$made/ros" -DCMAKE_PREFIX_PATH="$venv" -DCMAKE_INSTALL_PREFIX="$venv" \
         -DPython3_EXECUTABLE="$venv/bin/python" -DBUILD_TESTING=OFF >"$folder/output" 2>&1
     cmake --build "$made/ros" --target install --parallel >"$folder/output" 2>&1
@@ -275,11 +305,17 @@ run_ros() (
 # run_program NAME: its output goes to $folder/output.
 run_program() {
     local program=("$made/venv/bin/python" "$here/python/$1.py")
-    if [ "$1" = ros ]; then
+    case $1 in
+    ros)
         serve 1024
         run_ros
         return
-    fi
+        ;;
+    container)
+        run_container
+        return
+        ;;
+    esac
     if [ "$1" != companion ]; then
         serve 1024
         timeout 300 "${program[@]}" >"$folder/output" 2>&1
@@ -328,18 +364,30 @@ try_http() {
     image)
         more=("$root/tests/golden/vision/gemma3/images/one0.png")
         end_daemon || true
-        start_daemon "$release" "$folder/sees.toml" 60 --http "$GANGLION_SOCKET"
+        start_daemon "$bin" "$folder/sees.toml" 60 --http "$GANGLION_SOCKET"
         ;;
     esac
     timeout 120 "${run[@]}" "$2" "${more[@]}" >"$folder/output" 2>&1 || return
     [ "$2" != image ] || serve 1024
 }
 
+# serve_tiny: the daemon of the clients on the bus.
+serve_tiny() {
+    end_daemon || true
+    "$bin/examples/systemd-check" model "$folder/tiny.gguf"
+    cat >"$folder/gangliond.toml" <<TOML
+backend = 'cpu'
+model.path = '$folder/tiny.gguf'
+kv.context = 512
+TOML
+    start_daemon "$bin" "$folder/gangliond.toml" 30
+}
+
 asked=$*
 export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$made"
 packages dbus-daemon=dbus
-cargo build --quiet --bins --example systemd-check
+[ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins --example systemd-check
 folder=$(mktemp -d -t ganglion-clients.XXXXXX)
 export GANGLION_SOCKET=$folder/openai.sock
 # shellcheck source-path=SCRIPTDIR/../..
@@ -347,23 +395,19 @@ export GANGLION_SOCKET=$folder/openai.sock
 trap 'end_daemon || true; end_bus; rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-"$bin/examples/systemd-check" model "$folder/tiny.gguf"
-cat >"$folder/gangliond.toml" <<TOML
-backend = 'cpu'
-model.path = '$folder/tiny.gguf'
-kv.context = 512
-TOML
 start_bus tests/support/bus.conf config/org.ganglion.Llm1.conf dbus-daemon
-start_daemon "$bin" "$folder/gangliond.toml" 30
 
 failed=0
 {
     echo "| client | ${verbs[*]} |" | sed 's/\([a-z]\) \([a-z]\)/\1 | \2/g'
     echo '|---|---|---|---|---|---|---|'
 } >"$made/table.md"
+is_begun=''
 for client in "${clients[@]}"; do
     name=${client#*=}
     wanted "$name" || continue
+    [ -n "$is_begun" ] || serve_tiny
+    is_begun=yes
     echo "==> ${client%=*}"
     run=()
     "$name"
@@ -384,12 +428,10 @@ for client in "${clients[@]}"; do
     echo "$row" | tee -a "$made/table.md"
 done
 
-# prepare: builds what serves a real model, once.
+# prepare: makes what the programs with a real model need, once.
 ready=''
 prepare() {
     [ -z "$ready" ] || return 0
-    release=${RELEASE:-${CARGO_TARGET_DIR:-$root/target}/release}
-    [ -n "${RELEASE:-}" ] || cargo build --quiet --release --bins
     venv dbus-fast jsonschema
     model
     ready=yes

@@ -35,8 +35,8 @@ matches() {
 
 # Restores the system as prepare.sh left it, with a working configuration, and marks the journal.
 fresh() {
-    systemctl stop $unit 2>/dev/null || true
-    rm -rf /etc/systemd/system/$unit.d /run/systemd/system/$unit.d /run/systemd/system/ganglion-openai.socket.d
+    systemctl stop $unit ganglion-vision.socket 2>/dev/null || true
+    rm -rf /etc/systemd/system/$unit.d /run/systemd/system/$unit.d /run/systemd/system/ganglion-{openai.socket.d,vision.socket}
     rm -rf /etc/ganglion /var/lib/ganglion/* /var/cache/ganglion/*
     cp -a /run/ganglion-pristine /etc/ganglion
     systemctl daemon-reload

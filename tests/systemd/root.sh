@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# root.sh RELEASE FOLDER: makes a root of that Debian release in FOLDER/RELEASE, unless it exists: systemd, the bus, little else.
+# root.sh RELEASE FOLDER [PACKAGES]: makes a root of that Debian release in FOLDER/RELEASE, unless it exists: systemd and the
+# bus, or the PACKAGES with commas between them, and little else.
 # The source is the mirror in apt's configuration, or else Debian's. mmdebstrap takes a third of the time of debootstrap.
 set -euo pipefail
 release=$1 folder=$2 root=$2/$1
-packages=systemd,systemd-sysv,dbus
+packages=${3:-systemd,systemd-sysv,dbus}
 stamp="$packages $(dpkg --print-architecture)"
 ! [ "$(cat "$root.stamp" 2>/dev/null)" = "$stamp" ] || exit 0
 

@@ -10,7 +10,7 @@ from typing import Literal
 import instructor
 from httpx2 import HTTPTransport
 from openai import DefaultHttpxClient, OpenAI
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 SOCKET = os.environ.get("GANGLION_SOCKET", "/run/ganglion/openai.sock")
 client = OpenAI(
@@ -24,6 +24,8 @@ MODES = {"tools": instructor.Mode.TOOLS, "parse": instructor.Mode.JSON_SCHEMA}
 class Plan(BaseModel):
     """Where to go."""
 
+    # A schema that does not forbid them lets the model add members of its own.
+    model_config = ConfigDict(extra="forbid")
     room: Literal["kitchen", "hall", "workshop"]
     loaded: bool
 
