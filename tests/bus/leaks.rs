@@ -1,8 +1,7 @@
 //! Many reloads, cancelled requests and sessions leave no descriptors, threads or memory behind.
 
-use std::time::Duration;
-
-use crate::support::leaks::{Held, cancelled, reloads, sessions};
+use crate::support::at_rest::{at_rest, settled};
+use crate::support::leaks::{cancelled, reloads, sessions};
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::tiny_gguf;
@@ -39,36 +38,4 @@ async fn repeated_work_leaves_nothing() {
         after.resident < before.resident + GROWTH,
         "{before}, then {after}"
     );
-}
-
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// Returns the figures once they are stable for longer than tokio keeps an idle blocking thread, or after two minutes.
-async fn at_rest(process: u32) -> Held {
-    let mut held = Held::by(process).unwrap();
-    let mut same = 0;
-    for _ in 0..1200 {
-        if same == 120 {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-        let now = Held::by(process).unwrap();
-        let alike = (now.descriptors, now.threads) == (held.descriptors, held.threads);
-        same = if alike { same + 1 } else { 0 };
-        held = now;
-    }
-    held
-}
-
-/// Returns the figures once they are at most `before`, or after a long time.
-async fn settled(process: u32, before: Held) -> Held {
-    let mut held = Held::by(process).unwrap();
-    for _ in 0..300 {
-        if held.descriptors <= before.descriptors && held.threads <= before.threads {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-        held = Held::by(process).unwrap();
-    }
-    held
 }

@@ -10,6 +10,7 @@ use zbus::Variant;
 
 use super::raw::{HEALTH, ask_at};
 use crate::support::daemon::{Client, eventually, until};
+use crate::support::http_openings::openings;
 use crate::support::private_bus::PrivateBus;
 use crate::support::process::Process;
 use crate::support::stream::Reader;
@@ -17,34 +18,6 @@ use crate::support::stream::Reader;
 const CONNECTIONS: usize = 500;
 /// Memory for what the attackers had sent. The bodies alone would be 8 GB.
 const GROWTH: u64 = 128 << 20;
-
-/// What an attacker sends, and then leaves.
-fn openings() -> Vec<String> {
-    let body = |head: &str, bytes: usize| {
-        let post = "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n";
-        format!("{post}{head}\r\n\r\n{}", "a".repeat(bytes))
-    };
-    vec![
-        String::new(),
-        "GET /health HT".to_owned(),
-        HEALTH.repeat(2000),
-        format!(
-            "GET /health HTTP/1.1\r\nHost: a\r\nA: {}",
-            "a".repeat(1 << 20)
-        ),
-        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(1 << 20)),
-        body("Content-Length: 16777216", 1 << 20),
-        body("Content-Length: 99999999999999999999", 100),
-        body("Content-Length: 1\r\nContent-Length: 2", 100),
-        body("Transfer-Encoding: chunked", 100),
-        body(
-            "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff",
-            1 << 20,
-        ),
-        "\0".repeat(100_000),
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-    ]
-}
 
 /// Connects, sends, maybe ends its side, and reads nothing.
 async fn attack(path: &Path, opening: String, half_closes: bool) -> Option<UnixStream> {

@@ -1,4 +1,4 @@
-//! `/health` and `/metrics` on a socket, while requests of the bus run.
+//! `/health` and `/metrics` on a socket, while requests of the bus and of the socket run.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -9,8 +9,9 @@ use std::time::Duration;
 use ganglion::bus::BusConfig;
 use ganglion::bus::proxy::Fields;
 use ganglion::http::{Http, HttpConfig, listen, serve};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use crate::support::daemon::{Daemon, eventually};
 use crate::support::needs;
@@ -38,8 +39,22 @@ impl Served {
     /// Asks for a path. Returns the status and the body.
     async fn get(&self, path: &'static str) -> (u16, String) {
         let socket = self.path();
-        let asked = tokio::task::spawn_blocking(move || get(&socket, path));
+        let asked = tokio::task::spawn_blocking(move || ask(&socket, &format!("GET {path}"), ""));
         eventually(asked).await.expect("an answer")
+    }
+
+    /// Begins a chat completion. The task returns its usage.
+    fn complete(&self, question: &str) -> JoinHandle<Value> {
+        let (socket, body) = (
+            self.path(),
+            json!({"messages": [{"role": "user", "content": question}]}),
+        );
+        tokio::task::spawn_blocking(move || {
+            let (status, answer) = ask(&socket, "POST /v1/chat/completions", &body.to_string());
+            assert_eq!(status, 200, "{answer}");
+            let mut answer: Value = serde_json::from_str(&answer).expect("JSON");
+            answer["usage"].take()
+        })
     }
 }
 
@@ -49,9 +64,13 @@ impl Drop for Served {
     }
 }
 
-fn get(socket: &Path, path: &str) -> (u16, String) {
+/// Sends a request. Returns the status and the body of the answer.
+fn ask(socket: &Path, line: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let length = body.len();
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
@@ -80,21 +99,23 @@ fn sum(samples: &BTreeMap<String, f64>, metric: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_answer_under_load_and_sum_up() {
-    const STREAMS: u32 = 8;
+    /// Half of the requests come over the bus, and half over HTTP.
+    const REQUESTS: u32 = 8;
     const TOKENS: u32 = 100;
     if !needs::root() {
         return;
     }
-    let script = format!("rows={STREAMS},tokens={TOKENS},delay=5ms");
+    let script = format!("rows={REQUESTS},tokens={TOKENS},delay=5ms");
     let daemon = Daemon::with(&script, 16, BusConfig::default()).await;
     let http = Served::new(&daemon, HttpConfig::default());
     let client = daemon.client().await;
-    let mut streams = Vec::new();
-    for _ in 0..STREAMS {
+    let (mut streams, mut completions) = (Vec::new(), Vec::new());
+    for _ in 0..REQUESTS / 2 {
         let said = ("user", Fields::from([("content", "one two three".into())]));
         let asked = client.manager.generate(&[said], Fields::new()).await;
         let (_, stream) = asked.expect("it is accepted");
         streams.push(tokio::spawn(Reader::new(stream).answer()));
+        completions.push(http.complete("one two three"));
     }
     let mut generated = 0.0;
     loop {
@@ -106,26 +127,32 @@ async fn metrics_answer_under_load_and_sum_up() {
         generated = more;
         let ended = sum(&now, "ganglion_requests_total");
         let running = sum(&now, "ganglion_requests_running");
-        assert!(ended.max(running) <= f64::from(STREAMS), "{text}");
-        if ended >= f64::from(STREAMS) {
+        assert!(ended.max(running) <= f64::from(REQUESTS), "{text}");
+        if ended >= f64::from(REQUESTS) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut usages = Vec::new();
+    let (mut expected, mut prompts) = (0, 0);
     for answer in streams {
-        usages.push(answer.await.expect("it ends").usage);
+        let usage = answer.await.expect("it ends").usage;
+        expected += usage.completion_tokens;
+        prompts += usage.prompt_tokens;
+    }
+    for answer in completions {
+        let usage = answer.await.expect("it ends");
+        let count = |of: &str| usage[of].as_u64().and_then(|count| count.try_into().ok());
+        expected += count("completion_tokens").unwrap_or(0);
+        prompts += count("prompt_tokens").unwrap_or(0);
     }
     let (_, text) = http.get("/metrics").await;
     let all = samples(&text);
-    let expected: u32 = usages.iter().map(|usage| usage.completion_tokens).sum();
-    assert_eq!(expected, STREAMS * TOKENS);
-    let prompts: u32 = usages.iter().map(|usage| usage.prompt_tokens).sum();
+    assert_eq!(expected, REQUESTS * TOKENS);
     for (metric, expected) in [
-        ("ganglion_requests_total", STREAMS),
-        ("ganglion_request_seconds_count", STREAMS),
-        ("ganglion_first_token_seconds_count", STREAMS),
-        ("ganglion_between_tokens_seconds_count", expected - STREAMS),
+        ("ganglion_requests_total", REQUESTS),
+        ("ganglion_request_seconds_count", REQUESTS),
+        ("ganglion_first_token_seconds_count", REQUESTS),
+        ("ganglion_between_tokens_seconds_count", expected - REQUESTS),
         ("ganglion_generated_tokens_total", expected),
         ("ganglion_prompt_tokens_total", prompts),
         ("ganglion_requests_running", 0),

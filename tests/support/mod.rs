@@ -1,11 +1,13 @@
 //! Helpers that tests of several surfaces share.
 
+pub(crate) mod at_rest;
 pub(crate) mod attack;
 pub(crate) mod daemon;
 #[cfg(feature = "cuda")]
 pub(crate) mod fake_driver;
 pub(crate) mod few_states;
 pub(crate) mod gguf_writer;
+pub(crate) mod http_openings;
 pub(crate) mod joining;
 pub(crate) mod journal;
 pub(crate) mod leaks;
