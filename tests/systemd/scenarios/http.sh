@@ -37,9 +37,10 @@ systemctl daemon-reload
 systemctl stop $unit $socket
 systemctl start $unit
 within 10 answers
-tcp() { $check http 127.0.0.1:11435 /health "$@" 2>&1; }
+tcp() { $check http 127.0.0.1:11435 /v1/models "$@" 2>&1; }
 matches 'the answer to a key' "$(tcp $key)" '200 OK'
 matches 'the answer without a key' "$(tcp)" '401 .*missing_api_key'
+matches 'the answer to a probe without a key' "$($check http 127.0.0.1:11435 /health)" '200 OK'
 matches 'the answer to another key' "$(tcp fedcba9876543210fedcba9876543210)" '401 .*invalid_api_key'
 
 # A key file that other users can read is refused.
