@@ -53,7 +53,7 @@ pub(super) trait Machine: Copy {
     fn numbers(self, totals: Self::Totals) -> [f32; SUMS];
 }
 
-/// Plain Rust, for other machines.
+/// Plain Rust, for other machines: arm64 has NEON in every build, so that the compiler uses it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
 
@@ -144,7 +144,7 @@ impl Machine for Portable {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use std::array;
 
@@ -186,17 +186,12 @@ mod tests {
         for seed in 0..100 {
             let random = || fastrand::Rng::with_seed(seed);
             let portable = totals(Portable, &mut random()).map(f32::to_bits);
-            macro_rules! check {
-                ($($machine:ty),+) => {
-                    $(if let Some(machine) = <$machine>::try_new() {
-                        assert_eq!(portable, totals(machine, &mut random()).map(f32::to_bits));
-                    })+
-                };
+            if let Some(machine) = pulp::x86::V3::try_new() {
+                assert_eq!(portable, totals(machine, &mut random()).map(f32::to_bits));
             }
-            #[cfg(target_arch = "x86_64")]
-            check!(pulp::x86::V3, pulp::x86::V4);
-            #[cfg(target_arch = "aarch64")]
-            check!(pulp::aarch64::Neon);
+            if let Some(machine) = pulp::x86::V4::try_new() {
+                assert_eq!(portable, totals(machine, &mut random()).map(f32::to_bits));
+            }
         }
     }
 }

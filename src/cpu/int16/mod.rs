@@ -9,8 +9,6 @@
 
 mod inputs;
 mod machine;
-#[cfg(target_arch = "aarch64")]
-mod neon;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -82,10 +80,6 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
         if let Some(machine) = pulp::x86::V3::try_new() {
             return with!(machine, |run| machine.vectorize(run), 4, 2, 2);
         }
-    }
-    #[cfg(target_arch = "aarch64")]
-    if let Some(machine) = pulp::aarch64::Neon::try_new() {
-        return with!(machine, |run| machine.vectorize(run), 4, 2, 3);
     }
     with!(Portable, NullaryFnOnce::call, 4, 1, 1);
 }
