@@ -1,8 +1,9 @@
 //! Products of quantized matrices with rows of activations.
 //!
-//! The rows of a step are multiplied with the integers of the weights' blocks (`groups`). One row of a prompt is
-//! multiplied with weights as they are decoded. For more rows, a few weight rows are decoded into a buffer that fits
-//! the nearest cache, and multiplied with every input row.
+//! The rows of a step are multiplied with the integers of the weights' blocks, with activations of 16 bits (`int16`) or of
+//! 30 (`groups`). So are those of a prompt if 256 columns share a factor and activations have 16 bits. Otherwise one row of a
+//! prompt is multiplied with weights as they are decoded. For more rows, a few weight rows are decoded into a buffer that
+//! fits the nearest cache, and multiplied with every input row.
 //!
 //! Products are (outputs, rows), so that each thread writes its own memory, and are transposed as they are merged. The
 //! bits of a product depend neither on the number of rows, nor on the threads, nor on the machine (`dots`).
@@ -45,8 +46,8 @@ struct Integers {
     short: [int16::Inputs; 2],
 }
 
-/// The family of loops that computes a row: a step multiplies with the integers of blocks (`groups` and `int16`), a prompt
-/// with values. Their last bits differ, as on a GPU.
+/// The family of loops that computes a row: a step multiplies with the integers of blocks, a prompt mostly with values.
+/// Their last bits may differ, as on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Step(Precision),

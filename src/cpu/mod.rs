@@ -1,4 +1,4 @@
-//! The CPU executor: loops over quantized rows with f32 accumulation.
+//! The CPU executor: loops over quantized rows. Sums of integers are exact, and all others are f32.
 //!
 //! It also records and replays steps, and can launch them ahead. A CPU is not faster that way, but the life cycle of the
 //! decode graph can be tested without a GPU. It reads no files and knows no model.
@@ -105,7 +105,7 @@ impl Cpu {
         })
     }
 
-    /// Sets the precision of activations.
+    /// Sets the precision of activations; it is that of f32 without this call.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.core.precision = precision;

@@ -11,7 +11,7 @@ pub enum Precision {
     /// 16 bits, with a unit for each 32 or 256 of them.
     #[default]
     I16,
-    /// As accurate as f32. A step takes up to twice as long.
+    /// As accurate as f32, and slower.
     F32,
 }
 

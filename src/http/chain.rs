@@ -190,7 +190,7 @@ impl Opener<'_> {
         let before = self.stored.get(user, previous).ok_or_else(unknown)?;
         if before.instructions != chain.instructions {
             let why = format!(
-                "instructions differ from those of {PREVIOUS}, which stay in force; give the same, or the earlier items in input"
+                "instructions differ from those of {PREVIOUS}; give the same instructions, or leave out {PREVIOUS} and send the earlier items in input"
             );
             return Err(Error::invalid(Some("instructions"), why).with_code("invalid_value"));
         }

@@ -51,7 +51,7 @@ async fn hold_together(folder: &Path) -> LostStates {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| load::Settings {
         observer: Some(logits.observer()),
-        // What runs is left for whoever comes; what was launched ahead has run already.
+        // A new request can preempt a running step, and cannot preempt one that was launched ahead: both are compared.
         launch_ahead: whole > 1,
         ..of_rows(folder, rows, whole).runner
     };

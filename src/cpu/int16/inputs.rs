@@ -117,8 +117,7 @@ impl NullaryFnOnce for Filling<'_> {
         integers.resize(from.len() / Columns::LEN, Columns::default());
         sums.resize(from.len() / Columns::LEN, [0.0; 2]);
         units.clear();
-        let parts = integers.iter_mut().zip(sums);
-        let mut parts = parts;
+        let mut parts = integers.iter_mut().zip(sums);
         for span in from.chunks_exact(span) {
             let span = span.as_chunks::<{ Columns::LEN }>().0;
             let (unit, by) = unit(span);
