@@ -20,6 +20,8 @@ matches 'what honest clients saw' "$(cat /run/honest.log)" '^wrong 0 lost 0 unan
 ! grep '^error' /run/honest.log || fail 'honest clients were refused'
 ! grep FAILED /run/takes.log || fail 'a refused take broke the session of its holder'
 within 10 is_small
+# On a busy machine no schema has had its processor time in 8 s. This one has as long as it takes.
+as member $check guides patterns-all-of 120 1
 reported grammar_stopped
 explained grammar_stopped 'simplify the grammar'
 equal 'the process' "$(pid)" "$before"
