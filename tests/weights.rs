@@ -108,7 +108,7 @@ fn random_model(format: Format, decoded: bool) -> GgufWriter {
 }
 
 /// The logits of a step after a prompt, and the format's name.
-fn logits_of(gguf: &GgufWriter, directory: &Path) -> (Vec<f32>, String) {
+fn logits_of(gguf: &GgufWriter, precision: Precision, directory: &Path) -> (Vec<f32>, String) {
     let path = directory.join("random.gguf");
     std::fs::write(&path, gguf.file()).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
@@ -117,7 +117,7 @@ fn logits_of(gguf: &GgufWriter, directory: &Path) -> (Vec<f32>, String) {
         kv_type: KvType::F32.into(),
         context: 64,
         threads: 1,
-        precision: Precision::F32,
+        precision,
         ..Settings::default()
     };
     let mut runner = load::runner(&checkpoint, &settings, &mut |_, _| {}).unwrap();
@@ -137,9 +137,21 @@ fn logits_of(gguf: &GgufWriter, directory: &Path) -> (Vec<f32>, String) {
 fn a_model_of_every_format_computes_as_with_its_values_in_f32() {
     let directory = tempfile::tempdir().unwrap();
     for format in Format::ALL {
-        let (logits, name) = logits_of(&random_model(format, false), directory.path());
-        let (expected, _) = logits_of(&random_model(format, true), directory.path());
+        let of = |decoded, precision| {
+            logits_of(&random_model(format, decoded), precision, directory.path())
+        };
+        let (logits, name) = of(false, Precision::F32);
+        let (expected, _) = of(true, Precision::F32);
         assert_eq!(name, format!("{format:?}"));
+        let (rounded, _) = of(false, Precision::I16);
+        let has_blocks = format.block_len() > 1;
+        assert_eq!(rounded != logits, has_blocks, "{format:?}: 16 bits round");
+        let deltas = rounded
+            .iter()
+            .zip(&logits)
+            .map(|(one, other)| (one - other).abs());
+        let most = deltas.fold(0.0, f32::max);
+        assert!(most <= 2e-3, "{format:?}: {most} by rounding to 16 bits");
         for (token, (logit, expected)) in logits.iter().zip(&expected).enumerate() {
             assert!(
                 (logit - expected).abs() <= 1e-4,

@@ -4,12 +4,11 @@
 // twice, rounded to the activations' type and as their rounding errors. A cache of integers becomes values of that type
 // when a tile arrives.
 //
-// Positions come in splits. Each split is summed by itself, and a row's splits are merged in order. With enough rows, a
-// block takes all splits of its rows; otherwise each split has a block, and the last block to end merges. Both give the
-// same bits. The first positions come in short splits, which serve a few rows behind a conversation of usual length.
-// Later ones come in long splits, because a merge takes time, too. Heads wider than 128 have one split: no registers
-// are left for a merge. Outputs of 512 columns do not fit the registers: two blocks share them, and both compute the
-// scores.
+// Positions come in splits. Each split is summed by itself, and a row's splits are merged in order. Each split has a
+// block, and the last block to end merges; if there are more splits than blocks, one block takes all of them. Both give
+// the same bits. The first positions come in short splits, which serve a few rows behind a conversation of usual
+// length. Later ones come in long splits, because a merge takes time, too. Outputs of 512 columns do not fit the
+// registers: two blocks share them, both compute the scores, and no splits are made.
 #pragma once
 #include "prompt/copy.cuh"
 #include "attention.cuh"
@@ -41,6 +40,17 @@ __device__ __forceinline__ u32 thread_in_block() {
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
 }
+
+__device__ __forceinline__ u32 block_along_heads() {
+    u32 block;
+    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(block));
+    return block;
+}
+
+// What a block of wide heads with splits reads again where it needs it, because no register is left.
+struct Aside {
+    u32 first, tiles, seen_whole[ATTEND_WARPS], all_inside[ATTEND_WARPS];
+};
 
 // tanh for small numbers: no error exceeds 2^-22.
 __device__ __forceinline__ float squashed(float x) { return 1.0f - 2.0f / (power_of_two(2.0f * LOG2_E * x) + 1.0f); }
@@ -93,7 +103,8 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 base = in_shared(staged), at_k = base + ROWS * PITCH, at_v = at_k + PLACES_K * SIDE,
         at_packed = at_v + PLACES_V * KEYS * V_PITCH;
     const u64 *table = table_of(c, prompt->slot);
-    constexpr bool SPLITS = D <= 128;
+    constexpr bool SPLITS = W == D, ASIDE = SPLITS && D > 128;
+    __shared__ volatile Aside aside;
     // In shared memory, because no registers are left.
     __shared__ u32 last_of_all, first_split, splits;
     if (SPLITS && threadIdx.x == 0) last_of_all = last_position;
@@ -104,11 +115,12 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         typedef decltype(side_of) Side;
         typedef typename Side::Type C;
         constexpr u32 COLUMNS = Side::COLUMNS, PIECES = COLUMNS / 8;
-        u64 page = table[tile * KEYS / PAGE];
-        const C *from = in_page<C>(page, side, c, kv_head, tile * KEYS);
+        const u32 of_head = ASIDE ? block_along_heads() : kv_head;
+        u64 page = (ASIDE ? table_of(c, at<const Row>(c.places.rows)->slot) : table)[tile * KEYS / PAGE];
+        const C *from = in_page<C>(page, side, c, of_head, tile * KEYS);
         if constexpr (COLUMNS < D) from += blockIdx.z * COLUMNS;
         if constexpr (sizeof(C) == 1) {
-            const half *scales = scales_in_page(page, side, c, kv_head, tile * KEYS);
+            const half *scales = scales_in_page(page, side, c, of_head, tile * KEYS);
             if constexpr (COLUMNS < D) {
                 constexpr u32 OF_KEY = COLUMNS / 16, SCALES_OF_KEY = COLUMNS / BLOCK / 8;
                 scales += blockIdx.z * (COLUMNS / BLOCK);
@@ -167,10 +179,9 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     typedef Splits<KEYS> InSplits;
     if constexpr (SPLITS) {
         u32 begins = InSplits::of(first_tile), count = InSplits::of(tiles - 1) + 1 - begins, mine = begins + blockIdx.z;
-        if (gridDim.z > 1) {
-            if (blockIdx.z >= count) return;
+        if (blockIdx.z >= (count <= gridDim.z ? count : 1)) return;
+        if (count <= gridDim.z)
             first_tile = max(first_tile, InSplits::begin(mine)), tiles = min(tiles, InSplits::begin(mine + 1));
-        }
         if (threadIdx.x == 0) first_split = begins, splits = count;
     }
     typedef Columns<K, D> Keys;
@@ -196,6 +207,17 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 seen_whole = (last_seen(a, position, min(first + warp * M * 16, all - 1) / group) + 1) / KEYS;
     // Earlier tiles are partly or entirely outside the window of some row of the warp.
     u32 all_inside = (window_of(position + min(first + (warp + 1) * M * 16 - 1, all - 1) / group) + KEYS - 1) / KEYS;
+    if (ASIDE) {
+        aside.first = first, aside.tiles = tiles;
+        aside.seen_whole[warp] = seen_whole, aside.all_inside[warp] = all_inside;
+        __syncthreads();
+    }
+    auto end = [&] { return ASIDE ? aside.tiles : tiles; };
+    auto is_partly_seen = [&](u32 tile) {
+        const u32 warp = thread_in_block() / 32;
+        return tile >= (ASIDE ? aside.seen_whole[warp] : seen_whole) ||
+               tile < (ASIDE ? aside.all_inside[warp] : all_inside);
+    };
     float scale = a.softcap != 0.0f ? LOG2_E : a.scale * LOG2_E;
     // Where a thread stores its part of a split.
     auto left = [&](u32 split) {
@@ -245,7 +267,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     u32 q_from = base + (warp * M * 16 + lane % 16) * PITCH + lane / 16 * 16;
     u32 k_from = at_k + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16;
     u32 v_from = at_v + lane % 16 * V_PITCH + lane / 16 * 16;
-    for (u32 tile = first_tile; tile < tiles; ++tile) {
+    for (u32 tile = first_tile; tile < end(); ++tile) {
         const u32 place = AHEAD ? (tile - first_tile) % 2 * SIDE : 0, k_place = PLACES_K > 1 ? place : 0,
                   v_place = PLACES_V > 1 ? place : 0;
         const u32 k_next = PLACES_K > 1 ? SIDE - place : 0, v_next = PLACES_V > 1 ? SIDE - place : 0;
@@ -253,7 +275,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         __syncthreads();
         unpack(Keys(), at_k, tile, 0);
         if (!AHEAD) load(Values(), at_v, c.v, tile, 0);
-        else if (tile + 1 < tiles) load(Keys(), at_k + k_next, c.k, tile + 1, 0);
+        else if (tile + 1 < end()) load(Keys(), at_k + k_next, c.k, tile + 1, 0);
         else copies_end();
         float scores[M][KEYS / 8][4] = {};
 // Keys are loaded once for all rows. With two tiles a warp, further loads ahead do not fit the registers.
@@ -276,7 +298,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
         copies_wait<AHEAD ? 1 : 0>();
         __syncthreads();
         unpack(Values(), at_v, tile, ARRIVING);
-        if (tile + 1 < tiles)
+        if (tile + 1 < end())
             AHEAD ? load(Values(), at_v + v_next, c.v, tile + 1, ARRIVING) : load(Keys(), at_k, c.k, tile + 1, 0);
         else if (AHEAD) copies_end();
         if (a.softcap != 0.0f) {
@@ -288,7 +310,7 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) scores[m][n][i] = a.softcap * squashed(scores[m][n][i] * within);
         }
-        if (tile >= seen_whole || tile < all_inside) {
+        if (is_partly_seen(tile)) {
             u32 thread = thread_in_block(), warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
 #pragma unroll
             for (int m = 0; m < M; ++m)
@@ -358,15 +380,15 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
             }
         }
         if constexpr (!SPLITS) continue;
-        if (InSplits::begins(tile + 1) && tile + 1 < tiles) {
+        if (InSplits::begins(tile + 1) && tile + 1 < end()) {
             if (InSplits::of(tile) > first_split) merge(left(0), Yes());
             leave(left(0));
             begin();
         }
     }
     if constexpr (SPLITS) {
-        if (splits > 1 && gridDim.z == 1) merge(left(0), Yes());
-        if (splits > 1 && gridDim.z > 1) {
+        if (splits > gridDim.z) merge(left(0), Yes());
+        else if (splits > 1) {
             leave(left(blockIdx.z));
             if (!arrives_last(a.arrivals + 4 * (blockIdx.y * gridDim.x + blockIdx.x), 1, splits)) return;
             begin();
@@ -376,6 +398,10 @@ __device__ __forceinline__ void prompt_attend(const AttendArgs &a) {
     }
     u32 thread = thread_in_block(), g = thread % 32 / 4, t = thread % 4;
     warp = thread / 32;
+    if (ASIDE) {
+        first = aside.first, kv_head = block_along_heads(), group = c.heads / c.kv_heads;
+        all = at<const Row>(c.places.rows)->count * group;
+    }
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll

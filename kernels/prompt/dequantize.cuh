@@ -49,6 +49,19 @@ template <> __device__ __forceinline__ u32 small_pair<__nv_bfloat16>(u32 bytes, 
     return *reinterpret_cast<u32 *>(&value);
 }
 
+// Bytes 2 `i` and 2 `i` + 1 of a word as bf16; they are at most 15.
+__device__ __forceinline__ u32 two_small(u32 bytes, u32 i) {
+    u32 biased = __byte_perm(bytes, 0x43434343u, i ? 0x4342 : 0x4140);
+    __nv_bfloat162 value =
+        __hsub2(*reinterpret_cast<__nv_bfloat162 *>(&biased), __bfloat162bfloat162(__int2bfloat16_rn(128)));
+    return *reinterpret_cast<u32 *>(&value);
+}
+
+// A pair of ones.
+template <typename T> __device__ __forceinline__ constexpr u32 ones_of();
+template <> __device__ __forceinline__ constexpr u32 ones_of<half>() { return 0x3c003c00u; }
+template <> __device__ __forceinline__ constexpr u32 ones_of<__nv_bfloat16>() { return 0x3f803f80u; }
+
 // The product of two pairs.
 template <typename T> __device__ __forceinline__ u32 times(u32 a, u32 b) {
     typedef typename Pair<T>::type Two;

@@ -145,6 +145,7 @@ template <int F, typename T, class S> struct Products {
             multiply_values(unit, stage);
         } else if constexpr (Layout<F>::kind == NIBBLE_PAIRS) {
             multiply_nibble_pairs(unit, stage, index);
+            add_minima_of_quarters(stage, index);
         } else {
             multiply_blocks(unit, stage, index, u);
         }
@@ -187,47 +188,101 @@ template <int F, typename T, class S> struct Products {
         }
     }
 
+    // The sums of each quarter of tile m of the tokens, for both halves of it, as mma's operand of eight columns. The
+    // tokens meet four columns of ones, one for each quarter, and then the same again. So t knows the sums of quarters
+    // 2t and 2t + 1 modulo 4. The first four columns keep their values as bf16, and the last four their rounding
+    // errors.
+    __device__ __forceinline__ void quarter_sums(u32 stage, u32 m, u32 (&of_half)[2]) const {
+        float both[4] = {};
+#pragma unroll
+        for (u32 s = 0; s < 4; ++s) {
+            u32 x[4];
+            matrices(x, inputs_of(stage, s, m));
+            // Tokens that are mma's second operand elsewhere are the first here, which has them in another order.
+            const u32 tokens[4] = {x[0], x[2], x[1], x[3]};
+            const u32 ones = thread.g % 4 == s ? ones_of<T>() : 0;
+            Mma<T>::run(both, tokens, ones, ones);
+        }
+#pragma unroll
+        for (u32 h = 0; h < 2; ++h) {
+            u32 high, low;
+            split_in_two(both[2 * h], both[2 * h + 1], high, low);
+            of_half[h] = thread.t < 2 ? high : low;
+        }
+    }
+
     // A unit whose blocks, of one quarter each, have scales and minima of four bits. Integers times their scales are
-    // less than 64, which T holds exactly. The minima, once for each column, multiply the inputs themselves: sums of so
-    // few columns would take more operations. A factor is left for the products, and one for the minima.
+    // less than 64, which T holds exactly: one factor is left for the whole unit. Two quarters share a word, and four
+    // do not fit the registers.
     __device__ __forceinline__ void multiply_nibble_pairs(const u8 *unit, u32 stage, u32 index) {
 #pragma unroll 1
-        for (u32 quarter = 0; quarter < 4; ++quarter) {
-            u32 f[N][4], minima[N][4];
-            float scale[N][2], minimum[N][2];
+        for (u32 first = 0; first < 4; first += 2) {
+            u32 f[2][N][4];
+            float scale[N][2];
 #pragma unroll
             for (u32 n = 0; n < N; ++n) {
                 Weights<F, T> w;
-                w.load(unit + n * G::unit, thread.lane, quarter);
-                RowScales<F, 1> rows;
-                read_words(head_at(stage, n) + thread.g * sizeof(rows.head), rows.head);
+                w.load(unit + n * G::unit, thread.lane, first);
                 const uint2 both = *reinterpret_cast<const uint2 *>(scales_at(stage, index, n) + thread.g * 8);
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) {
-                    const u32 of_row = i % 2 ? both.y : both.x;
-                    const u32 integers = Integers<F, T>::of(w.quants[0], w.high, quarter % 2, i);
-                    f[n][i] = times<T>(integers, small_pair<T>(of_row & 0x0f0f0f0fu, quarter));
-                    minima[n][i] = small_pair<T>(of_row >> 4 & 0x0f0f0f0fu, quarter);
-                }
+                    const u32 scales = (i % 2 ? both.y : both.x) & 0x0f0f0f0fu;
 #pragma unroll
-                for (u32 i = 0; i < 2; ++i)
-                    scale[n][i] = rows.shared(i) * Integers<F, T>::factor(i), minimum[n][i] = rows.shared_minimum(i);
+                    for (u32 s = 0; s < 2; ++s)
+                        f[s][n][i] =
+                            times<T>(Integers<F, T>::of(w.quants[0], w.high, s, i), small_pair<T>(scales, first + s));
+                }
+                RowScales<F, 1> rows;
+                read_words(head_at(stage, n) + thread.g * sizeof(rows.head), rows.head);
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i) scale[n][i] = rows.shared(i) * Integers<F, T>::factor(i);
             }
 #pragma unroll
             for (u32 m = 0; m < M; ++m) {
-                u32 x[4];
-                matrices(x, inputs_of(stage, quarter, m));
+                u32 x[2][4];
+#pragma unroll
+                for (u32 s = 0; s < 2; ++s) matrices(x[s], inputs_of(stage, first + s, m));
 #pragma unroll
                 for (u32 n = 0; n < N; ++n)
 #pragma unroll
                     for (int h = 0; h < 2; ++h) {
-                        float block[4] = {}, less[4] = {};
-                        Mma<T>::run(block, f[n], x[2 * h], x[2 * h + 1]);
-                        Mma<T>::run(less, minima[n], x[2 * h], x[2 * h + 1]);
+                        float block[4] = {};
+#pragma unroll
+                        for (u32 s = 0; s < 2; ++s) Mma<T>::run(block, f[s][n], x[s][2 * h], x[s][2 * h + 1]);
                         add_scaled(scale[n], block, sums[m][n][h]);
-                        add_scaled(minimum[n], less, sums[m][n][h]);
                     }
             }
+        }
+    }
+
+    // Adds the minima of a unit whose blocks have one quarter each. They multiply the sums of the quarters. The inputs
+    // are read again, because their sums and the weights do not fit the registers together.
+    __device__ __forceinline__ void add_minima_of_quarters(u32 stage, u32 index) {
+        u32 minima[N][2];
+        float by[N][2];
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) {
+            const uint2 both = *reinterpret_cast<const uint2 *>(scales_at(stage, index, n) + thread.g * 8);
+            RowScales<F, 1> rows;
+            read_words(head_at(stage, n) + thread.g * sizeof(rows.head), rows.head);
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                minima[n][i] = two_small((i ? both.y : both.x) >> 4 & 0x0f0f0f0fu, thread.t % 2);
+                by[n][i] = rows.shared_minimum(i);
+            }
+        }
+#pragma unroll
+        for (u32 m = 0; m < M; ++m) {
+            u32 of_half[2];
+            quarter_sums(stage, m, of_half);
+#pragma unroll
+            for (u32 n = 0; n < N; ++n)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    float of_quarters[4] = {};
+                    Mma<__nv_bfloat16>::run_eight(of_quarters, minima[n][0], minima[n][1], of_half[h]);
+                    add_scaled(by[n], of_quarters, sums[m][n][h]);
+                }
         }
     }
 

@@ -13,8 +13,8 @@ const OUTPUTS: usize = 256;
 /// Positions in a split, before `LONG_SPLIT` and after it.
 const SHORT_SPLIT: usize = 512;
 const LONG_SPLIT: usize = 4096;
-/// The number of blocks up to which each split has its own block. More blocks keep a device busy without that, and
-/// would need more memory.
+/// The most blocks of a launch in which a split has its own block. More blocks keep a device busy without that, and would
+/// need more memory.
 const APART: usize = 512;
 
 /// A kernel, the query rows of its blocks, and its shared memory in bytes.
@@ -126,7 +126,7 @@ fn shared(kv: KvHeads, rows: usize, ahead: bool) -> usize {
 
 /// The splits of the longest conversation.
 fn splits(kv: KvHeads) -> usize {
-    if kv.head_dim > 128 {
+    if kv.head_dim > OUTPUTS {
         1
     } else {
         let later = kv.context.saturating_sub(LONG_SPLIT);
@@ -134,10 +134,10 @@ fn splits(kv: KvHeads) -> usize {
     }
 }
 
-/// The number of splits for which there is memory to have their own blocks.
+/// The number of blocks for the splits of a row. Rows with more splits are computed by one block.
 fn apart(kv: KvHeads, rows: usize) -> usize {
-    let (blocks, splits) = (rows.div_ceil(most_rows(kv.head_dim)) * kv.heads, splits(kv));
-    if blocks * splits <= APART { splits } else { 1 }
+    let blocks = rows.div_ceil(most_rows(kv.head_dim)) * kv.heads;
+    splits(kv).min(APART / blocks.max(1)).max(1)
 }
 
 /// Bytes of the splits' results before they are merged, for at most this many query rows of a KV head: a maximum, a sum
@@ -162,15 +162,16 @@ mod tests {
     /// The memory allocated for the most rows is enough for any number.
     #[test]
     fn fewer_rows_never_need_more_partials() {
-        for (heads, context, element) in [
-            (8, 21_000, KvType::F16),
-            (8, 2048, KvType::Q8_0),
-            (2, 131_072, KvType::F16),
-            (1, 600, KvType::BF16),
+        for (heads, head_dim, context, element) in [
+            (8, 128, 21_000, KvType::F16),
+            (8, 128, 2048, KvType::Q8_0),
+            (2, 128, 131_072, KvType::F16),
+            (1, 128, 600, KvType::BF16),
+            (4, 256, 21_000, KvType::F16),
         ] {
             let kv = KvHeads {
                 heads,
-                head_dim: 128,
+                head_dim,
                 context,
                 types: element.into(),
             };

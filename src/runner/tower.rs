@@ -5,7 +5,7 @@
 use crate::executor::{Encode, ExecuteError};
 use crate::model::tower::forward::TowerBuffers;
 use crate::model::tower::{Grid, GridError, PositionTable, TowerForward, TowerShape};
-use crate::tape::{Tape, TapeError};
+use crate::tape::{Buffer, Tape, TapeError};
 
 /// Rows that the host prepares at a time.
 const ROWS: usize = 64;
@@ -69,6 +69,17 @@ struct Image {
     ends: Vec<usize>,
     /// The number of parts that have run.
     ran: usize,
+    /// The results that have been read: the embeddings, then those of `DeepStack`.
+    read: Vec<Vec<f32>>,
+}
+
+impl Image {
+    /// The next result to read, after the last part.
+    fn unread(&self) -> Option<Buffer> {
+        let embeddings = std::iter::once(self.at.embeddings);
+        let mut results = embeddings.chain(self.at.deepstack.iter().copied());
+        results.nth(self.read.len())
+    }
 }
 
 impl Tower {
@@ -173,6 +184,7 @@ impl Tower {
             at,
             ends,
             ran: 0,
+            read: Vec::new(),
         });
         Ok(())
     }
@@ -222,8 +234,8 @@ impl Tower {
         image.map_or([0, 0], |image| [image.ran, image.ends.len()])
     }
 
-    /// Continues the image until `pauses`, which is called after each part, returns true. Returns the embeddings at the
-    /// end, and `None` before it or without an image.
+    /// Continues the image until `pauses`, which is called after each part and each result, returns true. Returns the
+    /// embeddings at the end, and `None` before it or without an image.
     ///
     /// # Errors
     /// If the device fails or a result is not finite. The image has then ended.
@@ -238,13 +250,24 @@ impl Tower {
             let begin = image.ran.checked_sub(1).map_or(0, |last| image.ends[last]);
             self.executor.run_operations(&image.tape, begin..end)?;
             image.ran += 1;
-            // A GPU may not have computed it yet: reading the embeddings is a part, too.
             if pauses() {
                 self.image = Some(image);
                 return Ok(None);
             }
         }
-        self.embeddings(&image).map(Some)
+        while let Some(buffer) = image.unread() {
+            let mut values = Vec::new();
+            (self.executor).read_rows(&image.tape, buffer, &mut values)?;
+            if !values.iter().all(|value: &f32| value.is_finite()) {
+                return Err(EncodeError::NonFinite);
+            }
+            image.read.push(values);
+            if image.unread().is_some() && pauses() {
+                self.image = Some(image);
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.embeddings(image)))
     }
 
     /// Ends the image without embeddings.
@@ -263,21 +286,14 @@ impl Tower {
         Ok(())
     }
 
-    fn embeddings(&mut self, image: &Image) -> Result<Embeddings, EncodeError> {
+    fn embeddings(&self, image: Image) -> Embeddings {
         let shape = &self.forward.shape;
-        let mut read = |buffer| {
-            let mut values = Vec::new();
-            self.executor.read_rows(&image.tape, buffer, &mut values)?;
-            let finite = values.iter().all(|value: &f32| value.is_finite());
-            finite.then_some(values).ok_or(EncodeError::NonFinite)
-        };
-        let values = read(image.at.embeddings)?;
-        let deepstack = image.at.deepstack.iter().map(|buffer| read(*buffer));
-        Ok(Embeddings {
+        let mut read = image.read.into_iter();
+        Embeddings {
             tokens: shape.tokens(image.grid),
             width: shape.projector.text,
-            deepstack: deepstack.collect::<Result<_, _>>()?,
-            values,
-        })
+            values: read.next().unwrap_or_default(),
+            deepstack: read.collect(),
+        }
     }
 }

@@ -61,7 +61,7 @@ async fn measure(model: PathBuf, folder: &Path, backend: Backend, lengths: &[usi
         context,
     };
     println!(
-        "tokens  restored  first token, ms: restored  in cache  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
+        "tokens  restored  first token, ms: restored  in cache  computed  from memory     prefill   times  chosen      file, MiB  read, MB/s  disk alone   share  \
          branch, us"
     );
     for length in lengths {
@@ -139,10 +139,11 @@ impl Bench {
         #[allow(clippy::cast_precision_loss)] // for people
         let ms = |outcome: &Outcome| outcome.usage.first_token_us as f64 / 1e3;
         format!(
-            "{:>8}  {:>25.1}  {:>9.1}  {:>11.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
+            "{:>8}  {:>25.1}  {:>9.1}  {:>8}  {:>11.1}  {:>10.1}  {:>6.1}  {:<10}  {:>9}  {read:>10.0}  {rate:>10.0}  {:>5.0}%  {:>10.1}",
             restored.usage.restored,
             ms(&restored),
             ms(&next),
+            next.usage.prompt_tokens - next.usage.cached_tokens,
             ms(&from_memory),
             ms(&again),
             ms(&again) / ms(&restored),

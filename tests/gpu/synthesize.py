@@ -4,7 +4,7 @@ Blocks of quantized types are random bytes with scales that keep products small,
 
 usage: synthesize.py SIZE TYPE OUT [VOCABULARY.gguf]    SIZE: 0.6b 1.7b 4b 8b (Qwen3), or another key of SHAPES
 TYPE: f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k, one whose blocks begin with their only f16 number (iq4_nl,
-iq4_xs, iq3_s, iq3_xxs, iq2_s), or q4_k_m and q5_k_m, which mix two as llama.cpp does
+iq4_xs, iq3_s, iq3_xxs, iq2_s), or q3_k_m, q4_k_m and q5_k_m, which mix several nearly as llama.cpp does
 """
 
 import dataclasses
@@ -189,8 +189,14 @@ BLOCKS = {
     "q5_k": (176, {0: 1 / 300, 2: 15.5 / 300}),
     "q6_k": (210, {208: 1 / 1400}),
 }
-# The types of most matrices, and of the more important ones.
-MIXED = {"q4_k_m": ("q4_k", "q6_k"), "q5_k_m": ("q5_k", "q6_k")}
+# The types of most matrices, of the more important ones, and of the embeddings.
+MIXED = {
+    "q3_k_m": ("q3_k", "q4_k", "q6_k"),
+    "q4_k_m": ("q4_k", "q6_k", "q6_k"),
+    "q5_k_m": ("q5_k", "q6_k", "q6_k"),
+}
+# The mixes whose important matrices have the better type in all layers, attn_output included.
+IN_ALL_LAYERS = {"q3_k_m"}
 
 
 def kind_of(name):
@@ -268,7 +274,8 @@ def main(size, type_name, out, words=None):
     shape = SHAPES[size]
     hidden, heads, kv_heads, head_dim = shape.hidden, shape.heads, shape.kv_heads, shape.head_dim
     type_name = type_name.lower()
-    most, best = MIXED.get(type_name, (type_name, type_name))
+    most, best, embedding = MIXED.get(type_name, [type_name] * 3)
+    in_all = type_name in IN_ALL_LAYERS
     writer = gguf.GGUFWriter(out, shape.architecture)
     writer.add_name(f"{shape.architecture}-{size}-random")
     writer.add_block_count(shape.layers)
@@ -297,8 +304,8 @@ def main(size, type_name, out, words=None):
     random = np.random.default_rng(0)
     made = {}
 
-    def matrix(name, rows, columns, better=False):
-        kind = best if better else most
+    def matrix(name, rows, columns, better=False, kind=None):
+        kind = kind or (best if better else most)
         # One matrix of each shape serves all layers, and its first rows the smaller ones.
         key = kind, rows, columns
         if key not in made:
@@ -309,10 +316,10 @@ def main(size, type_name, out, words=None):
     def vector(name, width):
         writer.add_tensor(name, np.ones(width, dtype=np.float32))
 
-    matrix("token_embd.weight", shape.vocabulary, hidden, better=shape.tied)
+    matrix("token_embd.weight", shape.vocabulary, hidden, kind=embedding if shape.tied else most)
     vector("token_embd_norm.weight" if lists else "output_norm.weight", hidden)
     if not shape.tied:
-        matrix("output.weight", shape.vocabulary, hidden, better=True)
+        matrix("output.weight", shape.vocabulary, hidden, kind=embedding)
     if shape.pairs:
         vector("rope_factors_short.weight", shape.pairs)
         vector("rope_factors_long.weight", shape.pairs)
@@ -338,7 +345,7 @@ def main(size, type_name, out, words=None):
         stores = layer < shape.layers - shape.sharing
         block = f"blk.{layer}."
         eighth = shape.layers // 8
-        better = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+        better = in_all or layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
         for norm in norms:
             vector(f"{block}{norm}.weight", hidden)
         attends = shape.attends is None or layer in shape.attends
@@ -379,7 +386,7 @@ def main(size, type_name, out, words=None):
             matrix(block + "ffn_gate.weight", shape.intermediate, hidden)
             matrix(block + "ffn_up.weight", shape.intermediate, hidden)
         if attends:
-            matrix(block + "attn_output.weight", hidden, q)
+            matrix(block + "attn_output.weight", hidden, q, in_all)
         matrix(block + "ffn_down.weight", hidden, shape.intermediate, better)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
