@@ -1,7 +1,7 @@
 //! `/v1/messages`, Anthropic's API: from its JSON to a request of the engine, and from its events to JSON.
 //!
-//! `fields` is the table of fields. `request` decodes a body, with `messages`, `blocks` and `options`. `whole` and `events`
-//! write answers in the form of `answer`. Errors have the form of `error_form`.
+//! `fields` is the table of fields. `request` decodes a body, with `messages`, `turns`, `blocks` and `options`. `whole` and
+//! `events` write answers in the form of `answer`. Errors have the form of `error_form`.
 
 mod answer;
 mod blocks;
@@ -12,6 +12,7 @@ mod options;
 mod request;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod whole;
 
 use axum::Extension;
