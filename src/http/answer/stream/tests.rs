@@ -116,14 +116,14 @@ async fn only_tokens_wake_a_stream_that_has_them_in_time() {
     let first = begun.first_within(LONG, &CHAT).await.expect("no error");
     let mut stream = Stream::new(begun.running, Plain::default(), first, LONG);
     assert_eq!(next(&mut stream).await, "one");
-    let wakes = Arc::new(Wakes::default());
-    let waker = Waker::from(wakes.clone());
+    let count = Arc::new(Wakes::default());
+    let waker = Waker::from(count.clone());
     let context = &mut Context::from_waker(&waker);
     for number in 1..=9 {
         assert!(Pin::new(&mut stream).poll_frame(context).is_pending());
         let before = Instant::now();
         events.send(text()).expect("it listens");
-        assert_eq!(wakes.0.load(Ordering::Relaxed), number);
+        assert_eq!(count.0.load(Ordering::Relaxed), number);
         let sent = Pin::new(&mut stream).poll_frame(context);
         assert!(sent.is_ready());
         assert!(
