@@ -1,5 +1,8 @@
 //! State that all handlers share.
 
+use std::time::Duration;
+
+use super::answer::stream::SILENCE;
 use super::stored::Stored;
 use super::traffic::Traffic;
 use crate::front::Front;
@@ -10,6 +13,8 @@ pub struct Shared {
     pub(super) front: Front,
     pub(super) stored: Stored,
     pub(super) traffic: Traffic,
+    /// The longest time without a byte of a stream.
+    pub(super) silence: Duration,
 }
 
 impl Shared {
@@ -19,6 +24,7 @@ impl Shared {
             front,
             stored: Stored::default(),
             traffic: Traffic::default(),
+            silence: SILENCE,
         }
     }
 }

@@ -5,6 +5,9 @@
 //! on a UNIX socket) or `tcp:HOST:PORT` (HTTP, also of another server). Doors take turns, so that all see the same machine.
 //! The program prints figures; it judges nothing. The greedy answers of the doors of one daemon are equal.
 //!
+//! Each caller has a connection of its own to the bus, and over HTTP one for each request: the daemon shares its time among
+//! connections, so callers of one connection would have another order of prompts.
+//!
 //! - `--tokens N`: tokens of each answer
 //! - `--process PID`: also prints the processor time of that process for each token
 //! - `--slow PATH`: 500 connections to that socket send their requests as slowly as they may, and connect again when they are
@@ -26,6 +29,8 @@ use tokio::net::{TcpStream, UnixStream, unix::pipe};
 #[path = "../support/http_openings.rs"]
 mod http_openings;
 
+/// The numbers of callers.
+const CALLERS: [usize; 2] = [1, 8];
 /// Rounds of all doors, after one whose times do not count.
 const ROUNDS: usize = 3;
 /// Questions of each caller in a round.
@@ -40,7 +45,7 @@ struct Arguments {
     doors: Vec<String>,
 }
 
-/// Where requests go.
+/// Where the requests of a caller go.
 enum Door {
     Bus(ManagerProxy<'static>),
     Unix(String),
@@ -85,13 +90,15 @@ async fn main() {
     }
     let mut doors = Vec::new();
     for door in &arguments.doors {
-        doors.push(Door::open(door).await.expect("a door"));
+        let of_callers = (0..CALLERS[1]).map(|_| Door::open(door));
+        let opened = futures_util::future::try_join_all(of_callers).await;
+        doors.push(opened.expect("a door"));
     }
     println!(
         "callers   first text, ms: median      p99   between texts: median      p99   tokens/s in all   processor us/token   \
          differ   door"
     );
-    for callers in [1, 8] {
+    for callers in CALLERS {
         let mut figures: Vec<Figures> = doors.iter().map(|_| Figures::default()).collect();
         for round in 0..=ROUNDS {
             for (at, door) in doors.iter().enumerate() {
@@ -99,8 +106,9 @@ async fn main() {
                 let asker = if round == 0 { 0 } else { at + 1 };
                 let before = processor_time(arguments.process);
                 let begun = Instant::now();
-                let all = (0..callers)
-                    .map(|caller| door.talk(format!("{asker} {round} {caller}"), arguments.tokens));
+                let all = door.iter().take(callers).enumerate().map(|(caller, door)| {
+                    door.talk(format!("{asker} {round} {caller}"), arguments.tokens)
+                });
                 let heard: Vec<_> = futures_util::future::join_all(all).await;
                 let took = begun.elapsed();
                 let used = before.zip(processor_time(arguments.process));

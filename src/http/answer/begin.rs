@@ -1,6 +1,9 @@
 //! From a decoded request to the first event of its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::super::chain::{self, StoredTurn};
 use super::super::error::Error;
@@ -26,12 +29,11 @@ pub(in crate::http) struct Admitted {
     status: Arc<Status>,
 }
 
-/// A request whose answer has begun.
+/// A request that the engine has accepted.
 #[derive(Debug)]
 pub(in crate::http) struct Begun {
     pub(in crate::http) heading: Heading,
     pub(in crate::http) running: Running,
-    pub(in crate::http) first: Event,
 }
 
 impl Admitted {
@@ -87,7 +89,7 @@ impl Admitted {
         counted.map_err(|refusal| in_terms(front.refused(&client, refusal)))
     }
 
-    /// Queues a request, and waits for its first event. An error that comes before all text is an error of this.
+    /// Queues a request.
     ///
     /// # Errors
     /// In the `terms` of the endpoint, whose ids begin with `prefix`.
@@ -150,17 +152,35 @@ impl Admitted {
                 _ => error,
             }
         })?;
-        let mut running = Running::new(front.engine().clone(), ticket, permit, session);
-        let first = running.next().await;
+        let running = Running::new(front.engine().clone(), ticket, permit, session);
+        Ok(Begun { heading, running })
+    }
+}
+
+impl Begun {
+    /// Waits for the first event.
+    ///
+    /// # Errors
+    /// If the request ends with an error before all text.
+    pub(in crate::http) async fn first(&mut self, terms: &Terms) -> Result<Event, Error> {
+        let first = self.running.next().await;
         if let Event::Done(outcome) = &first
             && let Some(error) = Error::of_outcome(outcome, terms)
         {
             return Err(error);
         }
-        Ok(Begun {
-            heading,
-            running,
-            first,
-        })
+        Ok(first)
+    }
+
+    /// Waits for the first event of a stream, but not longer than `silence`; `None` if it has not arrived by then.
+    ///
+    /// # Errors
+    /// If the request ends with an error before all text. A later error is an event of the stream.
+    pub(in crate::http) async fn first_within(
+        &mut self,
+        silence: Duration,
+        terms: &Terms,
+    ) -> Result<Option<Event>, Error> {
+        timeout(silence, self.first(terms)).await.ok().transpose()
     }
 }

@@ -10,6 +10,11 @@ pub(in crate::http) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// Writes a comment, which readers skip.
+pub(in crate::http) fn write_comment(out: &mut Vec<u8>) {
+    out.extend_from_slice(b":\n\n");
+}
+
 /// Writes an event with a name.
 pub(in crate::http) fn write_named(out: &mut Vec<u8>, name: &str, value: &impl Serialize) {
     out.extend_from_slice(b"event: ");

@@ -135,6 +135,8 @@ pub(super) enum Event<'a> {
     MessageStart {
         message: Message<'a>,
     },
+    /// A sign of life.
+    Ping,
     ContentBlockStart {
         index: usize,
         content_block: Block<'a>,
@@ -171,6 +173,7 @@ impl Event<'_> {
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::MessageStart { .. } => "message_start",
+            Self::Ping => "ping",
             Self::ContentBlockStart { .. } => "content_block_start",
             Self::ContentBlockDelta { .. } => "content_block_delta",
             Self::ContentBlockStop { .. } => "content_block_stop",

@@ -51,6 +51,7 @@ impl Events {
         self.has_begun = true;
         let message = Message::begun(&self.heading, UsageCounts::begun(self.prompt_tokens));
         write(&mut self.unsent, &Event::MessageStart { message });
+        write(&mut self.unsent, &Event::Ping);
     }
 
     /// Begins a block, after the end of the one before it.
@@ -154,6 +155,14 @@ impl Writer for Events {
             // The API has no probabilities.
             engine::Event::Likelihood(_) => {}
             engine::Event::Done(outcome) => self.end(&outcome),
+        }
+    }
+
+    fn ping(&mut self) {
+        if self.has_begun {
+            write(&mut self.unsent, &Event::Ping);
+        } else {
+            self.begin();
         }
     }
 

@@ -1,4 +1,5 @@
-//! The messages of a request, as `front` takes them. A message of the user with results of tools becomes several.
+//! The messages of a request, as `front` takes them. A message of the user with results of tools becomes several, and
+//! consecutive messages of one role become a turn.
 
 use serde_json::value::RawValue;
 
@@ -8,6 +9,7 @@ use super::super::request::reader::Reader;
 use super::super::request::table::Object;
 use super::blocks::{self, Block};
 use super::fields::TABLE;
+use super::turns;
 use crate::engine::Role;
 use crate::front::{
     GivenMessages, MESSAGES, MessageFields, PARTS, Part, PlacedImage, TEXT_BYTES, shortened,
@@ -71,7 +73,7 @@ fn push(
     for image in &mut images {
         image.given_as = place.of(image);
     }
-    let pushed = given.push(message, images);
+    let pushed = turns::push(given, message, images);
     pushed.map_err(|why| reader.wrong("", &why))
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/messages`, Anthropic's API: from its JSON to a request of the engine, and from its events to JSON.
 //!
-//! `fields` is the table of fields. `request` decodes a body, with `messages`, `blocks` and `options`. `whole` and `events`
-//! write answers in the form of `answer`. Errors have the form of `error_form`.
+//! `fields` is the table of fields. `request` decodes a body, with `messages`, `turns`, `blocks` and `options`. `whole` and
+//! `events` write answers in the form of `answer`. Errors have the form of `error_form`.
 
 mod answer;
 mod blocks;
@@ -12,6 +12,7 @@ mod options;
 mod request;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod whole;
 
 use axum::Extension;
@@ -68,16 +69,19 @@ fn refused(error: Error) -> Response {
 async fn answered(shared: Shared, client: Client, body: Bytes) -> Result<Response, Error> {
     let admitted = Admitted::new(&shared, client)?;
     let Asked { question, stream } = body::decode(body, Asked::read).await?;
-    let begun = admitted.begin(question, PREFIX, &terms::MESSAGES).await?;
+    let mut begun = admitted.begin(question, PREFIX, &terms::MESSAGES).await?;
+    if stream {
+        let silence = shared.silence;
+        let first = begun.first_within(silence, &terms::MESSAGES).await?;
+        let Begun { heading, running } = begun;
+        let events = Events::new(heading, running.prompt_tokens());
+        return Ok(stream::response(running, events, first, silence));
+    }
+    let first = begun.first(&terms::MESSAGES).await?;
     let Begun {
         heading,
         mut running,
-        first,
     } = begun;
-    if stream {
-        let events = Events::new(heading, running.prompt_tokens());
-        return Ok(stream::response(running, events, first));
-    }
     let mut collected = Collected::default();
     let outcome = running.collect(first, |event| collected.push(event)).await;
     let json = collected.json(&heading, &outcome)?;

@@ -131,6 +131,10 @@ impl Writer for Chunks {
         }
     }
 
+    fn ping(&mut self) {
+        sse::write_comment(&mut self.unsent);
+    }
+
     fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unsent)
     }

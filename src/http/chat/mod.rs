@@ -44,16 +44,18 @@ pub(super) async fn completions(
         stream,
         include_usage,
     } = body::decode(body, Asked::read).await?;
-    let begun = admitted.begin(question, PREFIX, &terms::CHAT).await?;
+    let mut begun = admitted.begin(question, PREFIX, &terms::CHAT).await?;
+    if stream {
+        let silence = shared.silence;
+        let first = begun.first_within(silence, &terms::CHAT).await?;
+        let chunks = Chunks::new(begun.heading, include_usage);
+        return Ok(stream::response(begun.running, chunks, first, silence));
+    }
+    let first = begun.first(&terms::CHAT).await?;
     let Begun {
         heading,
         mut running,
-        first,
     } = begun;
-    if stream {
-        let chunks = Chunks::new(heading, include_usage);
-        return Ok(stream::response(running, chunks, first));
-    }
     let mut collected = Collected::default();
     let outcome = running.collect(first, |event| collected.push(event)).await;
     let json = collected.json(&heading, &outcome)?;

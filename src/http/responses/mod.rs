@@ -47,17 +47,21 @@ pub(super) async fn create(
         stream,
         settings,
     } = body::decode(body, Asked::read).await?;
-    let begun = admitted.begin(question, PREFIX, &terms::RESPONSES).await?;
+    let mut begun = admitted.begin(question, PREFIX, &terms::RESPONSES).await?;
+    let keeper = settings.store.then(|| Keeper::new(&shared, user));
+    let progress = |heading| Progress::new(heading, settings, stream).kept_by(keeper);
+    if stream {
+        let silence = shared.silence;
+        let first = begun.first_within(silence, &terms::RESPONSES).await?;
+        let progress = progress(begun.heading);
+        return Ok(stream::response(begun.running, progress, first, silence));
+    }
+    let first = begun.first(&terms::RESPONSES).await?;
     let Begun {
         heading,
         mut running,
-        first,
     } = begun;
-    let keeper = settings.store.then(|| Keeper::new(&shared, user));
-    let mut progress = Progress::new(heading, settings, stream).kept_by(keeper);
-    if stream {
-        return Ok(stream::response(running, progress, first));
-    }
+    let mut progress = progress(heading);
     let outcome = running
         .collect(first, |event| progress.collect(event))
         .await;

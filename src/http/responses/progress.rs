@@ -319,6 +319,14 @@ impl Writer for Progress {
         }
     }
 
+    fn ping(&mut self) {
+        if self.has_begun {
+            sse::write_comment(&mut self.events.unsent);
+        } else {
+            self.begin();
+        }
+    }
+
     fn unsent(&self) -> usize {
         self.events.unsent.len()
     }

@@ -7,6 +7,8 @@ mod accept;
 mod bodies;
 mod body;
 mod connection;
+#[cfg(test)]
+mod leaks;
 mod places;
 mod state;
 mod stream;

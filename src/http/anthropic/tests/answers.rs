@@ -109,7 +109,7 @@ fn events_are_streamed_in_their_order() {
     );
     #[rustfmt::skip] // in lines
     let expected = [
-        "message_start",
+        "message_start", "ping",
         start, delta, delta, stop,
         start, delta, delta, stop,
         start, delta, delta, stop,
@@ -127,6 +127,31 @@ fn events_are_streamed_in_their_order() {
     assert_eq!(message["stop_reason"], "tool_use");
     let usage = json!({"input_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 3});
     assert_eq!(message["usage"], usage);
+}
+
+#[test]
+fn a_sign_of_life_is_a_ping_after_the_beginning() {
+    let mut stream = Events::new(heading(), 9);
+    stream.ping();
+    let mut names = read_events(&String::from_utf8(stream.take()).expect("text"));
+    stream.ping();
+    stream.push(Event::Text("one".into()));
+    stream.ping();
+    stream.push(Event::Done(done(FinishReason::Stop)));
+    let rest = read_events(&String::from_utf8(stream.take()).expect("text"));
+    assert_eq!(rest[0], ("ping".to_owned(), json!({"type": "ping"})));
+    names.extend(rest);
+    assert_eq!(joined(&names)["content"][0]["text"], "one");
+    let names: Vec<_> = names.iter().map(|(name, _)| &**name).collect();
+    #[rustfmt::skip] // in lines
+    let expected = [
+        "message_start", "ping",
+        "ping",
+        "content_block_start", "content_block_delta",
+        "ping",
+        "content_block_stop", "message_delta", "message_stop",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::super::error::Error;
 use super::super::super::terms;
 use super::super::request::Asked;
 use crate::engine::Options;
-use crate::front::{self, Config, GivenMessages};
+use crate::front::{self, Config, GivenMessages, MOST_IMAGES};
 
 fn asked(body: &Json) -> Result<Asked, Error> {
     Asked::read(body.to_string().as_bytes())
@@ -83,6 +83,80 @@ fn blocks_become_messages() {
         .collect();
     // The message of the conversation, and the message and the block of the request.
     assert_eq!(places, [(1, 11, (0, 1)), (3, 5, (2, 0)), (5, 8, (2, 3))]);
+}
+
+#[test]
+fn consecutive_messages_of_a_role_are_one_turn() {
+    let given = messages(&json!([
+        {"role": "user", "content": "What"},
+        {"role": "user", "content": [{"type": "text", "text": "is it?"}, image()]},
+        {"role": "user", "content": []},
+        {"role": "user", "content": [image()]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "I look."}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Both."},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {}}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "I stop."},
+            {"type": "tool_use", "id": "c2", "name": "stop", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [image()]}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c2"}, {"type": "text", "text": "And"}]},
+        {"role": "user", "content": [image(), {"type": "text", "text": "now?"}]},
+    ]));
+    let given = given.expect("they are right");
+    let said: Vec<_> = given
+        .messages
+        .iter()
+        .map(|one| (one.role.name(), &*one.content))
+        .collect();
+    let expected = [
+        ("user", "What\nis it?"),
+        ("assistant", "I look.\nI stop."),
+        ("tool", ""),
+        ("tool", ""),
+        ("user", "And\nnow?"),
+    ];
+    assert_eq!(said, expected);
+    let turn = &given.messages[1];
+    let calls: Vec<_> = turn.calls.iter().map(|call| &*call.id).collect();
+    assert_eq!(
+        (&*turn.reasoning, &calls[..]),
+        ("Hm.\nBoth.", &["c1", "c2"][..])
+    );
+    let places: Vec<_> = given
+        .images
+        .iter()
+        .map(|one| (one.message, one.at, one.given_as))
+        .collect();
+    // The message of the conversation, and the message and the block of the request.
+    let expected = [
+        (0, 11, (1, 1)),
+        (0, 11, (3, 0)),
+        (2, 0, (7, 0)),
+        (4, 4, (9, 0)),
+    ];
+    assert_eq!(places, expected);
+
+    // System messages stay apart.
+    let given =
+        messages(&json!([{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]));
+    assert_eq!(given.expect("they are right").messages.len(), 2);
+}
+
+#[test]
+fn errors_of_turns_name_the_message_as_it_was_given() {
+    let user = |content: Json| json!({"role": "user", "content": content});
+    let assistant = |content: Json| json!({"role": "assistant", "content": content});
+    let images = json!(vec![image(); MOST_IMAGES]);
+    #[rustfmt::skip] // a table
+    let cases = [
+        (json!([user(json!("x")), user(json!([{"type": "text"}]))]), "messages[1].content[0].text", "missing"),
+        (json!([user(images), user(json!("x")), user(json!([image()]))]), "messages[2]", "images"),
+        (json!([assistant(json!("x")), assistant(json!([image()]))]), "messages[1].content[0]", "\"assistant\""),
+    ];
+    for (said, param, why) in cases {
+        let error = messages(&said).expect_err(param);
+        assert_eq!(error.param.as_deref(), Some(param), "{error:?}");
+        assert!(error.message.contains(why), "{error:?}");
+    }
 }
 
 #[test]

@@ -92,6 +92,20 @@ fn likelihood(text: &str, logprob: f32) -> Event {
 }
 
 #[test]
+fn a_sign_of_life_is_a_comment_after_the_beginning() {
+    let mut stream = progress(true);
+    stream.ping();
+    let begun = events(&String::from_utf8(stream.take()).expect("text"));
+    let names: Vec<_> = begun.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["response.created", "response.in_progress"]);
+    stream.ping();
+    assert_eq!(stream.take(), b":\n\n");
+    stream.push(Event::Text("one".into()));
+    let next = events(&String::from_utf8(stream.take()).expect("text"));
+    assert_eq!(next[0].1["sequence_number"], 2);
+}
+
+#[test]
 fn events_are_streamed_in_their_order() {
     let calls = json!([{"id": "c0", "type": "function", "function": {"name": "look", "arguments": {"at": 1}}}]);
     let end = Outcome {

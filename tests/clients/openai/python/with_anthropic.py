@@ -53,6 +53,12 @@ def chat():
     counted = client.messages.count_tokens(**asked)
     usage = answer.usage
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+    # Consecutive messages of one role are one turn.
+    counts = [
+        client.messages.count_tokens(model=MODEL, messages=said).input_tokens
+        for said in ([user("Name a colour."), user("Be brief.")], [user("Name a colour.\nBe brief.")])
+    ]
+    assert counts[0] == counts[1], counts
     # A model without thoughts has none, with or without a budget; those of an answer may come back.
     thinking = {"type": "enabled", "budget_tokens": 1024}
     thoughts = {"type": "thinking", "thinking": "The user wants a colour.", "signature": ""}
