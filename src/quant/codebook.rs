@@ -1,10 +1,13 @@
 //! The formats whose nibbles are codes. Each code stands for one of sixteen values, which are denser near zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Factors, nibbles, split};
+use super::block::{Block, Factors, nibbles, split, two_blocks};
 use super::layout::Layout;
+use super::long::Long;
 use super::recipe;
 use super::rows::Destination;
+use super::short::Short;
+use super::vectors::Vectors;
 
 /// The values of the codes.
 const VALUES: [i8; 16] = [
@@ -50,6 +53,12 @@ fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
     integers
 }
 
+/// The values of the codes of two groups.
+#[inline(always)]
+fn looked_up_in<V: Vectors>(vectors: V, [first, second]: [&[u8; 16]; 2]) -> V::Bytes {
+    vectors.look_up(&VALUES, two_blocks(vectors, first, second))
+}
+
 /// The codes in the form for kernels, with the upper two bits exchanged: see `codebook` in `kernels/format.cuh`.
 pub(super) fn for_kernels<const N: usize>(codes: [u8; N]) -> [u8; N] {
     codes.map(|code| code & 3 | (code & 4) << 1 | (code & 8) >> 1)
@@ -77,6 +86,15 @@ impl Block<18, 32, 1> for IQ4_NL {
     fn take_apart([d0, d1, codes @ ..]: &[u8; 18], to: &mut Destination<'_, 32>) {
         to.scale(0, &[*d0, *d1]);
         *to.quants = for_kernels(nibbles(codes));
+    }
+}
+impl Short<18, 1> for IQ4_NL {
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 18]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<2, 16, 18>(first), split::<2, 16, 18>(second)];
+        looked_up_in(vectors, [first, second])
     }
 }
 
@@ -133,6 +151,19 @@ impl Block<136, 256, 1> for IQ4_XS {
         for (quants, codes) in quants.iter_mut().zip(codes.as_chunks::<16>().0) {
             *quants = for_kernels(nibbles(codes));
         }
+    }
+}
+impl Long<136, 1> for IQ4_XS {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 136]) -> [V::Bytes; 4] {
+        let (_, codes) = split::<8, 128, 136>(block);
+        let groups = codes.as_chunks().0;
+        [
+            looked_up_in(vectors, [&groups[0], &groups[1]]),
+            looked_up_in(vectors, [&groups[2], &groups[3]]),
+            looked_up_in(vectors, [&groups[4], &groups[5]]),
+            looked_up_in(vectors, [&groups[6], &groups[7]]),
+        ]
     }
 }
 
