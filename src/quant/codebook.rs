@@ -98,17 +98,23 @@ impl Short<18, 1> for IQ4_NL {
     }
 }
 
-/// The scales of eight groups of 32 codes. Each has 6 bits and an offset of 32; the upper two bits are in the first two
-/// bytes.
+/// The scales of eight groups of 32 codes, then zeros. Each has 6 bits and an offset of 32; the upper two bits are in
+/// the first two bytes.
 #[inline(always)]
-fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
-    let (high, mut scales) = (u16::from_le_bytes([*h0, *h1]), [0; 8]);
-    for (group, scale) in scales.iter_mut().enumerate() {
-        let low = low[group / 2] >> (4 * (group % 2)) & 15;
-        let high = (high >> (2 * group) & 3).to_le_bytes()[0];
-        *scale = (low | high << 4).cast_signed() - 32;
-    }
-    scales
+fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 16] {
+    // Each step halves the bits that are together, until each scale's are in a byte of its own.
+    let low = u64::from(u32::from_le_bytes(*low));
+    let low = (low | low << 16) & 0x0000_ffff_0000_ffff;
+    let low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
+    let low = (low | low << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let high = u64::from(u16::from_le_bytes([*h0, *h1]));
+    let high = (high | high << 24) & 0x0000_00ff_0000_00ff;
+    let high = (high | high << 12) & 0x000f_000f_000f_000f;
+    let high = (high | high << 6) & 0x0303_0303_0303_0303;
+    // The uppermost bit of each byte keeps it from borrowing of the next one.
+    let raised = low | high << 4 | 0x8080_8080_8080_8080;
+    let scales = (raised - 0x2020_2020_2020_2020) ^ 0x8080_8080_8080_8080;
+    pulp::cast([scales.to_le(), 0])
 }
 
 pub(super) struct IQ4_XS;
@@ -134,17 +140,16 @@ impl Block<136, 256, 1> for IQ4_XS {
     #[inline(always)]
     fn factors(block: &[u8; 136], [scale]: [f32; 1]) -> Factors {
         let ([_, _, packed @ ..], _) = split::<8, 128, 136>(block);
-        let mut factors = Factors::of_one(scale, 0.0);
-        for (to, group) in factors.scales.iter_mut().zip(group_scales(packed)) {
-            *to = group;
+        Factors {
+            scales: group_scales(packed),
+            ..Factors::of_one(scale, 0.0)
         }
-        factors
     }
 
     fn take_apart(block: &[u8; 136], to: &mut Destination<'_, 256>) {
         let ([d0, d1, scales @ ..], codes) = split::<8, 128, 136>(block);
         to.head(&[*d0, *d1]);
-        for (group, scale) in group_scales(scales).into_iter().enumerate() {
+        for (group, scale) in group_scales(scales).into_iter().take(8).enumerate() {
             to.scale(group, &scale.to_le_bytes());
         }
         let quants = to.quants.as_chunks_mut::<32>().0;

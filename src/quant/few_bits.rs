@@ -90,7 +90,7 @@ impl Long<84, 2> for Q2_K {
     }
 }
 
-/// The same as `two_bits`.
+/// The two bits of each value, in the order of `two_bits`.
 #[inline(always)]
 fn two_bits_of<V: Vectors>(vectors: V, packed: &[u8; 64]) -> [V::Bytes; 4] {
     let (first, second) = split::<32, 32, 64>(packed);

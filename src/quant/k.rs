@@ -37,9 +37,10 @@ fn group_scales(packed: &[u8; 12]) -> ([u8; 16], [u8; 16]) {
     let [scale, min, both] = [0, 1, 2].map(|at| u32::from_le_bytes(words[at]));
     let scales = both & 0x0f0f_0f0f | scale >> 2 & 0x3030_3030;
     let minima = both >> 4 & 0x0f0f_0f0f | min >> 2 & 0x3030_3030;
+    // As words, because the compiler would shift single bytes out of a longer integer.
     let sixteen = |first: u32, second: u32| {
-        // As words, because the compiler would shift single bytes out of a longer integer.
-        pulp::cast([first & 0x3f3f_3f3f, second, 0, 0].map(u32::to_le))
+        let word = u64::from(first & 0x3f3f_3f3f) | u64::from(second) << 32;
+        pulp::cast([word.to_le(), 0])
     };
     (sixteen(scale, scales), sixteen(min, minima))
 }

@@ -3,6 +3,7 @@
 use pulp::NullaryFnOnce;
 
 use super::machine::{Columns, SUMS};
+use crate::cpu::dots::eight_in_pairs;
 use crate::quant::{PIECE, SHORT};
 
 /// The greatest integer.
@@ -71,19 +72,19 @@ impl Long {
             ..*Self::NONE
         };
         let parts = new.columns.as_chunks_mut().0.iter_mut();
-        for (at, (to, values)) in parts.zip(values.as_chunks().0).enumerate() {
-            let mut integers = [0; 64];
-            let values: &[f32; 64] = values;
-            for (to, x) in integers.iter_mut().zip(values) {
-                *to = rounded(*x, by);
-            }
-            Columns::split(&integers, to);
-            for (piece, integers) in integers.as_chunks::<PIECE>().0.iter().enumerate() {
-                new.of_16[4 * at + piece] = sum(integers, unit);
-            }
-            for (group, integers) in integers.as_chunks::<BLOCK>().0.iter().enumerate() {
-                new.of_32[2 * at + group] = sum(integers, unit);
-            }
+        for (to, values) in parts.zip(values.as_chunks().0) {
+            Columns::fill(to, values, [by; 2]);
+        }
+        let pieces = values.as_chunks::<PIECE>().0;
+        for (to, piece) in new.of_16.iter_mut().zip(pieces) {
+            *to = sum(piece, by);
+        }
+        for (group, to) in new.of_32.iter_mut().take(SUMS / 2).enumerate() {
+            // Sums of integers below 2^24 are exact.
+            *to = (new.of_16[2 * group] + new.of_16[2 * group + 1]) * unit;
+        }
+        for to in &mut new.of_16 {
+            *to *= unit;
         }
         new
     }
@@ -99,30 +100,32 @@ impl Short {
     #[inline(always)]
     fn new(values: &[f32; SHORT * BLOCK]) -> Self {
         let mut new = *Self::NONE;
-        let mut integers = [0; SHORT * BLOCK];
-        let blocks = integers.as_chunks_mut::<BLOCK>().0.iter_mut();
-        let blocks = blocks.zip(values.as_chunks::<BLOCK>().0);
-        for (at, (integers, values)) in blocks.enumerate() {
+        let mut factors = [0.0; SHORT];
+        for (at, values) in values.as_chunks::<BLOCK>().0.iter().enumerate() {
             let (unit, by) = unit(values);
-            for (to, x) in integers.iter_mut().zip(values) {
-                *to = rounded(*x, by);
-            }
-            (new.units[at], new.sums[at]) = (unit, sum(integers, unit));
+            let pieces = values.as_chunks().0;
+            (new.units[at], factors[at]) = (unit, by);
+            new.sums[at] = (sum(&pieces[0], by) + sum(&pieces[1], by)) * unit;
         }
         let parts = new.columns.as_chunks_mut().0.iter_mut();
-        for (to, integers) in parts.zip(integers.as_chunks().0) {
-            Columns::split(integers, to);
+        let factors = factors.as_chunks().0;
+        for (to, (values, by)) in parts.zip(values.as_chunks().0.iter().zip(factors)) {
+            Columns::fill(to, values, *by);
         }
         new
     }
 }
 
 impl Columns {
-    /// Splits the columns with even numbers from those with odd ones.
+    /// Rounds 64 columns, with a factor for each half of them, to integers. It splits those with even numbers from those
+    /// with odd ones.
     #[inline(always)]
-    fn split(integers: &[i16; 64], [even, odd]: &mut [Self; 2]) {
-        for (at, pair) in integers.as_chunks::<2>().0.iter().enumerate() {
-            (even.0[at], odd.0[at]) = (pair[0], pair[1]);
+    fn fill([even, odd]: &mut [Self; 2], values: &[f32; 64], by: [f32; 2]) {
+        for (half, by) in by.into_iter().enumerate() {
+            for at in half * PIECE..(half + 1) * PIECE {
+                even.0[at] = integer(raised(values[2 * at], by));
+                odd.0[at] = integer(raised(values[2 * at + 1], by));
+            }
         }
     }
 }
@@ -187,9 +190,8 @@ impl NullaryFnOnce for Filling<'_> {
         } = inputs;
         *rows = from.len() / columns;
         // A row has no spans of the other kind.
-        long.clear();
-        short.clear();
         if span > BLOCK {
+            short.clear();
             *spans = columns / span;
             long.resize(from.len() / span, *Long::NONE);
             for (to, values) in long.iter_mut().zip(from.as_chunks().0) {
@@ -197,6 +199,7 @@ impl NullaryFnOnce for Filling<'_> {
             }
             return;
         }
+        long.clear();
         *spans = columns.div_ceil(SHORT * BLOCK);
         short.resize(*rows * *spans, *Short::NONE);
         for (to, row) in short
@@ -212,26 +215,30 @@ impl NullaryFnOnce for Filling<'_> {
     }
 }
 
-/// A value as an integer; zero if the factor is.
+/// A value that is rounded to an integer, plus `ROUNDER`; zero if the factor is.
 #[inline(always)]
-fn rounded(x: f32, by: f32) -> i16 {
+fn raised(x: f32, by: f32) -> f32 {
     let scaled = if by > 0.0 { x * by } else { 0.0 };
-    // The addition rounds, and the low bits hold the result.
-    #[allow(clippy::cast_possible_truncation)] // at most `MOST`
-    let rounded = (scaled + ROUNDER).to_bits() as u16;
-    rounded.cast_signed()
+    scaled + ROUNDER
 }
 
-/// The sum of integers with a unit.
+/// The integer in the low bits of a raised value.
 #[inline(always)]
-fn sum(integers: &[i16], unit: f32) -> f32 {
-    let mut sum = 0;
-    for integer in integers {
-        sum += i32::from(*integer);
+fn integer(raised: f32) -> i16 {
+    #[allow(clippy::cast_possible_truncation)] // at most `MOST`
+    let low = raised.to_bits() as u16;
+    low.cast_signed()
+}
+
+/// The sum of values that are rounded to integers.
+#[inline(always)]
+fn sum(values: &[f32; PIECE], by: f32) -> f32 {
+    let mut parts = [0.0; PIECE / 2];
+    for (i, part) in parts.iter_mut().enumerate() {
+        let [first, second] = [raised(values[i], by), raised(values[i + PIECE / 2], by)];
+        *part = (first - ROUNDER) + (second - ROUNDER);
     }
-    #[allow(clippy::cast_precision_loss)] // less than 2^24
-    let sum = sum as f32;
-    sum * unit
+    eight_in_pairs(&parts)
 }
 
 /// Returns the unit of a span, and its inverse, which is zero if all integers are.

@@ -1,4 +1,5 @@
 //! Products of a step's rows: each block of the weight is unpacked in vectors, and multiplied with a few rows.
+#![allow(clippy::needless_range_loop)] // most loops are over several arrays
 
 use std::hint::black_box;
 use std::ops::Range;

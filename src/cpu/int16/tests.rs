@@ -133,9 +133,9 @@ fn the_greatest_sums_fit() {
     block[208..].copy_from_slice(&half::f16::ONE.to_le_bytes());
     let bytes = block.repeat(OUTPUTS * COLUMNS / 256);
     let weight = weight_of(Format::Q6_K, COLUMNS, &bytes);
-    for products in products(&weight, &[-1.0; 12 * COLUMNS]) {
+    for product in products(&weight, &vec![-1.0; 12 * COLUMNS]) {
         let exact = -4096.0 * 768.0;
-        assert!((products - exact).abs() < 1.0, "{products} is not {exact}");
+        assert!((product - exact).abs() < 1.0, "{product} is not {exact}");
     }
 }
 

@@ -1,4 +1,5 @@
 //! Products with many rows of the input: a few rows of the weight are decoded once, and multiplied with every row.
+#![allow(clippy::needless_range_loop)] // most loops are over several arrays
 
 use std::hint::black_box;
 

@@ -50,23 +50,29 @@ impl Vectors for V3 {
     }
 
     #[inline(always)]
-    fn left(self, [a, b]: Self::Bytes, [p, q, r, s]: [u32; 4], mask: u8) -> Self::Bytes {
+    fn left(self, bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
         let mask = cast([mask; 32]);
         let shifted = |bytes, by| {
             let bytes = self.avx2._mm256_sllv_epi32(bytes, cast(shifts(by)));
             self.avx2._mm256_and_si256(bytes, mask)
         };
-        [shifted(a, [p, q]), shifted(b, [r, s])]
+        [
+            shifted(bytes[0], [by[0], by[1]]),
+            shifted(bytes[1], [by[2], by[3]]),
+        ]
     }
 
     #[inline(always)]
-    fn right(self, [a, b]: Self::Bytes, [p, q, r, s]: [u32; 4], mask: u8) -> Self::Bytes {
+    fn right(self, bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
         let mask = cast([mask; 32]);
         let shifted = |bytes, by| {
             let bytes = self.avx2._mm256_srlv_epi32(bytes, cast(shifts(by)));
             self.avx2._mm256_and_si256(bytes, mask)
         };
-        [shifted(a, [p, q]), shifted(b, [r, s])]
+        [
+            shifted(bytes[0], [by[0], by[1]]),
+            shifted(bytes[1], [by[2], by[3]]),
+        ]
     }
 
     #[inline(always)]
