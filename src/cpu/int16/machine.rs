@@ -16,30 +16,6 @@ impl Columns {
     pub(super) const ZEROS: Self = Self([0; Self::LEN]);
 }
 
-/// Aligned to lines of the cache.
-#[repr(align(64))]
-pub(super) struct Places(pub(super) [[[u8; 2 * Columns::LEN]; 4]; 2]);
-
-/// For each 64 columns of a block, and for groups of 16 and of 32: the place of a column's factor, in the upper byte of
-/// its 16 bits. The order is that of `Columns`; `x86` shuffles bytes so.
-pub(super) static PLACES: Places = {
-    let mut places = [[[0x80; 2 * Columns::LEN]; 4]; 2];
-    let mut place = 0;
-    while place < 2 * 4 * Columns::LEN {
-        let (of_32, at, index) = (place / 128, place / 32 % 4, place % 32);
-        // A group of 16 has eight columns with even numbers.
-        #[allow(clippy::cast_possible_truncation)] // below 16
-        let group = (if of_32 == 1 {
-            2 * at + index / 16
-        } else {
-            4 * at + index / 8
-        }) as u8;
-        places[of_32][at][2 * index + 1] = group;
-        place += 1;
-    }
-    Places(places)
-};
-
 pub(super) trait Machine: Vectors {
     /// Thirty-two weights, in the order of `Columns`.
     type Weights: Copy;

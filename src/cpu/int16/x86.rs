@@ -6,7 +6,7 @@ use pulp::cast;
 use pulp::x86::{V3, V4};
 use pulp::{f32x4, f32x8, i16x16, i32x8};
 
-use super::machine::{Columns, Machine, PLACES, SUMS};
+use super::machine::{Columns, Machine, SUMS};
 use super::portable::Portable;
 use crate::quant::{PIECE, SHORT, Vectors};
 
@@ -23,6 +23,30 @@ pulp::simd_type! {
         pub(super) fma: "fma",
     }
 }
+
+/// Aligned to lines of the cache.
+#[repr(align(64))]
+struct Places([[[u8; 2 * Columns::LEN]; 4]; 2]);
+
+/// For each 64 columns of a block, and for groups of 16 and of 32: the place of a column's factor, in the upper byte of
+/// its 16 bits. The order is that of `Columns`; bytes are shuffled so.
+static PLACES: Places = {
+    let mut places = [[[0x80; 2 * Columns::LEN]; 4]; 2];
+    let mut place = 0;
+    while place < 2 * 4 * Columns::LEN {
+        let (of_32, at, index) = (place / 128, place / 32 % 4, place % 32);
+        // A group of 16 has eight columns with even numbers.
+        #[allow(clippy::cast_possible_truncation)] // below 16
+        let group = (if of_32 == 1 {
+            2 * at + index / 16
+        } else {
+            4 * at + index / 8
+        }) as u8;
+        places[of_32][at][2 * index + 1] = group;
+        place += 1;
+    }
+    Places(places)
+};
 
 /// For each 32-bit integer of two quarters.
 const fn shifts([first, second]: [u32; 2]) -> [u32; 8] {
