@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::quant::{Format, Span};
+use crate::quant::{Blocks, Format, Vectors};
 
 #[derive(Debug)]
 pub enum Weight {
@@ -19,6 +19,8 @@ pub enum Weight {
 pub struct Matrix {
     format: Format,
     columns: usize,
+    /// Bytes of a row.
+    stride: usize,
     /// The memory that holds this weight and others, and the range of this one.
     map: Arc<Mmap>,
     bytes: Range<usize>,
@@ -52,17 +54,19 @@ impl Matrix {
         map: &Arc<Mmap>,
         bytes: Range<usize>,
     ) -> Self {
-        debug_assert_eq!(bytes.len() % format.row_bytes(columns), 0);
+        let stride = format.row_bytes(columns);
+        debug_assert_eq!(bytes.len() % stride, 0);
         Self {
             format,
             columns,
+            stride,
             map: Arc::clone(map),
             bytes,
         }
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.bytes.len() / self.format.row_bytes(self.columns)
+        self.bytes.len() / self.stride
     }
 
     pub(super) fn columns(&self) -> usize {
@@ -96,16 +100,15 @@ impl Matrix {
         Some(self.format.block_len()).filter(|columns| *columns > 1)
     }
 
-    /// Calls `sink` with the blocks of a row, as [`Format::spans`] does.
+    /// Passes the blocks of a row to `to`, as [`Format::spans`] does.
     #[inline(always)]
-    pub(super) fn spans(&self, row: usize, sink: impl FnMut(&Span<'_>)) {
-        self.format.spans(self.row(row), sink);
+    pub(super) fn spans<V: Vectors>(&self, vectors: V, row: usize, to: &mut impl Blocks<V>) {
+        self.format.spans(vectors, self.row(row), to);
     }
 
     /// The stored bytes.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[u8] {
-        let stride = self.format.row_bytes(self.columns);
-        &self.map[self.bytes.clone()][row * stride..][..stride]
+        &self.map[self.bytes.clone()][row * self.stride..][..self.stride]
     }
 }

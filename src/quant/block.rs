@@ -12,18 +12,20 @@ use super::halves::{VECTOR, vector};
 use super::layout::Layout;
 use super::recipe;
 use super::rows::{Destination, TileRows};
-use super::span::{PIECE, PIECES, Span};
+use super::vectors::Vectors;
 
 /// Blocks whose halves are converted at a time, because a single conversion takes as long as ten values.
 const AT_ONCE: usize = VECTOR / 2;
 /// The most groups of a block: 256 values in groups of 16.
 const MOST_GROUPS: usize = 16;
 
-/// The blocks of a format: `B` bytes, `N` values, and `H` halves at the beginning.
+/// The blocks of a format: `B` bytes, `N` values, and `H` halves.
 pub(super) trait Block<const B: usize, const N: usize, const H: usize> {
     /// The layout in device memory.
     const LAYOUT: Layout;
     const RANDOM: recipe::Scales;
+    /// The offset of the halves.
+    const HALVES: usize = 0;
 
     /// A block's integers, in the order of its values.
     fn integers(block: &[u8; B]) -> [i8; N];
@@ -59,23 +61,6 @@ impl Factors {
     #[inline(always)]
     fn scale(&self, group: usize) -> f32 {
         self.scale * f32::from(self.scales[group])
-    }
-
-    /// The addend of each 16 integers, for groups of 16 or 32.
-    #[inline(always)]
-    fn addends(&self, columns: usize) -> [f32; PIECES] {
-        let mut addends = [0.0; PIECES];
-        for (group, addend) in addends.iter_mut().enumerate() {
-            *addend = self.addend(group);
-        }
-        if columns == PIECE {
-            return addends;
-        }
-        let mut twice = [0.0; PIECES];
-        for group in 0..PIECES / 2 {
-            (twice[2 * group], twice[2 * group + 1]) = (addends[group], addends[group]);
-        }
-        twice
     }
 
     /// The addend of a group.
@@ -142,8 +127,12 @@ pub(super) fn decode<F: Block<B, N, H>, const B: usize, const N: usize, const H:
 }
 
 /// The columns of a group.
-const fn group_columns<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>() -> usize
-{
+pub(super) const fn group_columns<
+    F: Block<B, N, H>,
+    const B: usize,
+    const N: usize,
+    const H: usize,
+>() -> usize {
     match F::LAYOUT.block_columns {
         Some(columns) => columns,
         None => N,
@@ -159,7 +148,7 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     mut sink: impl FnMut(&[i8], f32, f32),
 ) {
     let columns = const { group_columns::<F, B, N, H>() };
-    blocks(
+    blocks::<F, B, N, H>(
         bytes,
         #[inline(always)]
         |block, halves| {
@@ -177,85 +166,64 @@ pub(super) fn groups<F: Block<B, N, H>, const B: usize, const N: usize, const H:
     );
 }
 
-/// Calls `sink` with each block.
-#[inline(always)]
-pub(super) fn spans<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
-    _: &F,
-    bytes: &[u8],
-    mut sink: impl FnMut(&Span<'_>),
-) {
-    let columns = const { group_columns::<F, B, N, H>() };
-    blocks(
-        bytes,
-        #[inline(always)]
-        |block, halves| {
-            let (integers, factors) = (F::integers(block), F::factors(block, halves));
-            sink(&Span {
-                integers: &integers,
-                columns,
-                scale: factors.scale,
-                scales: factors.scales,
-                addends: F::LAYOUT.has_minimum.then(
-                    #[inline(always)]
-                    || factors.addends(columns),
-                ),
-            });
-            black_box(());
-        },
-    );
-}
-
 /// Calls `sink` with each block and the values of its halves.
 #[inline(always)]
-fn blocks<const B: usize, const H: usize>(bytes: &[u8], mut sink: impl FnMut(&[u8; B], [f32; H])) {
+fn blocks<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
+    bytes: &[u8],
+    mut sink: impl FnMut(&[u8; B], [f32; H]),
+) {
     let mut rest = bytes.as_chunks::<B>().0;
     while !rest.is_empty() {
         // The number of blocks is known in the first case, which vectorizes. The loop is compiled once for all three
         // cases.
         let (halves, count) = if let Some(blocks) = rest.first_chunk::<AT_ONCE>() {
-            (halves_of::<B, H, AT_ONCE>(blocks), AT_ONCE)
+            (halves_of::<F, B, N, H, AT_ONCE>(blocks), AT_ONCE)
         } else if let Some(blocks) = rest.first_chunk::<2>() {
-            (halves_of::<B, H, 2>(blocks), 2)
+            (halves_of::<F, B, N, H, 2>(blocks), 2)
         } else {
-            (halves_of::<B, H, 1>(&[rest[0]]), 1)
+            (halves_of::<F, B, N, H, 1>(&[rest[0]]), 1)
         };
         let blocks;
         (blocks, rest) = rest.split_at(count);
         // The bytes of a block are adjacent, and those of several blocks are not. The barriers stop the compiler from
         // vectorizing across blocks: gathering single bytes is three times slower.
         let halves = black_box(halves);
-        // Some formats have no halves at the beginning.
-        for (block, halves) in blocks.iter().zip(halves.chunks_exact(H.max(1))) {
-            let mut own = [0.0; H];
-            for (own, half) in own.iter_mut().zip(halves) {
-                *own = *half;
-            }
-            sink(block, own);
+        for (block, halves) in blocks.iter().zip(halves.as_chunks().0) {
+            sink(block, *halves);
         }
     }
 }
 
-/// The values of the halves at the beginning of blocks, at most `AT_ONCE` blocks. Loops are used because `map` and
+/// The values of the halves of blocks, at most `AT_ONCE` blocks. Loops are used because `map` and
 /// function arguments are not always inlined.
 #[inline(always)]
-fn halves_of<const B: usize, const H: usize, const BLOCKS: usize>(
+fn halves_of<
+    F: Block<B, N, H>,
+    const B: usize,
+    const N: usize,
+    const H: usize,
+    const BLOCKS: usize,
+>(
     blocks: &[[u8; B]; BLOCKS],
 ) -> [f32; VECTOR] {
-    let mut heads = [0; BLOCKS];
-    for (head, block) in heads.iter_mut().zip(blocks) {
-        *head = u32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-    }
     let mut halves = [0; VECTOR];
-    #[allow(clippy::cast_possible_truncation)] // the halves of a head
-    for (at, head) in heads.into_iter().enumerate() {
-        if H > 0 {
-            halves[H * at] = head as u16;
-        }
-        if H > 1 {
-            halves[H * at + 1] = (head >> 16) as u16;
-        }
+    for (block, halves) in blocks.iter().zip(halves.as_chunks_mut().0) {
+        *halves = stored_halves::<F, B, N, H>(block);
     }
     vector(halves)
+}
+
+/// The bits of a block's halves.
+#[inline(always)]
+pub(super) fn stored_halves<F: Block<B, N, H>, const B: usize, const N: usize, const H: usize>(
+    block: &[u8; B],
+) -> [u16; H] {
+    let mut halves = [0; H];
+    for (at, half) in halves.iter_mut().enumerate() {
+        let at = F::HALVES + 2 * at;
+        *half = u16::from_le_bytes([block[at], block[at + 1]]);
+    }
+    halves
 }
 
 /// The low nibbles of all `N` bytes, then the high ones: `M = 2 N`.
@@ -268,6 +236,12 @@ pub(super) fn nibbles<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u8; M
         quants[i + N] = byte >> 4;
     }
     quants
+}
+
+/// The nibbles of two blocks: the low ones of each, then its high ones.
+#[inline(always)]
+pub(super) fn two_blocks<V: Vectors>(vectors: V, first: &[u8; 16], second: &[u8; 16]) -> V::Bytes {
+    vectors.right(vectors.double(first, second), [0, 4, 0, 4], 0x0f)
 }
 
 /// Subtracts `zero` from unsigned integers below 128.

@@ -1,10 +1,13 @@
 //! The formats whose nibbles are codes. Each code stands for one of sixteen values, which are denser near zero.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Factors, nibbles, split};
+use super::block::{Block, Factors, nibbles, split, two_blocks};
 use super::layout::Layout;
+use super::long::Long;
 use super::recipe;
 use super::rows::Destination;
+use super::short::Short;
+use super::vectors::Vectors;
 
 /// The values of the codes.
 const VALUES: [i8; 16] = [
@@ -50,6 +53,12 @@ fn looked_up<const N: usize>(codes: [u8; N]) -> [i8; N] {
     integers
 }
 
+/// The values of the codes of two groups.
+#[inline(always)]
+fn looked_up_in<V: Vectors>(vectors: V, [first, second]: [&[u8; 16]; 2]) -> V::Bytes {
+    vectors.look_up(&VALUES, two_blocks(vectors, first, second))
+}
+
 /// The codes in the form for kernels, with the upper two bits exchanged: see `codebook` in `kernels/format.cuh`.
 pub(super) fn for_kernels<const N: usize>(codes: [u8; N]) -> [u8; N] {
     codes.map(|code| code & 3 | (code & 4) << 1 | (code & 8) >> 1)
@@ -79,18 +88,33 @@ impl Block<18, 32, 1> for IQ4_NL {
         *to.quants = for_kernels(nibbles(codes));
     }
 }
+impl Short<18, 1> for IQ4_NL {
+    const SIGNED: bool = true;
 
-/// The scales of eight groups of 32 codes. Each has 6 bits and an offset of 32; the upper two bits are in the first two
-/// bytes.
-#[inline(always)]
-fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 8] {
-    let (high, mut scales) = (u16::from_le_bytes([*h0, *h1]), [0; 8]);
-    for (group, scale) in scales.iter_mut().enumerate() {
-        let low = low[group / 2] >> (4 * (group % 2)) & 15;
-        let high = (high >> (2 * group) & 3).to_le_bytes()[0];
-        *scale = (low | high << 4).cast_signed() - 32;
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 18]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<2, 16, 18>(first), split::<2, 16, 18>(second)];
+        looked_up_in(vectors, [first, second])
     }
-    scales
+}
+
+/// The scales of eight groups of 32 codes, then zeros. Each has 6 bits and an offset of 32; the upper two bits are in
+/// the first two bytes.
+#[inline(always)]
+fn group_scales([h0, h1, low @ ..]: &[u8; 6]) -> [i8; 16] {
+    // Each step halves the bits that are together, until each scale's are in a byte of its own.
+    let low = u64::from(u32::from_le_bytes(*low));
+    let low = (low | low << 16) & 0x0000_ffff_0000_ffff;
+    let low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
+    let low = (low | low << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let high = u64::from(u16::from_le_bytes([*h0, *h1]));
+    let high = (high | high << 24) & 0x0000_00ff_0000_00ff;
+    let high = (high | high << 12) & 0x000f_000f_000f_000f;
+    let high = (high | high << 6) & 0x0303_0303_0303_0303;
+    // The uppermost bit of each byte keeps it from borrowing of the next one.
+    let raised = low | high << 4 | 0x8080_8080_8080_8080;
+    let scales = (raised - 0x2020_2020_2020_2020) ^ 0x8080_8080_8080_8080;
+    pulp::cast([scales.to_le(), 0])
 }
 
 pub(super) struct IQ4_XS;
@@ -116,23 +140,35 @@ impl Block<136, 256, 1> for IQ4_XS {
     #[inline(always)]
     fn factors(block: &[u8; 136], [scale]: [f32; 1]) -> Factors {
         let ([_, _, packed @ ..], _) = split::<8, 128, 136>(block);
-        let mut factors = Factors::of_one(scale, 0.0);
-        for (to, group) in factors.scales.iter_mut().zip(group_scales(packed)) {
-            *to = group;
+        Factors {
+            scales: group_scales(packed),
+            ..Factors::of_one(scale, 0.0)
         }
-        factors
     }
 
     fn take_apart(block: &[u8; 136], to: &mut Destination<'_, 256>) {
         let ([d0, d1, scales @ ..], codes) = split::<8, 128, 136>(block);
         to.head(&[*d0, *d1]);
-        for (group, scale) in group_scales(scales).into_iter().enumerate() {
+        for (group, scale) in group_scales(scales).into_iter().take(8).enumerate() {
             to.scale(group, &scale.to_le_bytes());
         }
         let quants = to.quants.as_chunks_mut::<32>().0;
         for (quants, codes) in quants.iter_mut().zip(codes.as_chunks::<16>().0) {
             *quants = for_kernels(nibbles(codes));
         }
+    }
+}
+impl Long<136, 1> for IQ4_XS {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 136]) -> [V::Bytes; 4] {
+        let (_, codes) = split::<8, 128, 136>(block);
+        let groups = codes.as_chunks().0;
+        [
+            looked_up_in(vectors, [&groups[0], &groups[1]]),
+            looked_up_in(vectors, [&groups[2], &groups[3]]),
+            looked_up_in(vectors, [&groups[4], &groups[5]]),
+            looked_up_in(vectors, [&groups[6], &groups[7]]),
+        ]
     }
 }
 

@@ -3,9 +3,10 @@
 
 use super::block::{Block, Factors, less, split};
 use super::layout::Layout;
-use super::plain::{F16, Number as _};
+use super::long::Long;
 use super::recipe;
 use super::rows::Destination;
+use super::vectors::Vectors;
 
 /// Two bits a value, and one byte of scales for 16 of them.
 const OF_TWO_BITS: Layout = Layout {
@@ -35,7 +36,7 @@ fn two_bits(packed: &[u8; 64]) -> [u8; 256] {
 
 /// Both halves of the block are at its end.
 pub(super) struct Q2_K;
-impl Block<84, 256, 0> for Q2_K {
+impl Block<84, 256, 2> for Q2_K {
     const LAYOUT: Layout = Layout {
         head: 64,
         has_minimum: true,
@@ -46,6 +47,7 @@ impl Block<84, 256, 0> for Q2_K {
         spread: 13.9,
         minimum: 1.5,
     };
+    const HALVES: usize = 80;
 
     #[inline(always)]
     fn integers(block: &[u8; 84]) -> [i8; 256] {
@@ -55,10 +57,8 @@ impl Block<84, 256, 0> for Q2_K {
     }
 
     #[inline(always)]
-    fn factors(block: &[u8; 84], []: [f32; 0]) -> Factors {
-        let (packed, rest) = split::<16, 68, 84>(block);
-        let (_, [d0, d1, m0, m1]) = split::<64, 4, 68>(rest);
-        let (scale, minimum) = (F16::value([*d0, *d1]), F16::value([*m0, *m1]));
+    fn factors(block: &[u8; 84], [scale, minimum]: [f32; 2]) -> Factors {
+        let (packed, _) = split::<16, 68, 84>(block);
         let (mut scales, mut minima) = ([0; 16], [0; 16]);
         for ((scale, least), both) in scales.iter_mut().zip(&mut minima).zip(packed) {
             (*scale, *least) = ((both & 15).cast_signed(), both >> 4);
@@ -80,6 +80,27 @@ impl Block<84, 256, 0> for Q2_K {
         }
         *to.quants = two_bits(packed);
     }
+}
+impl Long<84, 2> for Q2_K {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 84]) -> [V::Bytes; 4] {
+        let (_, rest) = split::<16, 68, 84>(block);
+        let (packed, _) = split::<64, 4, 68>(rest);
+        two_bits_of(vectors, packed)
+    }
+}
+
+/// The two bits of each value, in the order of `two_bits`.
+#[inline(always)]
+fn two_bits_of<V: Vectors>(vectors: V, packed: &[u8; 64]) -> [V::Bytes; 4] {
+    let (first, second) = split::<32, 32, 64>(packed);
+    let [first, second] = [vectors.join(first, first), vectors.join(second, second)];
+    [
+        vectors.right(first, [0, 0, 2, 2], 3),
+        vectors.right(first, [4, 4, 6, 6], 3),
+        vectors.right(second, [0, 0, 2, 2], 3),
+        vectors.right(second, [4, 4, 6, 6], 3),
+    ]
 }
 
 /// The integers, plus 4. A byte of `high` has the third bits of eight groups of 32, from its lowest bit up.
@@ -111,7 +132,7 @@ fn group_scales(packed: &[u8; 12]) -> [i8; 16] {
 
 /// The half of the block is at its end.
 pub(super) struct Q3_K;
-impl Block<110, 256, 0> for Q3_K {
+impl Block<110, 256, 1> for Q3_K {
     const LAYOUT: Layout = Layout {
         high: 128,
         head: 32,
@@ -122,6 +143,7 @@ impl Block<110, 256, 0> for Q3_K {
         spread: 43.3,
         minimum: 0.0,
     };
+    const HALVES: usize = 108;
 
     #[inline(always)]
     fn integers(block: &[u8; 110]) -> [i8; 256] {
@@ -131,12 +153,12 @@ impl Block<110, 256, 0> for Q3_K {
     }
 
     #[inline(always)]
-    fn factors(block: &[u8; 110], []: [f32; 0]) -> Factors {
+    fn factors(block: &[u8; 110], [scale]: [f32; 1]) -> Factors {
         let (_, rest) = split::<96, 14, 110>(block);
-        let (packed, [d0, d1]) = split::<12, 2, 14>(rest);
+        let (packed, _) = split::<12, 2, 14>(rest);
         Factors {
             scales: group_scales(packed),
-            ..Factors::of_one(F16::value([*d0, *d1]), 0.0)
+            ..Factors::of_one(scale, 0.0)
         }
     }
 
@@ -150,4 +172,26 @@ impl Block<110, 256, 0> for Q3_K {
         }
         *to.quants = three_bits(high, packed);
     }
+}
+impl Long<110, 1> for Q3_K {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 110]) -> [V::Bytes; 4] {
+        let (high, rest) = split::<32, 78, 110>(block);
+        let (packed, _) = split::<64, 14, 78>(rest);
+        let [a, b, c, d] = two_bits_of(vectors, packed);
+        let high = vectors.join(high, high);
+        // Group `i` has bit `i` of each byte.
+        [
+            raised(vectors, a, vectors.left(high, [2, 2, 1, 1], 4)),
+            raised(vectors, b, vectors.right(high, [0, 0, 1, 1], 4)),
+            raised(vectors, c, vectors.right(high, [2, 2, 3, 3], 4)),
+            raised(vectors, d, vectors.right(high, [4, 4, 5, 5], 4)),
+        ]
+    }
+}
+
+/// The lower bits with the third ones, less 4.
+#[inline(always)]
+fn raised<V: Vectors>(vectors: V, low: V::Bytes, thirds: V::Bytes) -> V::Bytes {
+    vectors.subtract(vectors.or(low, thirds), 4)
 }

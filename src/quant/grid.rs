@@ -8,6 +8,7 @@ use super::block::{Block, Factors, split};
 use super::codebook::{OF_BYTES, for_kernels};
 use super::grids;
 use super::layout::Layout;
+use super::long::Long;
 use super::recipe;
 use super::rows::Destination;
 
@@ -128,6 +129,7 @@ impl Block<110, 256, 1> for IQ3_S {
         put(half, Self::groups(block), Self::integers(block), code, to);
     }
 }
+impl Long<110, 1> for IQ3_S {}
 
 static ROWS_OF_IQ3_XXS: [[u8; 4]; 256] = rows(&grids::IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62], 3);
 
@@ -194,6 +196,7 @@ impl Block<98, 256, 1> for IQ3_XXS {
         put(half, Self::odd_scales(block), integers, code, to);
     }
 }
+impl Long<98, 1> for IQ3_XXS {}
 
 static ROWS_OF_IQ2_S: [[u8; 8]; 1024] = rows(&grids::IQ2_S, &[8, 25, 43], 2);
 
@@ -248,3 +251,4 @@ impl Block<82, 256, 1> for IQ2_S {
         put(half, Self::groups(block), Self::integers(block), code, to);
     }
 }
+impl Long<82, 1> for IQ2_S {}

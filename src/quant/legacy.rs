@@ -1,10 +1,12 @@
 //! The formats of 32 values with a scale, and some with a minimum.
 #![allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
 
-use super::block::{Block, Factors, less, nibbles, split};
+use super::block::{Block, Factors, less, nibbles, split, two_blocks};
 use super::layout::Layout;
 use super::recipe;
 use super::rows::Destination;
+use super::short::Short;
+use super::vectors::Vectors;
 
 /// Nibbles with a scale for each block.
 const OF_HALVES: Layout = Layout {
@@ -49,6 +51,15 @@ impl Block<34, 32, 1> for Q8_0 {
         }
     }
 }
+impl Short<34, 1> for Q8_0 {
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 34]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<2, 32, 34>(first), split::<2, 32, 34>(second)];
+        vectors.join(first, second)
+    }
+}
 
 /// Adds a fifth bit to each nibble: bit `i` of `high` for value `i`.
 #[inline(always)]
@@ -86,6 +97,15 @@ impl Block<18, 32, 1> for Q4_0 {
         *to.quants = nibbles(quants);
     }
 }
+impl Short<18, 1> for Q4_0 {
+    const ZERO: u8 = 8;
+
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 18]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<2, 16, 18>(first), split::<2, 16, 18>(second)];
+        two_blocks(vectors, first, second)
+    }
+}
 
 pub(super) struct Q4_1;
 impl Block<20, 32, 2> for Q4_1 {
@@ -110,6 +130,13 @@ impl Block<20, 32, 2> for Q4_1 {
         let (pair, quants) = split::<4, 16, 20>(block);
         to.scale(0, pair);
         *to.quants = nibbles(quants);
+    }
+}
+impl Short<20, 2> for Q4_1 {
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 20]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<4, 16, 20>(first), split::<4, 16, 20>(second)];
+        two_blocks(vectors, first, second)
     }
 }
 
@@ -144,6 +171,15 @@ impl Block<22, 32, 1> for Q5_0 {
         fifth_bits(*high, to.quants);
     }
 }
+impl Short<22, 1> for Q5_0 {
+    const ZERO: u8 = 16;
+
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 22]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<2, 20, 22>(first), split::<2, 20, 22>(second)];
+        five_bits_of(vectors, [first, second])
+    }
+}
 
 pub(super) struct Q5_1;
 impl Block<24, 32, 2> for Q5_1 {
@@ -175,6 +211,23 @@ impl Block<24, 32, 2> for Q5_1 {
         *to.quants = nibbles(quants);
         fifth_bits(*high, to.quants);
     }
+}
+impl Short<24, 2> for Q5_1 {
+    #[inline(always)]
+    fn vector<V: Vectors>(vectors: V, [first, second]: [&[u8; 24]; 2]) -> V::Bytes {
+        let [(_, first), (_, second)] = [split::<4, 20, 24>(first), split::<4, 20, 24>(second)];
+        five_bits_of(vectors, [first, second])
+    }
+}
+
+/// The integers of two blocks, each with the fifth bits first.
+#[inline(always)]
+fn five_bits_of<V: Vectors>(vectors: V, blocks: [&[u8; 20]; 2]) -> V::Bytes {
+    let [(fifths, first), (others, second)] =
+        [split::<4, 16, 20>(blocks[0]), split::<4, 16, 20>(blocks[1])];
+    let bits = [u32::from_le_bytes(*fifths), u32::from_le_bytes(*others)];
+    let low = two_blocks(vectors, first, second);
+    vectors.or(low, vectors.spread(bits, 16))
 }
 
 /// Adds bit `i` of four bytes as the fifth bit of quant `i`. It uses whole words, because the calling code does not

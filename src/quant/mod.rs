@@ -15,24 +15,28 @@ mod halves;
 mod k;
 mod layout;
 mod legacy;
+mod long;
 mod plain;
 pub mod random;
 mod recipe;
 mod rows;
+mod short;
 mod span;
 mod storage;
 mod tile;
+mod vectors;
 
 pub use dtype::DType;
 pub(crate) use halves::half;
 pub use layout::{Layout, TILE_ROWS, UNIT, padded};
-pub use span::{PIECE, PIECES, Span};
+pub use span::{Blocks, Integers, Long, PIECE, PIECES, SHORT, Short};
 pub use storage::Storage;
+pub use vectors::Vectors;
 
 use about::About;
 
 macro_rules! formats {
-    ($($name:ident = $number:literal: $family:ident, $decoded:ident;)+) => {
+    ($($name:ident = $number:literal: $family:ident, $decoded:ident, $blocks:ident;)+) => {
         /// The formats with their names in GGUF; safetensors files use the first three.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Format {
@@ -77,38 +81,38 @@ macro_rules! formats {
                 }
             }
 
-            /// Calls `sink` with each block in `bytes`, but only for formats with blocks.
+            /// Passes the blocks in `bytes` to `to`, but only for formats with blocks.
             #[allow(clippy::inline_always)] // as above
             #[inline(always)]
-            pub fn spans(self, bytes: &[u8], sink: impl FnMut(&Span<'_>)) {
+            pub fn spans<V: Vectors>(self, vectors: V, bytes: &[u8], to: &mut impl Blocks<V>) {
                 match self {
-                    $(Self::$name => $decoded::spans(&$family::$name, bytes, sink),)+
+                    $(Self::$name => $blocks::spans(&$family::$name, vectors, bytes, to),)+
                 }
             }
         }
     };
 }
 
-// The name, the number in ggml's `enum ggml_type`, the file of the family, and the kind of decoding.
+// The name, the number in ggml's `enum ggml_type`, the file of the family, the kind of decoding, and the length of blocks.
 formats! {
-    F32 = 0: plain, plain;
-    F16 = 1: plain, plain;
-    BF16 = 30: plain, plain;
-    Q8_0 = 8: legacy, block;
-    Q4_0 = 2: legacy, block;
-    Q4_1 = 3: legacy, block;
-    Q5_0 = 6: legacy, block;
-    Q5_1 = 7: legacy, block;
-    Q2_K = 10: few_bits, block;
-    Q3_K = 11: few_bits, block;
-    Q4_K = 12: k, block;
-    Q5_K = 13: k, block;
-    Q6_K = 14: k, block;
-    IQ4_NL = 20: codebook, block;
-    IQ4_XS = 23: codebook, block;
-    IQ2_S = 22: grid, block;
-    IQ3_S = 21: grid, block;
-    IQ3_XXS = 18: grid, block;
+    F32 = 0: plain, plain, plain;
+    F16 = 1: plain, plain, plain;
+    BF16 = 30: plain, plain, plain;
+    Q8_0 = 8: legacy, block, short;
+    Q4_0 = 2: legacy, block, short;
+    Q4_1 = 3: legacy, block, short;
+    Q5_0 = 6: legacy, block, short;
+    Q5_1 = 7: legacy, block, short;
+    Q2_K = 10: few_bits, block, long;
+    Q3_K = 11: few_bits, block, long;
+    Q4_K = 12: k, block, long;
+    Q5_K = 13: k, block, long;
+    Q6_K = 14: k, block, long;
+    IQ4_NL = 20: codebook, block, short;
+    IQ4_XS = 23: codebook, block, long;
+    IQ2_S = 22: grid, block, long;
+    IQ3_S = 21: grid, block, long;
+    IQ3_XXS = 18: grid, block, long;
 }
 
 /// The recommended formats for users, by the usual names of their files.

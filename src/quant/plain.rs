@@ -7,7 +7,8 @@ use super::about::About;
 use super::halves::{VECTOR, half, vector};
 use super::layout::Layout;
 use super::recipe::Block;
-use super::span::Span;
+use super::span::Blocks;
+use super::vectors::Vectors;
 
 /// Values that are passed on at a time.
 const PIECE: usize = 32;
@@ -68,7 +69,7 @@ pub(super) fn groups<F>(_: &F, _: &[u8], _: impl FnMut(&[i8], f32, f32)) {}
 
 /// Does nothing, as `groups` does.
 #[inline(always)]
-pub(super) fn spans<F>(_: &F, _: &[u8], _: impl FnMut(&Span<'_>)) {}
+pub(super) fn spans<F, V: Vectors>(_: &F, _: V, _: &[u8], _: &mut impl Blocks<V>) {}
 
 pub(super) struct F32;
 impl Number<4> for F32 {

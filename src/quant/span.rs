@@ -1,38 +1,48 @@
-//! A block as integers and factors, for executors that multiply integers.
+//! Blocks as integers and factors, for executors that multiply integers.
+
+use super::vectors::Vectors;
 
 /// Integers that share a factor, at least.
 pub const PIECE: usize = 16;
 /// The most pieces of a block.
 pub const PIECES: usize = 256 / PIECE;
+/// Blocks of 32 integers that are passed on together.
+pub const SHORT: usize = 4;
 
-/// The integers of one block, and their factors. A value is `scale * scales[group] * integer + addends[piece]`.
+/// The integers of blocks: `N` times 64, in their order.
+pub trait Integers<V: Vectors, const N: usize> {
+    fn unpack(self, vectors: V) -> [V::Bytes; N];
+}
+
+/// Takes the blocks of a row in their order.
+pub trait Blocks<V: Vectors> {
+    /// Takes a block of 256 integers.
+    fn long(&mut self, factors: &Long, integers: impl Integers<V, 4>);
+
+    /// Takes `SHORT` blocks of 32 integers. The factors are 0 for blocks beyond the row's end.
+    fn short(&mut self, factors: &Short, integers: impl Integers<V, 2>);
+}
+
+/// The factors of a block of 256. A value is `scale * scales[group] * integer - minimum * minima[group]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Span<'a> {
-    /// 32 or 256 integers.
-    pub integers: &'a [i8],
+pub struct Long {
     /// The columns of a group, which have the same factor: 16 or 32.
     pub columns: usize,
     pub scale: f32,
-    /// An integer factor for each group; it is 1 in a block of 32.
+    /// An integer factor for each group.
     ///
     /// The product with an integer is at most 4096, so that 16 products with 16-bit activations fit in 32 bits.
     pub scales: [i8; PIECES],
-    /// For each 16 integers, in formats with minima.
-    pub addends: Option<[f32; PIECES]>,
+    /// In formats with minima.
+    pub minima: Option<(f32, [u8; PIECES])>,
 }
 
-impl Span<'_> {
-    /// The integer factors of sixteen integers and the next sixteen, which begin at 32 times `at`.
-    #[allow(clippy::inline_always)] // an executor's vector instructions reach only what is inlined into it
-    #[inline(always)]
-    #[must_use]
-    pub fn scales(&self, at: usize) -> [i16; 2] {
-        if self.columns > PIECE {
-            return [i16::from(self.scales[at]); 2];
-        }
-        [2 * at, 2 * at + 1].map(
-            #[inline(always)]
-            |group| i16::from(self.scales[group]),
-        )
-    }
+/// The factors of blocks of 32. A value is `scale * integer + addend`.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    pub scales: [f32; SHORT],
+    /// In formats whose integers are not centered at zero.
+    pub addends: Option<[f32; SHORT]>,
+    /// Whether integers can be negative.
+    pub signed: bool,
 }

@@ -1,23 +1,29 @@
 //! Products with many rows of the input: a few rows of the weight are decoded once, and multiplied with every row.
+#![allow(clippy::needless_range_loop)] // most loops are over several arrays
 
-use std::array;
+use std::hint::black_box;
 
 use pulp::NullaryFnOnce;
 
-use super::inputs::{Inputs, Row};
+use super::inputs::Inputs;
 use super::machine::{Columns, Machine, SUMS};
-use crate::cpu::dots::sixteen_in_pairs;
 use crate::cpu::weight::Matrix;
+use crate::quant::{Blocks, Integers, Long, Short};
+
+/// The `Columns` of a long block.
+const PARTS: usize = 8;
 
 /// Rows of a weight: the products of its integers and their integer factors.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
-    /// (rows, columns / 32)
-    columns: Vec<Columns>,
-    /// (rows, columns / span)
+    /// (rows, columns / 256)
+    columns: Vec<[Columns; PARTS]>,
+    /// (rows, columns / 256)
     scales: Vec<f32>,
-    /// (rows, columns / span), or empty
+    /// (rows, columns / 256), or empty
     addends: Vec<[f32; SUMS]>,
+    /// The columns of a group.
+    group: usize,
 }
 
 /// Some rows of a weight with all rows of the input: tiles of `A` of the weight and `B` of the input.
@@ -61,42 +67,54 @@ impl<M: Machine, const A: usize, const B: usize> NullaryFnOnce for Tiles<'_, M, 
 impl Decoded {
     #[inline(always)]
     fn fill<M: Machine>(&mut self, machine: M, weight: &Matrix, first: usize, rows: usize) {
-        let Self {
-            columns,
-            scales,
-            addends,
-        } = self;
-        columns.clear();
-        scales.clear();
-        addends.clear();
+        self.columns.clear();
+        self.scales.clear();
+        self.addends.clear();
         for row in first..first + rows {
-            weight.spans(
-                row,
-                #[inline(always)]
-                |span| {
-                    for (at, integers) in span.integers.as_chunks().0.iter().enumerate() {
-                        let weights = machine.weights(integers);
-                        let weights = machine.scaled_halves(weights, span.scales(at));
-                        columns.push(machine.columns(weights));
-                    }
-                    scales.push(span.scale);
-                    addends.extend(span.addends);
-                },
-            );
+            weight.spans(machine, row, &mut Filling { machine, to: self });
         }
     }
 
-    /// Row `row` of those whose columns are as long as `of`.
+    /// Row `row` of those with so many spans.
     #[inline(always)]
-    fn row(&self, row: usize, of: &Row<'_>) -> (&[Columns], &[f32], &[[f32; SUMS]]) {
-        let (columns, spans) = (of.columns.len(), of.units.len());
+    fn row(&self, row: usize, spans: usize) -> (&[[Columns; PARTS]], &[f32], &[[f32; SUMS]]) {
         let addends = self.addends.get(row * spans..).unwrap_or_default();
         (
-            &self.columns[row * columns..][..columns],
+            &self.columns[row * spans..][..spans],
             &self.scales[row * spans..][..spans],
             &addends[..spans.min(addends.len())],
         )
     }
+}
+
+/// Appends blocks to decoded rows.
+struct Filling<'a, M> {
+    machine: M,
+    to: &'a mut Decoded,
+}
+
+impl<M: Machine> Blocks<M> for Filling<'_, M> {
+    #[inline(always)]
+    fn long(&mut self, factors: &Long, integers: impl Integers<M, 4>) {
+        let Self { machine, to } = self;
+        let integers = integers.unpack(*machine);
+        let mut columns = [Columns::ZEROS; PARTS];
+        for (at, pair) in columns.as_chunks_mut().0.iter_mut().enumerate() {
+            let by = machine.factors(&factors.scales, factors.columns, at);
+            let [even, odd] = machine.scaled(integers[at], by);
+            *pair = [machine.columns(even), machine.columns(odd)];
+        }
+        to.columns.push(columns);
+        to.scales.push(factors.scale);
+        to.group = factors.columns;
+        if let Some((minimum, minima)) = &factors.minima {
+            to.addends.push(machine.addends(*minimum, minima));
+        }
+    }
+
+    /// Tiles have no short blocks.
+    #[inline(always)]
+    fn short(&mut self, _: &Short, _: impl Integers<M, 2>) {}
 }
 
 /// The products of `A` decoded rows, from `first` on, with all rows of the input.
@@ -132,46 +150,59 @@ fn tile<M: Machine, const A: usize, const B: usize>(
     inputs: &Inputs,
     row: usize,
 ) -> [[f32; B]; A] {
-    let right: [_; B] = array::from_fn(|b| inputs.row(row + b));
-    let left: [_; A] = array::from_fn(|a| decoded.row(first + a, &right[0]));
-    let spans = right[0].units.len();
-    let each = right[0].columns.len() / spans;
+    let mut right = [inputs.long(row); B];
+    for b in 1..B {
+        right[b] = inputs.long(row + b);
+    }
+    let spans = right[0].len();
+    let mut left = [decoded.row(first, spans); A];
+    for a in 1..A {
+        left[a] = decoded.row(first + a, spans);
+    }
+    // The compiler fuses products with their addition only if a sum has one of them in a loop. It does not unroll one
+    // with an unknown number.
+    let parts = black_box(PARTS);
     let mut totals = [[machine.zeros(); B]; A];
     let mut added = [[machine.zeros(); B]; A];
     for span in 0..spans {
-        let columns = span * each..(span + 1) * each;
-        let lefts: [_; A] = array::from_fn(|a| &left[a].0[columns.clone()]);
-        let rights: [_; B] = array::from_fn(|b| &right[b].columns[columns.clone()]);
+        let mut weights = [&left[0].0[span]; A];
+        for a in 1..A {
+            weights[a] = &left[a].0[span];
+        }
+        let mut rights = [&right[0][span]; B];
+        for b in 1..B {
+            rights[b] = &right[b][span];
+        }
         let mut sums = [[machine.no_sums(); B]; A];
-        for at in 0..each {
+        for at in 0..parts {
+            let at = at % PARTS;
             for a in 0..A {
-                let weights = machine.load(&lefts[a][at]);
+                let weights = machine.loaded(&weights[a][at]);
                 for b in 0..B {
-                    sums[a][b] = machine.add(weights, &rights[b][at], sums[a][b]);
+                    sums[a][b] = machine.add(weights, &rights[b].columns[at], sums[a][b]);
                 }
             }
         }
         for a in 0..A {
             for b in 0..B {
-                let scale = left[a].1[span] * right[b].units[span];
+                let scale = left[a].1[span] * rights[b].unit;
                 totals[a][b] = machine.total(sums[a][b], scale, totals[a][b]);
             }
             let Some(addends) = left[a].2.get(span) else {
                 continue;
             };
             for b in 0..B {
-                if let Ok(pieces) = right[b].sums[columns.clone()].as_flattened().try_into() {
-                    added[a][b] = machine.multiply_add(addends, pieces, added[a][b]);
-                }
+                let columns = rights[b].sums(decoded.group);
+                added[a][b] = machine.multiply_add(addends, columns, added[a][b]);
             }
         }
     }
-    array::from_fn(|a| array::from_fn(|b| whole(machine, totals[a][b], added[a][b])))
-}
-
-/// A product from its partial sums.
-#[inline(always)]
-pub(super) fn whole<M: Machine>(machine: M, totals: M::Totals, added: M::Totals) -> f32 {
-    let [products, added] = [totals, added].map(|totals| machine.numbers(totals));
-    sixteen_in_pairs(&products) + sixteen_in_pairs(&added)
+    let mut products = [[0.0; B]; A];
+    for a in 0..A {
+        for b in 0..B {
+            // A long block has no four sums, whose zero a step adds.
+            products[a][b] = machine.whole(totals[a][b], added[a][b]) + 0.0;
+        }
+    }
+    products
 }

@@ -1,18 +1,151 @@
 //! The machines of x86-64.
 
-use core::arch::x86_64::{__m256i, __m512, __m512i};
+use core::arch::x86_64::{__m128i, __m256, __m256i, __m512, __m512i};
 
 use pulp::cast;
 use pulp::x86::{V3, V4};
-use pulp::{f32x8, i16x16, i32x8};
+use pulp::{f32x4, f32x8, i16x16, i32x8};
 
 use super::machine::{Columns, Machine, SUMS};
+use super::portable::Portable;
+use crate::quant::{PIECE, SHORT, Vectors};
+
+pulp::simd_type! {
+    /// AVX-512 with fused products and additions of 16-bit integers. Its code is that of `V4`, in which the compiler
+    /// finds what can be fused.
+    pub(super) struct Fused {
+        pub(super) avx512f: "avx512f",
+        pub(super) avx512bw: "avx512bw",
+        pub(super) avx512cd: "avx512cd",
+        pub(super) avx512dq: "avx512dq",
+        pub(super) avx512vl: "avx512vl",
+        pub(super) avx512vnni: "avx512vnni",
+        pub(super) fma: "fma",
+    }
+}
+
+/// Aligned to lines of the cache.
+#[repr(align(64))]
+struct Places([[[u8; 2 * Columns::LEN]; 4]; 2]);
+
+/// For each 64 columns of a block, and for groups of 16 and of 32: the place of a column's factor, in the upper byte of
+/// its 16 bits. The order is that of `Columns`; bytes are shuffled so.
+static PLACES: Places = {
+    let mut places = [[[0x80; 2 * Columns::LEN]; 4]; 2];
+    let mut place = 0;
+    while place < 2 * 4 * Columns::LEN {
+        let (of_32, at, index) = (place / 128, place / 32 % 4, place % 32);
+        // A group of 16 has eight columns with even numbers.
+        #[allow(clippy::cast_possible_truncation)] // below 16
+        let group = (if of_32 == 1 {
+            2 * at + index / 16
+        } else {
+            4 * at + index / 8
+        }) as u8;
+        places[of_32][at][2 * index + 1] = group;
+        place += 1;
+    }
+    Places(places)
+};
+
+/// For each 32-bit integer of two quarters.
+const fn shifts([first, second]: [u32; 2]) -> [u32; 8] {
+    [first, first, first, first, second, second, second, second]
+}
 
 /// AVX2: two vectors of each.
+impl Vectors for V3 {
+    type Bytes = [__m256i; 2];
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 64]) -> Self::Bytes {
+        cast(*bytes)
+    }
+
+    #[inline(always)]
+    fn join(self, first: &[u8; 32], second: &[u8; 32]) -> Self::Bytes {
+        [cast(*first), cast(*second)]
+    }
+
+    #[inline(always)]
+    fn double(self, first: &[u8; 16], second: &[u8; 16]) -> Self::Bytes {
+        let twice = |quarter: &[u8; 16]| self.avx2._mm256_broadcastsi128_si256(cast(*quarter));
+        [twice(first), twice(second)]
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
+        let mask = cast([mask; 32]);
+        let shifted = |bytes, by| {
+            let bytes = self.avx2._mm256_sllv_epi32(bytes, cast(shifts(by)));
+            self.avx2._mm256_and_si256(bytes, mask)
+        };
+        [
+            shifted(bytes[0], [by[0], by[1]]),
+            shifted(bytes[1], [by[2], by[3]]),
+        ]
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
+        let mask = cast([mask; 32]);
+        let shifted = |bytes, by| {
+            let bytes = self.avx2._mm256_srlv_epi32(bytes, cast(shifts(by)));
+            self.avx2._mm256_and_si256(bytes, mask)
+        };
+        [
+            shifted(bytes[0], [by[0], by[1]]),
+            shifted(bytes[1], [by[2], by[3]]),
+        ]
+    }
+
+    #[inline(always)]
+    fn or(self, [a, b]: Self::Bytes, [c, d]: Self::Bytes) -> Self::Bytes {
+        let or = |left, right| self.avx2._mm256_or_si256(left, right);
+        [or(a, c), or(b, d)]
+    }
+
+    #[inline(always)]
+    fn subtract(self, [a, b]: Self::Bytes, by: u8) -> Self::Bytes {
+        let less = |bytes| self.avx2._mm256_sub_epi8(bytes, cast([by; 32]));
+        [less(a), less(b)]
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], [a, b]: Self::Bytes) -> Self::Bytes {
+        let table = self.avx2._mm256_broadcastsi128_si256(cast(*table));
+        let look_up = |indexes| self.avx2._mm256_shuffle_epi8(table, indexes);
+        [look_up(a), look_up(b)]
+    }
+
+    #[inline(always)]
+    fn spread(self, [a, b]: [u32; 2], value: u8) -> Self::Bytes {
+        let bytes = cast([
+            [0_u64, 0x0101_0101_0101_0101],
+            [0x0202_0202_0202_0202, 0x0303_0303_0303_0303],
+        ]);
+        let bit: __m256i = cast([0x8040_2010_0804_0201_u64; 4]);
+        let spread = |bits: u32| {
+            let bits = self.avx2._mm256_shuffle_epi8(cast([bits; 8]), bytes);
+            let bits = self.avx2._mm256_and_si256(bits, bit);
+            let set = self.avx2._mm256_cmpeq_epi8(bits, bit);
+            self.avx2._mm256_and_si256(set, cast([value; 32]))
+        };
+        [spread(a), spread(b)]
+    }
+
+    #[inline(always)]
+    fn halves(self, words: [u64; 2]) -> [f32; 8] {
+        Portable.halves(words)
+    }
+}
+
 impl Machine for V3 {
     type Weights = [i16x16; 2];
+    type Factors = [__m256i; 2];
     type Sums = [i32x8; 2];
     type Totals = [f32x8; 2];
+    type Four = f32x4;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -25,30 +158,49 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
-    fn weights(self, integers: &[i8; Columns::LEN]) -> Self::Weights {
-        let halves = integers.as_chunks::<16>().0;
-        [
-            self.convert_i8x16_to_i16x16(cast(halves[0])),
-            self.convert_i8x16_to_i16x16(cast(halves[1])),
-        ]
-    }
-
-    #[inline(always)]
-    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
-        self.scaled_halves(weights, [by; 2])
-    }
-
-    #[inline(always)]
-    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
-        let times = |half: usize| {
-            let by = self.splat_i16x16(by[half]);
-            cast(self.avx2._mm256_mullo_epi16(cast(weights[half]), cast(by)))
+    fn weights(self, [a, b]: Self::Bytes, signed: bool) -> [Self::Weights; 2] {
+        let even = |bytes| {
+            cast(if signed {
+                let upper = self.avx2._mm256_slli_epi16::<8>(bytes);
+                self.avx2._mm256_srai_epi16::<8>(upper)
+            } else {
+                self.avx2._mm256_and_si256(bytes, cast([0xff_u16; 16]))
+            })
         };
-        [times(0), times(1)]
+        let odd = |bytes| {
+            cast(if signed {
+                self.avx2._mm256_srai_epi16::<8>(bytes)
+            } else {
+                self.avx2._mm256_srli_epi16::<8>(bytes)
+            })
+        };
+        [[even(a), even(b)], [odd(a), odd(b)]]
     }
 
     #[inline(always)]
-    fn load(self, columns: &Columns) -> Self::Weights {
+    fn factors(self, scales: &[i8; SUMS], columns: usize, at: usize) -> Self::Factors {
+        let scales = self.avx2._mm256_broadcastsi128_si256(cast(*scales));
+        let [a, b] = cast(PLACES.0[usize::from(columns > PIECE)][at % 4]);
+        let shuffled = |places| self.avx2._mm256_shuffle_epi8(scales, places);
+        [shuffled(a), shuffled(b)]
+    }
+
+    /// Both factors are upper bytes, so that the upper half of the product is theirs.
+    #[inline(always)]
+    fn scaled(self, [a, b]: Self::Bytes, [of_a, of_b]: Self::Factors) -> [Self::Weights; 2] {
+        let even = |bytes, by| {
+            let upper = self.avx2._mm256_slli_epi16::<8>(bytes);
+            cast(self.avx2._mm256_mulhi_epi16(upper, by))
+        };
+        let odd = |bytes, by| {
+            let upper = self.avx2._mm256_and_si256(bytes, cast([0xff00_u16; 16]));
+            cast(self.avx2._mm256_mulhi_epi16(upper, by))
+        };
+        [[even(a, of_a), even(b, of_b)], [odd(a, of_a), odd(b, of_b)]]
+    }
+
+    #[inline(always)]
+    fn loaded(self, columns: &Columns) -> Self::Weights {
         cast(columns.0)
     }
 
@@ -59,12 +211,21 @@ impl Machine for V3 {
 
     #[inline(always)]
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums {
-        let columns: [i16x16; 2] = cast(columns.0);
+        let columns = self.loaded(columns);
         let plus = |half: usize| {
             let products = self.multiply_wrapping_add_adjacent_i16x16(weights[half], columns[half]);
             cast(self.avx2._mm256_add_epi32(cast(sums[half]), cast(products)))
         };
         [plus(0), plus(1)]
+    }
+
+    #[inline(always)]
+    fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums {
+        let both = |half: usize| {
+            let (left, right) = (cast(left[half]), cast(right[half]));
+            cast(self.avx2._mm256_add_epi32(left, right))
+        };
+        [both(0), both(1)]
     }
 
     #[inline(always)]
@@ -75,6 +236,17 @@ impl Machine for V3 {
             self.mul_add_f32x8(scale, sums, totals[half])
         };
         [plus(0), plus(1)]
+    }
+
+    #[inline(always)]
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
+        let [first, second] = cast::<_, [u64; 2]>(*minima);
+        let addends = |minima: u64| {
+            let minima = self.avx2._mm256_cvtepu8_epi32(cast([minima, 0]));
+            let minima = self.convert_i32x8_to_f32x8(cast(minima));
+            self.mul_f32x8(self.splat_f32x8(-minimum), minima)
+        };
+        cast([addends(first), addends(second)])
     }
 
     #[inline(always)]
@@ -90,16 +262,130 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
-    fn numbers(self, totals: Self::Totals) -> [f32; SUMS] {
-        cast(totals)
+    fn whole(self, left: Self::Totals, right: Self::Totals) -> f32 {
+        let sums = |half: usize| self.add_f32x8(left[half], right[half]);
+        let [low, high] = cast(self.add_f32x8(sums(0), sums(1)));
+        self.sum_of_four(self.add_f32x4(low, high))
+    }
+
+    #[inline(always)]
+    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn times(self, left: Self::Four, right: Self::Four) -> Self::Four {
+        self.mul_f32x4(left, right)
+    }
+
+    #[inline(always)]
+    fn multiply_add_four(
+        self,
+        left: Self::Four,
+        right: Self::Four,
+        sums: Self::Four,
+    ) -> Self::Four {
+        self.mul_add_f32x4(left, right, sums)
+    }
+
+    #[inline(always)]
+    fn total_of_two(
+        self,
+        sums: Self::Sums,
+        scales: Self::Four,
+        at: usize,
+        totals: Self::Totals,
+    ) -> Self::Totals {
+        let scales: __m256 = self.avx._mm256_castps128_ps256(cast(scales));
+        let plus = |half: usize| {
+            #[allow(clippy::cast_possible_truncation)] // below four
+            let place = cast([(2 * at + half) as u32; 8]);
+            let scale = self.avx2._mm256_permutevar8x32_ps(scales, place);
+            let sums = self.convert_i32x8_to_f32x8(sums[half]);
+            self.mul_add_f32x8(cast(scale), sums, totals[half])
+        };
+        [plus(0), plus(1)]
+    }
+
+    #[inline(always)]
+    fn sum_of_four(self, four: Self::Four) -> f32 {
+        Portable.sum_of_four(cast(four))
     }
 }
 
 /// AVX-512: one vector of each.
+impl Vectors for V4 {
+    type Bytes = __m512i;
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 64]) -> Self::Bytes {
+        cast(*bytes)
+    }
+
+    #[inline(always)]
+    fn join(self, first: &[u8; 32], second: &[u8; 32]) -> Self::Bytes {
+        let (first, second): (__m256i, __m256i) = (cast(*first), cast(*second));
+        let first = self.avx512f._mm512_broadcast_i64x4(first);
+        self.avx512f._mm512_inserti64x4::<1>(first, second)
+    }
+
+    #[inline(always)]
+    fn double(self, first: &[u8; 16], second: &[u8; 16]) -> Self::Bytes {
+        let (first, second): (__m128i, __m128i) = (cast(*first), cast(*second));
+        let first = self.avx512f._mm512_broadcast_i32x4(first);
+        self.avx512f
+            ._mm512_mask_broadcast_i32x4(first, 0xff00, second)
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: Self::Bytes, [p, q, r, s]: [u32; 4], mask: u8) -> Self::Bytes {
+        let by = cast([shifts([p, q]), shifts([r, s])]);
+        let bytes = self.avx512f._mm512_sllv_epi32(bytes, by);
+        self.avx512f._mm512_and_si512(bytes, cast([mask; 64]))
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: Self::Bytes, [p, q, r, s]: [u32; 4], mask: u8) -> Self::Bytes {
+        let by = cast([shifts([p, q]), shifts([r, s])]);
+        let bytes = self.avx512f._mm512_srlv_epi32(bytes, by);
+        self.avx512f._mm512_and_si512(bytes, cast([mask; 64]))
+    }
+
+    #[inline(always)]
+    fn or(self, left: Self::Bytes, right: Self::Bytes) -> Self::Bytes {
+        self.avx512f._mm512_or_si512(left, right)
+    }
+
+    #[inline(always)]
+    fn subtract(self, bytes: Self::Bytes, by: u8) -> Self::Bytes {
+        self.avx512bw._mm512_sub_epi8(bytes, cast([by; 64]))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], indexes: Self::Bytes) -> Self::Bytes {
+        let table = self.avx512f._mm512_broadcast_i32x4(cast(*table));
+        self.avx512bw._mm512_shuffle_epi8(table, indexes)
+    }
+
+    #[inline(always)]
+    fn spread(self, [first, second]: [u32; 2], value: u8) -> Self::Bytes {
+        let bits = u64::from(first) | u64::from(second) << 32;
+        self.avx512bw
+            ._mm512_maskz_set1_epi8(bits, value.cast_signed())
+    }
+
+    #[inline(always)]
+    fn halves(self, words: [u64; 2]) -> [f32; 8] {
+        cast(self.avx512f._mm256_maskz_cvtph_ps(0xff, cast(words)))
+    }
+}
+
 impl Machine for V4 {
     type Weights = __m512i;
+    type Factors = __m512i;
     type Sums = __m512i;
     type Totals = __m512;
+    type Four = f32x4;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -112,26 +398,45 @@ impl Machine for V4 {
     }
 
     #[inline(always)]
-    fn weights(self, integers: &[i8; Columns::LEN]) -> Self::Weights {
-        let integers = cast::<_, __m256i>(*integers);
-        self.avx512bw._mm512_cvtepi8_epi16(integers)
+    fn weights(self, integers: Self::Bytes, signed: bool) -> [Self::Weights; 2] {
+        let Self {
+            avx512f, avx512bw, ..
+        } = self;
+        if signed {
+            let upper = avx512bw._mm512_slli_epi16::<8>(integers);
+            return [
+                avx512bw._mm512_srai_epi16::<8>(upper),
+                avx512bw._mm512_srai_epi16::<8>(integers),
+            ];
+        }
+        [
+            avx512f._mm512_and_si512(integers, cast([0xff_u16; 32])),
+            avx512bw._mm512_srli_epi16::<8>(integers),
+        ]
     }
 
     #[inline(always)]
-    fn scaled(self, weights: Self::Weights, by: i16) -> Self::Weights {
-        let by = self.avx512f._mm512_set1_epi16(by);
-        self.avx512bw._mm512_mullo_epi16(weights, by)
+    fn factors(self, scales: &[i8; SUMS], columns: usize, at: usize) -> Self::Factors {
+        let scales = self.avx512f._mm512_broadcast_i32x4(cast(*scales));
+        let places = cast(PLACES.0[usize::from(columns > PIECE)][at % 4]);
+        self.avx512bw._mm512_shuffle_epi8(scales, places)
+    }
+
+    /// Both factors are upper bytes, so that the upper half of the product is theirs.
+    #[inline(always)]
+    fn scaled(self, integers: Self::Bytes, by: Self::Factors) -> [Self::Weights; 2] {
+        let even = self.avx512bw._mm512_slli_epi16::<8>(integers);
+        let odd = self
+            .avx512f
+            ._mm512_and_si512(integers, cast([0xff00_u16; 32]));
+        [
+            self.avx512bw._mm512_mulhi_epi16(even, by),
+            self.avx512bw._mm512_mulhi_epi16(odd, by),
+        ]
     }
 
     #[inline(always)]
-    fn scaled_halves(self, weights: Self::Weights, by: [i16; 2]) -> Self::Weights {
-        let mut both = [by[0]; Columns::LEN];
-        both[SUMS..].fill(by[1]);
-        self.avx512bw._mm512_mullo_epi16(weights, cast(both))
-    }
-
-    #[inline(always)]
-    fn load(self, columns: &Columns) -> Self::Weights {
+    fn loaded(self, columns: &Columns) -> Self::Weights {
         cast(columns.0)
     }
 
@@ -142,8 +447,15 @@ impl Machine for V4 {
 
     #[inline(always)]
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums {
-        let products = self.avx512bw._mm512_madd_epi16(weights, cast(columns.0));
-        self.avx512f._mm512_add_epi32(sums, products)
+        let products = self
+            .avx512bw
+            ._mm512_madd_epi16(weights, self.loaded(columns));
+        self.both(sums, products)
+    }
+
+    #[inline(always)]
+    fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums {
+        self.avx512f._mm512_add_epi32(left, right)
     }
 
     #[inline(always)]
@@ -151,6 +463,14 @@ impl Machine for V4 {
         let sums = self.avx512f._mm512_cvtepi32_ps(sums);
         let scale = self.avx512f._mm512_set1_ps(scale);
         self.avx512f._mm512_fmadd_ps(scale, sums, totals)
+    }
+
+    #[inline(always)]
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
+        let minima = self.avx512f._mm512_cvtepu8_epi32(cast(*minima));
+        let minima = self.avx512f._mm512_cvtepi32_ps(minima);
+        let by = self.avx512f._mm512_set1_ps(-minimum);
+        cast(self.avx512f._mm512_mul_ps(by, minima))
     }
 
     #[inline(always)]
@@ -165,7 +485,51 @@ impl Machine for V4 {
     }
 
     #[inline(always)]
-    fn numbers(self, totals: Self::Totals) -> [f32; SUMS] {
-        cast(totals)
+    fn whole(self, left: Self::Totals, right: Self::Totals) -> f32 {
+        let [low, high]: [f32x8; 2] = cast(self.avx512f._mm512_add_ps(left, right));
+        let [low, high] = cast(self.add_f32x8(low, high));
+        self.sum_of_four(self.add_f32x4(low, high))
+    }
+
+    #[inline(always)]
+    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn times(self, left: Self::Four, right: Self::Four) -> Self::Four {
+        self.mul_f32x4(left, right)
+    }
+
+    #[inline(always)]
+    fn multiply_add_four(
+        self,
+        left: Self::Four,
+        right: Self::Four,
+        sums: Self::Four,
+    ) -> Self::Four {
+        self.mul_add_f32x4(left, right, sums)
+    }
+
+    #[inline(always)]
+    fn total_of_two(
+        self,
+        sums: Self::Sums,
+        scales: Self::Four,
+        at: usize,
+        totals: Self::Totals,
+    ) -> Self::Totals {
+        #[allow(clippy::cast_possible_truncation)] // below four
+        let [first, second] = [2 * at as u32, 2 * at as u32 + 1];
+        let places = cast([[first; SUMS / 2], [second; SUMS / 2]]);
+        let scales = self.avx512f._mm512_castps128_ps512(cast(scales));
+        let scales = self.avx512f._mm512_permutexvar_ps(places, scales);
+        let sums = self.avx512f._mm512_cvtepi32_ps(sums);
+        self.avx512f._mm512_fmadd_ps(scales, sums, totals)
+    }
+
+    #[inline(always)]
+    fn sum_of_four(self, four: Self::Four) -> f32 {
+        Portable.sum_of_four(cast(four))
     }
 }

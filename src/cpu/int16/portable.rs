@@ -1,0 +1,264 @@
+//! Plain Rust, for machines without code of their own: arm64 has NEON in every build, so that the compiler uses it.
+
+use super::machine::{Columns, Machine, SUMS};
+use crate::cpu::dots::sixteen_in_pairs;
+use crate::quant::{SHORT, Vectors, half};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portable;
+
+impl Vectors for Portable {
+    type Bytes = [u8; 64];
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 64]) -> Self::Bytes {
+        *bytes
+    }
+
+    #[inline(always)]
+    fn join(self, first: &[u8; 32], second: &[u8; 32]) -> Self::Bytes {
+        pulp::cast([*first, *second])
+    }
+
+    #[inline(always)]
+    fn double(self, first: &[u8; 16], second: &[u8; 16]) -> Self::Bytes {
+        pulp::cast([*first, *first, *second, *second])
+    }
+
+    #[inline(always)]
+    fn left(self, mut bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
+        for (quarter, by) in bytes.as_chunks_mut::<16>().0.iter_mut().zip(by) {
+            for byte in quarter {
+                *byte = *byte << by & mask;
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn right(self, mut bytes: Self::Bytes, by: [u32; 4], mask: u8) -> Self::Bytes {
+        for (quarter, by) in bytes.as_chunks_mut::<16>().0.iter_mut().zip(by) {
+            for byte in quarter {
+                *byte = *byte >> by & mask;
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn or(self, mut left: Self::Bytes, right: Self::Bytes) -> Self::Bytes {
+        for (left, right) in left.iter_mut().zip(right) {
+            *left |= right;
+        }
+        left
+    }
+
+    #[inline(always)]
+    fn subtract(self, mut bytes: Self::Bytes, by: u8) -> Self::Bytes {
+        for byte in &mut bytes {
+            *byte = byte.wrapping_sub(by);
+        }
+        bytes
+    }
+
+    /// Selects bit by bit: without a table, vectors of bytes are computed at once.
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], mut indexes: Self::Bytes) -> Self::Bytes {
+        for index in &mut indexes {
+            let mut left = *table;
+            for bit in 0..4 {
+                let mask = 0_i8.wrapping_sub((*index >> bit & 1).cast_signed());
+                for at in 0..8 >> bit {
+                    let (clear, set) = (left[2 * at], left[2 * at + 1]);
+                    left[at] = clear ^ (clear ^ set) & mask;
+                }
+            }
+            *index = left[0].cast_unsigned();
+        }
+        indexes
+    }
+
+    #[inline(always)]
+    fn spread(self, bits: [u32; 2], value: u8) -> Self::Bytes {
+        let mut bytes = [0; 64];
+        for (half, bits) in bytes.as_chunks_mut::<32>().0.iter_mut().zip(bits) {
+            for (i, byte) in half.iter_mut().enumerate() {
+                *byte = value * (bits >> i & 1).to_le_bytes()[0];
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn halves(self, words: [u64; 2]) -> [f32; 8] {
+        let mut values = [0.0; 8];
+        for (i, value) in values.iter_mut().enumerate() {
+            #[allow(clippy::cast_possible_truncation)] // one half
+            let bits = (words[i / 4] >> (16 * (i % 4))) as u16;
+            *value = half(u32::from(bits));
+        }
+        values
+    }
+}
+
+impl Machine for Portable {
+    type Weights = [i16; Columns::LEN];
+    type Factors = [i16; Columns::LEN];
+    type Sums = [i32; SUMS];
+    type Totals = [f32; SUMS];
+    type Four = [f32; SHORT];
+
+    #[inline(always)]
+    fn no_sums(self) -> Self::Sums {
+        [0; SUMS]
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> Self::Totals {
+        [0.0; SUMS]
+    }
+
+    #[inline(always)]
+    fn weights(self, integers: Self::Bytes, _: bool) -> [Self::Weights; 2] {
+        let mut weights = [[0; Columns::LEN]; 2];
+        for (i, pair) in integers.as_chunks::<2>().0.iter().enumerate() {
+            weights[0][i] = i16::from(pair[0].cast_signed());
+            weights[1][i] = i16::from(pair[1].cast_signed());
+        }
+        weights
+    }
+
+    #[inline(always)]
+    fn factors(self, scales: &[i8; SUMS], columns: usize, at: usize) -> Self::Factors {
+        let mut factors = [0; Columns::LEN];
+        for (i, factor) in factors.iter_mut().enumerate() {
+            *factor = i16::from(scales[(64 * at + 2 * i) / columns]);
+        }
+        factors
+    }
+
+    #[inline(always)]
+    fn scaled(self, integers: Self::Bytes, by: Self::Factors) -> [Self::Weights; 2] {
+        let mut weights = self.weights(integers, true);
+        for half in &mut weights {
+            for (weight, by) in half.iter_mut().zip(by) {
+                *weight *= by;
+            }
+        }
+        weights
+    }
+
+    #[inline(always)]
+    fn loaded(self, columns: &Columns) -> Self::Weights {
+        columns.0
+    }
+
+    #[inline(always)]
+    fn columns(self, weights: Self::Weights) -> Columns {
+        Columns(weights)
+    }
+
+    #[inline(always)]
+    fn add(self, weights: Self::Weights, columns: &Columns, mut sums: Self::Sums) -> Self::Sums {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum += i32::from(weights[2 * i]) * i32::from(columns.0[2 * i])
+                + i32::from(weights[2 * i + 1]) * i32::from(columns.0[2 * i + 1]);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn both(self, mut left: Self::Sums, right: Self::Sums) -> Self::Sums {
+        for (left, right) in left.iter_mut().zip(right) {
+            *left += right;
+        }
+        left
+    }
+
+    #[inline(always)]
+    fn total(self, sums: Self::Sums, scale: f32, mut totals: Self::Totals) -> Self::Totals {
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
+            let sum = sum as f32;
+            *total = scale.mul_add(sum, *total);
+        }
+        totals
+    }
+
+    #[inline(always)]
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
+        let mut addends = [0.0; SUMS];
+        for (addend, integer) in addends.iter_mut().zip(minima) {
+            *addend = -minimum * f32::from(*integer);
+        }
+        addends
+    }
+
+    #[inline(always)]
+    fn multiply_add(
+        self,
+        left: &[f32; SUMS],
+        right: &[f32; SUMS],
+        mut totals: Self::Totals,
+    ) -> Self::Totals {
+        for (total, (left, right)) in totals.iter_mut().zip(left.iter().zip(right)) {
+            *total = left.mul_add(*right, *total);
+        }
+        totals
+    }
+
+    #[inline(always)]
+    fn whole(self, mut left: Self::Totals, right: Self::Totals) -> f32 {
+        for (left, right) in left.iter_mut().zip(right) {
+            *left += right;
+        }
+        sixteen_in_pairs(&left)
+    }
+
+    #[inline(always)]
+    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
+        *numbers
+    }
+
+    #[inline(always)]
+    fn times(self, mut left: Self::Four, right: Self::Four) -> Self::Four {
+        for (left, right) in left.iter_mut().zip(right) {
+            *left *= right;
+        }
+        left
+    }
+
+    #[inline(always)]
+    fn multiply_add_four(
+        self,
+        left: Self::Four,
+        right: Self::Four,
+        mut sums: Self::Four,
+    ) -> Self::Four {
+        for (sum, (left, right)) in sums.iter_mut().zip(left.into_iter().zip(right)) {
+            *sum = left.mul_add(right, *sum);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn total_of_two(
+        self,
+        sums: Self::Sums,
+        scales: Self::Four,
+        at: usize,
+        mut totals: Self::Totals,
+    ) -> Self::Totals {
+        for (i, (total, sum)) in totals.iter_mut().zip(sums).enumerate() {
+            #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
+            let sum = sum as f32;
+            *total = scales[2 * at + i / (SUMS / 2)].mul_add(sum, *total);
+        }
+        totals
+    }
+
+    #[inline(always)]
+    fn sum_of_four(self, [a, b, c, d]: Self::Four) -> f32 {
+        (a + c) + (b + d)
+    }
+}

@@ -1,0 +1,206 @@
+//! Products of a step's rows: each block of the weight is unpacked in vectors, and multiplied with a few rows.
+#![allow(clippy::needless_range_loop)] // most loops are over several arrays
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use pulp::NullaryFnOnce;
+
+use super::inputs::{self, Inputs};
+use super::machine::Machine;
+use crate::cpu::prefetch::prefetch;
+use crate::cpu::weight::Matrix;
+use crate::quant::{Blocks, Integers, Long, SHORT, Short};
+
+/// Bytes of weights that are prefetched.
+const AHEAD: usize = 2048;
+/// The number of 64 columns in a long block.
+const PARTS: usize = 4;
+/// Rows that are multiplied together if there are no more.
+const FEW: usize = 4;
+
+/// Some rows of a weight with all rows of the input, `TOGETHER` of them at a time.
+pub(super) struct Products<'a, M, const TOGETHER: usize> {
+    pub(super) machine: M,
+    pub(super) weight: &'a Matrix,
+    pub(super) first: usize,
+    pub(super) inputs: &'a Inputs,
+    pub(super) out: &'a mut [f32],
+}
+
+impl<M: Machine, const TOGETHER: usize> NullaryFnOnce for Products<'_, M, TOGETHER> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self {
+            machine,
+            weight,
+            first,
+            inputs,
+            out,
+        } = self;
+        let rows = inputs.rows();
+        let (all, ahead) = (weight.rows(), AHEAD.div_ceil(weight.row(first).len()));
+        for (row, out) in (first..).zip(out.chunks_exact_mut(rows)) {
+            if row + ahead < all {
+                prefetch(weight.row(row + ahead));
+            }
+            let mut of = 0..rows;
+            while !of.is_empty() {
+                // Decoding a block takes longer than products with rows that are not needed.
+                let next = match of.len() {
+                    1 => {
+                        [out[of.start]] = products(machine, (weight, row), inputs, of.start);
+                        1
+                    }
+                    2..=FEW => several::<M, FEW>(machine, (weight, row), inputs, &of, out),
+                    _ => several::<M, TOGETHER>(machine, (weight, row), inputs, &of, out),
+                };
+                of.start += next;
+            }
+        }
+    }
+}
+
+/// Multiplies a row of the weight with up to `R` of some rows of the input, and returns their number.
+#[inline(always)]
+fn several<M: Machine, const R: usize>(
+    machine: M,
+    weight: (&Matrix, usize),
+    inputs: &Inputs,
+    rows: &Range<usize>,
+    out: &mut [f32],
+) -> usize {
+    let products = products::<M, R>(machine, weight, inputs, rows.start);
+    let count = rows.len().min(R);
+    out[rows.start..][..count].copy_from_slice(&products[..count]);
+    count
+}
+
+/// Multiplies a row of the weight with `R` rows of the input; the last row stands for rows beyond it.
+#[inline(always)]
+fn products<M: Machine, const R: usize>(
+    machine: M,
+    (weight, row): (&Matrix, usize),
+    inputs: &Inputs,
+    first: usize,
+) -> [f32; R] {
+    let (mut long, mut short) = ([const { [].as_slice() }; R], [const { [].as_slice() }; R]);
+    for r in 0..R {
+        let row = (first + r).min(inputs.rows() - 1);
+        (long[r], short[r]) = (inputs.long(row), inputs.short(row));
+    }
+    let mut sums = Sums {
+        machine,
+        parts: black_box(PARTS),
+        long,
+        short,
+        of: [Partial {
+            products: machine.zeros(),
+            addends: machine.zeros(),
+            four: machine.four(&[0.0; SHORT]),
+        }; R],
+    };
+    weight.spans(machine, row, &mut sums);
+    let mut products = [0.0; R];
+    for r in 0..R {
+        products[r] = sums.of[r].whole(machine);
+    }
+    products
+}
+
+/// The sums of a row of the weight with `R` rows of the input, of which the columns are left.
+struct Sums<'a, M: Machine, const R: usize> {
+    machine: M,
+    /// `PARTS`. The compiler does not know the number and does not unroll a loop over the parts: it fuses products with
+    /// their addition only if a sum has one of them in a loop.
+    parts: usize,
+    long: [&'a [inputs::Long]; R],
+    short: [&'a [inputs::Short]; R],
+    of: [Partial<M>; R],
+}
+
+/// The partial sums of a product.
+#[derive(Clone, Copy)]
+struct Partial<M: Machine> {
+    products: M::Totals,
+    addends: M::Totals,
+    /// The addends of short blocks.
+    four: M::Four,
+}
+
+impl<M: Machine> Partial<M> {
+    #[inline(always)]
+    fn whole(self, machine: M) -> f32 {
+        machine.whole(self.products, self.addends) + machine.sum_of_four(self.four)
+    }
+}
+
+impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
+    #[inline(always)]
+    fn long(&mut self, factors: &Long, integers: impl Integers<M, 4>) {
+        let machine = self.machine;
+        let mut of = [inputs::Long::NONE; R];
+        for r in 0..R {
+            if let Some((next, rest)) = self.long[r].split_first() {
+                (of[r], self.long[r]) = (next, rest);
+            }
+        }
+        let integers = integers.unpack(machine);
+        let (mut even, mut odd) = ([machine.no_sums(); R], [machine.no_sums(); R]);
+        // Additions of a single row cost less than the loop.
+        for at in 0..if R > 1 { self.parts } else { PARTS } {
+            let at = at % PARTS;
+            let by = machine.factors(&factors.scales, factors.columns, at);
+            let weights = machine.scaled(integers[at], by);
+            for r in 0..R {
+                even[r] = machine.add(weights[0], &of[r].columns[2 * at], even[r]);
+                odd[r] = machine.add(weights[1], &of[r].columns[2 * at + 1], odd[r]);
+            }
+        }
+        for r in 0..R {
+            let (sums, scale) = (&mut self.of[r], factors.scale * of[r].unit);
+            let products = machine.both(even[r], odd[r]);
+            sums.products = machine.total(products, scale, sums.products);
+        }
+        if let Some((minimum, minima)) = &factors.minima {
+            let addends = machine.addends(*minimum, minima);
+            for r in 0..R {
+                let (sums, columns) = (&mut self.of[r], of[r].sums(factors.columns));
+                sums.addends = machine.multiply_add(&addends, columns, sums.addends);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn short(&mut self, factors: &Short, integers: impl Integers<M, 2>) {
+        let machine = self.machine;
+        let mut of = [inputs::Short::NONE; R];
+        let scales = machine.four(&factors.scales);
+        let mut scales = [scales; R];
+        for r in 0..R {
+            if let Some((next, rest)) = self.short[r].split_first() {
+                (of[r], self.short[r]) = (next, rest);
+                scales[r] = machine.times(scales[r], machine.four(&next.units));
+            }
+        }
+        let integers = integers.unpack(machine);
+        for at in 0..integers.len() {
+            let [even, odd] = machine.weights(integers[at], factors.signed);
+            for r in 0..R {
+                let products = machine.add(even, &of[r].columns[2 * at], machine.no_sums());
+                let products = machine.add(odd, &of[r].columns[2 * at + 1], products);
+                let sums = &mut self.of[r];
+                sums.products = machine.total_of_two(products, scales[r], at, sums.products);
+            }
+        }
+        if let Some(addends) = &factors.addends {
+            let addends = machine.four(addends);
+            for r in 0..R {
+                let (sums, columns) = (&mut self.of[r], machine.four(&of[r].sums));
+                sums.four = machine.multiply_add_four(addends, columns, sums.four);
+            }
+        }
+    }
+}
