@@ -44,7 +44,7 @@ def machine():
 
 
 def synthesize(name, path):
-    size, _, kind = name.partition("-")
+    size, _, kind = name.rpartition("-")
     wheel = HERE / "gguf.whl"
     paths = [str(wheel)] * wheel.exists() + [os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

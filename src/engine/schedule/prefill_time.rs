@@ -2,7 +2,8 @@
 //!
 //! A tag grows by the time that was spent, and the smallest tag is next. Idle users save up nothing: a tag counts as at
 //! least the tag that was served last, as it was when that began. So a user who was idle is next, and a user who floods gets
-//! only what others leave. All tags are reset when the engine is idle, because nothing was taken from others then.
+//! only what others leave. A prompt that comes before that of a user with a smaller tag, because it is short, does not raise
+//! that user's tag. All tags are reset when the engine is idle, because nothing was taken from others then.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -35,11 +36,16 @@ impl PrefillTimes {
         }
     }
 
-    /// Adds prefill time that a connection has had.
-    pub(crate) fn add(&mut self, Client { name, user }: &Client, took: Duration) {
-        self.users.add(*user, took);
+    /// Adds prefill time that a connection has had, while the least time of users with as urgent prompts was `waiting`.
+    pub(crate) fn add(
+        &mut self,
+        Client { name, user }: &Client,
+        took: Duration,
+        waiting: Duration,
+    ) {
+        self.users.add(*user, took, waiting);
         let connections = self.connections.entry(*user).or_default();
-        connections.add(name.clone(), took);
+        connections.add(name.clone(), took, Duration::MAX);
         let users = &self.users;
         self.connections.retain(|user, _| users.knows(user));
     }
@@ -55,7 +61,7 @@ impl PrefillTimes {
 struct Tags<K> {
     /// Tags above `least`.
     tags: HashMap<K, Duration>,
-    /// The tag of the one that was served last, as it was before.
+    /// The tag of the one that was served last, as it was before, or the least that waited.
     least: Duration,
 }
 
@@ -81,10 +87,10 @@ impl<K: Eq + Hash> Tags<K> {
         self.tags.contains_key(one)
     }
 
-    fn add(&mut self, one: K, took: Duration) {
+    fn add(&mut self, one: K, took: Duration, waiting: Duration) {
         let began = self.of(&one);
         self.tags.insert(one, began + took);
-        self.least = self.least.max(began);
+        self.least = self.least.max(began.min(waiting));
         let least = self.least;
         self.tags.retain(|_, tag| *tag > least);
     }
@@ -111,10 +117,10 @@ mod tests {
     fn an_idle_user_is_next_and_has_saved_up_nothing() {
         let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
-        (0..9).for_each(|_| prefill_times.add(&one, ms(20)));
+        (0..9).for_each(|_| prefill_times.add(&one, ms(20), Duration::MAX));
         assert!(prefill_times.of(&other) < prefill_times.of(&one));
         // It was idle while the other had 160 ms, and gets only one turn for that.
-        prefill_times.add(&other, ms(30));
+        prefill_times.add(&other, ms(30), Duration::MAX);
         assert!(prefill_times.of(&one) < prefill_times.of(&other));
     }
 
@@ -122,7 +128,7 @@ mod tests {
     fn time_that_a_user_had_alone_does_not_count() {
         let mut prefill_times = PrefillTimes::default();
         let (one, other) = (client(1, 1), client(2, 2));
-        prefill_times.add(&one, ms(20));
+        prefill_times.add(&one, ms(20), Duration::MAX);
         assert!(prefill_times.of(&other) < prefill_times.of(&one));
         prefill_times.reset();
         assert_eq!(prefill_times.of(&other), prefill_times.of(&one));
@@ -137,7 +143,7 @@ mod tests {
             let next = (0..3)
                 .min_by_key(|at| prefill_times.of(&all[*at]))
                 .unwrap_or(0);
-            prefill_times.add(&all[next], ms(5));
+            prefill_times.add(&all[next], ms(5), Duration::MAX);
             prefill_time[next] += ms(5);
         }
         assert_eq!(prefill_time, [ms(500), ms(500), ms(1000)]);
@@ -160,10 +166,10 @@ mod tests {
                 if let Some((user, cost)) = passing.next() {
                     let passes = self::client(user, user);
                     if prefill_times.of(&passes) <= prefill_times.of(client) {
-                        prefill_times.add(&passes, ms(cost));
+                        prefill_times.add(&passes, ms(cost), Duration::MAX);
                     }
                 }
-                prefill_times.add(client, *cost);
+                prefill_times.add(client, *cost, Duration::MAX);
                 prefill_time[next] += *cost;
                 let (least, most) = (prefill_time.iter().min(), prefill_time.iter().max());
                 let (Some(least), Some(most)) = (least, most) else { continue };

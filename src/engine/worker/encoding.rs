@@ -95,7 +95,8 @@ impl Worker<'_> {
         };
         let advanced = self.encodings.advance(&picture, &mut is_preempted);
         let took = begun.elapsed();
-        self.prefill_times.add(&client, took);
+        let waiting = self.least_waiting_for(slot);
+        self.prefill_times.add(&client, took, waiting);
         (self.slices).owe_steps(share, client.user, took, decoding);
         progress.advance();
         match advanced {

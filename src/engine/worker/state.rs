@@ -120,6 +120,15 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Returns the least prefill time of the users whose prompts are at least as urgent as the one in a slot.
+    pub(super) fn least_waiting_for(&self, slot: usize) -> Duration {
+        let priority = self.slots.get(slot).map(Generation::priority);
+        let slots = self.slots.iter();
+        let wait = slots.filter(|one| !one.is_prefilled() && Some(one.priority()) >= priority);
+        let times = wait.map(|one| self.prefill_times.of(&one.request().client).user);
+        times.min().unwrap_or(Duration::MAX)
+    }
+
     /// Returns the active generations as the scheduler sees them, given `slices`.
     pub(super) fn candidates(&self, slices: &Slices) -> Vec<Candidate> {
         let (share, chunk) = (self.shared.limits().prefill, self.runner.prefill_chunk());

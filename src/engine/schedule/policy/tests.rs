@@ -181,6 +181,32 @@ fn a_step_is_preempted_by_a_prompt_that_is_prefilled_before_it() {
 }
 
 /// The order is by the user's prefill time, the connection's, then the length of the prompt.
+/// A short prompt may come before the long one of a user with less time, but not again and again.
+#[test]
+fn a_user_with_short_prompts_gets_no_more_time_than_another() {
+    let slice = ms(20);
+    let client = |user: u32| Client {
+        name: format!(":1.{user}").into(),
+        user,
+    };
+    let clients = [client(1), client(2)];
+    let (mut prefill_times, mut had) = (PrefillTimes::default(), [Duration::ZERO; 2]);
+    for _ in 0..1000 {
+        let mut all = candidates(&[(Normal, Prefill); 2]);
+        for (one, (client, remaining)) in all.iter_mut().zip(clients.iter().zip([20_000, 100])) {
+            (one.user, one.prefill_time) = (client.user, prefill_times.of(client));
+            one.remaining = remaining;
+        }
+        let Next::Prefill { slot, .. } = next(&all, 8, false, slice) else {
+            panic!("both have a prompt");
+        };
+        let waiting = all.iter().map(|one| one.prefill_time.user).min();
+        prefill_times.add(&clients[slot], slice, waiting.unwrap_or(Duration::MAX));
+        had[slot] += slice;
+    }
+    assert!(had[0].abs_diff(had[1]) <= 3 * slice, "{had:?}");
+}
+
 #[test]
 fn a_user_with_less_prefill_time_comes_first() {
     const SLICE: usize = 500;
@@ -197,7 +223,7 @@ fn a_user_with_less_prefill_time_comes_first() {
     ];
     let (mut prefill_times, mut order) = (PrefillTimes::default(), Vec::new());
     let mut remaining = prompts.each_ref().map(|(_, tokens, _)| *tokens);
-    prefill_times.add(&prompts[0].0, ms(50));
+    prefill_times.add(&prompts[0].0, ms(50), Duration::MAX);
     while remaining.iter().any(|remaining| *remaining > 0) {
         let mut all = candidates(&[(Normal, Prefill); 4]);
         for (one, (client, ..)) in all.iter_mut().zip(&prompts) {
@@ -209,7 +235,7 @@ fn a_user_with_less_prefill_time_comes_first() {
             panic!("a prompt is left");
         };
         let (client, _, took) = &prompts[slot];
-        prefill_times.add(client, *took);
+        prefill_times.add(client, *took, Duration::MAX);
         remaining[slot] = remaining[slot].saturating_sub(SLICE);
         order.push(slot);
     }
