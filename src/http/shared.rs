@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::answer::stream::SILENCE;
 use super::stored::Stored;
 use super::traffic::Traffic;
 use crate::front::Front;
+
+/// The longest time without a byte of a stream. The standard of server-sent events advises a comment about every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// The shared state; its clones are the same state.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@ use ganglion::engine::{
     Share, State, UserLimits, channel, worker,
 };
 use ganglion::files::Disk;
+use ganglion::guide::Grammar;
 use ganglion::kv_store::{HostRules, Rules, Store as Pages};
 use ganglion::load::{self, Backend, KvMemory};
 use ganglion::sampler::Parameters;
@@ -284,7 +285,11 @@ async fn open(handle: &Handle, name: &Name) -> SessionId {
 }
 
 async fn say(handle: &Handle, session: SessionId, text: &str) -> Outcome {
-    let options = Options::new(2, Parameters::default());
+    let options = Options {
+        // A cut answer of letters is the same tokens in the next prompt. Random ones may not be, and are computed again.
+        grammar: Some(Grammar::Regex("[a-z]+".into())),
+        ..Options::new(2, Parameters::default())
+    };
     let sent = handle.send(session, text.into(), options);
     let mut ticket = sent.await.expect("there is room");
     ended(&mut ticket.events).await

@@ -20,8 +20,6 @@ use crate::engine::Event;
 
 /// Bytes of one frame; a frame may exceed it by one event.
 const FRAME: usize = 16 << 10;
-/// The longest time without a byte. The standard of server-sent events advises a comment about every 15 seconds.
-pub(in crate::http) const SILENCE: Duration = Duration::from_secs(15);
 
 /// Writes the events of an answer as server-sent events.
 pub(in crate::http) trait Writer: Unpin + Send + 'static {
