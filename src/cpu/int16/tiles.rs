@@ -75,7 +75,7 @@ impl Decoded {
         }
     }
 
-    /// Row `row` of those with so many spans.
+    /// Returns the columns, scales and addends of a row, each with `spans` long blocks.
     #[inline(always)]
     fn row(&self, row: usize, spans: usize) -> (&[[Columns; PARTS]], &[f32], &[[f32; SUMS]]) {
         let addends = self.addends.get(row * spans..).unwrap_or_default();
