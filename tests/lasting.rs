@@ -5,6 +5,7 @@ mod connection;
 mod damage;
 mod quota;
 mod sequences;
+mod unloaded;
 
 use std::path::Path;
 
@@ -31,7 +32,7 @@ async fn a_session_answers_as_if_it_had_never_lost_its_pages() {
     let sequences = asked.map_or(SEQUENCES, |asked| asked.parse().expect("a number"));
     let counts = sequences::sequences(&model, sequences).await;
     println!("{sequences} sequences: {counts:?}");
-    assert!(counts.far_back > 0 && counts.from_host > 0);
+    assert!(counts.far_back > 0 && counts.from_host > 0 && counts.unloaded > 0);
 }
 
 /// The same with recurrent states, which are stored at few positions.
@@ -42,7 +43,27 @@ async fn a_recurrent_session_answers_as_if_it_had_never_lost_its_state() {
     let model = Model::recurrent(files, Backend::Cpu);
     let counts = sequences::sequences(&model, RECURRENT_SEQUENCES).await;
     println!("{RECURRENT_SEQUENCES} sequences: {counts:?}");
-    assert!(counts.from_host > 0);
+    assert!(counts.from_host > 0 && counts.unloaded > 0);
+}
+
+/// Without copies of their pages, sessions are computed again through the same families.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unnamed_session_continues_after_each_unload() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = tiny_recurrent::write(folder.path()).expect("they are written");
+    let recurrent = Model::recurrent(files, Backend::Cpu);
+    for model in [model(folder.path()), recurrent] {
+        let unloaded = unloaded::answers(&model, true).await;
+        let stayed = unloaded::answers(&model, false).await;
+        assert_eq!(unloaded, stayed);
+    }
+}
+
+/// The decode graph is recorded again, and no executable graph is made again.
+#[tokio::test(flavor = "multi_thread")]
+async fn executable_graphs_survive_an_unload() {
+    let folder = tempfile::tempdir().expect("a folder");
+    unloaded::graphs_survive(&model(folder.path())).await;
 }
 
 /// A session of a connection has no file: its pages are restored from the host's memory while it is open.

@@ -7,5 +7,6 @@ mod engine;
 mod reloads;
 mod shares;
 mod talk;
+mod unloads;
 
 pub(crate) use engine::Engine;

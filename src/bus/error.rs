@@ -153,7 +153,9 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
             // Limits of all users together, and sessions in use.
-            Refusal::Busy { .. }
+            Refusal::OutOfMemory(_) => Self::OutOfMemory(message),
+            Refusal::Active { .. }
+            | Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
             | Refusal::TooManyImages { .. }

@@ -18,6 +18,7 @@ use crate::sampler::Parameters;
 /// Larger sizes are typing errors, because no board could hold them.
 const MOST_TOKENS: usize = 1 << 20;
 const MOST_SECONDS: f32 = 3600.0;
+const DAY: f32 = 86_400.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
@@ -78,6 +79,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         memory.weights: choice;
         memory.kv: choice;
         memory.reserve_mib: whole(0..=MOST_MIB);
+        memory.keep_free_mib: whole(0..=MOST_MIB);
         device.activations: choice;
         device.emulate_tegra: switch;
         cpu.threads: whole(0..=1024);
@@ -88,6 +90,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         engine.prefill_share: whole(1..=100);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
         hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
+        idle.unload_seconds => idle.unload: seconds(0.0..=DAY);
         reload.drain_seconds => reload.drain: seconds(0.0..=MOST_SECONDS);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);

@@ -113,6 +113,21 @@ events! {
     "4b3aab5bebb549c6865f944bb7b24e94" "{model} is loaded: {bytes} bytes of weights in {seconds:.1} s"
     { model = model, weight_bytes = bytes, seconds = format_args!("{seconds:.1}") }
 
+    /// The weights and all memory of the model were released because nobody needed them.
+    INFO model_unloaded(model: &str, bytes: u64, reason: &str)
+    "1c7e50f2a84b4d69b1e3f6907d2c85ab" "{model} is unloaded ({reason}): {bytes} bytes are released"
+    { model = model, released_bytes = bytes, reason = reason }
+
+    /// An unloaded model could not be loaded for a request. The requests that waited have failed.
+    ERROR load_again_failed(error: &str)
+    "a3d96b04e1f7482c95c8207b4fe61d3a" "the model cannot be loaded for a request: {error}"
+    { error = error }
+
+    /// The system lacks memory, so some was released that nobody needed.
+    INFO memory_relieved(what: &str, bytes: u64)
+    "58f1c2e79a064b3d8e70d5b4916fa2c3" "memory is short: {what} are released, {bytes} bytes"
+    { what = what, released_bytes = bytes }
+
     /// The model recommends a sampling setting that the sampler does not have. It is ignored.
     WARN sampling_unused(model: &str, setting: &str)
     "5b7c2e90d1f84a6a93b60e4f8d27c1a5" "{model} recommends sampling that is left out: {setting}"

@@ -99,13 +99,14 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "REASON",
-        "why the decode graph is or was invalid, what changed in the cache, or why K has its type",
+        "why the decode graph is or was invalid, what changed in the cache, why K has its type, or why the model is unloaded",
     ),
     ("RECORDING_US", "microseconds that the recording took"),
     (
         "REFUSALS",
         "refusals since the last event of this kind, including this one",
     ),
+    ("RELEASED_BYTES", "bytes of memory that were released"),
     ("REQUESTS", "queued and active requests"),
     (
         "REQUEST_ID",
@@ -155,5 +156,8 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("VERSION", "of the daemon"),
     ("WEIGHT_BYTES", "bytes of the weights as stored"),
-    ("WHAT", "what a reload changed"),
+    (
+        "WHAT",
+        "what a reload changed, or which memory was released",
+    ),
 ];

@@ -10,6 +10,7 @@ mod failure;
 mod notify;
 mod origin;
 mod panics;
+mod pressure;
 mod reload;
 mod sessions;
 mod signals;
@@ -41,6 +42,7 @@ use crate::http::{self, Http, HttpConfig};
 use crate::journal::{self, Journal};
 use derived::limits;
 use panics::Panics;
+use pressure::{Pressure, Sources};
 use reload::Reloader;
 use signals::Signals;
 use watchdog::Watchdog;
@@ -108,6 +110,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
         http: http.clone(),
         journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
+        pressure: Pressure::watch(engine.clone(), Sources::default()),
         config: Config::default(),
         keys: None,
     };

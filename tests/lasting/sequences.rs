@@ -228,6 +228,15 @@ impl Daemon {
         self.seen.all().clear();
     }
 
+    /// Has the weights released, which returns once they are.
+    pub(crate) async fn unload(&self) {
+        self.handle.idle().await;
+        self.handle.release().await.expect("nothing runs");
+        let status = self.handle.status();
+        assert_eq!(status.borrow().state, State::Idle);
+        assert_eq!(status.borrow().memory.weights, 0);
+    }
+
     fn used(&self, session: SessionId) -> u32 {
         self.handle
             .session(session)
@@ -439,6 +448,7 @@ pub(crate) struct Counts {
     rewound: u32,
     /// Rewinds over many turns.
     pub(crate) far_back: u32,
+    pub(crate) unloaded: u32,
 }
 
 impl Counts {
@@ -457,6 +467,7 @@ impl Counts {
         self.branched += other.branched;
         self.rewound += other.rewound;
         self.far_back += other.far_back;
+        self.unloaded += other.unloaded;
     }
 }
 
@@ -476,6 +487,8 @@ enum Step {
     EarlyRestart,
     /// Restarts and sends a turn to a branch before the session itself.
     RestartAndBranch,
+    /// Releases the weights, and all pages in memory.
+    Unload,
 }
 
 /// A session during a sequence.
@@ -653,6 +666,13 @@ impl<'a> Sequence<'a> {
                 self.daemon.handle.close_session(branch);
                 self.came_back(usage);
             }
+            Step::Unload => {
+                self.grow().await;
+                self.daemon.unload().await;
+                let usage = self.say(1..12).await;
+                self.counts.unloaded += 1;
+                self.came_back(usage);
+            }
             Step::EarlyRestart => {
                 self.grow().await;
                 self.daemon.stop().await;
@@ -706,6 +726,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         Step::Restart,
         Step::EarlyRestart,
         Step::RestartAndBranch,
+        Step::Unload,
     ];
     steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
     random.shuffle(&mut steps);

@@ -16,10 +16,14 @@ mod masks;
 mod steps;
 // Pages and memory, between two steps.
 mod memory;
+mod pressure;
 mod restore;
 mod restoring;
 mod saving;
 mod unsaved;
+// Without a model, between two loads.
+mod dormant;
+mod unload;
 
 pub use super::reload::loaded_model::Settings;
 pub use serve::run;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::restore::Restore;
 use super::slots::Slots;
+use super::unload::Unload;
 use super::unsaved::Unsaved;
 use crate::engine::caller::error::EngineError;
 use crate::engine::generation::state::Generation;
@@ -56,6 +57,10 @@ pub(super) struct Worker<'a> {
     pub(super) host: Host,
     /// Since when there has been memory to release, and how many requests had begun by then.
     pub(super) spare_since: Option<(Instant, u64)>,
+    /// Since when there has been no request.
+    pub(super) idle_since: Option<Instant>,
+    /// Why the weights are to be released, once nothing runs.
+    pub(super) unload: Option<Unload>,
     /// The model that replaces this one once no slot is in use, or when it is due. Until then only `realtime` requests
     /// join.
     pub(super) replacement: Option<Box<Replacement>>,
@@ -90,6 +95,8 @@ impl<'a> Worker<'a> {
             unsaved: Unsaved::default(),
             host: Host::default(),
             spare_since: None,
+            idle_since: None,
+            unload: None,
             replacement: None,
         }
     }

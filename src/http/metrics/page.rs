@@ -10,7 +10,13 @@ use crate::http::shared::Shared;
 use crate::http::traffic::Traffic;
 
 /// The states of the daemon.
-const STATES: [State; 4] = [State::Loading, State::Ready, State::Failed, State::Stopping];
+const STATES: [State; 5] = [
+    State::Loading,
+    State::Ready,
+    State::Idle,
+    State::Failed,
+    State::Stopping,
+];
 /// The states of the decode graph, as the property `GraphState` names them.
 const GRAPH_STATES: [&str; 5] = ["none", "invalid", "recording", "valid", "disabled"];
 
