@@ -1,6 +1,6 @@
 //! Decides whether a load leaves the model's files in the page cache, from which the next load is faster.
 
-use super::admission::Budget;
+use super::admission::{Budget, MemoryRefusal};
 use super::settings::Settings;
 use crate::model::Checkpoint;
 
@@ -18,6 +18,6 @@ pub(crate) fn prepare(checkpoint: &Checkpoint, settings: &Settings) {
 ///
 /// # Errors
 /// If the system does not report them.
-pub fn available(settings: &Settings) -> Result<u64, super::MemoryRefusal> {
+pub fn available(settings: &Settings) -> Result<u64, MemoryRefusal> {
     Budget::of_system(settings).map(|budget| budget.have)
 }

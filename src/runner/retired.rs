@@ -6,7 +6,7 @@ use super::Runner;
 use super::error::RunError;
 use super::state_use::LostStates;
 use crate::executor::Retired;
-use crate::graph::{Event, LifeCycle, Mode};
+use crate::graph::{Counts, Event, LifeCycle, Mode};
 use crate::kv::{Kv, Owner};
 use crate::tape::KvInfo;
 
@@ -109,7 +109,7 @@ impl RetiredRunner {
 
     /// Returns counts of recorded prompts.
     #[must_use]
-    pub fn prompt_graphs(&self) -> crate::graph::Counts {
+    pub fn prompt_graphs(&self) -> Counts {
         self.executor.graphs().prompt_counts()
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::serve::{progress, refuse};
+use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
 use crate::engine::caller::request::{Refusal, RequestError};

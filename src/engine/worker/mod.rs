@@ -23,7 +23,9 @@ mod saving;
 mod unsaved;
 // Without a model, between two loads.
 mod dormant;
+mod loading;
 mod unload;
+mod unloading;
 
 pub use super::reload::loaded_model::Settings;
 pub use serve::run;

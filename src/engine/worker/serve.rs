@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::dormant::Dormant;
+use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
 use crate::engine::caller::error::EngineError;
@@ -10,10 +11,9 @@ use crate::engine::caller::request::RequestError;
 use crate::engine::intake::control::{Command, Control};
 use crate::engine::intake::prepare;
 use crate::engine::intake::receiver::Receiver;
-use crate::engine::intake::shared::Shared;
 use crate::engine::observe::{observer, report};
 use crate::engine::picture::encodings::Encodings;
-use crate::engine::reload::loaded_model::{LoadedModel, Loading, Settings};
+use crate::engine::reload::loaded_model::{LoadedModel, Settings};
 use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
@@ -45,38 +45,6 @@ pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
             None => return Ok(()),
         }
     }
-}
-
-/// Returns what publishes the progress of a load on the engine thread.
-pub(super) fn progress(shared: &Shared) -> impl FnMut(Loading) {
-    move |loading| {
-        let (detail, percent) = match loading {
-            Loading::Begins(phase) => {
-                shared.progress.enter(phase);
-                (Some(phase.name().to_owned()), None)
-            }
-            Loading::Read(percent) => (
-                percent.map(|percent| format!("loading {percent}%")),
-                percent,
-            ),
-        };
-        shared.progress.advance();
-        shared.progress.load_step();
-        if let Some(detail) = detail {
-            shared.publish(|status| {
-                status.detail.clone_from(&detail);
-                status.loaded_percent = percent.or(status.loaded_percent);
-            });
-        }
-    }
-}
-
-/// Publishes why there is no model.
-pub(super) fn refuse(receiver: &Receiver, error: &LoadError) {
-    report::load_error(error);
-    let passes = error.may_pass();
-    receiver.shared.publish(|status| status.passes = passes);
-    receiver.fail(&error.to_string());
 }
 
 impl Worker<'_> {
