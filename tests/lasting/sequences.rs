@@ -668,7 +668,12 @@ impl<'a> Sequence<'a> {
             }
             Step::Unload => {
                 self.grow().await;
+                let place = kept();
+                self.daemon.pages.delete(&place);
+                self.say(1..4).await;
                 self.daemon.unload().await;
+                // The last pages were on their way to the disk.
+                self.daemon.has(&place).await;
                 let usage = self.say(1..12).await;
                 self.counts.unloaded += 1;
                 self.came_back(usage);

@@ -42,7 +42,13 @@ pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
         };
         match Dormant::new(worker, settings, unload).wait()? {
             Some(loaded) => worker = loaded,
-            None => return Ok(()),
+            None => {
+                // Pages that were saved before the release may still be on their way.
+                if let Some(pages) = receiver.shared.pages() {
+                    pages.flush(pages.rules().stop);
+                }
+                return Ok(());
+            }
         }
     }
 }
