@@ -170,7 +170,7 @@ impl Generation {
     /// Gives it a slot, which holds `cached` tokens of its prompt: its first slot, or a new one after it lost one.
     pub(crate) fn start(&mut self, slot: usize, cached: usize) {
         if self.is_unanswered() {
-            self.usage.cached_tokens = count(cached);
+            self.usage.cached_tokens = *self.request.cached.get_or_insert(count(cached));
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
         (self.slot, self.has_slot) = (slot, true);
