@@ -46,6 +46,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert!(config.http.key_file.take().is_some());
+    assert!(config.heat.rows.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
     // A key without a value in the file and the model has the sampler's documented default.
     let sampling = std::mem::take(&mut config.sampling);
