@@ -259,7 +259,7 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         (
             "[kvv]\n",
             "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
+             `cpu`, `engine`, `queue`, `hold`, `heat`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -402,7 +402,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         (
             "\nkvv = 1",
             "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
+             `cpu`, `engine`, `queue`, `hold`, `heat`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
         let files = [
