@@ -392,6 +392,13 @@ impl Generation {
         self.token_times.moved(bytes);
     }
 
+    /// Adds energy that it used, if that is known.
+    pub(crate) fn add_energy(&mut self, joules: Option<f64>) {
+        if let Some(joules) = joules {
+            *self.usage.joules.get_or_insert(0.0) += joules;
+        }
+    }
+
     /// Counts a step that chose no token, and runs again.
     pub(crate) fn count_repeat(&mut self) {
         self.usage.repeated_steps += 1;

@@ -78,7 +78,9 @@ impl Worker<'_> {
                     .into_iter()
                     .chain(self.release_due())
                     .min();
-                match self.queue.next(due) {
+                let next = self.queue.next(due);
+                self.mark_energy();
+                match next {
                     Some(command) => Some(command),
                     None => return Ok(()),
                 }
