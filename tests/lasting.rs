@@ -11,12 +11,13 @@ use std::path::Path;
 
 use ganglion::load::Backend;
 
-use crate::support::{limits, tiny_gguf, tiny_recurrent};
+use crate::support::{limits, tiny_gguf, tiny_recurrent, tiny_seeing};
 use sequences::Model;
 
 /// Sequences of each run; `GANGLION_SEQUENCES` may set more.
 const SEQUENCES: u64 = 100;
 const RECURRENT_SEQUENCES: u64 = 20;
+const SEEING_SEQUENCES: u64 = 6;
 
 fn model(folder: &Path) -> Model {
     let path = folder.join("tiny.gguf");
@@ -64,6 +65,21 @@ async fn an_unnamed_session_continues_after_each_unload() {
 async fn executable_graphs_survive_an_unload() {
     let folder = tempfile::tempdir().expect("a folder");
     unloaded::graphs_survive(&model(folder.path())).await;
+}
+
+/// The same with images, some of the same size.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_images_answers_as_if_it_had_never_lost_its_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut restored = 0;
+    for files in tiny_seeing::write(folder.path()).expect("they are written") {
+        let model = Model::seeing(files, Backend::Cpu);
+        let counts = sequences::sequences(&model, SEEING_SEQUENCES).await;
+        println!("{}: {counts:?}", model.path.display());
+        assert!(counts.images > 0);
+        restored += counts.restored_images;
+    }
+    assert!(restored > 0);
 }
 
 /// A session of a connection has no file: its pages are restored from the host's memory while it is open.

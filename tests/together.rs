@@ -4,6 +4,7 @@
 mod alone;
 mod asking;
 mod engine;
+mod hot;
 mod reloads;
 mod shares;
 mod talk;

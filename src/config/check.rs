@@ -22,6 +22,8 @@ const DAY: f32 = 86_400.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
+/// An Orin turns itself off at about this temperature.
+const MOST_CELSIUS: u32 = 105;
 /// Pixels of an image: the most take a GiB as RGBA.
 const MOST_PIXELS: RangeInclusive<u64> = 1024..=1 << 28;
 /// The largest integer of TOML.
@@ -91,6 +93,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
         hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
         idle.unload_seconds => idle.unload: seconds(0.0..=DAY);
+        heat.celsius: whole(0..=MOST_CELSIUS);
+        heat.rows: whole_or_unset(1..=8);
         reload.drain_seconds => reload.drain: seconds(0.0..=MOST_SECONDS);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);

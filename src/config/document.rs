@@ -44,7 +44,7 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, idle: Idle, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
+        engine: Engine, queue: Queue, hold: Hold, heat: Heat, idle: Idle, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
         stream: Stream, http: Http, stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, vision: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
@@ -64,6 +64,7 @@ sections! {
     }
     Hold: "the section [hold]" { max_seconds: Typed }
     Idle: "the section [idle]" { unload_seconds: Typed }
+    Heat: "the section [heat]" { celsius: Typed, rows: Typed }
     Reload: "the section [reload]" { drain_seconds: Typed }
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {

@@ -155,6 +155,15 @@ pub struct Idle {
     pub unload: Duration,
 }
 
+/// What to do on a hot board.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Heat {
+    /// The temperature from which the board is hot, in degrees Celsius; 0 means never.
+    pub celsius: u32,
+    /// The most rows of a step on a hot board; `None` means half of `engine.rows`.
+    pub rows: Option<usize>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reload {
     /// The time in which active requests may finish with the previous model after a reload.

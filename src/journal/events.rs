@@ -284,6 +284,16 @@ events! {
     "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset: it is {state}"
     { kv_epoch = epoch, graph_state = state }
 
+    /// Decoding slows down because of heat, the supply or a power mode. It is reported once until the cause is over.
+    WARN decoding_slowed(cause: &str, detail: &str)
+    "b1d7f3e0a8c54296953e7ac40f16d28b" "decoding slows down: {detail}"
+    { cause = cause, detail = detail }
+
+    /// A cause that slowed decoding down is over.
+    INFO decoding_recovered(cause: &str, seconds: f64)
+    "4ae92c607b1d4f83a5d60c98e2f7b314" "decoding is no longer slowed down by {cause}, after {seconds:.0} s"
+    { cause = cause, seconds = format_args!("{seconds:.1}") }
+
     /// A request finished or was cancelled.
     INFO request_finished(request: &Request<'_>, receipt: &Receipt) by (request.client_uid)
     "421babda008948259cce4dd75934d019" "{request}: {receipt}"
@@ -302,6 +312,7 @@ events! {
         ttft_us = receipt.usage.first_token_us,
         tokens_per_sec = format_args!("{:.2}", receipt.usage.tokens_per_second),
         gb_per_sec = format_args!("{:.2}", receipt.usage.gigabytes_per_second),
+        joules = or_nothing(receipt.usage.joules.map(|joules| format!("{joules:.2}"))),
     }
 
     /// A request failed. `error` must contain nothing of its messages.

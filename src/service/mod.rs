@@ -1,9 +1,10 @@
 //! The service: owns the bus name, serves HTTP on its sockets, loads the model, reports its state to systemd and the
-//! journal (`announce`, `watchdog`), reloads the configuration and stops in order.
+//! journal (`announce`, `watchdog`), follows the board, reloads the configuration and stops in order.
 //! Not here: requests, which go from the bus and from HTTP to the engine directly.
 
 mod announce;
 mod arguments;
+mod board;
 mod derived;
 mod extension;
 mod failure;
@@ -61,6 +62,8 @@ pub struct Parts {
     pub inherited: Inherited,
     /// The path of a socket for HTTP to make.
     pub http: Option<PathBuf>,
+    /// The folder with the files of the board; `/` on a real one.
+    pub board: PathBuf,
     pub origin: Origin,
     pub journal: Journal,
 }
@@ -119,6 +122,8 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     engine.set_pages(sessions::open_pages(&read.config)?);
     reloader.apply(read.config, read.keys, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
+    engine.board().set_root(&parts.board);
+    tokio::spawn(board::follow(engine.clone()));
     let mut thread = read.source.start(inbox, &reloader.config)?;
 
     tokio::select! {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
-use super::derived::{bus_config, front_config, http_config, limits};
+use super::derived::{bus_config, front_config, heat_rules, http_config, limits};
 use super::origin::{Origin, Read};
 use super::pressure::Pressure;
 use super::source::{self, TokenSource};
@@ -51,6 +51,7 @@ impl Reloader {
         self.journal.set_level(config.log.level);
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
+        engine.board().set_rules(heat_rules(&config));
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         engine.keep_pages(sessions::page_rules(&config));
         engine.keep_in_host(sessions::host_rules(&config));

@@ -17,15 +17,17 @@ use ganglion::files::Disk;
 use ganglion::guide::Grammar;
 use ganglion::kv::{PAGE, Reuse};
 use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
-use ganglion::load::{self, Backend, KvMemory, LoadError};
-use ganglion::model::Message;
+use ganglion::load::{self, Backend, KvMemory, LoadError, TowerFile, VisionSettings};
+use ganglion::model::{Message, MessageImage};
 use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
+use ganglion::vision::{Fields, Format, Received};
 use tokio::task::JoinSet;
 
 use super::limits::limits;
+use super::tiny_seeing;
 
 const CONTEXT: usize = 512;
 /// Tokens after which a session starts again, so that every turn fits.
@@ -79,8 +81,11 @@ pub(crate) struct Daemon {
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) path: PathBuf,
-    /// Of a recurrent model, which continues from few positions only.
     template: Option<PathBuf>,
+    /// Whether it continues from few positions only.
+    is_recurrent: bool,
+    /// Of a model that sees images.
+    tower: Option<PathBuf>,
     backend: Backend,
 }
 
@@ -89,6 +94,8 @@ impl Model {
         Self {
             path,
             template: None,
+            is_recurrent: false,
+            tower: None,
             backend,
         }
     }
@@ -96,18 +103,42 @@ impl Model {
     pub(crate) fn recurrent([path, template]: [PathBuf; 2], backend: Backend) -> Self {
         Self {
             template: Some(template),
+            is_recurrent: true,
             ..Self::new(path, backend)
         }
     }
 
+    pub(crate) fn seeing(files: tiny_seeing::Files, backend: Backend) -> Self {
+        Self {
+            template: Some(files.template),
+            tower: Some(files.tower),
+            ..Self::new(files.model, backend)
+        }
+    }
+
     /// A state is stored at the end of an answer, so answers are to end where the next prompt has the same tokens: not within
-    /// a character.
+    /// a character. The models that see images would answer with special tokens.
     fn words(&self) -> Option<Grammar> {
-        self.is_recurrent().then(|| Grammar::Regex("[a-z]+".into()))
+        let needs = self.is_recurrent() || self.sees();
+        needs.then(|| Grammar::Regex("[a-z]+".into()))
     }
 
     pub(crate) fn is_recurrent(&self) -> bool {
-        self.template.is_some()
+        self.is_recurrent
+    }
+
+    pub(crate) fn sees(&self) -> bool {
+        self.tower.is_some()
+    }
+
+    fn vision(&self) -> VisionSettings {
+        VisionSettings {
+            tower: (self.tower.clone()).map_or(TowerFile::default(), TowerFile::Named),
+            max_tokens: 16,
+            // Few images stay encoded.
+            cache: 4096,
+            ..VisionSettings::default()
+        }
     }
 }
 
@@ -136,6 +167,7 @@ impl Daemon {
                 prefill_chunk: 32,
                 launch_ahead: true,
                 observer: Some(seen.observer()),
+                vision: model.vision(),
                 ..load::Settings::default()
             },
         };
@@ -176,7 +208,8 @@ impl Daemon {
             persistent: None,
             take: true,
             messages: Vec::new(),
-            options: serde_json::Map::new(),
+            // After a restart, the session shows the same images.
+            options: serde_json::Map::from_iter([("keep_pictures".into(), true.into())]),
         });
         opened.await.expect("it can be opened").id
     }
@@ -210,13 +243,17 @@ impl Daemon {
             grammar: self.words.clone(),
             ..Options::new(said.tokens, said.sampling)
         };
-        let sent = self.handle.send(session, said.text.clone(), options);
+        let sent = self.handle.reply(session, vec![said.message()], options);
         sent.await.expect("there is room")
     }
 
     /// Lets another user take all pages of the cache.
     pub(crate) async fn evict(&self) {
-        let options = Options::new(CONTEXT, Parameters::default());
+        let options = Options {
+            // It must not end with its first token.
+            grammar: Some(Grammar::Regex("[a-z]{64}".into())),
+            ..Options::new(CONTEXT, Parameters::default())
+        };
         let messages = vec![Message::new(Role::User, "hello")];
         let generated = self.handle.generate(client(OTHER), messages, options);
         let mut ticket = generated.await.expect("there is room");
@@ -242,6 +279,13 @@ impl Daemon {
             .session(session)
             .expect("it is open")
             .context_used
+    }
+
+    /// Returns once pages are in the host's memory.
+    async fn has_in_host(&self) {
+        while self.handle.live().work.pages_in_host == 0 {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
     }
 
     /// Returns once the session's pages are on the disk.
@@ -301,6 +345,8 @@ pub(crate) fn client(user: u32) -> Client {
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     text: String,
+    /// The number of an image, and the byte of the text before which it stands.
+    image: Option<(u8, usize)>,
     tokens: usize,
     sampling: Parameters,
 }
@@ -310,6 +356,7 @@ impl Said {
         let words = (0..random.usize(words)).map(|_| ["hello", "a", "robot"][random.usize(0..3)]);
         Self {
             text: words.collect::<Vec<_>>().join(" "),
+            image: None,
             tokens: random.usize(2..12),
             sampling: Parameters {
                 temperature: [0.0, 1.0][random.usize(0..2)],
@@ -318,6 +365,41 @@ impl Said {
             },
         }
     }
+
+    /// Shows one of a few images in half of the messages, at their beginning or end.
+    fn with_image(self, random: &mut fastrand::Rng) -> Self {
+        let at = [0, self.text.len()][random.usize(0..2)];
+        let image = random.bool().then(|| (random.u8(0..IMAGES), at));
+        Self { image, ..self }
+    }
+
+    fn message(&self) -> Message {
+        let images = self.image.iter().map(|(number, at)| MessageImage {
+            at: *at,
+            image: Some(Arc::new(image(*number))),
+        });
+        Message {
+            images: images.collect(),
+            ..Message::new(Role::User, self.text.clone())
+        }
+    }
+}
+
+/// The number of images. Each two of them have one size.
+const IMAGES: u8 = 4;
+
+/// An image of random pixels.
+fn image(number: u8) -> Received {
+    let (width, height) = [(64, 96), (96, 64)][usize::from(number / 2)];
+    let mut random = fastrand::Rng::with_seed(number.into());
+    let bytes = std::iter::repeat_with(|| random.u8(..)).take((width * height * 3) as usize);
+    let fields = Fields {
+        format: Format::Rgb24,
+        width: Some(width),
+        height: Some(height),
+        ..Fields::default()
+    };
+    Received::new(bytes.collect(), fields, ())
 }
 
 /// An answer and its usage.
@@ -449,6 +531,10 @@ pub(crate) struct Counts {
     /// Rewinds over many turns.
     pub(crate) far_back: u32,
     pub(crate) unloaded: u32,
+    /// Messages with an image.
+    pub(crate) images: u32,
+    /// Restored conversations that may show images.
+    pub(crate) restored_images: u32,
 }
 
 impl Counts {
@@ -468,6 +554,8 @@ impl Counts {
         self.rewound += other.rewound;
         self.far_back += other.far_back;
         self.unloaded += other.unloaded;
+        self.images += other.images;
+        self.restored_images += other.restored_images;
     }
 }
 
@@ -501,6 +589,8 @@ struct Sequence<'a> {
     counts: Counts,
     /// Whether pages are also kept in the host's memory.
     in_host: bool,
+    /// Whether the session may show images. Pages with images are kept in the host's memory, never on the disk.
+    shows: bool,
 }
 
 impl<'a> Sequence<'a> {
@@ -517,12 +607,25 @@ impl<'a> Sequence<'a> {
             random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
             in_host,
+            shows: false,
         }
+    }
+
+    /// Makes a message, which may show an image if the model sees them.
+    fn said(&mut self, words: std::ops::Range<usize>) -> Said {
+        let said = Said::some(&mut self.random, words);
+        if !self.place.model.sees() {
+            return said;
+        }
+        let said = said.with_image(&mut self.random);
+        self.counts.images += u32::from(said.image.is_some());
+        self.shows |= said.image.is_some();
+        said
     }
 
     /// Sends a turn to a session and compares the answer with a cold engine's.
     async fn say_in(&mut self, session: SessionId, words: std::ops::Range<usize>) -> Usage {
-        let said = Said::some(&mut self.random, words);
+        let said = self.said(words);
         let cold = self.cold.answer(&self.place, &said).await;
         let answer = self.daemon.say(session, &said).await;
         self.hold(&answer, &cold, &said)
@@ -535,6 +638,7 @@ impl<'a> Sequence<'a> {
         self.counts.answers += 1;
         self.counts.restored += u32::from(answer.usage.restored > 0);
         self.counts.positions += answer.usage.restored;
+        self.counts.restored_images += u32::from(self.shows && answer.usage.restored > 0);
         answer.usage
     }
 
@@ -543,11 +647,16 @@ impl<'a> Sequence<'a> {
     }
 
     /// Starts again before the session becomes too long.
-    async fn clear(&self) {
+    async fn clear(&mut self) {
         if self.daemon.used(self.session) > LONG {
-            let cleared = self.daemon.handle.clear_session(self.session);
-            cleared.await.expect("it is idle");
+            self.clear_at_once().await;
         }
+    }
+
+    async fn clear_at_once(&mut self) {
+        let cleared = self.daemon.handle.clear_session(self.session);
+        cleared.await.expect("it is idle");
+        self.shows = false;
     }
 
     /// Makes the session longer than a page, with a turn as its last event.
@@ -561,11 +670,10 @@ impl<'a> Sequence<'a> {
 
     /// Rewinds many turns at once, and continues.
     async fn far_back(&mut self) {
-        let cleared = self.daemon.handle.clear_session(self.session);
-        cleared.await.expect("it is idle");
+        self.clear_at_once().await;
         let most = FAR + self.random.u32(1..4);
         for _ in 0..most {
-            let said = Said::some(&mut self.random, 1..3);
+            let said = self.said(1..3);
             self.daemon.say(self.session, &said).await;
         }
         let turns = self.random.u32(FAR..most);
@@ -623,12 +731,11 @@ impl<'a> Sequence<'a> {
             }
             Step::BranchAndClear => {
                 self.grow().await;
-                let said = Said::some(&mut self.random, 1..12);
+                let said = self.said(1..12);
                 let cold = self.cold.answer(&self.place, &said).await;
                 let branch = self.daemon.handle.branch(self.session, client(USER));
                 let branch = branch.await.expect("there is room");
-                let cleared = self.daemon.handle.clear_session(self.session);
-                cleared.await.expect("it is idle");
+                self.clear_at_once().await;
                 let answer = self.daemon.say(branch, &said).await;
                 let usage = self.hold(&answer, &cold, &said);
                 self.daemon.handle.close_session(branch);
@@ -642,8 +749,11 @@ impl<'a> Sequence<'a> {
                 let place = kept();
                 self.daemon.pages.delete(&place);
                 self.say(1..4).await;
-                self.daemon.has(&place).await;
+                if !self.shows {
+                    self.daemon.has(&place).await;
+                }
                 if self.in_host {
+                    self.daemon.has_in_host().await;
                     // The page was in the host's memory before it was on the disk.
                     self.daemon.pages.delete(&place);
                     self.counts.from_host += 1;
@@ -684,7 +794,7 @@ impl<'a> Sequence<'a> {
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
                 keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
-                let said = Said::some(&mut self.random, 1..12);
+                let said = self.said(1..12);
                 let cold = self.cold.answer(&self.place, &said).await;
                 let waits = self.daemon.send(self.session, &said).await;
                 self.daemon.load().await;
@@ -703,6 +813,9 @@ impl<'a> Sequence<'a> {
             restored,
             ..
         } = usage;
+        if self.shows {
+            return;
+        }
         let stayed = if self.place.model.is_recurrent() {
             cached_tokens
         } else {
@@ -747,6 +860,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
+    let sees = sequence.place.model.sees();
     let Sequence {
         daemon,
         counts,
@@ -754,7 +868,8 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         ..
     } = sequence;
     assert_eq!(daemon.pages.counts().refused, 0);
-    assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
+    assert!(counts.evicted > 0 && counts.branched > 0);
+    assert!(counts.restored > 0 || sees);
     daemon.delete(session).await;
     (daemon, counts)
 }

@@ -9,6 +9,7 @@ use super::limits::Limits;
 use super::request::{Priority, Refusal, RequestError, check_calls};
 use super::status::State;
 use super::status_watch::StatusReceiver;
+use crate::board::Watched;
 use crate::engine::intake::control::Control;
 use crate::engine::intake::queue::Queue;
 use crate::engine::intake::receiver::Receiver;
@@ -284,6 +285,12 @@ impl Handle {
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.shared.progress
+    }
+
+    /// Returns what is known of the board.
+    #[must_use]
+    pub fn board(&self) -> &Watched {
+        &self.shared.board
     }
 
     /// Estimates how long a request still waits: not at all while it is answered, unless a hold suspends it.

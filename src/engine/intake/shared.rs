@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::requests::Requests;
 use super::wait_estimate::RequestTimes;
+use crate::board::Watched;
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::Refusal;
 use crate::engine::caller::status::{State, Status};
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     /// Counts of all requests since the start.
     pub(crate) totals: Totals,
     pub(crate) progress: Progress,
+    pub(crate) board: Watched,
     pub(crate) requests: Requests,
 }
 
@@ -94,6 +96,7 @@ impl Shared {
             request_times: RequestTimes::default(),
             totals: Totals::default(),
             progress: Progress::default(),
+            board: Watched::default(),
             requests: Requests::default(),
         }
     }

@@ -99,6 +99,7 @@ impl Worker<'_> {
         self.prefill_times.add(&client, took, waiting);
         (self.slices).owe_steps(share, client.user, took, decoding);
         progress.advance();
+        self.share_energy(&[slot]);
         match advanced {
             Ok(Advanced::Paused) => {}
             Ok(Advanced::Ended(embeddings, took)) => {

@@ -14,7 +14,8 @@ mod prefill;
 // Steps of all generations whose prompt is in the cache.
 mod masks;
 mod steps;
-// Pages and memory, between two steps.
+// Pages, memory and the board, between two steps.
+mod board;
 mod memory;
 mod pressure;
 mod restore;

@@ -74,7 +74,9 @@ impl Worker<'_> {
                     .chain(self.release_due())
                     .chain(self.unload_due())
                     .min();
-                match self.queue.next(due) {
+                let next = self.queue.next(due);
+                self.mark_energy();
+                match next {
                     Some(command) => Some(command),
                     None => return Ok(None),
                 }

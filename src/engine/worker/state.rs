@@ -7,6 +7,7 @@ use super::restore::Restore;
 use super::slots::Slots;
 use super::unload::Unload;
 use super::unsaved::Unsaved;
+use crate::board::EnergyMark;
 use crate::engine::caller::error::EngineError;
 use crate::engine::generation::state::Generation;
 use crate::engine::intake::queue::Queue;
@@ -50,6 +51,8 @@ pub(super) struct Worker<'a> {
     pub(super) slices: Slices,
     pub(super) prefill_times: PrefillTimes,
     pub(super) observer: Observer<'a>,
+    /// Since when no generation was given its share of the energy.
+    pub(super) energy: EnergyMark,
     /// Slots whose pages are being restored.
     pub(super) restores: Vec<Restore>,
     pub(super) unsaved: Unsaved,
@@ -91,6 +94,7 @@ impl<'a> Worker<'a> {
             slices: Slices::default(),
             prefill_times: PrefillTimes::default(),
             observer: Observer::new(&receiver.shared),
+            energy: receiver.shared.board.energy.mark(Instant::now()),
             restores: Vec::new(),
             unsaved: Unsaved::default(),
             host: Host::default(),
