@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zbus::{Array, OwnedVariant, Str};
 
 use super::proxy::Info;
-use crate::board::{BoardState, Clock, Watched};
+use crate::board::{BoardState, Clock, ThrottleCounts, Watched};
 
 /// Returns the fields of the board.
 pub(super) fn board(state: &BoardState, watched: &Watched) -> Info {
@@ -40,7 +40,7 @@ pub(super) fn board(state: &BoardState, watched: &Watched) -> Info {
             put(&format!("{name}_hertz_{what}"), hertz.map(Into::into));
         }
     }
-    for (name, count) in state.throttling.iter().flat_map(|counts| counts.named()) {
+    for (name, count) in state.throttling.iter().flat_map(ThrottleCounts::named) {
         put(&format!("throttled_{name}"), Some(count.into()));
     }
     put("alerts", list(state.alerts.iter().map(String::as_str)));

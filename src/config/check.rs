@@ -131,17 +131,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         log.level: choice;
     }
     config.kv.context_is_set = typed.kv.context.is_some();
-    if let Err(error) = config.kv.choices().check() {
-        let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
-        let at = kv
-            .into_iter()
-            .find_map(|typed| Some(typed.as_ref()?.span().start));
-        return Err(Fault {
-            at: at.unwrap_or_default(),
-            message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
-            quote: false,
-        });
-    }
+    check_kv_types(&config, typed)?;
     // Only typed values can contradict each other: a default is lowered to a typed limit.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);
@@ -154,6 +144,21 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         sampling.max_tokens: whole(1..=tokens);
     }
     Ok(config)
+}
+
+/// Refuses types of keys and values that no cache has together.
+fn check_kv_types(config: &Config, typed: &Document) -> Result<(), Fault> {
+    config.kv.choices().check().map_err(|error| {
+        let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
+        let at = kv
+            .into_iter()
+            .find_map(|typed| Some(typed.as_ref()?.span().start));
+        Fault {
+            at: at.unwrap_or_default(),
+            message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
+            quote: false,
+        }
+    })
 }
 
 /// A key and its typed value.

@@ -49,7 +49,8 @@ impl Device {
             return None;
         }
         let counts = Base::of_counts(retired.graphs());
-        let taken: Box<dyn Any> = std::mem::replace(retired, Box::new(counts));
+        let before: Box<dyn Retired> = std::mem::replace(retired, Box::new(counts));
+        let taken: Box<dyn Any> = before;
         let RetiredCuda {
             base,
             modules,

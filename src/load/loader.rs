@@ -37,7 +37,10 @@ pub fn runner(
 ///
 /// # Errors
 /// As `runner`. The retired runner may then have lost its recordings.
-#[cfg_attr(not(feature = "cuda"), allow(unused_variables))] // only a GPU's executor takes something over
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(unused_variables, clippy::needless_pass_by_value)
+)] // for a GPU's executor
 pub fn runner_after(
     checkpoint: &Checkpoint,
     settings: &Settings,

@@ -34,11 +34,11 @@ pub(super) async fn follow(engine: Handle) {
         } else if let Ok(Err(_)) = timeout(IDLE, begins).await {
             return;
         }
-        let followed = tokio::task::spawn_blocking(move || {
+        let looking = tokio::task::spawn_blocking(move || {
             follower.look();
             follower
         });
-        let Ok(looked) = followed.await else {
+        let Ok(looked) = looking.await else {
             return;
         };
         follower = looked;

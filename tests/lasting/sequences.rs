@@ -697,6 +697,28 @@ impl<'a> Sequence<'a> {
         self.counts.restarted += 1;
     }
 
+    /// Lets another user take the pages, and continues.
+    async fn evict(&mut self) {
+        self.grow().await;
+        // Later events belong to the next turn, whatever is still being written.
+        let place = kept();
+        self.daemon.pages.delete(&place);
+        self.say(1..4).await;
+        if !self.shows {
+            self.daemon.has(&place).await;
+        }
+        if self.in_host {
+            self.daemon.has_in_host().await;
+            // The page was in the host's memory before it was on the disk.
+            self.daemon.pages.delete(&place);
+            self.counts.from_host += 1;
+        }
+        self.daemon.evict().await;
+        let usage = self.say(1..12).await;
+        self.counts.evicted += 1;
+        self.came_back(usage);
+    }
+
     async fn step(&mut self, step: Step) {
         match step {
             Step::Say => {
@@ -743,26 +765,7 @@ impl<'a> Sequence<'a> {
                 assert!(shares || self.place.model.is_recurrent(), "{usage:?}");
                 self.counts.branched += 1;
             }
-            Step::Evict => {
-                self.grow().await;
-                // Later events belong to the next turn, whatever is still being written.
-                let place = kept();
-                self.daemon.pages.delete(&place);
-                self.say(1..4).await;
-                if !self.shows {
-                    self.daemon.has(&place).await;
-                }
-                if self.in_host {
-                    self.daemon.has_in_host().await;
-                    // The page was in the host's memory before it was on the disk.
-                    self.daemon.pages.delete(&place);
-                    self.counts.from_host += 1;
-                }
-                self.daemon.evict().await;
-                let usage = self.say(1..12).await;
-                self.counts.evicted += 1;
-                self.came_back(usage);
-            }
+            Step::Evict => self.evict().await,
             Step::Restart => {
                 self.restart().await;
                 let usage = self.say(1..12).await;
@@ -860,7 +863,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
-    let sees = sequence.place.model.sees();
+    let has_images = sequence.place.model.sees();
     let Sequence {
         daemon,
         counts,
@@ -869,7 +872,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     } = sequence;
     assert_eq!(daemon.pages.counts().refused, 0);
     assert!(counts.evicted > 0 && counts.branched > 0);
-    assert!(counts.restored > 0 || sees);
+    assert!(counts.restored > 0 || has_images);
     daemon.delete(session).await;
     (daemon, counts)
 }

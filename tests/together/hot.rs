@@ -56,11 +56,11 @@ async fn a_hot_board_runs_fewer_rows_and_the_same_answers() {
         expected.push(answer.1);
     }
 
-    let sampled = handle.clone();
+    let engine = handle.clone();
     let begun = Instant::now();
     let sampler = tokio::spawn(async move {
         loop {
-            sampled.board().energy.sample(Instant::now(), WATTS);
+            engine.board().energy.sample(Instant::now(), WATTS);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });

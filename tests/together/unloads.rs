@@ -117,7 +117,7 @@ async fn weights_are_released_after_a_time_without_a_request() {
     becomes(&engine, State::Idle).await;
     // A request that a hold keeps off the device loads nothing.
     let hold = hold_device(&engine.handle, Held::All, "for a test");
-    let mut held = ask(&engine.handle, 1, options()).await;
+    let mut blocked = ask(&engine.handle, 1, options()).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(engine.handle.status().borrow().state, State::Idle);
     // Its deadline ends one that waits.
@@ -129,8 +129,8 @@ async fn weights_are_released_after_a_time_without_a_request() {
     let outcome = follow(&mut late, true).await.expect("its end");
     assert_eq!(outcome.reason, FinishReason::Deadline);
     drop(hold);
-    follow(&mut held, true).await.expect("its end");
-    assert_eq!(held.1, first.1);
+    follow(&mut blocked, true).await.expect("its end");
+    assert_eq!(blocked.1, first.1);
     becomes(&engine, State::Idle).await;
 }
 

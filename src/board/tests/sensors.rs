@@ -12,11 +12,13 @@ fn state(files: &str) -> BoardState {
     Sensors::find(tree(files).path()).read()
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the state has it
 fn mode(id: u32, name: &str) -> Option<PowerMode> {
     let name = name.to_owned();
     Some(PowerMode { id, name })
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the state has it
 fn clock(now: u64, cap: u64, highest: u64) -> Option<Clock> {
     let [now, cap, highest] = [now, cap, highest].map(|megahertz| megahertz * 100_000);
     Some(Clock {
@@ -137,7 +139,7 @@ fn unusable_files_are_absent() {
             }
         }
         let state = Sensors::find(root.path()).read();
-        assert_eq!(state, BoardState::default(), "{:.20}", text);
+        assert_eq!(state, BoardState::default(), "{text:.20}");
     }
     // Values that no board has, and bytes that are no text.
     let root = tree(ORIN_NANO);

@@ -40,16 +40,14 @@ pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
                 return Err(error.into());
             }
         };
-        match Dormant::new(worker, settings, unload).wait()? {
-            Some(loaded) => worker = loaded,
-            None => {
-                // Pages that were saved before the release may still be on their way.
-                if let Some(pages) = receiver.shared.pages() {
-                    pages.flush(pages.rules().stop);
-                }
-                return Ok(());
+        let Some(loaded) = Dormant::new(worker, settings, unload).wait()? else {
+            // Pages that were saved before the release may still be on their way.
+            if let Some(pages) = receiver.shared.pages() {
+                pages.flush(pages.rules().stop);
             }
-        }
+            return Ok(());
+        };
+        worker = loaded;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::table;
 use super::text::Text;
-use crate::board::{BoardState, Cause, Watched};
+use crate::board::{BoardState, Cause, ThrottleCounts, Watched};
 
 /// Adds all figures of the board. Those that the kernel does not show are absent.
 pub(super) fn board(text: &mut Text, state: &BoardState, watched: &Watched) {
@@ -36,7 +36,7 @@ pub(super) fn board(text: &mut Text, state: &BoardState, watched: &Watched) {
         }
     }
     text.begin(&table::THROTTLED);
-    for (cause, count) in state.throttling.iter().flat_map(|counts| counts.named()) {
+    for (cause, count) in state.throttling.iter().flat_map(ThrottleCounts::named) {
         text.sample(&table::THROTTLED, &[cause], count);
     }
     text.begin(&table::SLOWED);
