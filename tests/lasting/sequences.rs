@@ -834,7 +834,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
-    let sees = sequence.place.model.sees();
+    let has_images = sequence.place.model.sees();
     let Sequence {
         daemon,
         counts,
@@ -843,7 +843,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     } = sequence;
     assert_eq!(daemon.pages.counts().refused, 0);
     assert!(counts.evicted > 0 && counts.branched > 0);
-    assert!(counts.restored > 0 || sees);
+    assert!(counts.restored > 0 || has_images);
     daemon.delete(session).await;
     (daemon, counts)
 }
