@@ -791,7 +791,9 @@ impl<'a> Sequence<'a> {
         if self.shows {
             return;
         }
-        let stayed = if self.place.model.is_recurrent() {
+        // Another user needs few of the pages that windows leave.
+        let keeps_some = self.place.model.is_recurrent() || self.place.model.sees();
+        let stayed = if keeps_some {
             cached_tokens
         } else {
             assert_eq!(cached_tokens, 0, "{usage:?}");
