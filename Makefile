@@ -28,7 +28,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 GPU      := target/gpu-pack
 CHECKS   := gpu-check callers guides restored
 
-# The tests that `make check` leaves to `make test`: a real model, attacks, and those that take most of the time in the dev profile.
+# The tests that `make check` leaves to `make test`: a real model, attacks, and those that are slow in the dev profile.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood bus::leaks http::leaks hostile::templates \
             graph::random graph::faults every_pre_tokenizer check::every_eleventh check::equals check::the_reference \
             check::a_quant guided::suite guided::hostile guided::answers_fit http::chat::answers http::clients golden::a_row lasting::
