@@ -28,14 +28,13 @@ export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 GPU      := target/gpu-pack
 CHECKS   := gpu-check callers guides restored
 
-# The tests that `make check` leaves to `make test`: a real model, attacks, and those that take most of the time in the dev profile.
+# The tests that `make check` leaves to `make test`: a real model, attacks, and those that are slow in the dev profile.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood bus::leaks http::leaks hostile::templates \
             graph::random graph::faults every_pre_tokenizer check::every_eleventh check::equals check::the_reference \
             check::a_quant guided::suite guided::hostile guided::answers_fit http::chat::answers http::clients golden::a_row lasting::
 
 # The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
 SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
-UNLOADS  := together::unloads::repeated_unloads_change_no_answer
 SOAKED   := target/models/gemma-3-270m-q4_k_m.gguf
 
 # own: `make` compiles the kernels for this machine's GPU and driver; empty: as for a package.
@@ -104,7 +103,6 @@ packages: deps-build
 soak: deps-test
 	@target/venv/bin/python tests/deps/model.py $(SOAKED)
 	$(call stage,slow tests,$(CARGO) test --tests -- $(SOAK))
-	$(call stage,unloads,GANGLION_UNLOADS=1000 $(CARGO) test --tests -- --nocapture $(UNLOADS))
 	$(call stage,slow scenarios,tests/systemd/run.sh hostile || [ $$? = 77 ])
 	$(call stage,attacks on memory and time,tests/systemd/attacks.sh exhaust || [ $$? = 77 ])
 	$(call stage,clients,$(MAKE) clients KERNELS=)

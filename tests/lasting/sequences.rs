@@ -117,7 +117,7 @@ impl Model {
     }
 
     /// A state is stored at the end of an answer, so answers are to end where the next prompt has the same tokens: not within
-    /// a character. The models that see images would answer with special tokens.
+    /// a character. The models that see images would end most answers at once, or within a character.
     fn words(&self) -> Option<Grammar> {
         let needs = self.is_recurrent() || self.sees();
         needs.then(|| Grammar::Regex("[a-z]+".into()))
@@ -283,9 +283,13 @@ impl Daemon {
 
     /// Returns once pages are in the host's memory.
     async fn has_in_host(&self) {
-        while self.handle.live().work.pages_in_host == 0 {
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
+        let has = async {
+            while self.handle.live().work.pages_in_host == 0 {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        };
+        let within = tokio::time::timeout(PATIENCE, has).await;
+        within.expect("pages in the host's memory");
     }
 
     /// Returns once the session's pages are on the disk.
@@ -385,7 +389,7 @@ impl Said {
     }
 }
 
-/// The number of images. Each two of them have one size.
+/// The number of images: two of one size, and two of another.
 const IMAGES: u8 = 4;
 
 /// An image of random pixels.
@@ -821,7 +825,9 @@ impl<'a> Sequence<'a> {
         if self.shows {
             return;
         }
-        let stayed = if self.place.model.is_recurrent() {
+        // Another user does not take all pages of a model with windows: it needs few of those for the windows.
+        let keeps_some = self.place.model.is_recurrent() || self.place.model.sees();
+        let stayed = if keeps_some {
             cached_tokens
         } else {
             assert_eq!(cached_tokens, 0, "{usage:?}");

@@ -225,7 +225,7 @@ fn a_cap_holds_or_is_refused() {
                     }
                     Err(ImageError::TooManyTokens { needed, allowed }) => {
                         assert!(needed > allowed && allowed == cap);
-                        // These models have a fixed number of tokens, or a least one.
+                        // The smallest image of these models has more tokens than some caps.
                         let fixed = ["gemma3", "gemma4", "smolvlm"];
                         assert!(
                             fixed.iter().any(|name| family.contains(name)),

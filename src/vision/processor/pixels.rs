@@ -72,7 +72,7 @@ impl Processor {
     pub fn most_memory(&self, max_tokens: u64) -> u64 {
         let tokens = max_tokens.max(self.settings.most_tile_tokens(max_tokens));
         let block = u64::from(self.settings.block());
-        // The bytes of its resized pixels, with rows for the resize, and their numbers as patches.
+        // Three bytes of the resized pixel, as many for the resize itself, and the numbers of its patch.
         let of_pixel = (3 * 2 + 3 * self.settings.repeats as usize * size_of::<f32>()) as u64;
         tokens.saturating_mul(block * block * of_pixel)
     }
