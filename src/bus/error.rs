@@ -106,7 +106,7 @@ macro_rules! refusals {
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Generate", refusals!()),
     ("Manager.Submit", refusals!()),
-    ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
+    ("Manager.Complete", refusals!("Cancelled", "Timeout", "OutOfMemory", "EngineFailed")),
     ("Manager.OpenSession", refusals!("EngineFailed")),
     ("Manager.ListSessions", &["Busy", "QuotaExceeded", "EngineFailed"]),
     ("Manager.ReadSession", &["Busy", "QuotaExceeded", "InvalidOption", "EngineFailed"]),
@@ -114,6 +114,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.HoldAll", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
+    ("Manager.Release", &["NotReady", "Busy"]),
     ("Session.Send", refusals!()),
     ("Session.Submit", refusals!()),
     ("Session.Reply", refusals!()),

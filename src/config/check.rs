@@ -17,8 +17,8 @@ use crate::sampler::Parameters;
 
 /// Larger sizes are typing errors, because no board could hold them.
 const MOST_TOKENS: usize = 1 << 20;
-const MOST_SECONDS: f32 = 3600.0;
-const DAY: f32 = 86_400.0;
+const MOST_SECONDS: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
@@ -250,9 +250,14 @@ fn number_or_unset(
     })
 }
 
-fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f32>) -> Result<(), Fault> {
+fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f64>) -> Result<(), Fault> {
     key.put(value, numbers("a number", &range), |typed| {
-        real(typed, &range).map(Duration::from_secs_f32)
+        #[allow(clippy::cast_precision_loss)]
+        let whole = typed.as_integer().map(|seconds| seconds as f64);
+        let seconds = whole.or_else(|| typed.as_float())?;
+        range
+            .contains(&seconds)
+            .then(|| Duration::from_secs_f64(seconds))
     })
 }
 
