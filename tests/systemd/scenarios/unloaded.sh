@@ -30,24 +30,38 @@ systemctl reload $unit
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
 equal 'the process' "$(pid)" "$before"
 
-# Other processes fill the control group of the daemon, whose limits are a slice's, as an operator would set them. Above
-# MemoryHigh the kernel makes them wait for memory; it kills nothing.
+# Other processes fill the memory. With groups of memory it is that of a slice, as an operator would set it: above
+# MemoryHigh the kernel makes them wait, and kills nothing. Without, files stand for what the kernel reports.
 mark
-cat >/run/systemd/system/robot.slice <<END
-[Slice]
-MemoryHigh=400M
-MemoryMax=800M
-END
 systemctl stop $unit
-drop_in '[Service]' 'Slice=robot.slice'
 configure 'memory.keep_free_mib = 64'
+mkdir -p /run/reported
+reported_memory() {
+    printf 'MemTotal: 8000000 kB\nMemFree: %s kB\nMemAvailable: %s kB\n' "$1" "$1" >/run/reported/meminfo
+    printf '%s avg10=%s avg60=0.00 avg300=0.00 total=0\n' some "$2" full 0.00 >/run/reported/memory
+}
+if grep -qw memory /sys/fs/cgroup/cgroup.controllers; then
+    printf '%s\n' '[Slice]' MemoryHigh=400M MemoryMax=800M >/run/systemd/system/robot.slice
+    drop_in '[Service]' Slice=robot.slice
+else
+    reported_memory 4000000 0.00
+    drop_in '[Service]' BindReadOnlyPaths=/run/reported/meminfo:/proc/meminfo \
+        BindReadOnlyPaths=/run/reported/memory:/proc/pressure/memory
+fi
 start
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
-# tail holds all that it reads, because there is no line.
-systemd-run --quiet --unit=filler --slice=robot.slice bash -c '{ head -c 600M /dev/zero; sleep infinity; } | tail'
+if [ -e /run/systemd/system/robot.slice ]; then
+    # tail holds all that it reads, because there is no line.
+    systemd-run --quiet --unit=filler --slice=robot.slice bash -c '{ head -c 600M /dev/zero; sleep infinity; } | tail'
+else
+    systemd-run --quiet --unit=filler sleep infinity
+    reported_memory 32000 20.00
+fi
 within 60 is_idle
 reported model_unloaded 'lacks memory'
 systemctl is-active --quiet filler || fail 'the other program was killed'
 is_active || fail 'the service was killed'
 systemctl stop filler
+[ ! -e /run/reported/meminfo ] || reported_memory 4000000 0.00
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
+rm -f /run/systemd/system/robot.slice
