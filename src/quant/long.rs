@@ -9,16 +9,7 @@ use super::vectors::Vectors;
 
 pub(super) trait Long<const B: usize, const H: usize>: Block<B, 256, H> {
     /// The block's integers, in their order.
-    #[inline(always)]
-    fn unpack<V: Vectors>(vectors: V, block: &[u8; B]) -> [V::Bytes; 4] {
-        let [a, b, c, d]: [[u8; 64]; 4] = pulp::cast(Self::integers(block));
-        [
-            vectors.load(&a),
-            vectors.load(&b),
-            vectors.load(&c),
-            vectors.load(&d),
-        ]
-    }
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; B]) -> [V::Bytes; 4];
 }
 
 struct Packed<'a, F, const B: usize, const H: usize> {

@@ -3,9 +3,11 @@
 use pulp::NullaryFnOnce;
 
 use super::machine::{Columns, SUMS};
-use crate::cpu::dots::eight_in_pairs;
+use super::panels::{LongPanel, Panels, ShortPanel};
 use crate::quant::{PIECE, SHORT};
 
+/// Rows from which on they are those of a prompt.
+const MANY: usize = 9;
 /// The greatest integer.
 const MOST: f32 = 32_767.0;
 /// 1.5 times 2^23: after an addition, the low bits of the sum hold the rounded number.
@@ -20,6 +22,8 @@ pub(in crate::cpu) struct Inputs {
     long: Vec<Long>,
     /// (rows, columns / 128), the last one filled up with zeros
     short: Vec<Short>,
+    /// The rows of a prompt, in place of the others.
+    panels: (Panels<LongPanel>, Panels<ShortPanel>),
     rows: usize,
     /// The spans of a row.
     spans: usize,
@@ -64,6 +68,15 @@ impl Long {
         }
     }
 
+    /// The first values of a row.
+    #[inline(always)]
+    pub(super) fn of(values: &[f32]) -> Self {
+        match values.first_chunk() {
+            Some(values) => Self::new(values),
+            None => *Self::NONE,
+        }
+    }
+
     #[inline(always)]
     fn new(values: &[f32; 256]) -> Self {
         let (unit, by) = unit(values);
@@ -71,13 +84,13 @@ impl Long {
             unit,
             ..*Self::NONE
         };
+        let integers: [i16; 256] = integers(values, by);
         let parts = new.columns.as_chunks_mut().0.iter_mut();
-        for (to, values) in parts.zip(values.as_chunks().0) {
-            Columns::fill(to, values, [by; 2]);
+        for (to, integers) in parts.zip(integers.as_chunks().0) {
+            *to = Columns::of(integers);
         }
-        let pieces = values.as_chunks::<PIECE>().0;
-        for (to, piece) in new.of_16.iter_mut().zip(pieces) {
-            *to = sum(piece, by);
+        for (to, piece) in new.of_16.iter_mut().zip(integers.as_chunks().0) {
+            *to = sum(piece);
         }
         for (group, to) in new.of_32.iter_mut().take(SUMS / 2).enumerate() {
             // Sums of integers below 2^24 are exact.
@@ -97,42 +110,78 @@ impl Short {
         sums: [0.0; SHORT],
     };
 
+    /// The first values of a row that may end before.
+    #[inline(always)]
+    pub(super) fn of(values: &[f32]) -> Self {
+        if let Some(values) = values.first_chunk() {
+            return Self::new(values);
+        }
+        let mut whole = [0.0; SHORT * BLOCK];
+        whole[..values.len()].copy_from_slice(values);
+        Self::new(&whole)
+    }
+
     #[inline(always)]
     fn new(values: &[f32; SHORT * BLOCK]) -> Self {
         let mut new = *Self::NONE;
-        let mut factors = [0.0; SHORT];
-        for (at, values) in values.as_chunks::<BLOCK>().0.iter().enumerate() {
+        let mut all = [0; SHORT * BLOCK];
+        let blocks = all.as_chunks_mut().0.iter_mut();
+        for (at, (to, values)) in blocks.zip(values.as_chunks::<BLOCK>().0).enumerate() {
             let (unit, by) = unit(values);
-            let pieces = values.as_chunks().0;
-            (new.units[at], factors[at]) = (unit, by);
-            new.sums[at] = (sum(&pieces[0], by) + sum(&pieces[1], by)) * unit;
+            *to = integers(values, by);
+            let [first, second] = pulp::cast(*to);
+            new.units[at] = unit;
+            new.sums[at] = (sum(&first) + sum(&second)) * unit;
         }
         let parts = new.columns.as_chunks_mut().0.iter_mut();
-        let factors = factors.as_chunks().0;
-        for (to, (values, by)) in parts.zip(values.as_chunks().0.iter().zip(factors)) {
-            Columns::fill(to, values, *by);
+        for (to, integers) in parts.zip(all.as_chunks().0) {
+            *to = Columns::of(integers);
         }
         new
     }
 }
 
 impl Columns {
-    /// Rounds 64 columns, with a factor for each half of them, to integers. It splits those with even numbers from those
-    /// with odd ones.
+    /// The columns with even numbers, and those with odd ones.
     #[inline(always)]
-    fn fill([even, odd]: &mut [Self; 2], values: &[f32; 64], by: [f32; 2]) {
-        for (half, by) in by.into_iter().enumerate() {
-            for at in half * PIECE..(half + 1) * PIECE {
-                even.0[at] = integer(raised(values[2 * at], by));
-                odd.0[at] = integer(raised(values[2 * at + 1], by));
-            }
+    fn of(integers: &[i16; 64]) -> [Self; 2] {
+        let [mut even, mut odd] = [Self::ZEROS; 2];
+        for (at, pair) in integers.as_chunks().0.iter().enumerate() {
+            [even.0[at], odd.0[at]] = *pair;
         }
+        [even, odd]
     }
 }
 
 impl Inputs {
     /// Converts rows of `columns`, a multiple of the span, which is 32 or 256.
     pub(in crate::cpu) fn fill(&mut self, from: &[f32], columns: usize, span: usize) {
+        if from.len() / columns < MANY {
+            self.fill_rows(from, columns, span);
+        } else {
+            self.fill_panels(from, columns, span);
+        }
+    }
+
+    /// Converts the rows of a prompt.
+    pub(super) fn fill_panels(&mut self, from: &[f32], columns: usize, span: usize) {
+        self.rows = from.len() / columns;
+        self.long.clear();
+        self.short.clear();
+        let (long, short) = &mut self.panels;
+        if span > BLOCK {
+            short.clear();
+            long.fill(from, columns);
+        } else {
+            long.clear();
+            short.fill(from, columns);
+        }
+    }
+
+    /// Converts the rows of a step.
+    pub(super) fn fill_rows(&mut self, from: &[f32], columns: usize, span: usize) {
+        self.panels.0.clear();
+        self.panels.1.clear();
         pulp::Arch::new().dispatch(Filling {
             inputs: self,
             from,
@@ -143,6 +192,15 @@ impl Inputs {
 
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    pub(super) fn panels(&self) -> &(Panels<LongPanel>, Panels<ShortPanel>) {
+        &self.panels
+    }
+
+    /// Whether they are those of a prompt.
+    pub(super) fn are_panels(&self) -> bool {
+        self.panels.0.count() + self.panels.1.count() > 0
     }
 
     /// A row for weights with long blocks.
@@ -187,6 +245,7 @@ impl NullaryFnOnce for Filling<'_> {
             short,
             rows,
             spans,
+            ..
         } = inputs;
         *rows = from.len() / columns;
         // A row has no spans of the other kind.
@@ -207,38 +266,32 @@ impl NullaryFnOnce for Filling<'_> {
             .zip(from.chunks_exact(columns))
         {
             for (to, values) in to.iter_mut().zip(row.chunks(SHORT * BLOCK)) {
-                let mut whole = [0.0; SHORT * BLOCK];
-                whole[..values.len()].copy_from_slice(values);
-                *to = Short::new(&whole);
+                *to = Short::of(values);
             }
         }
     }
 }
 
-/// A value that is rounded to an integer, plus `ROUNDER`; zero if the factor is.
+/// Rounds values to integers, which are zero if the factor is.
 #[inline(always)]
-fn raised(x: f32, by: f32) -> f32 {
-    let scaled = if by > 0.0 { x * by } else { 0.0 };
-    scaled + ROUNDER
-}
-
-/// The integer in the low bits of a raised value.
-#[inline(always)]
-fn integer(raised: f32) -> i16 {
-    #[allow(clippy::cast_possible_truncation)] // at most `MOST`
-    let low = raised.to_bits() as u16;
-    low.cast_signed()
-}
-
-/// The sum of values that are rounded to integers.
-#[inline(always)]
-fn sum(values: &[f32; PIECE], by: f32) -> f32 {
-    let mut parts = [0.0; PIECE / 2];
-    for (i, part) in parts.iter_mut().enumerate() {
-        let [first, second] = [raised(values[i], by), raised(values[i + PIECE / 2], by)];
-        *part = (first - ROUNDER) + (second - ROUNDER);
+fn integers<const N: usize>(values: &[f32; N], by: f32) -> [i16; N] {
+    let mut integers = [0; N];
+    for (integer, x) in integers.iter_mut().zip(values) {
+        let scaled = if by > 0.0 { x * by } else { 0.0 };
+        #[allow(clippy::cast_possible_truncation)] // at most `MOST`
+        let low = (scaled + ROUNDER).to_bits() as u16;
+        *integer = low.cast_signed();
     }
-    eight_in_pairs(&parts)
+    integers
+}
+
+#[inline(always)]
+fn sum(integers: &[i16; PIECE]) -> f32 {
+    let integers = integers.iter();
+    let sum: i32 = integers.map(|integer| i32::from(*integer)).sum();
+    #[allow(clippy::cast_precision_loss)] // below 2^24
+    let sum = sum as f32;
+    sum
 }
 
 /// Returns the unit of a span, and its inverse, which is zero if all integers are.
