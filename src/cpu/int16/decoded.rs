@@ -19,6 +19,8 @@ pub(super) struct Decoded {
     pub(super) addends: Vec<[f32; SUMS]>,
     /// The columns of a group of a long block.
     pub(super) group: usize,
+    /// Whether the integers of long blocks are at most 1024.
+    pub(super) are_small: bool,
     /// (bands, spans, rows): each with the columns of a short block, those with even numbers first.
     pub(super) short: Vec<[Pairs; SHORT]>,
     /// (bands, spans, rows)
@@ -86,6 +88,7 @@ impl<M: Machine> Blocks<M> for Filling<'_, M> {
         }
         to.scales[*next] = factors.scale;
         to.group = factors.columns;
+        to.are_small = factors.are_small;
         if let Some((minimum, minima)) = &factors.minima {
             to.addends.resize(self.blocks, [0.0; SUMS]);
             to.addends[*next] = machine.numbers(machine.addends(*minimum, minima));

@@ -311,7 +311,17 @@ fn unit(span: &[f32]) -> (f32, f32) {
     if !finite {
         return (f32::NAN, 0.0);
     }
-    let greatest = greatest.into_iter().fold(0.0, f32::max);
+    // In pairs, which vector instructions support.
+    let mut width = BLOCK;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            if greatest[i + width] > greatest[i] {
+                greatest[i] = greatest[i + width];
+            }
+        }
+    }
+    let [greatest, ..] = greatest;
     let by = MOST / greatest;
     // Values that are almost zero become zero.
     let by = if by.is_finite() { by } else { 0.0 };

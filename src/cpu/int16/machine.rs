@@ -51,6 +51,9 @@ pub(super) trait Machine: Vectors {
 
     fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums;
 
+    /// Sum `i` is that of each fourth sum from `i` on.
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT];
+
     /// The sums of four blocks, each of which has half of the sums of 64 columns.
     fn of_blocks(self, sums: [Self::Sums; 2]) -> [i32; SHORT];
 

@@ -183,6 +183,17 @@ impl Machine for Portable {
     }
 
     #[inline(always)]
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT] {
+        let mut quarters = [0; SHORT];
+        for sums in sums.as_chunks::<SHORT>().0 {
+            for (quarter, sum) in quarters.iter_mut().zip(sums) {
+                *quarter += sum;
+            }
+        }
+        quarters
+    }
+
+    #[inline(always)]
     fn of_blocks(self, sums: [Self::Sums; 2]) -> [i32; SHORT] {
         let blocks: [[i32; SUMS / 2]; SHORT] = pulp::cast(sums);
         blocks.map(|sums| sums.into_iter().sum())

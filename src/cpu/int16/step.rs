@@ -124,7 +124,7 @@ struct Sums<'a, M: Machine, const R: usize> {
 #[derive(Clone, Copy)]
 struct Partial<M: Machine> {
     long: M::Totals,
-    /// Each fourth block has the same one.
+    /// Those of short blocks, of which each fourth has the same sum, and of long blocks with small products.
     short: [f32; SHORT],
 }
 
@@ -132,6 +132,16 @@ impl<M: Machine> Partial<M> {
     #[inline(always)]
     fn whole(self, machine: M) -> f32 {
         machine.whole(self.long) + sum_of_four(self.short)
+    }
+}
+
+/// `sums += scales * products`
+#[inline(always)]
+fn add_four(scales: [f32; SHORT], products: [i32; SHORT], sums: &mut [f32; SHORT]) {
+    for at in 0..SHORT {
+        #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
+        let products = products[at] as f32;
+        sums[at] = scales[at].mul_add(products, sums[at]);
     }
 }
 
@@ -158,9 +168,14 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
             }
         }
         for r in 0..R {
-            let (sums, scale) = (&mut self.of[r].long, factors.scale * of[r].unit);
+            let (sums, scale) = (&mut self.of[r], factors.scale * of[r].unit);
             let products = machine.both(even[r], odd[r]);
-            *sums = machine.total(products, machine.splat(scale), *sums);
+            if factors.are_small {
+                let quarters = machine.quarters(products);
+                add_four([scale; SHORT], quarters, &mut sums.short);
+            } else {
+                sums.long = machine.total(products, machine.splat(scale), sums.long);
+            }
         }
         if let Some((minimum, minima)) = &factors.minima {
             let addends = machine.addends(*minimum, minima);
@@ -190,13 +205,12 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
             }
         }
         for r in 0..R {
-            let (sums, of_blocks) = (&mut self.of[r].short, machine.of_blocks(products[r]));
-            for block in 0..SHORT {
-                let scale = factors.scales[block] * of[r].units[block];
-                #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
-                let products = of_blocks[block] as f32;
-                sums[block] = scale.mul_add(products, sums[block]);
+            let mut scales = factors.scales;
+            for (scale, unit) in scales.iter_mut().zip(of[r].units) {
+                *scale *= unit;
             }
+            let of_blocks = machine.of_blocks(products[r]);
+            add_four(scales, of_blocks, &mut self.of[r].short);
         }
         if let Some(addends) = &factors.addends {
             for r in 0..R {

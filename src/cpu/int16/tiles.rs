@@ -145,6 +145,9 @@ impl<M: Machine> Multiplied<M> for LongPanel {
         let addends = of_band::<_, A>(&decoded.addends, band, spans);
         let once = black_box(1);
         let mut totals = [[[machine.zeros(); B]; A]; SUMS];
+        let mut quarters = [[[machine.zeros(); B]; A]; SHORT];
+        // Small products of four partial sums fit in one.
+        let joined = if decoded.are_small { SHORT } else { 1 };
         for span in 0..spans {
             let mut right = [&panels[0][span]; B];
             for b in 1..B {
@@ -156,48 +159,47 @@ impl<M: Machine> Multiplied<M> for LongPanel {
                     by[a][b] = machine.multiply(&right[b].units.0, scales[span][a]);
                 }
             }
-            for sum in 0..SUMS {
+            for first in 0..SUMS / joined {
                 let mut sums = [[machine.no_sums(); B]; A];
-                one_by_one!(once, part of 8: 0 1 2 3 4 5 6 7, {
-                    for a in 0..A {
-                        let pair = machine.repeated(weights[span][a][part][sum]);
-                        for b in 0..B {
-                            let columns = &right[b].columns[sum][part];
-                            sums[a][b] = machine.add(pair, columns, sums[a][b]);
+                for sum in (first..SUMS).step_by(SUMS / joined) {
+                    one_by_one!(once, part of 8: 0 1 2 3 4 5 6 7, {
+                        for a in 0..A {
+                            let pair = machine.repeated(weights[span][a][part][sum]);
+                            for b in 0..B {
+                                let columns = &right[b].columns[sum][part];
+                                sums[a][b] = machine.add(pair, columns, sums[a][b]);
+                            }
                         }
-                    }
-                });
-                let totals = &mut totals[sum];
+                    });
+                }
+                let totals = if joined > 1 {
+                    &mut quarters[first % SHORT]
+                } else {
+                    &mut totals[first]
+                };
                 for a in 0..A {
                     for b in 0..B {
                         totals[a][b] = machine.total(sums[a][b], by[a][b], totals[a][b]);
                     }
                 }
-                if addends.is_empty() || sum >= right[0].sums(decoded.group).len() {
-                    continue;
-                }
+            }
+            if addends.is_empty() {
+                continue;
+            }
+            for group in 0..right[0].sums(decoded.group).len() {
+                let totals = &mut totals[group];
                 for b in 0..B {
-                    let columns = machine.totals(&right[b].sums(decoded.group)[sum].0);
+                    let columns = machine.totals(&right[b].sums(decoded.group)[group].0);
                     for a in 0..A {
-                        let addend = machine.splat(addends[span][a][sum]);
+                        let addend = machine.splat(addends[span][a][group]);
                         totals[a][b] = machine.multiply_add(addend, columns, totals[a][b]);
                     }
                 }
             }
         }
-        let mut half = SUMS / 2;
-        while half > 0 {
-            for sum in 0..half {
-                for a in 0..A {
-                    for b in 0..B {
-                        let (left, right) = (totals[sum][a][b], totals[sum + half][a][b]);
-                        totals[sum][a][b] = machine.plus(left, right);
-                    }
-                }
-            }
-            half /= 2;
-        }
-        products(machine, &totals[0])
+        let long = in_pairs(machine, totals);
+        let short = in_pairs(machine, quarters);
+        products(machine, &long, &short)
     }
 }
 
@@ -249,29 +251,42 @@ impl<M: Machine> Multiplied<M> for ShortPanel {
                 }
             }
         }
-        let [first, second, third, fourth] = totals;
-        let mut whole = [[machine.zeros(); B]; A];
-        for a in 0..A {
-            for b in 0..B {
-                let even = machine.plus(first[a][b], third[a][b]);
-                let odd = machine.plus(second[a][b], fourth[a][b]);
-                whole[a][b] = machine.plus(even, odd);
-            }
-        }
-        products(machine, &whole)
+        let none = [[machine.zeros(); B]; A];
+        products(machine, &none, &in_pairs(machine, totals))
     }
 }
 
-/// A step adds zero, too: the sum of blocks of the other length.
+/// The sums in pairs, each with the one half a length further, until one is left.
+#[inline(always)]
+fn in_pairs<M: Machine, const A: usize, const B: usize, const N: usize>(
+    machine: M,
+    mut totals: [[[M::Totals; B]; A]; N],
+) -> [[M::Totals; B]; A] {
+    let mut half = N / 2;
+    while half > 0 {
+        for sum in 0..half {
+            for a in 0..A {
+                for b in 0..B {
+                    let (left, right) = (totals[sum][a][b], totals[sum + half][a][b]);
+                    totals[sum][a][b] = machine.plus(left, right);
+                }
+            }
+        }
+        half /= 2;
+    }
+    totals[0]
+}
+
 #[inline(always)]
 fn products<M: Machine, const A: usize, const B: usize>(
     machine: M,
-    totals: &[[M::Totals; B]; A],
+    long: &[[M::Totals; B]; A],
+    short: &[[M::Totals; B]; A],
 ) -> [[[f32; SUMS]; B]; A] {
     let mut products = [[[0.0; SUMS]; B]; A];
     for a in 0..A {
         for b in 0..B {
-            products[a][b] = machine.numbers(machine.plus(totals[a][b], machine.zeros()));
+            products[a][b] = machine.numbers(machine.plus(long[a][b], short[a][b]));
         }
     }
     products

@@ -238,6 +238,13 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
+    fn quarters(self, [a, b]: Self::Sums) -> [i32; SHORT] {
+        let halves = self.avx2._mm256_add_epi32(cast(a), cast(b));
+        let [low, high]: [__m128i; 2] = cast(halves);
+        cast(self.sse2._mm_add_epi32(low, high))
+    }
+
+    #[inline(always)]
     fn of_blocks(self, [[a, b], [c, d]]: [Self::Sums; 2]) -> [i32; SHORT] {
         let pairs = |left: __m256i, right: __m256i| self.avx2._mm256_hadd_epi32(left, right);
         let all = pairs(pairs(cast(a), cast(b)), pairs(cast(c), cast(d)));
@@ -458,6 +465,13 @@ impl Machine for V4 {
     #[inline(always)]
     fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums {
         self.avx512f._mm512_add_epi32(left, right)
+    }
+
+    #[inline(always)]
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT] {
+        let [low, high]: [__m256i; 2] = cast(sums);
+        let [low, high]: [__m128i; 2] = cast(self.avx2._mm256_add_epi32(low, high));
+        cast(self.sse2._mm_add_epi32(low, high))
     }
 
     #[inline(always)]
