@@ -6,7 +6,7 @@ use crate::cpu::weight::Matrix;
 use crate::quant::{Blocks, Integers, Long, SHORT, Short};
 
 /// The `Pairs` of a long block.
-const PARTS: usize = 8;
+pub(super) const PARTS: usize = 8;
 
 /// Bands of `rows` rows of a weight each. The blocks of a band's rows alternate.
 #[derive(Debug, Default)]

@@ -294,6 +294,17 @@ fn sum(integers: &[i16; PIECE]) -> f32 {
     sum
 }
 
+/// The greater one of each element and of the one half a length further.
+#[inline(always)]
+fn greater<const ALL: usize, const HALF: usize>(values: &[f32; ALL]) -> [f32; HALF] {
+    let mut greater = [0.0; HALF];
+    for (i, to) in greater.iter_mut().enumerate() {
+        let [a, b] = [values[i], values[i + HALF]];
+        *to = if a > b { a } else { b };
+    }
+    greater
+}
+
 /// Returns the unit of a span, and its inverse, which is zero if all integers are.
 #[inline(always)]
 fn unit(span: &[f32]) -> (f32, f32) {
@@ -312,16 +323,11 @@ fn unit(span: &[f32]) -> (f32, f32) {
         return (f32::NAN, 0.0);
     }
     // In pairs, which vector instructions support.
-    let mut width = BLOCK;
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            if greatest[i + width] > greatest[i] {
-                greatest[i] = greatest[i + width];
-            }
-        }
-    }
-    let [greatest, ..] = greatest;
+    let greatest: [f32; BLOCK / 2] = greater(&greatest);
+    let greatest: [f32; BLOCK / 4] = greater(&greatest);
+    let greatest: [f32; BLOCK / 8] = greater(&greatest);
+    let [a, b] = greater(&greatest);
+    let greatest = if a > b { a } else { b };
     let by = MOST / greatest;
     // Values that are almost zero become zero.
     let by = if by.is_finite() { by } else { 0.0 };

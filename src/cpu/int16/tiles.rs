@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use pulp::NullaryFnOnce;
 
-use super::decoded::Decoded;
+use super::decoded::{Decoded, PARTS};
 use super::inputs::Inputs;
 use super::machine::{Machine, SUMS};
 use super::panels::{LongPanel, Panel, Panels, ShortPanel};
@@ -17,21 +17,6 @@ use crate::quant::SHORT;
 
 /// Integers that are decoded at a time: about as many as the second cache has room for next to a few panels.
 const DECODED: usize = 1 << 17;
-
-/// Runs code for each index.
-///
-/// The compiler fuses a product with its addition only if a sum has one of them in a loop. These are loops with a single
-/// turn, which the compiler does not know: the machine mispredicts the end of a longer loop.
-macro_rules! one_by_one {
-    ($once:ident, $index:ident of $count:literal: $($first:literal)+, $run:block) => {
-        $(
-            for $index in $first..$first + $once {
-                let $index = $index % $count;
-                $run
-            }
-        )+
-    };
-}
 
 /// Some rows of a weight with all rows of the input: tiles of `A` of the weight and `B` panels of the input.
 pub(super) struct Tiles<'a, M, const A: usize, const B: usize> {
@@ -143,7 +128,9 @@ impl<M: Machine> Multiplied<M> for LongPanel {
         let weights = of_band::<_, A>(&decoded.long, band, spans);
         let scales = of_band::<_, A>(&decoded.scales, band, spans);
         let addends = of_band::<_, A>(&decoded.addends, band, spans);
-        let once = black_box(1);
+        // The compiler fuses products with their addition only if a sum has one of them in a loop. It does not unroll one
+        // with an unknown number.
+        let parts = black_box(PARTS);
         let mut totals = [[[machine.zeros(); B]; A]; SUMS];
         let mut quarters = [[[machine.zeros(); B]; A]; SHORT];
         // Small products of four partial sums fit in one.
@@ -162,7 +149,8 @@ impl<M: Machine> Multiplied<M> for LongPanel {
             for first in 0..SUMS / joined {
                 let mut sums = [[machine.no_sums(); B]; A];
                 for sum in (first..SUMS).step_by(SUMS / joined) {
-                    one_by_one!(once, part of 8: 0 1 2 3 4 5 6 7, {
+                    for part in 0..parts {
+                        let part = part % PARTS;
                         for a in 0..A {
                             let pair = machine.repeated(weights[span][a][part][sum]);
                             for b in 0..B {
@@ -170,7 +158,7 @@ impl<M: Machine> Multiplied<M> for LongPanel {
                                 sums[a][b] = machine.add(pair, columns, sums[a][b]);
                             }
                         }
-                    });
+                    }
                 }
                 let totals = if joined > 1 {
                     &mut quarters[first % SHORT]
@@ -215,7 +203,8 @@ impl<M: Machine> Multiplied<M> for ShortPanel {
         let weights = of_band::<_, A>(&decoded.short, band, spans);
         let scales = of_band::<_, A>(&decoded.short_scales, band, spans);
         let addends = of_band::<_, A>(&decoded.short_addends, band, spans);
-        let once = black_box(1);
+        // As above.
+        let pairs = black_box(SUMS);
         let mut totals = [[[machine.zeros(); B]; A]; SHORT];
         for span in 0..spans {
             let mut right = [&panels[0][span]; B];
@@ -224,7 +213,8 @@ impl<M: Machine> Multiplied<M> for ShortPanel {
             }
             for block in 0..SHORT {
                 let mut sums = [[machine.no_sums(); B]; A];
-                one_by_one!(once, pair of 16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
+                for pair in 0..pairs {
+                    let pair = pair % SUMS;
                     for a in 0..A {
                         let weights = machine.repeated(weights[span][a][block][pair]);
                         for b in 0..B {
@@ -232,7 +222,7 @@ impl<M: Machine> Multiplied<M> for ShortPanel {
                             sums[a][b] = machine.add(weights, columns, sums[a][b]);
                         }
                     }
-                });
+                }
                 let totals = &mut totals[block];
                 for b in 0..B {
                     let units = &right[b].units[block].0;
