@@ -109,15 +109,20 @@ impl Panel for ShortPanel {
         let mut integers = [[[0; SUMS]; SUMS]; SHORT];
         let mut rows = rows.chunks_exact(columns);
         for lane in 0..SUMS {
+            // As above.
             let row = match rows.next() {
                 Some(row) => Short::of(&row[first..]),
                 None => *Short::NONE,
             };
             let blocks = in_blocks(row.columns.map(|columns| pulp::cast(columns.0)));
-            for block in 0..SHORT {
-                integers[block][lane] = blocks[block];
-                self.units[block].0[lane] = row.units[block];
-                self.sums[block].0[lane] = row.sums[block];
+            for (to, pairs) in integers.iter_mut().zip(blocks) {
+                to[lane] = pairs;
+            }
+            for (to, unit) in self.units.iter_mut().zip(row.units) {
+                to.0[lane] = unit;
+            }
+            for (to, sum) in self.sums.iter_mut().zip(row.sums) {
+                to.0[lane] = sum;
             }
         }
         for (to, integers) in self.columns.iter_mut().zip(&integers) {
@@ -129,8 +134,13 @@ impl Panel for ShortPanel {
 /// Of each 32 of 128 columns, those with even numbers, then those with odd ones.
 #[inline(always)]
 pub(super) fn in_blocks(columns: [Pairs; 4]) -> [Pairs; SHORT] {
-    let [[a, b], [c, d], [e, f], [g, h]]: [[[i32; SUMS / 2]; 2]; 4] = pulp::cast(columns);
-    pulp::cast([[a, c], [b, d], [e, g], [f, h]])
+    let [even, odd, more_even, more_odd]: [[[i32; SUMS / 2]; 2]; 4] = pulp::cast(columns);
+    pulp::cast([
+        [even[0], odd[0]],
+        [even[1], odd[1]],
+        [more_even[0], more_odd[0]],
+        [more_even[1], more_odd[1]],
+    ])
 }
 
 /// Pair `i` of each of sixteen rows becomes element `i`.
