@@ -15,6 +15,7 @@ mod inputs;
 mod machine;
 mod panels;
 mod portable;
+mod spans;
 mod step;
 #[cfg(test)]
 mod tests;

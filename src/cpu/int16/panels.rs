@@ -3,8 +3,8 @@
 
 use pulp::NullaryFnOnce;
 
-use super::inputs::{Long, Short};
 use super::machine::{Columns, Pairs, SUMS};
+use super::spans::{Long, Short};
 use crate::cpu::threads::each;
 use crate::quant::{PIECES, SHORT};
 

@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use pulp::NullaryFnOnce;
 
-use super::inputs::{self, Inputs};
+use super::inputs::Inputs;
 use super::machine::{Machine, sum_of_four};
+use super::spans;
 use crate::cpu::prefetch::prefetch;
 use crate::cpu::weight::Matrix;
 use crate::quant::{Blocks, Integers, Long, SHORT, Short};
@@ -115,8 +116,8 @@ struct Sums<'a, M: Machine, const R: usize> {
     /// `PARTS`. The compiler does not know the number and does not unroll a loop over the parts: it fuses products with
     /// their addition only if a sum has one of them in a loop.
     parts: usize,
-    long: [&'a [inputs::Long]; R],
-    short: [&'a [inputs::Short]; R],
+    long: [&'a [spans::Long]; R],
+    short: [&'a [spans::Short]; R],
     of: [Partial<M>; R],
 }
 
@@ -149,7 +150,7 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
     #[inline(always)]
     fn long(&mut self, factors: &Long, integers: impl Integers<M, 4>) {
         let machine = self.machine;
-        let mut of = [inputs::Long::NONE; R];
+        let mut of = [spans::Long::NONE; R];
         for r in 0..R {
             if let Some((next, rest)) = self.long[r].split_first() {
                 (of[r], self.long[r]) = (next, rest);
@@ -189,7 +190,7 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
     #[inline(always)]
     fn short(&mut self, factors: &Short, integers: impl Integers<M, 2>) {
         let machine = self.machine;
-        let mut of = [inputs::Short::NONE; R];
+        let mut of = [spans::Short::NONE; R];
         for r in 0..R {
             if let Some((next, rest)) = self.short[r].split_first() {
                 (of[r], self.short[r]) = (next, rest);
