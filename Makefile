@@ -28,9 +28,11 @@ export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 GPU      := target/gpu-pack
 CHECKS   := gpu-check callers guides restored
 
-# The tests that `make check` leaves to `make test`: a real model, and attacks that last seconds each.
-SLOW     := bus::window service::reload golden::smollm2 bus::hostile_wire bus::flood bus::leaks http::leaks hostile::templates \
-            graph::random every_pre_tokenizer check::every_eleventh
+# The tests that `make check` leaves to `make test`: a real model, attacks, and those that are slow in the dev profile.
+SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood bus::leaks http::leaks hostile::templates \
+            graph::random graph::faults every_pre_tokenizer check::every_eleventh check::equals check::the_reference \
+            check::a_quant guided::suite guided::hostile guided::answers_fit http::chat::answers http::clients golden::a_row lasting::
+
 # The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
 SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
 SOAKED   := target/models/gemma-3-270m-q4_k_m.gguf

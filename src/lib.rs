@@ -8,6 +8,7 @@
 //! `bus` writes the text to the caller's stream.
 
 pub mod bench;
+pub mod board;
 pub mod bus;
 pub mod check;
 pub mod choice;

@@ -86,6 +86,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         bus: arguments.bus,
         inherited,
         http: arguments.http,
+        board: arguments.board,
         origin,
         journal,
     })

@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bus",
         &[
+            "board",
             "engine",
             "front",
             "journal",
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "http",
         &[
+            "board",
             "engine",
             "front",
             "guide::Limits",
@@ -56,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "board",
             "executor::ExecuteError",
             "executor::ImageError",
             "executor::Pass",
@@ -109,6 +112,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler", "tape",
         ],
     ),
+    ("board", &[]),
     ("choice", &[]),
     ("files", &[]),
     (

@@ -24,6 +24,7 @@ mod owners;
 mod policy;
 mod priorities;
 mod quotas;
+mod release;
 mod seeds;
 mod sessions;
 mod streaming;

@@ -46,6 +46,7 @@ fn every_key_is_documented_with_its_default() {
     assert!(config.kv.key.take().is_some() && config.kv.value.take().is_some());
     assert!(config.limits.realtime_group.take().is_some());
     assert!(config.http.key_file.take().is_some());
+    assert!(config.heat.rows.take().is_some());
     assert!(std::mem::take(&mut config.kv.context_is_set));
     // A key without a value in the file and the model has the sampler's documented default.
     let sampling = std::mem::take(&mut config.sampling);
@@ -258,7 +259,7 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         (
             "[kvv]\n",
             "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
+             `cpu`, `engine`, `queue`, `hold`, `heat`, `idle`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
             "\nbackend = \"gpu\"\n",
@@ -401,7 +402,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         (
             "\nkvv = 1",
             "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
-             `cpu`, `engine`, `queue`, `hold`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
+             `cpu`, `engine`, `queue`, `hold`, `heat`, `idle`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
         let files = [

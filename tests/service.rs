@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod backends;
+mod board;
 mod bus_lost;
 mod catalog;
 #[cfg(feature = "cuda")]

@@ -4,8 +4,10 @@
 mod alone;
 mod asking;
 mod engine;
+mod hot;
 mod reloads;
 mod shares;
 mod talk;
+mod unloads;
 
 pub(crate) use engine::Engine;

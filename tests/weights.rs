@@ -13,7 +13,7 @@ use safetensors::SafeTensors;
 
 use crate::support::gguf_writer::{F32, GgufWriter};
 use crate::support::needs;
-use crate::support::page_cache::forget;
+use crate::support::page_cache::{self, forget};
 use crate::support::tiny_gguf;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -280,4 +280,26 @@ fn rows_are_the_same_from_the_page_cache_and_from_the_disk() {
     forget(&directory.path().join("model.safetensors"));
     let stored = all_rows(&Checkpoint::open(directory.path()).unwrap());
     assert!(cached == stored);
+}
+
+/// A load with plenty of memory leaves the file in the page cache; otherwise the file does not stay there.
+#[test]
+fn a_file_stays_in_the_page_cache_if_it_is_to() {
+    let directory = tempfile::tempdir_in(Path::new(ROOT).join("target")).unwrap();
+    let file = directory.path().join("model.gguf");
+    std::fs::write(&file, tiny_gguf::with_vocabulary().file()).unwrap();
+    forget(&file);
+    if page_cache::has(&file) {
+        needs::missing("eviction", "use a file system that evicts pages on advice");
+        return;
+    }
+    let checkpoint = Checkpoint::open(&file).unwrap();
+    assert!(!all_rows(&checkpoint).is_empty());
+    drop(checkpoint);
+    assert!(!page_cache::has(&file), "it was read around the page cache");
+    let checkpoint = Checkpoint::open(&file).unwrap();
+    checkpoint.stay_cached();
+    assert!(!all_rows(&checkpoint).is_empty());
+    drop(checkpoint);
+    assert!(page_cache::has(&file));
 }

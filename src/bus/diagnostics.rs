@@ -10,7 +10,7 @@ use zbus::{Connection, interface};
 use super::error::Error;
 use super::proxy::Info;
 use super::shared::Shared;
-use super::{info, sealed};
+use super::{board_info, info, sealed};
 
 #[derive(Debug)]
 pub(super) struct Diagnostics {
@@ -74,9 +74,20 @@ impl Diagnostics {
         info::work(engine.live().work, &engine.waiting(), &engine.holds())
     }
 
-    /// The device that computes.
+    /// The device that computes, and the board that it is on.
     #[zbus(property(emits_changed_signal = "false"))]
-    fn device(&self) -> Info {
-        info::device(&self.shared.engine.status().borrow())
+    async fn device(&self) -> Info {
+        let engine = self.shared.engine.clone();
+        // A sensor can make its reader wait.
+        let board = tokio::task::spawn_blocking(move || engine.board().state()).await;
+        let engine = &self.shared.engine;
+        let device = info::device(&engine.status().borrow());
+        device
+            .into_iter()
+            .chain(board_info::board(
+                &board.unwrap_or_default(),
+                engine.board(),
+            ))
+            .collect()
     }
 }

@@ -106,7 +106,7 @@ macro_rules! refusals {
 pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Generate", refusals!()),
     ("Manager.Submit", refusals!()),
-    ("Manager.Complete", refusals!("Cancelled", "Timeout", "EngineFailed")),
+    ("Manager.Complete", refusals!("Cancelled", "Timeout", "OutOfMemory", "EngineFailed")),
     ("Manager.OpenSession", refusals!("EngineFailed")),
     ("Manager.ListSessions", &["Busy", "QuotaExceeded", "EngineFailed"]),
     ("Manager.ReadSession", &["Busy", "QuotaExceeded", "InvalidOption", "EngineFailed"]),
@@ -114,6 +114,7 @@ pub const METHOD_ERRORS: &[(&str, &[&str])] = &[
     ("Manager.Hold", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.HoldAll", &["Busy", "QuotaExceeded", "InvalidMessages", "NotSupported"]),
     ("Manager.Reload", &["NotReady", "Busy", "InvalidOption", "OutOfMemory", "NotSupported", "EngineFailed"]),
+    ("Manager.Release", &["NotReady", "Busy"]),
     ("Session.Send", refusals!()),
     ("Session.Submit", refusals!()),
     ("Session.Reply", refusals!()),
@@ -153,7 +154,9 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::NotReady(_) => Self::NotReady(message),
             // Limits of all users together, and sessions in use.
-            Refusal::Busy { .. }
+            Refusal::OutOfMemory(_) => Self::OutOfMemory(message),
+            Refusal::Active { .. }
+            | Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
             | Refusal::TooManyImages { .. }

@@ -107,6 +107,9 @@ pub(super) fn usage(usage: &Usage) -> Info {
     for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {
         info.insert(name.to_owned(), count.into());
     }
+    if let Some(joules) = usage.joules {
+        info.insert("joules".to_owned(), joules.into());
+    }
     if let Some(sampling) = usage.sampling {
         let sampling = self::info([
             ("temperature", sampling.temperature.into()),

@@ -25,7 +25,7 @@ use crate::engine::{Held, ModelInfo, Name, NameError, Status};
 use crate::front::{self, Completion};
 
 /// The features that clients may rely on, whatever the model; a name is never removed.
-const FEATURES: [&str; 27] = [
+const FEATURES: [&str; 28] = [
     "complete",
     "complete.messages",
     "deadlines",
@@ -35,6 +35,7 @@ const FEATURES: [&str; 27] = [
     "hold.list",
     "priorities",
     "reasoning",
+    "release",
     "rows",
     "sampling.from_model",
     "sessions",
@@ -287,19 +288,26 @@ impl Manager {
         Ok(engine.accepting()?)
     }
 
+    /// Releases the memory of the model until a request needs it.
+    async fn release(&self) -> Result<(), Error> {
+        // The first configuration comes before the first model.
+        self.shared.front_config().await;
+        Ok(self.shared.engine.release().await?)
+    }
+
     /// The version of the daemon.
     #[zbus(property(emits_changed_signal = "const"))]
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
-    /// "loading", "ready", "failed" or "stopping".
+    /// "loading", "ready", "idle", "failed" or "stopping".
     #[zbus(property)]
     fn state(&self) -> String {
         self.status(|status| status.state.name().to_owned())
     }
 
-    /// The progress of the load, or the reason of a failure and its remedy; may be empty.
+    /// The progress of the load, the reason of a failure and its remedy, or why the model is released; may be empty.
     #[zbus(property)]
     fn state_detail(&self) -> String {
         self.status(|status| status.detail.clone())

@@ -24,6 +24,7 @@ mod users;
 
 // Arguments and results.
 mod argument;
+mod board_info;
 mod error;
 mod frame;
 mod info;

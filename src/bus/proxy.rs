@@ -35,6 +35,7 @@ pub trait Manager {
     fn hold(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn hold_all(&self, reason: &str) -> Result<OwnedFd, Error>;
     fn reload(&self) -> Result<(), Error>;
+    fn release(&self) -> Result<(), Error>;
 
     #[zbus(property(emits_changed_signal = "const"))]
     fn version(&self) -> Result<String, Error>;

@@ -17,10 +17,13 @@ use crate::sampler::Parameters;
 
 /// Larger sizes are typing errors, because no board could hold them.
 const MOST_TOKENS: usize = 1 << 20;
-const MOST_SECONDS: f32 = 3600.0;
+const MOST_SECONDS: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
 const MOST_MIB: u64 = 1 << 20;
 /// Rows of one step.
 const MOST_ROWS: usize = 8192;
+/// An Orin turns itself off at about this temperature.
+const MOST_CELSIUS: u32 = 105;
 /// Pixels of an image: the most take a GiB as RGBA.
 const MOST_PIXELS: RangeInclusive<u64> = 1024..=1 << 28;
 /// The largest integer of TOML.
@@ -78,6 +81,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         memory.weights: choice;
         memory.kv: choice;
         memory.reserve_mib: whole(0..=MOST_MIB);
+        memory.keep_free_mib: whole(0..=MOST_MIB);
         device.activations: choice;
         device.emulate_tegra: switch;
         cpu.threads: whole(0..=1024);
@@ -88,6 +92,9 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         engine.prefill_share: whole(1..=100);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
         hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
+        idle.unload_seconds => idle.unload: seconds(0.0..=DAY);
+        heat.celsius: whole(0..=MOST_CELSIUS);
+        heat.rows: whole_or_unset(1..=8);
         reload.drain_seconds => reload.drain: seconds(0.0..=MOST_SECONDS);
         queue.capacity: whole(1..=65_536);
         limits.requests: whole(1..=4096);
@@ -124,17 +131,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         log.level: choice;
     }
     config.kv.context_is_set = typed.kv.context.is_some();
-    if let Err(error) = config.kv.choices().check() {
-        let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
-        let at = kv
-            .into_iter()
-            .find_map(|typed| Some(typed.as_ref()?.span().start));
-        return Err(Fault {
-            at: at.unwrap_or_default(),
-            message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
-            quote: false,
-        });
-    }
+    check_kv_types(&config, typed)?;
     // Only typed values can contradict each other: a default is lowered to a typed limit.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);
@@ -147,6 +144,21 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         sampling.max_tokens: whole(1..=tokens);
     }
     Ok(config)
+}
+
+/// Refuses types of keys and values that no cache has together.
+fn check_kv_types(config: &Config, typed: &Document) -> Result<(), Fault> {
+    config.kv.choices().check().map_err(|error| {
+        let kv = [&typed.kv.value, &typed.kv.key, &typed.kv.element];
+        let at = kv
+            .into_iter()
+            .find_map(|typed| Some(typed.as_ref()?.span().start));
+        Fault {
+            at: at.unwrap_or_default(),
+            message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
+            quote: false,
+        }
+    })
 }
 
 /// A key and its typed value.
@@ -238,9 +250,14 @@ fn number_or_unset(
     })
 }
 
-fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f32>) -> Result<(), Fault> {
+fn seconds(key: Key, value: &mut Duration, range: RangeInclusive<f64>) -> Result<(), Fault> {
     key.put(value, numbers("a number", &range), |typed| {
-        real(typed, &range).map(Duration::from_secs_f32)
+        #[allow(clippy::cast_precision_loss)]
+        let whole = typed.as_integer().map(|seconds| seconds as f64);
+        let seconds = whole.or_else(|| typed.as_float())?;
+        range
+            .contains(&seconds)
+            .then(|| Duration::from_secs_f64(seconds))
     })
 }
 

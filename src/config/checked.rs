@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::sections::{
-    Cpu, Device, Engine, Graph, Hold, Http, Kv, Limits, Log, Memory, Model, Queue, Reload,
-    Sampling, Sessions, Stop, Stream, Vision, Watchdog,
+    Cpu, Device, Engine, Graph, Heat, Hold, Http, Idle, Kv, Limits, Log, Memory, Model, Queue,
+    Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
 use crate::load::Backend;
 
@@ -21,6 +21,8 @@ pub struct Config {
     pub engine: Engine,
     pub queue: Queue,
     pub hold: Hold,
+    pub heat: Heat,
+    pub idle: Idle,
     pub reload: Reload,
     pub limits: Limits,
     pub vision: Vision,

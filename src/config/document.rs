@@ -44,7 +44,7 @@ macro_rules! sections {
 sections! {
     Document: "keys and sections" {
         backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
-        engine: Engine, queue: Queue, hold: Hold, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
+        engine: Engine, queue: Queue, hold: Hold, heat: Heat, idle: Idle, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
         stream: Stream, http: Http, stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, vision: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
@@ -56,13 +56,15 @@ sections! {
         record_at_start: Typed, debug: GraphDebug
     }
     GraphDebug: "the section [graph.debug]" { verify_addresses: Typed, refuse_launches: Typed }
-    Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed }
+    Memory: "the section [memory]" { weights: Typed, kv: Typed, reserve_mib: Typed, keep_free_mib: Typed }
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed, activations: Typed }
     Engine: "the section [engine]" {
         rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed
     }
     Hold: "the section [hold]" { max_seconds: Typed }
+    Idle: "the section [idle]" { unload_seconds: Typed }
+    Heat: "the section [heat]" { celsius: Typed, rows: Typed }
     Reload: "the section [reload]" { drain_seconds: Typed }
     Queue: "the section [queue]" { capacity: Typed }
     Limits: "the section [limits]" {

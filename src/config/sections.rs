@@ -105,6 +105,8 @@ pub struct Memory {
     pub kv: Placement,
     /// MiB left to the rest of the system.
     pub reserve_mib: u64,
+    /// MiB below which the daemon releases memory that nobody needs; 0 disables it.
+    pub keep_free_mib: u64,
 }
 
 /// Settings that only a GPU uses.
@@ -143,6 +145,23 @@ pub struct Hold {
     /// The longest time of one hold.
     #[serde(rename = "max_seconds")]
     pub longest: Duration,
+}
+
+/// What happens while there is no request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Idle {
+    /// The time without a request after which the weights are released; zero means never.
+    #[serde(rename = "unload_seconds")]
+    pub unload: Duration,
+}
+
+/// What to do on a hot board.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Heat {
+    /// The temperature from which the board is hot, in degrees Celsius; 0 means never.
+    pub celsius: u32,
+    /// The most rows of a step on a hot board; `None` means half of `engine.rows`.
+    pub rows: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -344,6 +363,7 @@ impl Default for Memory {
             weights: Placement::default(),
             kv: Placement::default(),
             reserve_mib: 128,
+            keep_free_mib: 0,
         }
     }
 }

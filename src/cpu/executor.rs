@@ -1,13 +1,15 @@
 //! Prefill and decode on the CPU: turns, prompts and steps.
 
+use std::any::Any;
 use std::time::Instant;
 
 use super::Cpu;
 use super::ahead::is_refused;
 use super::core::Guide;
+use super::step::Living;
 use crate::executor::{
-    Behind, ExecuteError, Executor, Graphs, ImagePrompt, Inspect as _, Pass, PreemptPrompt,
-    PreemptStep, StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Graphs, ImagePrompt, Inspect as _, Pass, PreemptPrompt,
+    PreemptStep, Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -33,6 +35,23 @@ impl Executor for Cpu {
 
     fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    fn retire(self: Box<Self>) -> Box<dyn Retired> {
+        let Self { mut base, .. } = *self;
+        base.retire();
+        Box::new(base)
+    }
+
+    fn resume(&mut self, mut before: Box<dyn Retired>) {
+        if (&*before as &dyn Any).is::<Base<Living>>() {
+            let before: Box<dyn Any> = before;
+            if let Ok(before) = before.downcast::<Base<Living>>() {
+                self.base.resume(*before);
+            }
+        } else {
+            self.base.succeed(before.graphs_mut());
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Prefill and decode on a device: turns, prompts and steps.
 
+use std::rc::Rc;
 use std::time::Duration;
 
+use super::retired::RetiredCuda;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
 use crate::executor::{
-    Behind, ExecuteError, Executor, Graphs, ImagePrompt, Pass, PreemptPrompt, PreemptStep,
-    StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Graphs, ImagePrompt, Pass, PreemptPrompt, PreemptStep,
+    Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
@@ -37,6 +39,25 @@ impl Executor for Cuda {
 
     fn faults(&self) -> &Faults {
         self.context.faults()
+    }
+
+    fn retire(mut self: Box<Self>) -> Box<dyn Retired> {
+        let empty = Base::new(&self.options.graph);
+        let mut base = std::mem::replace(&mut self.base, empty);
+        base.retire();
+        Box::new(RetiredCuda {
+            base,
+            modules: Rc::clone(&self.modules),
+            context: Rc::clone(&self.context),
+        })
+    }
+
+    fn resume(&mut self, mut before: Box<dyn Retired>) {
+        match self.recordings.take() {
+            // They came with the device.
+            Some(recordings) => self.base.resume(recordings),
+            None => self.base.succeed(before.graphs_mut()),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod queue;
 mod recache;
 mod recurrent;
 mod recurrent_kernels;
+mod retired;
 mod run;
 mod scratch;
 mod send_late;
@@ -73,7 +74,7 @@ use self::step::CudaStep;
 use self::timestamps::Timestamps;
 use self::work::Work;
 pub use crate::device::Error;
-use crate::device::{Arena, Context, Event, STEP_ROWS, Stream, TokenMailbox};
+use crate::device::{Arena, Context, Event, Modules, STEP_ROWS, Stream, TokenMailbox};
 pub use crate::device::{MemoryKind, is_jetson};
 use crate::executor::{Base, PromptRows, WeightSource};
 use crate::graph::{Buckets, DecodeGraph, Graph, GraphOptions, Key, Ran};
@@ -153,6 +154,8 @@ impl Launched {
 pub struct Cuda {
     // Fields drop in this order: recordings before the memory that they use.
     base: Base<Graph>,
+    /// The recordings of a retired executor, until this one continues them.
+    recordings: Option<Base<Graph>>,
     /// The steps in flight, oldest first.
     pending: VecDeque<Launched>,
     /// The step that was preempted between two of its parts; then no step is pending.
@@ -184,6 +187,8 @@ pub struct Cuda {
     single_step_timestamps: Option<Timestamps>,
     weight_arena: Arena,
     stream: Stream,
+    /// The loaded kernels, which the recordings name.
+    modules: Rc<Modules>,
     context: Rc<Context>,
     image: &'static str,
     options: Options,
@@ -202,7 +207,11 @@ impl Cuda {
     /// Allocates all memory except the buffers, and reads the weights from `source`. `read` is called with the bytes of each
     /// piece.
     pub fn new<S: WeightSource>(
-        Device { context, modules }: Device,
+        Device {
+            recordings,
+            modules,
+            context,
+        }: Device,
         infos: &[WeightInfo],
         angles: &[Angles],
         kv: KvInfo,
@@ -234,6 +243,7 @@ impl Cuda {
         let scratch = Scratch::new(&context, angles, kv, widths, &mut stream)?;
         let mut cuda = Self {
             base: Base::new(&options.graph),
+            recordings,
             pending: VecDeque::with_capacity(AHEAD),
             preempted_step: None,
             ends: [Event::new(&context)?, Event::new(&context)?],
@@ -255,6 +265,7 @@ impl Cuda {
             weight_arena,
             stream,
             image: modules.kind(),
+            modules,
             context,
             options,
             kv,

@@ -1,14 +1,20 @@
 //! An opened device for which this build has kernels, before anything is allocated on it.
 
+use std::any::Any;
 use std::rc::Rc;
 
+use super::retired::RetiredCuda;
 use crate::device::{Context, Error, Modules, Properties};
+use crate::executor::{Base, Retired};
+use crate::graph::Graph;
 
 /// The context and the kernels. It cannot be cloned, because an executor that uses it may move to another thread.
 #[derive(Debug)]
 pub struct Device {
+    /// The recordings of a retired executor, which the next one continues. They drop before the kernels that they name.
+    pub(super) recordings: Option<Base<Graph>>,
+    pub(super) modules: Rc<Modules>,
     pub(super) context: Rc<Context>,
-    pub(super) modules: Modules,
 }
 
 impl Device {
@@ -27,8 +33,45 @@ impl Device {
     /// As `open`, or if the driver has no such partition.
     pub fn open_part(emulate_tegra: bool, multiprocessors: Option<u32>) -> Result<Self, Error> {
         let context = Context::open_part(emulate_tegra, multiprocessors)?;
-        let modules = Modules::load(&context)?;
-        Ok(Self { context, modules })
+        let modules = Rc::new(Modules::load(&context)?);
+        Ok(Self {
+            recordings: None,
+            modules,
+            context,
+        })
+    }
+
+    /// Takes the device and the recordings out of a retired executor, of which only the counts stay. Returns `None` if it was
+    /// another backend's.
+    #[must_use]
+    pub fn of_retired(retired: &mut Box<dyn Retired>) -> Option<Self> {
+        if !(&**retired as &dyn Any).is::<RetiredCuda>() {
+            return None;
+        }
+        let counts = Base::of_counts(retired.graphs());
+        let before: Box<dyn Retired> = std::mem::replace(retired, Box::new(counts));
+        let taken: Box<dyn Any> = before;
+        let RetiredCuda {
+            base,
+            modules,
+            context,
+        } = *taken.downcast().ok()?;
+        Some(Self {
+            recordings: Some(base),
+            modules,
+            context,
+        })
+    }
+
+    /// Gives a device that `of_retired` has taken back, because no executor was made on it.
+    pub fn give_back(self, retired: &mut Box<dyn Retired>) {
+        if let Some(base) = self.recordings {
+            *retired = Box::new(RetiredCuda {
+                base,
+                modules: self.modules,
+                context: self.context,
+            });
+        }
     }
 
     #[must_use]

@@ -7,7 +7,7 @@ use super::pages::Pages;
 use super::scratch::Scratch;
 use super::state::Listed;
 use super::{Cuda, conversations};
-use crate::device::{Error, Modules};
+use crate::device::Error;
 use crate::tape::{Angles, KvInfo};
 
 impl Cuda {
@@ -21,8 +21,7 @@ impl Cuda {
         self.pending.clear();
         (self.preempted_step, self.started) = (None, None);
         self.buffers = Buffers::default();
-        let modules = Modules::load(&self.context)?;
-        self.kernels.cache = CacheKernels::of_kinds(&modules, self.options.activation, kv)?;
+        self.kernels.cache = CacheKernels::of_kinds(&self.modules, self.options.activation, kv)?;
         let memory = self.options.places.kv(self.context.properties().integrated);
         self.pages = Pages::new(&self.context, memory, kv, &mut self.stream)?;
         let widths = (self.vocabulary, self.options.rows);

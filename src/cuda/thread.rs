@@ -6,7 +6,8 @@ use super::Cuda;
 
 // SAFETY: the fields that are not `Send` are `Rc`s of the context and modules, and handles and addresses of the driver.
 // All clones of the `Rc`s are within the `Cuda`, because `Cuda::new` takes the only `Device` that has them and gives
-// none away. They move together, and only one thread at a time changes their counts. Any thread may use the handles
+// none away. `retire` moves all of them to a `RetiredCuda`, which stays on its thread, and `Device::of_retired` takes all
+// of them out of that. They move together, and only one thread at a time changes their counts. Any thread may use the handles
 // while their context is current; otherwise the driver refuses the call and does nothing. Memory that the CPU accesses
 // (mailboxes, unified memory) has the same address in all threads.
 unsafe impl Send for Cuda {}

@@ -28,6 +28,18 @@ impl<E> Base<E> {
         }
     }
 
+    /// Drops all that belongs to memory which is released. The recordings of steps stay.
+    pub fn retire(&mut self) {
+        self.prompts.clear();
+        self.preempted = Preempted::default();
+    }
+
+    /// Continues the recordings and counts of a retired executor.
+    pub fn resume(&mut self, before: Self) {
+        self.prompts.succeed(before.prompts.counts());
+        self.graph.resume(before.graph);
+    }
+
     /// Drops recordings and preempted prompts, because all memory except the weights has moved.
     pub fn renew(&mut self, options: &GraphOptions) {
         *self = Self {
@@ -35,6 +47,17 @@ impl<E> Base<E> {
             times: self.times,
             ..Self::new(options)
         };
+    }
+}
+
+impl Base<()> {
+    /// Returns the counts and the life cycle of an executor without its recordings.
+    #[must_use]
+    pub fn of_counts(of: &dyn Graphs) -> Self {
+        let mut counts = Self::new(&GraphOptions::default());
+        counts.prompts.succeed(of.prompt_counts());
+        *counts.life_mut() = of.life().clone();
+        counts
     }
 }
 

@@ -15,6 +15,7 @@ mod memory_estimate;
 mod pages;
 mod preempted;
 mod probe;
+mod retired;
 mod state_places;
 mod states;
 mod step;
@@ -33,6 +34,7 @@ pub use self::preempted::{
     PLACES, PREEMPTED, Pass, PreemptPrompt, PreemptStep, Preempted, PromptRows, STEP_PLACE,
 };
 pub use self::probe::{Layout, Probe};
+pub use self::retired::Retired;
 pub use self::state_places::StatePlaces;
 pub use self::states::States;
 pub use self::step::{ExecuteError, Span, StateError, StepState, StepTimes, Timed};
@@ -65,4 +67,11 @@ pub trait Executor: Steps + Pages + States + Inspect + Debug + Send {
 
     /// The failures that tests inject.
     fn faults(&self) -> &Faults;
+
+    /// Releases the weights and all other memory. No step may be ahead.
+    fn retire(self: Box<Self>) -> Box<dyn Retired>;
+
+    /// Continues the recordings of a retired executor, of which this one may have taken the device before. Of another backend's
+    /// only the counts continue. This executor has run no step.
+    fn resume(&mut self, before: Box<dyn Retired>);
 }

@@ -113,6 +113,18 @@ impl<E> DecodeGraph<E> {
         self.life.reset(mode, InvalidationReason::Mode);
     }
 
+    /// Continues the graph of an executor whose memory is released, in this one, which has run no step. Every recording takes
+    /// new addresses before its next replay; the executable graphs stay.
+    pub fn resume(&mut self, before: Self) {
+        let Self {
+            life, mut sizes, ..
+        } = before;
+        for size in &mut sizes {
+            size.validity = None;
+        }
+        (self.life, self.sizes) = (life, sizes);
+    }
+
     /// Replays one step, after recording it if the graph is invalid. Runs it eagerly if the driver refuses.
     ///
     /// # Errors

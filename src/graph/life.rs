@@ -137,12 +137,14 @@ impl LifeCycle {
 
     /// Notes a change of the cache other than one more token of the turn.
     ///
-    /// Recordings are compared with the current addresses before their next replay. A resized cache makes them invalid at once.
+    /// Recordings are compared with the current addresses before their next replay. A resized or unloaded cache makes them
+    /// invalid at once.
     pub fn change(&mut self, change: Change, epoch: u64) {
         self.epoch = epoch;
         let recorded = self.state == State::Valid || self.is_unverified();
+        let moves = matches!(change, Change::Resized | Change::Unloaded);
         match self.state {
-            State::Valid | State::Invalid if recorded && change != Change::Resized => {
+            State::Valid | State::Invalid if recorded && !moves => {
                 (self.state, self.reason) = (State::Invalid, InvalidationReason::Kv(change));
                 self.unverified = Some(change);
             }

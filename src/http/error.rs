@@ -148,8 +148,10 @@ impl Error {
         };
         match refusal {
             Refusal::NotReady(_) => Self::unavailable("not_ready", text),
+            Refusal::OutOfMemory(_) => Self::unavailable("out_of_memory", text).after(LOADING),
             // Limits of all users together.
-            Refusal::Busy { .. }
+            Refusal::Active { .. }
+            | Refusal::Busy { .. }
             | Refusal::TooManyRequests(_)
             | Refusal::TooManySessions(_)
             | Refusal::TooManyImages { .. }

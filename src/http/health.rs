@@ -29,7 +29,7 @@ fn answer(status: &Status) -> (StatusCode, Value) {
     } = status;
     // The first two texts are llama-server's.
     let (short, message) = match state {
-        EngineState::Ready => {
+        EngineState::Ready | EngineState::Idle => {
             let body = json!({
                 "status": "ok",
                 "state": state.name(),

@@ -69,7 +69,7 @@ pub(super) async fn one(
 /// Returns the status of an engine that has a model.
 ///
 /// # Errors
-/// 503 with the reason, while it loads, after a failed load, and while the daemon stops.
+/// 503 with the reason, during the first load, after a failed one, and while the daemon stops.
 pub(super) fn ready(shared: &Shared) -> Result<Arc<Status>, Error> {
     let status = shared.front.engine().status().borrow();
     let detail = match &*status.detail {
@@ -77,7 +77,9 @@ pub(super) fn ready(shared: &Shared) -> Result<Arc<Status>, Error> {
         detail => format!(": {detail}"),
     };
     let (text, retry_after) = match status.state {
-        EngineState::Ready => return Ok(status),
+        EngineState::Ready | EngineState::Idle => return Ok(status),
+        // It is loaded again, and requests wait for it.
+        EngineState::Loading if shared.front.engine().knows_model() => return Ok(status),
         EngineState::Loading => {
             let text = format!("the model is still loading{detail}; try again when it has loaded");
             (text, Some(LOADING))

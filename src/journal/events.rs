@@ -113,6 +113,21 @@ events! {
     "4b3aab5bebb549c6865f944bb7b24e94" "{model} is loaded: {bytes} bytes of weights in {seconds:.1} s"
     { model = model, weight_bytes = bytes, seconds = format_args!("{seconds:.1}") }
 
+    /// The weights and all memory of the model were released because nobody needed them.
+    INFO model_unloaded(model: &str, bytes: u64, reason: &str)
+    "1c7e50f2a84b4d69b1e3f6907d2c85ab" "{model} is unloaded ({reason}): {bytes} bytes are released"
+    { model = model, released_bytes = bytes, reason = reason }
+
+    /// An unloaded model could not be loaded for a request. The requests that waited have failed.
+    ERROR load_again_failed(error: &str)
+    "a3d96b04e1f7482c95c8207b4fe61d3a" "the model cannot be loaded for a request: {error}"
+    { error = error }
+
+    /// The system lacks memory, so some was released that nobody needed.
+    INFO memory_relieved(what: &str, bytes: u64)
+    "58f1c2e79a064b3d8e70d5b4916fa2c3" "memory is short: {what} are released, {bytes} bytes"
+    { what = what, released_bytes = bytes }
+
     /// The model recommends a sampling setting that the sampler does not have. It is ignored.
     WARN sampling_unused(model: &str, setting: &str)
     "5b7c2e90d1f84a6a93b60e4f8d27c1a5" "{model} recommends sampling that is left out: {setting}"
@@ -269,6 +284,16 @@ events! {
     "a46d0e3f7c5b49d8927e1b8f4c6a30d2" "the decode graph was reset: it is {state}"
     { kv_epoch = epoch, graph_state = state }
 
+    /// Decoding slows down because of heat, the supply or a power mode. It is reported once until the cause is over.
+    WARN decoding_slowed(cause: &str, detail: &str)
+    "b1d7f3e0a8c54296953e7ac40f16d28b" "decoding slows down: {detail}"
+    { cause = cause, detail = detail }
+
+    /// A cause that slowed decoding down is over.
+    INFO decoding_recovered(cause: &str, seconds: f64)
+    "4ae92c607b1d4f83a5d60c98e2f7b314" "decoding is no longer slowed down by {cause}, after {seconds:.0} s"
+    { cause = cause, seconds = format_args!("{seconds:.1}") }
+
     /// A request finished or was cancelled.
     INFO request_finished(request: &Request<'_>, receipt: &Receipt) by (request.client_uid)
     "421babda008948259cce4dd75934d019" "{request}: {receipt}"
@@ -287,6 +312,7 @@ events! {
         ttft_us = receipt.usage.first_token_us,
         tokens_per_sec = format_args!("{:.2}", receipt.usage.tokens_per_second),
         gb_per_sec = format_args!("{:.2}", receipt.usage.gigabytes_per_second),
+        joules = or_nothing(receipt.usage.joules.map(|joules| format!("{joules:.2}"))),
     }
 
     /// A request failed. `error` must contain nothing of its messages.

@@ -17,6 +17,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "tokens of the prompt that were still in the key-value cache",
     ),
     (
+        "CAUSE",
+        "what slows decoding down: heat.celsius, heat, supply or clock",
+    ),
+    (
         "CLIENT",
         "the caller's connection, by its unique name on the bus",
     ),
@@ -24,6 +28,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     (
         "CUDA_ERROR",
         "the driver's name of the error, such as CUDA_ERROR_LAUNCH_FAILED",
+    ),
+    (
+        "DETAIL",
+        "what the board shows: temperature, alerts, counts or clock",
     ),
     ("DEVICE", "which device computes, or why it is not another"),
     ("DOING", "its phase, or the sign that it makes no progress"),
@@ -56,6 +64,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("IMAGE_TOKENS", "tokens that the image takes in the prompt"),
     ("INSTEAD", "the key that took its place"),
+    (
+        "JOULES",
+        "the request's share of the energy of the module's input",
+    ),
     ("KEY", "the key of gangliond.toml"),
     (
         "KEY_DELTA",
@@ -99,13 +111,14 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "REASON",
-        "why the decode graph is or was invalid, what changed in the cache, or why K has its type",
+        "why the decode graph is or was invalid, what changed in the cache, why K has its type, or why the model is unloaded",
     ),
     ("RECORDING_US", "microseconds that the recording took"),
     (
         "REFUSALS",
         "refusals since the last event of this kind, including this one",
     ),
+    ("RELEASED_BYTES", "bytes of memory that were released"),
     ("REQUESTS", "queued and active requests"),
     (
         "REQUEST_ID",
@@ -155,5 +168,8 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     ("VERSION", "of the daemon"),
     ("WEIGHT_BYTES", "bytes of the weights as stored"),
-    ("WHAT", "what a reload changed"),
+    (
+        "WHAT",
+        "what a reload changed, or which memory was released",
+    ),
 ];

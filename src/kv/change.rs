@@ -19,6 +19,8 @@ pub enum Change {
     Restored,
     /// The cache was allocated again.
     Resized,
+    /// The memory of the cache was released with the model's weights.
+    Unloaded,
 }
 
 impl Change {
@@ -31,6 +33,7 @@ impl Change {
             Self::Switched => "switched",
             Self::Restored => "restored",
             Self::Resized => "resized",
+            Self::Unloaded => "unloaded",
         }
     }
 }

@@ -389,16 +389,34 @@ impl Kv {
     }
 
     /// Drops all sequences, because the cache was allocated again.
-    pub fn resize(&mut self, slots: usize, (pages, chunk): (usize, usize)) -> Change {
-        let owners = self.sequences.values().filter_map(|one| one.owner);
-        self.lost.extend(owners);
-        self.sequences.clear();
+    pub fn resize(&mut self, slots: usize, pages: (usize, usize)) -> Change {
+        self.lose_all();
+        self.allocated_again(slots, pages);
+        self.bump();
+        Change::Resized
+    }
+
+    /// Drops all sequences and pages, because the memory of the cache is released. No turn can begin before
+    /// `allocated_again`.
+    pub fn unload(&mut self) -> Change {
+        self.lose_all();
+        self.allocated_again(1, (0, 1));
+        self.bump();
+        Change::Unloaded
+    }
+
+    /// Sets the slots and pages of an empty cache.
+    pub fn allocated_again(&mut self, slots: usize, (pages, chunk): (usize, usize)) {
         self.pool = Pool::new(pages, chunk);
         (self.refused, self.moved) = (false, true);
         self.slots = vec![Seat::default(); slots.max(1)];
         self.active = 0;
-        self.bump();
-        Change::Resized
+    }
+
+    fn lose_all(&mut self) {
+        let owners = self.sequences.values().filter_map(|one| one.owner);
+        self.lost.extend(owners);
+        self.sequences.clear();
     }
 
     /// Adds a generated token to the active turn.

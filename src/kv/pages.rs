@@ -122,6 +122,18 @@ impl Kv {
         true
     }
 
+    /// Evicts all sequences that no turn needs, because the system lacks memory.
+    pub fn evict_idle(&mut self) {
+        let all = self.sequences.keys().copied();
+        let idle: Vec<_> = all.filter(|id| !self.runs(*id)).collect();
+        for id in idle {
+            let owner = self.remove(id);
+            self.evictions += 1;
+            self.lost.extend(owner);
+        }
+        self.moved = true;
+    }
+
     /// Returns the number of sequences that were evicted so that others have room.
     #[must_use]
     pub fn evictions(&self) -> u64 {

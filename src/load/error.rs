@@ -101,6 +101,16 @@ impl LoadError {
         )
     }
 
+    /// Whether the device is lost, so that this process must end.
+    pub(crate) fn is_fatal(&self) -> bool {
+        match self {
+            Self::Run(error) => error.is_fatal(),
+            #[cfg(feature = "cuda")]
+            Self::Device(error) => error.is_sticky(),
+            _ => false,
+        }
+    }
+
     /// Whether a load may succeed a moment later: when a machine starts, the GPU's driver may start after the daemon.
     pub(crate) fn may_pass(&self) -> bool {
         #[cfg(feature = "cuda")]

@@ -4,6 +4,7 @@ use super::admission::Budget;
 use super::error::LoadError;
 use super::fit;
 use super::kv_selection::KvPlan;
+use super::page_cache;
 use super::plan::plan;
 use super::prefill_chunk;
 use super::settings::{Backend, Settings};
@@ -11,9 +12,11 @@ use super::stored_weights::StoredWeights;
 use crate::cpu::{self, Cpu};
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, Cuda};
+#[cfg(feature = "cuda")]
+use crate::executor::Retired;
 use crate::model::Checkpoint;
 use crate::model::forward::Forward;
-use crate::runner::{Model, Options, Runner, SystemMemory};
+use crate::runner::{Model, Options, RetiredRunner, Runner, SystemMemory};
 use crate::tape::{Ending, Input};
 
 /// Loads the weights, and prepares the first steps. `progress` is called with the bytes read so far and in all, and after
@@ -26,12 +29,33 @@ pub fn runner(
     settings: &Settings,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Runner, LoadError> {
+    runner_after(checkpoint, settings, None, progress)
+}
+
+/// Loads a runner as `runner` does, on the thread of a retired one, whose recordings the new runner can then continue with
+/// `Runner::resume`.
+///
+/// # Errors
+/// As `runner`. The retired runner may then have lost its recordings.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(unused_variables, clippy::needless_pass_by_value)
+)] // for a GPU's executor
+pub fn runner_after(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    retired: Option<&mut RetiredRunner>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Runner, LoadError> {
     let (forward, tensors) = plan(checkpoint, settings)?;
+    page_cache::prepare(checkpoint, settings);
     let (mut done, all) = (0, checkpoint.weight_bytes());
     let mut loader = Loader {
         source: StoredWeights::new(checkpoint, tensors),
         kv: KvPlan::of_settings(checkpoint, settings),
         weight_bytes: all,
+        #[cfg(feature = "cuda")]
+        retired: retired.map(RetiredRunner::executor_mut),
         read: &mut |bytes| {
             done += bytes as u64;
             progress(done, all);
@@ -58,6 +82,9 @@ struct Loader<'a> {
     source: StoredWeights<'a>,
     kv: KvPlan,
     weight_bytes: u64,
+    /// The executor whose device and recordings the new one takes over.
+    #[cfg(feature = "cuda")]
+    retired: Option<&'a mut Box<dyn Retired>>,
     /// Is called with the number of bytes that were read.
     read: &'a mut dyn FnMut(usize),
 }
@@ -122,8 +149,12 @@ impl Loader<'_> {
     #[cfg(feature = "cuda")]
     fn cuda(&mut self, mut forward: Forward, settings: &Settings) -> Result<Model, LoadError> {
         forward.activation = settings.cuda.activations;
-        let device =
-            cuda::Device::open_part(settings.cuda.emulate_tegra, settings.cuda.multiprocessors)?;
+        let (emulate, part) = (settings.cuda.emulate_tegra, settings.cuda.multiprocessors);
+        let before = self.retired.as_mut();
+        let device = match before.and_then(|one| cuda::Device::of_retired(one)) {
+            Some(device) => device,
+            None => cuda::Device::open_part(emulate, part)?,
+        };
         let properties = device.properties();
         let chunk = prefill_chunk::of_gpu(properties.memory, properties.integrated);
         let settings = &prefill_chunk::settled(settings, chunk, &forward);
@@ -132,7 +163,12 @@ impl Loader<'_> {
         } else {
             Some(device.free_memory()?)
         };
-        fit::admit_on_cuda(own, &mut forward, settings)?;
+        if let Err(error) = fit::admit_on_cuda(own, &mut forward, settings) {
+            if let Some(retired) = self.retired.as_mut() {
+                device.give_back(retired);
+            }
+            return Err(error);
+        }
         let options = cuda::Options {
             places: cuda::Places {
                 weights: settings.cuda.weights.kind(),

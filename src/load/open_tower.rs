@@ -15,7 +15,7 @@ use crate::model::tower::TowerShape;
 use crate::model::tower::shape::Positions;
 use crate::model::{Checkpoint, TowerCheckpoint};
 use crate::runner::Tower;
-use crate::vision::{self, Processor, Published, Rule};
+use crate::vision::{self, Limits, Processor, Published, Rule};
 
 /// A vision tower that fits a model. Its weights are not loaded.
 #[derive(Debug)]
@@ -124,10 +124,12 @@ fn open(
     let side = shape.projector.side;
     let most_patches = tokens.saturating_mul(side * side);
     let layers = 1 + checkpoint.shape.images.deepstack;
-    // The image that is encoded is not in the cache yet.
+    // An image from its bytes to its embeddings, which are not in the cache yet.
     let image = most as usize * checkpoint.shape.hidden * layers * size_of::<f32>();
+    let received = Limits::of_pixels(settings.vision.max_pixels);
+    let image = image as u64 + received.memory() + processor.most_memory(u64::from(most));
     let with_images = |tower: MemoryEstimate| MemoryEstimate {
-        activations: tower.activations + settings.vision.cache + image as u64,
+        activations: tower.activations + settings.vision.cache + image,
         ..tower
     };
     let rows = if checkpoint.shape.images.is_joined() {

@@ -20,6 +20,7 @@ use crate::graph::GraphOptions;
 use crate::kv::Reuse;
 use crate::quant::DType;
 use crate::runner::LogitsObserver;
+use crate::vision::Limits;
 
 /// The executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -169,6 +170,8 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisionSettings {
     pub tower: TowerFile,
+    /// The most pixels of one image as received.
+    pub max_pixels: u64,
     /// The most tokens of one image; 0 means that the model sees none.
     pub max_tokens: u32,
     /// Bytes of encoded images that stay in memory for later requests.
@@ -179,6 +182,7 @@ impl Default for VisionSettings {
     fn default() -> Self {
         Self {
             tower: TowerFile::default(),
+            max_pixels: Limits::USUAL_PIXELS,
             max_tokens: 1024,
             cache: 64 << 20,
         }
@@ -188,7 +192,7 @@ impl Default for VisionSettings {
 /// What a model needs besides its own memory because it sees images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TowerNeeds {
-    /// The tower on the CPU, the image that it encodes, and the images that stay encoded.
+    /// The tower on the CPU, an image from its bytes to its embeddings, and the images that stay encoded.
     pub on_cpu: MemoryEstimate,
     /// The same with the tower on a GPU that shares the CPU's memory, where it needs the most. `None` if a buffer would exceed
     /// the largest allocation.

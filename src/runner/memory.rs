@@ -71,6 +71,21 @@ impl Runner {
         Ok(given?)
     }
 
+    /// Evicts all sequences that no turn needs, and releases the memory of their pages. Returns the released bytes. No step
+    /// may be ahead.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn evict_idle(&mut self) -> Result<u64, RunError> {
+        let before = self.kv.allocated();
+        self.kv.evict_idle();
+        let chunks = self.kv.release_memory(0, self.kv.turns());
+        let released = self.executor.release(&chunks);
+        self.lift_quarantine();
+        released?;
+        Ok(((before - self.kv.allocated()) * self.page_bytes()) as u64)
+    }
+
     /// Allocates the memory that a request of `positions` positions lacks. If there is not enough, the request takes pages of
     /// idle sessions, or waits for active ones.
     pub(super) fn allocate(

@@ -64,6 +64,7 @@ fn line(status: &Status) -> String {
             let rate = receipt.usage.tokens_per_second;
             format!("ready; last request: {rate:.1} tokens/s")
         }
+        (State::Idle, _) if !status.detail.is_empty() => format!("idle; {}", status.detail),
         (State::Loading | State::Failed, _) if !status.detail.is_empty() => status.detail.clone(),
         (state, _) => state.name().to_owned(),
     }

@@ -45,6 +45,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     pub http: Option<PathBuf>,
 
+    /// Read the files of the board (sys, etc, var) below DIR instead of this machine's, for tests
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub board: PathBuf,
+
     /// Run a script instead of a model, for tests: key=value, separated by commas
     #[arg(long, value_name = "SCRIPT", num_args = 0..=1, default_missing_value = "")]
     pub sim: Option<Script>,

@@ -1,5 +1,6 @@
 //! The settings of the engine, the bus and the front ends, derived from the configuration.
 
+use crate::board::Rules;
 use crate::bus::BusConfig;
 use crate::config::Config;
 use crate::http::{HttpConfig, Keys};
@@ -28,6 +29,15 @@ pub(super) fn limits(config: &Config) -> engine::Limits {
             queue_percent: limits.queue_percent_per_user,
             kv_percent: limits.kv_percent_per_user,
         },
+    }
+}
+
+/// Returns what to do on a hot board.
+pub(super) fn heat_rules(config: &Config) -> Rules {
+    let half = (config.engine.rows / 2).max(1);
+    Rules {
+        celsius: Some(config.heat.celsius).filter(|celsius| *celsius > 0),
+        rows: config.heat.rows.unwrap_or(half),
     }
 }
 

@@ -1,15 +1,17 @@
 //! The service: owns the bus name, serves HTTP on its sockets, loads the model, reports its state to systemd and the
-//! journal (`announce`, `watchdog`), reloads the configuration and stops in order.
+//! journal (`announce`, `watchdog`), follows the board, reloads the configuration and stops in order.
 //! Not here: requests, which go from the bus and from HTTP to the engine directly.
 
 mod announce;
 mod arguments;
+mod board;
 mod derived;
 mod extension;
 mod failure;
 mod notify;
 mod origin;
 mod panics;
+mod pressure;
 mod reload;
 mod sessions;
 mod signals;
@@ -41,6 +43,7 @@ use crate::http::{self, Http, HttpConfig};
 use crate::journal::{self, Journal};
 use derived::limits;
 use panics::Panics;
+use pressure::{Pressure, Sources};
 use reload::Reloader;
 use signals::Signals;
 use watchdog::Watchdog;
@@ -59,6 +62,8 @@ pub struct Parts {
     pub inherited: Inherited,
     /// The path of a socket for HTTP to make.
     pub http: Option<PathBuf>,
+    /// The folder with the files of the board; `/` on a real one.
+    pub board: PathBuf,
     pub origin: Origin,
     pub journal: Journal,
 }
@@ -108,6 +113,7 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
         http: http.clone(),
         journal: parts.journal,
         watchdog: Watchdog::start(engine.clone(), &bus, stall)?,
+        pressure: Pressure::watch(engine.clone(), Sources::default()),
         config: Config::default(),
         keys: None,
     };
@@ -116,6 +122,8 @@ async fn run(parts: Parts, mut panics: Panics) -> Result<(), Failure> {
     engine.set_pages(sessions::open_pages(&read.config)?);
     reloader.apply(read.config, read.keys, &engine, &bus);
     tokio::spawn(extension::of_start(engine.clone(), stall));
+    engine.board().set_root(&parts.board);
+    tokio::spawn(board::follow(engine.clone()));
     let mut thread = read.source.start(inbox, &reloader.config)?;
 
     tokio::select! {

@@ -7,8 +7,9 @@ use std::time::Instant;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
-use super::derived::{bus_config, front_config, http_config, limits};
+use super::derived::{bus_config, front_config, heat_rules, http_config, limits};
 use super::origin::{Origin, Read};
+use super::pressure::Pressure;
 use super::source::{self, TokenSource};
 use super::watchdog::Watchdog;
 use super::{extension, sessions};
@@ -27,6 +28,7 @@ pub(super) struct Reloader {
     pub(super) http: Arc<Http>,
     pub(super) journal: Journal,
     pub(super) watchdog: Arc<Watchdog>,
+    pub(super) pressure: Pressure,
     pub(super) config: Config,
     /// The active keys of callers over TCP.
     pub(super) keys: Option<Keys>,
@@ -49,9 +51,12 @@ impl Reloader {
         self.journal.set_level(config.log.level);
         self.watchdog.set_stall(config.watchdog.stall);
         engine.set_limits(limits(&config));
+        engine.board().set_rules(heat_rules(&config));
         engine.keep_sessions(config.sessions.durability, sessions::quota(&config));
         engine.keep_pages(sessions::page_rules(&config));
         engine.keep_in_host(sessions::host_rules(&config));
+        engine.unload_after(config.idle.unload);
+        self.pressure.keep_free(config.memory.keep_free_mib << 20);
         self.front.configure(front_config(&config));
         bus.configure(bus_config(&config));
         self.http.configure(http_config(&config, keys.clone()));

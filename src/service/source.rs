@@ -79,6 +79,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             backend: config.backend,
             vision: load::VisionSettings {
                 tower: config.model.vision.clone(),
+                max_pixels: config.vision.max_pixels,
                 max_tokens: config.vision.max_tokens,
                 cache: config.vision.cache_mib << 20,
             },

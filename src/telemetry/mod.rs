@@ -1,16 +1,14 @@
 //! The costs of a request: token counts, times, and the share of the memory's bandwidth (`Usage`); and the times of
-//! steps (`timing`). Also the counts of all requests (`totals`), and the temperatures of the board (`thermal`).
+//! steps (`timing`). Also the counts of all requests (`totals`).
 //! Not here: text of prompts and answers, and reporting itself.
 
 mod histogram;
-mod thermal;
 mod timing;
 mod totals;
 
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Distribution, Histogram};
-pub use thermal::{ThermalZone, thermal_zones};
 pub use timing::{Percentiles, Timing};
 pub use totals::{Count, Throughput, Totals};
 
@@ -97,6 +95,9 @@ pub struct Usage {
     pub tokens_per_second: f64,
     /// Bytes that decoding had to move, per second, in 10^9.
     pub gigabytes_per_second: f64,
+    /// The request's share of the energy of the module's input, from the start of prefill on; `None` without a sensor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joules: Option<f64>,
     /// The seed of the choices. The same request with this seed has the same answer.
     #[serde(default)]
     pub seed: u64,
@@ -149,6 +150,7 @@ impl std::fmt::Display for Receipt {
             first_token_us,
             tokens_per_second,
             gigabytes_per_second,
+            joules,
             ..
         } = self.usage;
         #[allow(clippy::cast_precision_loss)] // microseconds of a request fit an f64
@@ -164,6 +166,10 @@ impl std::fmt::Display for Receipt {
         write!(
             f,
             "), first token {first_ms:.0} ms, {tokens_per_second:.1} tokens/s, {gigabytes_per_second:.2} GB/s"
-        )
+        )?;
+        match joules {
+            Some(joules) => write!(f, ", {joules:.1} J"),
+            None => Ok(()),
+        }
     }
 }

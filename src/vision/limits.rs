@@ -29,6 +29,13 @@ impl Limits {
         }
     }
 
+    /// Returns the most bytes that an image within these limits takes as received and decoded.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        const COLORS: u64 = 3;
+        self.max_bytes as u64 + self.max_pixels.saturating_mul(COLORS)
+    }
+
     pub(super) fn check_bytes(&self, bytes: usize) -> Result<(), ImageError> {
         match bytes {
             0 => Err(ImageError::Empty),

@@ -19,7 +19,9 @@ use crate::tools::TOOLS;
 
 /// Errors that need a configuration and a model (`tests/service/reload.rs`) or a client that does not read (`fair_turns.rs`
 /// and the accounts' own tests).
-const ELSEWHERE: [(&str, &str); 26] = [
+const ELSEWHERE: [(&str, &str); 27] = [
+    // See `tests/together/unloads.rs`.
+    ("Manager.Complete", "OutOfMemory"),
     // Errors that need a full disk: see `tests/service/named_sessions.rs`.
     ("Manager.DeleteSession", "EngineFailed"),
     ("Manager.ListSessions", "EngineFailed"),
@@ -256,6 +258,7 @@ async fn refused_while_one_is_answered(seen: &mut Seen) {
     let path = client.manager.open_session(fields([])).await.unwrap();
     let session = client.session(path).await;
     let _stream = session.send("a", fields([])).await.unwrap();
+    seen.saw("Manager.Release", client.manager.release().await, "Busy");
     seen.saw("Session.Rewind", session.rewind(0).await, "Busy");
     seen.saw("Session.Clear", session.clear().await, "Busy");
     seen.saw("Session.Append", session.append(&[]).await, "Busy");
@@ -292,6 +295,8 @@ async fn refused_without_a_model(seen: &mut Seen) {
     let session = client.session(path).await;
     until(async || client.manager.state().await.unwrap() == "failed").await;
     seen.asking(&client, &session, "a", "NotReady").await;
+    let released = client.manager.release().await;
+    seen.saw("Manager.Release", released, "NotReady");
     let opened = client.manager.open_session(fields([])).await;
     seen.saw("Manager.OpenSession", opened, "NotReady");
     seen.saw("Session.Append", session.append(&[]).await, "NotReady");

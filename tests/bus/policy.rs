@@ -96,6 +96,7 @@ fn powers(address: &str, caller: &Identity) -> [bool; 3] {
         ]),
         all(vec![
             ([MANAGER, "Reload"], vec![]),
+            ([MANAGER, "Release"], vec![]),
             ([DIAGNOSTICS, "ResetGraph"], vec![]),
             ([DIAGNOSTICS, "DumpGraph"], vec![]),
             // Methods of a later release are for operators until the policy changes.
@@ -140,7 +141,7 @@ async fn strangers_are_refused_members_ask_and_operators_operate() {
 /// so that they also allow calls without one.
 #[test]
 fn members_may_call_all_but_the_methods_of_operators() {
-    const OPERATORS: [&str; 4] = ["DumpGraph", "Hold", "Reload", "ResetGraph"];
+    const OPERATORS: [&str; 5] = ["DumpGraph", "Hold", "Release", "Reload", "ResetGraph"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let names = |path: &Path, read: fn(&Document<'_>) -> BTreeSet<String>| {
         let text = fs::read_to_string(path).expect("a file");

@@ -5,6 +5,7 @@ mod diff;
 mod few_states;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+mod image_rows;
 mod images;
 #[path = "../support/joining.rs"]
 mod joining;
@@ -29,6 +30,8 @@ mod smoke;
 mod tiny_gguf;
 #[path = "../support/tiny_recurrent.rs"]
 mod tiny_recurrent;
+#[path = "../support/tiny_seeing.rs"]
+mod tiny_seeing;
 mod towers;
 
 use std::process::ExitCode;
@@ -49,7 +52,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
                           sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a
-                          model needs a vocabulary, and without MODEL two tiny ones run
+                          model needs a vocabulary, and without MODEL four tiny ones run
   reload [--cpu] MODEL... another thread loads the model again during an answer, and the new one replaces it
   memory [--cpu] MODEL... the cache releases and allocates memory, and no text changes
   towers [--cpu | --tegra | --sms N] FOLDER
@@ -58,7 +61,8 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
   towers [--cpu] --time FILE
                           the time of a tower with patches of 16 for an image of 1280 x 720
   images [--cpu | --tegra | --sms N] FOLDER
-                          prompts with images meet their references in FOLDER, and slices change no bits";
+                          prompts with images meet their references in FOLDER, and neither slices nor other
+                          conversations change bits";
 
 /// Types of the activations and of the cache.
 type Types = (DType, KvTypes);

@@ -2,22 +2,23 @@
 
 #[allow(dead_code)] // a test has more uses for it
 #[path = "../images/reference.rs"]
-mod reference;
+pub(super) mod reference;
 
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::kv::{KvType, KvTypes};
-use ganglion::load::{self, Backend, Settings};
+use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::quant::DType;
 use ganglion::runner::{MixedPrompt, Runner};
 use ganglion::sampler::Parameters;
+use ganglion::tape::STEP_ROWS;
 
 use self::reference::{Case, cases};
-use super::Types;
 use super::towers::{files, settings};
+use super::{Types, image_rows};
 
 /// Bounds of a type: the mean and the 99th percentile of |delta logprob|, and the part of the greedy tokens that must be
 /// those of the reference, where each follows the reference's.
@@ -99,18 +100,34 @@ fn compare(stem: &Path, place: &Settings, types: Types) -> Result<String, Box<dy
             return Err(format!("{}: slices of {chunk} rows change the logits", one.name).into());
         }
     }
+    let mut rows = load_rows(&model, (place, types), 96, STEP_ROWS)?;
+    let compared = image_rows::hold(&mut rows, &cases)?;
+    said.push(format!("{compared} rows together as alone"));
     Ok(said.join("; "))
 }
 
 fn load(
     model: &Path,
+    types: (&Settings, Types),
+    prefill_chunk: usize,
+) -> Result<Runner, Box<dyn Error>> {
+    load_rows(model, types, prefill_chunk, 1)
+}
+
+/// Loads a model for as many conversations as rows.
+fn load_rows(
+    model: &Path,
     (place, (activations, cache)): (&Settings, Types),
     prefill_chunk: usize,
+    rows: usize,
 ) -> Result<Runner, Box<dyn Error>> {
     let checkpoint = Checkpoint::open(model)?;
     let settings = Settings {
         kv_type: cache.into(),
         context: 512,
+        kv_memory: KvMemory::Conversations(rows),
+        launch_ahead: true,
+        rows,
         prefill_chunk,
         ..settings(place, activations)
     };

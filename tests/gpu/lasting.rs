@@ -1,12 +1,13 @@
 //! Sessions that are evicted, restored, branched and rewound answer like untouched ones, on a GPU and on the CPU: the
-//! random programs of `tests/lasting.rs`, with the built-in tiny model or others with a vocabulary.
+//! random programs of `tests/lasting.rs`, with the built-in tiny models, two of which see images, or
+//! others with a vocabulary.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use super::sequences::{Model, sequences};
-use super::{tiny_gguf, tiny_recurrent};
+use super::{tiny_gguf, tiny_recurrent, tiny_seeing};
 
 /// The default number of sequences.
 const SEQUENCES: u64 = 100;
@@ -38,8 +39,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
         models.push(Model::new(tiny, backend));
-        match tiny_recurrent::write(folder.path()) {
-            Ok(files) => models.push(Model::recurrent(files, backend)),
+        let written = tiny_recurrent::write(folder.path())
+            .and_then(|recurrent| Ok((recurrent, tiny_seeing::write(folder.path())?)));
+        match written {
+            Ok((recurrent, seeing)) => {
+                models.push(Model::recurrent(recurrent, backend));
+                let seeing = seeing.into_iter();
+                models.extend(seeing.map(|files| Model::seeing(files, backend)));
+            }
             Err(error) => {
                 println!("{}: {error}", folder.path().display());
                 return ExitCode::FAILURE;

@@ -11,10 +11,11 @@ use ganglion::graph::InvalidationReason;
 use ganglion::kv::{Change, Owner, Wanted};
 use ganglion::load::{self, Backend, KvMemory, Settings};
 use ganglion::model::Checkpoint;
-use ganglion::runner::Runner;
+use ganglion::runner::{RetiredRunner, Runner};
 use ganglion::sampler::Parameters;
 
 const ROUNDS: usize = 12;
+const UNLOADS: usize = 5;
 /// After this many, the driver has allocated its own memory.
 const WARM: usize = 3;
 /// Bytes of driver memory that may still change: far less than any model.
@@ -121,12 +122,41 @@ fn reload(
             "{lost} bytes of the device are gone after {ROUNDS} reloads"
         ));
     }
+    unload(runner, (model, backend), (&text, &second))?;
     Ok(format!(
-        "{ROUNDS} reloads, {meanwhile} tokens made meanwhile, {lost} bytes less free than after {WARM}"
+        "{ROUNDS} reloads, {meanwhile} tokens made meanwhile, {lost} bytes less free than after {WARM}; {UNLOADS} unloads"
     ))
 }
 
+/// Releases the weights and loads them again: the text goes on, and no executable graph is made again.
+fn unload(
+    mut runner: Runner,
+    (model, backend): (&Path, Backend),
+    (text, second): (&[u32], &Vec<u32>),
+) -> Result<(), String> {
+    let made = runner.graph().counters().instantiations;
+    for _ in 0..UNLOADS {
+        let mut retired = runner.retire();
+        runner = load_after(model, backend, 2, Some(&mut retired))?;
+        runner.resume(retired);
+        let said = say(&mut runner, KEPT, text)?;
+        same("the text after an unload", &said, second)?;
+        let counters = runner.graph().counters();
+        same("instantiations", &counters.instantiations, &made)?;
+    }
+    Ok(())
+}
+
 fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> {
+    load_after(model, backend, slots, None)
+}
+
+fn load_after(
+    model: &Path,
+    backend: Backend,
+    slots: usize,
+    retired: Option<&mut RetiredRunner>,
+) -> Result<Runner, String> {
     let settings = Settings {
         backend,
         context: 128,
@@ -135,7 +165,8 @@ fn load(model: &Path, backend: Backend, slots: usize) -> Result<Runner, String> 
         ..Settings::default()
     };
     let checkpoint = Checkpoint::open(model).map_err(|error| error.to_string())?;
-    load::runner(&checkpoint, &settings, &mut |_, _| {}).map_err(|error| error.to_string())
+    load::runner_after(&checkpoint, &settings, retired, &mut |_, _| {})
+        .map_err(|error| error.to_string())
 }
 
 /// A turn that continues from its slot's part of `prompt`.

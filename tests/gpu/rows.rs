@@ -368,7 +368,11 @@ fn begin_one(
 }
 
 /// A hash of each row's logits; 0 where a step launched ahead may have overwritten them.
-fn hashes(runner: &mut Runner, rows: usize, ahead: bool) -> Result<Vec<u64>, Box<dyn Error>> {
+pub(super) fn hashes(
+    runner: &mut Runner,
+    rows: usize,
+    ahead: bool,
+) -> Result<Vec<u64>, Box<dyn Error>> {
     if ahead {
         return Ok(vec![0; rows]);
     }

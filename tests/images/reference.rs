@@ -11,8 +11,8 @@ use crate::towers::embed;
 use crate::towers::reference::{case_of, json, of_folder, tensors};
 
 #[derive(Clone)]
-pub(super) struct Case {
-    pub(super) name: String,
+pub(crate) struct Case {
+    pub(crate) name: String,
     pub(super) ids: Vec<u32>,
     /// The rows of images.
     rows: Vec<usize>,
@@ -158,7 +158,7 @@ impl Case {
     }
 
     /// The case with other embeddings.
-    pub(super) fn darker(&self) -> Self {
+    pub(crate) fn darker(&self) -> Self {
         let pictures = self.pictures.iter().cloned().map(|(mut embeddings, grid)| {
             let values = embeddings.values.iter_mut();
             values.for_each(|value| *value = 1.0 - *value);
@@ -170,7 +170,7 @@ impl Case {
         }
     }
 
-    pub(super) fn images(&self) -> Vec<PromptImage<'_>> {
+    pub(crate) fn images(&self) -> Vec<PromptImage<'_>> {
         let pictures = self.pictures.iter();
         pictures
             .map(|picture| {
@@ -180,7 +180,7 @@ impl Case {
             .collect()
     }
 
-    pub(super) fn inputs(&self, images: &[PromptImage<'_>]) -> Vec<PromptInput> {
+    pub(crate) fn inputs(&self, images: &[PromptImage<'_>]) -> Vec<PromptInput> {
         MixedPrompt::inputs(&self.ids, |at| self.rows.contains(&at), images)
     }
 }

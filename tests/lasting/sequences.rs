@@ -17,15 +17,17 @@ use ganglion::files::Disk;
 use ganglion::guide::Grammar;
 use ganglion::kv::{PAGE, Reuse};
 use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
-use ganglion::load::{self, Backend, KvMemory, LoadError};
-use ganglion::model::Message;
+use ganglion::load::{self, Backend, KvMemory, LoadError, TowerFile, VisionSettings};
+use ganglion::model::{Message, MessageImage};
 use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;
 use ganglion::session_store::{Durability, Quota, Store};
 use ganglion::telemetry::Usage;
+use ganglion::vision::{Fields, Format, Received};
 use tokio::task::JoinSet;
 
 use super::limits::limits;
+use super::tiny_seeing;
 
 const CONTEXT: usize = 512;
 /// Tokens after which a session starts again, so that every turn fits.
@@ -79,8 +81,11 @@ pub(crate) struct Daemon {
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) path: PathBuf,
-    /// Of a recurrent model, which continues from few positions only.
     template: Option<PathBuf>,
+    /// Whether it continues from few positions only.
+    is_recurrent: bool,
+    /// Of a model that sees images.
+    tower: Option<PathBuf>,
     backend: Backend,
 }
 
@@ -89,6 +94,8 @@ impl Model {
         Self {
             path,
             template: None,
+            is_recurrent: false,
+            tower: None,
             backend,
         }
     }
@@ -96,18 +103,42 @@ impl Model {
     pub(crate) fn recurrent([path, template]: [PathBuf; 2], backend: Backend) -> Self {
         Self {
             template: Some(template),
+            is_recurrent: true,
             ..Self::new(path, backend)
         }
     }
 
+    pub(crate) fn seeing(files: tiny_seeing::Files, backend: Backend) -> Self {
+        Self {
+            template: Some(files.template),
+            tower: Some(files.tower),
+            ..Self::new(files.model, backend)
+        }
+    }
+
     /// A state is stored at the end of an answer, so answers are to end where the next prompt has the same tokens: not within
-    /// a character.
+    /// a character. The models that see images would end most answers at once, or within a character.
     fn words(&self) -> Option<Grammar> {
-        self.is_recurrent().then(|| Grammar::Regex("[a-z]+".into()))
+        let needs = self.is_recurrent() || self.sees();
+        needs.then(|| Grammar::Regex("[a-z]+".into()))
     }
 
     pub(crate) fn is_recurrent(&self) -> bool {
-        self.template.is_some()
+        self.is_recurrent
+    }
+
+    pub(crate) fn sees(&self) -> bool {
+        self.tower.is_some()
+    }
+
+    fn vision(&self) -> VisionSettings {
+        VisionSettings {
+            tower: (self.tower.clone()).map_or(TowerFile::default(), TowerFile::Named),
+            max_tokens: 16,
+            // Few images stay encoded.
+            cache: 4096,
+            ..VisionSettings::default()
+        }
     }
 }
 
@@ -136,6 +167,7 @@ impl Daemon {
                 prefill_chunk: 32,
                 launch_ahead: true,
                 observer: Some(seen.observer()),
+                vision: model.vision(),
                 ..load::Settings::default()
             },
         };
@@ -176,7 +208,8 @@ impl Daemon {
             persistent: None,
             take: true,
             messages: Vec::new(),
-            options: serde_json::Map::new(),
+            // After a restart, the session shows the same images.
+            options: serde_json::Map::from_iter([("keep_pictures".into(), true.into())]),
         });
         opened.await.expect("it can be opened").id
     }
@@ -210,13 +243,17 @@ impl Daemon {
             grammar: self.words.clone(),
             ..Options::new(said.tokens, said.sampling)
         };
-        let sent = self.handle.send(session, said.text.clone(), options);
+        let sent = self.handle.reply(session, vec![said.message()], options);
         sent.await.expect("there is room")
     }
 
     /// Lets another user take all pages of the cache.
     pub(crate) async fn evict(&self) {
-        let options = Options::new(CONTEXT, Parameters::default());
+        let options = Options {
+            // It must not end with its first token.
+            grammar: Some(Grammar::Regex("[a-z]{64}".into())),
+            ..Options::new(CONTEXT, Parameters::default())
+        };
         let messages = vec![Message::new(Role::User, "hello")];
         let generated = self.handle.generate(client(OTHER), messages, options);
         let mut ticket = generated.await.expect("there is room");
@@ -228,11 +265,31 @@ impl Daemon {
         self.seen.all().clear();
     }
 
+    /// Has the weights released, which returns once they are.
+    pub(crate) async fn unload(&self) {
+        self.handle.idle().await;
+        self.handle.release().await.expect("nothing runs");
+        let status = self.handle.status();
+        assert_eq!(status.borrow().state, State::Idle);
+        assert_eq!(status.borrow().memory.weights, 0);
+    }
+
     fn used(&self, session: SessionId) -> u32 {
         self.handle
             .session(session)
             .expect("it is open")
             .context_used
+    }
+
+    /// Returns once pages are in the host's memory.
+    async fn has_in_host(&self) {
+        let has = async {
+            while self.handle.live().work.pages_in_host == 0 {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        };
+        let within = tokio::time::timeout(PATIENCE, has).await;
+        within.expect("pages in the host's memory");
     }
 
     /// Returns once the session's pages are on the disk.
@@ -292,6 +349,8 @@ pub(crate) fn client(user: u32) -> Client {
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     text: String,
+    /// The number of an image, and the byte of the text before which it stands.
+    image: Option<(u8, usize)>,
     tokens: usize,
     sampling: Parameters,
 }
@@ -301,6 +360,7 @@ impl Said {
         let words = (0..random.usize(words)).map(|_| ["hello", "a", "robot"][random.usize(0..3)]);
         Self {
             text: words.collect::<Vec<_>>().join(" "),
+            image: None,
             tokens: random.usize(2..12),
             sampling: Parameters {
                 temperature: [0.0, 1.0][random.usize(0..2)],
@@ -309,6 +369,41 @@ impl Said {
             },
         }
     }
+
+    /// Shows one of a few images in half of the messages, at their beginning or end.
+    fn with_image(self, random: &mut fastrand::Rng) -> Self {
+        let at = [0, self.text.len()][random.usize(0..2)];
+        let image = random.bool().then(|| (random.u8(0..IMAGES), at));
+        Self { image, ..self }
+    }
+
+    fn message(&self) -> Message {
+        let images = self.image.iter().map(|(number, at)| MessageImage {
+            at: *at,
+            image: Some(Arc::new(image(*number))),
+        });
+        Message {
+            images: images.collect(),
+            ..Message::new(Role::User, self.text.clone())
+        }
+    }
+}
+
+/// The number of images: two of one size, and two of another.
+const IMAGES: u8 = 4;
+
+/// An image of random pixels.
+fn image(number: u8) -> Received {
+    let (width, height) = [(64, 96), (96, 64)][usize::from(number / 2)];
+    let mut random = fastrand::Rng::with_seed(number.into());
+    let bytes = std::iter::repeat_with(|| random.u8(..)).take((width * height * 3) as usize);
+    let fields = Fields {
+        format: Format::Rgb24,
+        width: Some(width),
+        height: Some(height),
+        ..Fields::default()
+    };
+    Received::new(bytes.collect(), fields, ())
 }
 
 /// An answer and its usage.
@@ -439,6 +534,11 @@ pub(crate) struct Counts {
     rewound: u32,
     /// Rewinds over many turns.
     pub(crate) far_back: u32,
+    pub(crate) unloaded: u32,
+    /// Messages with an image.
+    pub(crate) images: u32,
+    /// Restored conversations that may show images.
+    pub(crate) restored_images: u32,
 }
 
 impl Counts {
@@ -457,6 +557,9 @@ impl Counts {
         self.branched += other.branched;
         self.rewound += other.rewound;
         self.far_back += other.far_back;
+        self.unloaded += other.unloaded;
+        self.images += other.images;
+        self.restored_images += other.restored_images;
     }
 }
 
@@ -476,6 +579,8 @@ enum Step {
     EarlyRestart,
     /// Restarts and sends a turn to a branch before the session itself.
     RestartAndBranch,
+    /// Releases the weights, and all pages in memory.
+    Unload,
 }
 
 /// A session during a sequence.
@@ -488,6 +593,8 @@ struct Sequence<'a> {
     counts: Counts,
     /// Whether pages are also kept in the host's memory.
     in_host: bool,
+    /// Whether the session may show images. Pages with images are kept in the host's memory, never on the disk.
+    shows: bool,
 }
 
 impl<'a> Sequence<'a> {
@@ -504,12 +611,25 @@ impl<'a> Sequence<'a> {
             random: fastrand::Rng::with_seed(seed),
             counts: Counts::default(),
             in_host,
+            shows: false,
         }
+    }
+
+    /// Makes a message, which may show an image if the model sees them.
+    fn said(&mut self, words: std::ops::Range<usize>) -> Said {
+        let said = Said::some(&mut self.random, words);
+        if !self.place.model.sees() {
+            return said;
+        }
+        let said = said.with_image(&mut self.random);
+        self.counts.images += u32::from(said.image.is_some());
+        self.shows |= said.image.is_some();
+        said
     }
 
     /// Sends a turn to a session and compares the answer with a cold engine's.
     async fn say_in(&mut self, session: SessionId, words: std::ops::Range<usize>) -> Usage {
-        let said = Said::some(&mut self.random, words);
+        let said = self.said(words);
         let cold = self.cold.answer(&self.place, &said).await;
         let answer = self.daemon.say(session, &said).await;
         self.hold(&answer, &cold, &said)
@@ -522,6 +642,7 @@ impl<'a> Sequence<'a> {
         self.counts.answers += 1;
         self.counts.restored += u32::from(answer.usage.restored > 0);
         self.counts.positions += answer.usage.restored;
+        self.counts.restored_images += u32::from(self.shows && answer.usage.restored > 0);
         answer.usage
     }
 
@@ -530,11 +651,16 @@ impl<'a> Sequence<'a> {
     }
 
     /// Starts again before the session becomes too long.
-    async fn clear(&self) {
+    async fn clear(&mut self) {
         if self.daemon.used(self.session) > LONG {
-            let cleared = self.daemon.handle.clear_session(self.session);
-            cleared.await.expect("it is idle");
+            self.clear_at_once().await;
         }
+    }
+
+    async fn clear_at_once(&mut self) {
+        let cleared = self.daemon.handle.clear_session(self.session);
+        cleared.await.expect("it is idle");
+        self.shows = false;
     }
 
     /// Makes the session longer than a page, with a turn as its last event.
@@ -548,11 +674,10 @@ impl<'a> Sequence<'a> {
 
     /// Rewinds many turns at once, and continues.
     async fn far_back(&mut self) {
-        let cleared = self.daemon.handle.clear_session(self.session);
-        cleared.await.expect("it is idle");
+        self.clear_at_once().await;
         let most = FAR + self.random.u32(1..4);
         for _ in 0..most {
-            let said = Said::some(&mut self.random, 1..3);
+            let said = self.said(1..3);
             self.daemon.say(self.session, &said).await;
         }
         let turns = self.random.u32(FAR..most);
@@ -574,6 +699,28 @@ impl<'a> Sequence<'a> {
         keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
         self.counts.restarted += 1;
+    }
+
+    /// Lets another user take the pages, and continues.
+    async fn evict(&mut self) {
+        self.grow().await;
+        // Later events belong to the next turn, whatever is still being written.
+        let place = kept();
+        self.daemon.pages.delete(&place);
+        self.say(1..4).await;
+        if !self.shows {
+            self.daemon.has(&place).await;
+        }
+        if self.in_host {
+            self.daemon.has_in_host().await;
+            // The page was in the host's memory before it was on the disk.
+            self.daemon.pages.delete(&place);
+            self.counts.from_host += 1;
+        }
+        self.daemon.evict().await;
+        let usage = self.say(1..12).await;
+        self.counts.evicted += 1;
+        self.came_back(usage);
     }
 
     async fn step(&mut self, step: Step) {
@@ -610,12 +757,11 @@ impl<'a> Sequence<'a> {
             }
             Step::BranchAndClear => {
                 self.grow().await;
-                let said = Said::some(&mut self.random, 1..12);
+                let said = self.said(1..12);
                 let cold = self.cold.answer(&self.place, &said).await;
                 let branch = self.daemon.handle.branch(self.session, client(USER));
                 let branch = branch.await.expect("there is room");
-                let cleared = self.daemon.handle.clear_session(self.session);
-                cleared.await.expect("it is idle");
+                self.clear_at_once().await;
                 let answer = self.daemon.say(branch, &said).await;
                 let usage = self.hold(&answer, &cold, &said);
                 self.daemon.handle.close_session(branch);
@@ -623,23 +769,7 @@ impl<'a> Sequence<'a> {
                 assert!(shares || self.place.model.is_recurrent(), "{usage:?}");
                 self.counts.branched += 1;
             }
-            Step::Evict => {
-                self.grow().await;
-                // Later events belong to the next turn, whatever is still being written.
-                let place = kept();
-                self.daemon.pages.delete(&place);
-                self.say(1..4).await;
-                self.daemon.has(&place).await;
-                if self.in_host {
-                    // The page was in the host's memory before it was on the disk.
-                    self.daemon.pages.delete(&place);
-                    self.counts.from_host += 1;
-                }
-                self.daemon.evict().await;
-                let usage = self.say(1..12).await;
-                self.counts.evicted += 1;
-                self.came_back(usage);
-            }
+            Step::Evict => self.evict().await,
             Step::Restart => {
                 self.restart().await;
                 let usage = self.say(1..12).await;
@@ -653,13 +783,27 @@ impl<'a> Sequence<'a> {
                 self.daemon.handle.close_session(branch);
                 self.came_back(usage);
             }
+            Step::Unload => {
+                self.grow().await;
+                let place = kept();
+                self.daemon.pages.delete(&place);
+                self.say(1..4).await;
+                self.daemon.unload().await;
+                // The last pages were on their way to the disk.
+                if !self.shows {
+                    self.daemon.has(&place).await;
+                }
+                let usage = self.say(1..12).await;
+                self.counts.unloaded += 1;
+                self.came_back(usage);
+            }
             Step::EarlyRestart => {
                 self.grow().await;
                 self.daemon.stop().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
                 keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
-                let said = Said::some(&mut self.random, 1..12);
+                let said = self.said(1..12);
                 let cold = self.cold.answer(&self.place, &said).await;
                 let waits = self.daemon.send(self.session, &said).await;
                 self.daemon.load().await;
@@ -678,7 +822,12 @@ impl<'a> Sequence<'a> {
             restored,
             ..
         } = usage;
-        let stayed = if self.place.model.is_recurrent() {
+        if self.shows {
+            return;
+        }
+        // Another user does not take all pages of a model with windows: it needs few of those for the windows.
+        let keeps_some = self.place.model.is_recurrent() || self.place.model.sees();
+        let stayed = if keeps_some {
             cached_tokens
         } else {
             assert_eq!(cached_tokens, 0, "{usage:?}");
@@ -706,6 +855,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         Step::Restart,
         Step::EarlyRestart,
         Step::RestartAndBranch,
+        Step::Unload,
     ];
     steps.extend((0..more).map(|_| others[random.usize(0..others.len())]));
     random.shuffle(&mut steps);
@@ -721,6 +871,7 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
     while sequence.counts.disk_alone() == 0 {
         sequence.step(Step::Restart).await;
     }
+    let has_images = sequence.place.model.sees();
     let Sequence {
         daemon,
         counts,
@@ -728,7 +879,8 @@ async fn sequence(seed: u64, daemon: Daemon, place: Place, cold: &Cold) -> (Daem
         ..
     } = sequence;
     assert_eq!(daemon.pages.counts().refused, 0);
-    assert!(counts.evicted > 0 && counts.restored > 0 && counts.branched > 0);
+    assert!(counts.evicted > 0 && counts.branched > 0);
+    assert!(counts.restored > 0 || has_images);
     daemon.delete(session).await;
     (daemon, counts)
 }

@@ -139,6 +139,7 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
         usage: Usage {
             completion_tokens: 7,
             first_token_us: 1234,
+            joules: Some(2.5),
             ..Usage::default()
         },
     };
@@ -167,6 +168,7 @@ fn an_event_carries_its_id_and_the_fields_of_its_row() {
         ("model", "tiny"),
         ("ttft_us", "1234"),
         ("tokens", "7"),
+        ("joules", "2.50"),
         ("finish_reason", "stop"),
     ] {
         assert_eq!(fields[field], value, "{field}");

@@ -24,6 +24,7 @@ pub(crate) mod signals;
 pub(crate) mod stream;
 pub(crate) mod tiny_gguf;
 pub(crate) mod tiny_recurrent;
+pub(crate) mod tiny_seeing;
 pub(crate) mod unchecked_bus;
 pub(crate) mod wire;
 pub(crate) mod without_descriptors;

@@ -225,6 +225,12 @@ fn a_cap_holds_or_is_refused() {
                     }
                     Err(ImageError::TooManyTokens { needed, allowed }) => {
                         assert!(needed > allowed && allowed == cap);
+                        // The smallest image of these models has more tokens than some caps.
+                        let fixed = ["gemma3", "gemma4", "smolvlm"];
+                        assert!(
+                            fixed.iter().any(|name| family.contains(name)),
+                            "{family} {width} {height} {cap}"
+                        );
                         refused += 1;
                     }
                     Err(error) => panic!("{family} {width} {height} {cap}: {error}"),

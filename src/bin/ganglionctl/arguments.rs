@@ -42,8 +42,8 @@ pub(crate) enum Verb {
     Sessions(sessions::Arguments),
     /// Show the daemon's state.
     ///
-    /// The exit code is 0 if it is ready, 75 while it loads its model, 78 if that has failed, and 69 if it is stopping
-    /// or not running.
+    /// The exit code is 0 if it is ready, or if it loads its model for the next request (state idle). It is 75 while it
+    /// loads its model, 78 if that has failed, and 69 if it is stopping or not running.
     Status(status::Arguments),
     /// Show, save or reset the decode graph
     Graph(graph::Arguments),
@@ -63,6 +63,11 @@ pub(crate) enum Verb {
     Openai(openai::Arguments),
     /// Reload the daemon's configuration, and wait until it is active
     Reload,
+    /// Release the memory of the model until a request needs it.
+    ///
+    /// For a robot that needs the memory for something else. The daemon stays on the bus, and the next request loads
+    /// the model again. Root and group ganglion-admin may use it. The exit code is 75 while requests run or wait.
+    Release,
     /// Watch the daemon at work.
     ///
     /// Shows state, model, speed, decode graph, queue and memory: in place in a terminal, otherwise one line a reading.

@@ -1,4 +1,4 @@
-//! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload` and `top` are plain
+//! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload`, `release` and `top` are plain
 //! D-Bus clients. `openai` prints what clients of the HTTP API need. `tokenize`, `score` and `bench` open a model
 //! themselves. `doctor`, `pull`, `models`, `setup` and `use` prepare and check the machine. `man` prints the manual.
 
@@ -20,6 +20,7 @@ mod offline;
 mod openai;
 mod output;
 mod pull;
+mod release;
 mod reload;
 mod score;
 mod sessions;
@@ -63,6 +64,7 @@ fn run(Cli { bus, verb }: Cli) -> Outcome<ExitCode> {
         Verb::Sessions(arguments) => client::block_on(sessions::run(bus, &arguments)),
         Verb::Openai(arguments) => openai::run(&arguments),
         Verb::Reload => client::block_on(reload::run(bus)),
+        Verb::Release => client::block_on(release::run(bus)),
         Verb::Top(arguments) => client::block_on(top::run(bus, &arguments)),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),

@@ -44,7 +44,7 @@ pub(crate) async fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let status = client::at_once(read(&connection)).await?;
     view::print(arguments.json, include_str!("status.txt"), &status)?;
     Err(Failure::quiet(match text(&status["state"]) {
-        "ready" => return Ok(()),
+        "ready" | "idle" => return Ok(()),
         "loading" => Exit::Busy,
         "failed" => Exit::Config,
         _ => Exit::Unavailable,
@@ -59,7 +59,9 @@ async fn wait(connection: &Connection, limit: Duration) -> Outcome {
             if take(&mut may_start) || client::is_there(connection).await? {
                 let manager = client::properties(connection, MANAGER);
                 match client::at_once(manager).await {
-                    Ok(manager) if ["ready", "failed"].contains(&text(&manager["State"])) => {
+                    Ok(manager)
+                        if ["ready", "idle", "failed"].contains(&text(&manager["State"])) =>
+                    {
                         return Ok(());
                     }
                     Err(failure) if failure.exit != Exit::Unavailable => return Err(failure),

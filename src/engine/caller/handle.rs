@@ -9,6 +9,7 @@ use super::limits::Limits;
 use super::request::{Priority, Refusal, RequestError, check_calls};
 use super::status::State;
 use super::status_watch::StatusReceiver;
+use crate::board::Watched;
 use crate::engine::intake::control::Control;
 use crate::engine::intake::queue::Queue;
 use crate::engine::intake::receiver::Receiver;
@@ -286,6 +287,12 @@ impl Handle {
         &self.shared.progress
     }
 
+    /// Returns what is known of the board.
+    #[must_use]
+    pub fn board(&self) -> &Watched {
+        &self.shared.board
+    }
+
     /// Estimates how long a request still waits: not at all while it is answered, unless a hold suspends it.
     #[must_use]
     pub fn wait_estimate(&self, ticket: u64) -> WaitEstimate {
@@ -308,7 +315,7 @@ impl Handle {
         &self,
         control: impl FnOnce(oneshot::Sender<Result<T, RequestError>>) -> Control,
     ) -> Result<T, RequestError> {
-        self.loaded()?;
+        self.answers()?;
         let (reply, answer) = oneshot::channel();
         self.queue.control(control(reply));
         answer
@@ -390,8 +397,23 @@ impl Handle {
             .await;
     }
 
-    /// Returns an error if there is no model, or no request is accepted.
+    /// Whether a model was loaded since the start. It may be unloaded.
+    #[must_use]
+    pub fn knows_model(&self) -> bool {
+        self.shared.encoder().is_some()
+    }
+
+    /// Returns an error if no model is known yet, or no request is accepted. A known model may be unloaded.
     pub(crate) fn loaded(&self) -> Result<(), Refusal> {
+        if !self.knows_model() {
+            self.answers()?;
+        }
+        self.accepting()
+    }
+
+    /// Returns an error if the engine thread cannot obey at this moment because it loads a model, or if no request is
+    /// accepted.
+    pub(crate) fn answers(&self) -> Result<(), Refusal> {
         if self.shared.state() == State::Loading {
             return Err(Refusal::NotReady("the model is still loading".into()));
         }

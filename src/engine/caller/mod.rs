@@ -13,5 +13,6 @@ pub(super) mod request;
 // The engine as a whole.
 pub(super) mod held;
 pub(super) mod hold;
+pub(super) mod release;
 pub(super) mod status;
 pub(super) mod status_watch;

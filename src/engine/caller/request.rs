@@ -192,6 +192,14 @@ impl Outcome {
 pub enum Refusal {
     #[error("{0}")]
     NotReady(String),
+    /// There is not enough memory to load the model again.
+    #[error("{0}")]
+    OutOfMemory(String),
+    #[error(
+        "{requests} requests wait or are being answered, and need the model; release it when they have ended, or cancel them \
+         first"
+    )]
+    Active { requests: usize },
     #[error(
         "the queue holds {capacity} requests already; try again when one has finished, or raise queue.capacity"
     )]
@@ -350,6 +358,8 @@ impl Refusal {
             }
             Self::Quota { key, .. } => Some(Limit::OfUser(key)),
             Self::NotReady(_)
+            | Self::OutOfMemory(_)
+            | Self::Active { .. }
             | Self::SessionBusy
             | Self::SessionClosed
             | Self::SessionHeld { .. }

@@ -8,8 +8,11 @@ use crate::telemetry::Receipt;
 /// The state of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
+    /// The model is being loaded, at the start or for a request.
     Loading,
     Ready,
+    /// The weights were released because nobody needed them. The next request loads them again.
+    Idle,
     Failed,
     Stopping,
 }
@@ -20,6 +23,7 @@ impl State {
         match self {
             Self::Loading => "loading",
             Self::Ready => "ready",
+            Self::Idle => "idle",
             Self::Failed => "failed",
             Self::Stopping => "stopping",
         }

@@ -107,6 +107,8 @@ impl Generation {
     fn usage(&self) -> Usage {
         let mut usage = self.usage;
         self.token_times.write_speed(&mut usage);
+        // The power between two samples is a guess, which a later sample can lower.
+        usage.joules = usage.joules.map(|joules| joules.max(0.0));
         usage
     }
 }

@@ -170,7 +170,7 @@ impl Generation {
     /// Gives it a slot, which holds `cached` tokens of its prompt: its first slot, or a new one after it lost one.
     pub(crate) fn start(&mut self, slot: usize, cached: usize) {
         if self.is_unanswered() {
-            self.usage.cached_tokens = count(cached);
+            self.usage.cached_tokens = *self.request.cached.get_or_insert(count(cached));
         }
         self.usage.reread_tokens += count(self.held.saturating_sub(cached));
         (self.slot, self.has_slot) = (slot, true);
@@ -390,6 +390,13 @@ impl Generation {
     /// Counts a step for its next token, and the bytes that it moves.
     pub(crate) fn count_step(&mut self, bytes: u64) {
         self.token_times.moved(bytes);
+    }
+
+    /// Adds energy that it used, if that is known.
+    pub(crate) fn add_energy(&mut self, joules: Option<f64>) {
+        if let Some(joules) = joules {
+            *self.usage.joules.get_or_insert(0.0) += joules;
+        }
     }
 
     /// Counts a step that chose no token, and runs again.

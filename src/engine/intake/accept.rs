@@ -263,6 +263,7 @@ impl Handle {
             bound,
             guide: None,
             unchecked: Vec::new(),
+            cached: None,
             writing,
             options,
             stop: None,

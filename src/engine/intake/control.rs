@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::request::Request;
-use crate::engine::caller::request::RequestError;
+use crate::engine::caller::request::{Refusal, RequestError};
 use crate::engine::generation::state::Generation;
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::session::sessions::SessionId;
@@ -39,6 +39,10 @@ pub enum Control {
     DumpGraph(oneshot::Sender<Result<String, RequestError>>),
     /// Changes how steps are recorded.
     SetMode(Mode, oneshot::Sender<Result<(), String>>),
+    /// Releases the weights, unless requests need them.
+    Release(oneshot::Sender<Result<(), Refusal>>),
+    /// The system lacks memory: the engine thread releases some that nobody needs.
+    Pressure,
     /// Replaces the model.
     Replace(Box<Replacement>),
     /// Continues a generation with the model that has replaced its own.

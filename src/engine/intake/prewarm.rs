@@ -11,6 +11,7 @@ use super::accept::{Begun, Submission, admit, unstarted};
 use super::registration::Registration;
 use crate::engine::caller::handle::Handle;
 use crate::engine::caller::request::{Event, Options, Priority, Refusal, Ticket};
+use crate::engine::caller::status::State;
 use crate::engine::prompt::encoder::Encoder;
 use crate::engine::prompt::overflow;
 use crate::engine::prompt::workers::Interest;
@@ -98,7 +99,7 @@ impl Handle {
                 sleep(HELD).await;
                 continue;
             }
-            if self.accepting().is_err() {
+            if self.accepting().is_err() || self.shared.state() == State::Idle {
                 return;
             }
             let registration = Registration::new(&self.shared);

@@ -59,6 +59,14 @@ pub(crate) struct Queue {
     published_holds: ArcSwap<Vec<ActiveHold>>,
 }
 
+/// What is wanted of an engine thread without a model.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Control(Control),
+    /// A request waits that needs the model.
+    Model,
+}
+
 /// What readers get of a waiting request.
 #[derive(Clone, Copy, Debug)]
 struct Summary {
@@ -425,6 +433,21 @@ impl Queue {
         self.add(&mut waiting, Control::Rewind { session, keep });
     }
 
+    /// Tells the engine thread that the system lacks memory. At most one such command waits.
+    pub(crate) fn relieve(&self) {
+        let mut waiting = self.lock();
+        let is_it = |control: &Control| matches!(control, Control::Pressure);
+        if !waiting.controls.iter().any(is_it) {
+            self.add(&mut waiting, Control::Pressure);
+        }
+    }
+
+    /// Whether no request waits, or is being encoded. Requests that a hold keeps off the device wait.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let waiting = self.lock();
+        waiting.requests.len() == 0 && waiting.places.is_empty() && waiting.away == 0
+    }
+
     /// Closes the queue because the engine thread has ended, and fails the requests that wait.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.lock();
@@ -507,6 +530,30 @@ impl Queue {
         self.note_held(&waiting);
         drop(waiting);
         self.changed.notify_all();
+    }
+
+    /// Waits, without a model, for a command or for a request that needs the model. Returns `None` once the queue is closed
+    /// and empty.
+    pub(crate) fn next_without_model(&self) -> Option<Wanted> {
+        self.shared.progress.enter(Phase::Between);
+        let mut waiting = self.lock();
+        loop {
+            if let Some(control) = waiting.controls.pop_front() {
+                return Some(Wanted::Control(control));
+            }
+            waiting.moved = false;
+            let held = waiting.held();
+            let needs = |request: &Request| !held.suspends(request.options.priority);
+            if waiting.requests.iter().any(needs) {
+                self.shared.progress.set_idle(false);
+                return Some(Wanted::Model);
+            }
+            self.shared.progress.set_idle(true);
+            if waiting.closed && waiting.away == 0 {
+                return None;
+            }
+            self.changed.wait(&mut waiting);
+        }
     }
 
     /// Waits for the next command. Returns `Control::Pages` at `due`, and `None` once the queue is closed and empty.

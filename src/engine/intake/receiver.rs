@@ -59,15 +59,39 @@ impl Receiver {
         new
     }
 
+    /// Publishes that the model is there again, with the encoder that it had before.
+    pub(crate) fn ready_again(&self) {
+        self.shared.publish_tools();
+        self.finish_loading(&State::Ready, "");
+    }
+
+    /// Publishes that the model is loaded again.
+    pub(crate) fn loads_again(&self) {
+        self.shared.publish(|status| {
+            if status.state == State::Idle {
+                status.state = State::Loading;
+                status.detail.clear();
+                status.loaded_percent = None;
+            }
+        });
+    }
+
+    /// Publishes that the weights are released, and why.
+    pub(crate) fn idle(&self, detail: &str) {
+        self.finish_loading(&State::Idle, detail);
+    }
+
     /// Publishes that the model could not be loaded, and fails the requests that wait. Later requests fail with the same
     /// reason.
     pub fn fail(&self, detail: &str) {
         self.finish_loading(&State::Failed, detail);
+        self.refuse_waiting(&Refusal::NotReady(detail.to_owned()));
+    }
+
+    /// Fails the requests that wait.
+    pub(crate) fn refuse_waiting(&self, refusal: &Refusal) {
         for request in self.queue.drain() {
-            request.fail(
-                RequestError::Refused(Refusal::NotReady(detail.to_owned())),
-                Usage::default(),
-            );
+            request.fail(RequestError::Refused(refusal.clone()), Usage::default());
         }
     }
 
@@ -75,8 +99,8 @@ impl Receiver {
         self.shared.publish(|status| {
             detail.clone_into(&mut status.detail);
             status.loaded_percent = None;
-            // A daemon that began to stop during the load still stops.
-            if status.state == State::Loading {
+            // A daemon that began to stop meanwhile still stops.
+            if matches!(status.state, State::Loading | State::Ready | State::Idle) {
                 status.state = state.clone();
             }
         });

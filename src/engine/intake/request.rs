@@ -49,6 +49,8 @@ pub struct Request {
     pub guide: Option<Guide>,
     /// JSON pointers to keywords of its schemas that the guide does not enforce.
     pub unchecked: Vec<String>,
+    /// The tokens of its prompt that were in the cache when it first had a slot. It may lose that and begin again.
+    pub(crate) cached: Option<u32>,
     /// How the model writes calls of its tools.
     pub writing: Option<Writing>,
     pub options: Options,

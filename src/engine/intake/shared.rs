@@ -4,12 +4,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::requests::Requests;
 use super::wait_estimate::RequestTimes;
+use crate::board::Watched;
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::Refusal;
 use crate::engine::caller::status::{State, Status};
@@ -44,6 +47,8 @@ pub(crate) struct Shared {
     /// A lock for each user, so that calls that open or delete its named sessions run one at a time.
     naming: Mutex<HashMap<u32, Arc<tokio::sync::Mutex<()>>>>,
     limits: ArcSwap<Limits>,
+    /// Milliseconds without a request after which the weights are released; 0 means never.
+    unload_after: AtomicU64,
     /// The formats in which models call tools.
     formats: Mutex<Arc<Formats>>,
     /// The threads that encode prompts.
@@ -64,6 +69,7 @@ pub(crate) struct Shared {
     /// Counts of all requests since the start.
     pub(crate) totals: Totals,
     pub(crate) progress: Progress,
+    pub(crate) board: Watched,
     pub(crate) requests: Requests,
 }
 
@@ -76,6 +82,7 @@ impl Shared {
             host: ArcSwap::default(),
             naming: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
+            unload_after: AtomicU64::default(),
             formats: Mutex::default(),
             encoders: Workers::new(workers::PROMPTS),
             grammars: Workers::new(workers::GRAMMARS),
@@ -89,6 +96,7 @@ impl Shared {
             request_times: RequestTimes::default(),
             totals: Totals::default(),
             progress: Progress::default(),
+            board: Watched::default(),
             requests: Requests::default(),
         }
     }
@@ -169,6 +177,18 @@ impl Shared {
         self.limits.store(Arc::new(limits));
     }
 
+    /// Returns the time without a request after which the weights are released; `None` means never.
+    pub(crate) fn unload_after(&self) -> Option<Duration> {
+        let after = self.unload_after.load(Ordering::Relaxed);
+        (after > 0).then(|| Duration::from_millis(after))
+    }
+
+    /// Sets the time without a request after which the weights are released; zero means never.
+    pub(crate) fn set_unload_after(&self, after: Duration) {
+        let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        self.unload_after.store(after, Ordering::Relaxed);
+    }
+
     /// Returns the formats in which models call tools.
     pub(crate) fn formats(&self) -> Arc<Formats> {
         self.formats.lock().clone()
@@ -204,7 +224,7 @@ impl Shared {
     pub(crate) fn accepting(&self) -> Result<(), Refusal> {
         let status = self.status.borrow();
         match status.state {
-            State::Loading | State::Ready => Ok(()),
+            State::Loading | State::Ready | State::Idle => Ok(()),
             State::Failed => Err(Refusal::NotReady(status.detail.clone())),
             State::Stopping => Err(Refusal::NotReady("the daemon is stopping".into())),
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::{Counters, Counts, LifeCycle};
-use crate::runner::{KindTime, LostStates, Runner};
+use crate::runner::{KindTime, LostStates, RetiredRunner, Runner};
 use crate::telemetry::Timing;
 
 /// The state of the decode graph.
@@ -227,7 +227,14 @@ impl Snapshot {
 
 impl GraphStatus {
     pub(crate) fn of(runner: &Runner) -> Self {
-        let life = runner.graph();
+        Self::of_life(runner.graph(), runner.prompt_graphs())
+    }
+
+    pub(crate) fn of_retired(runner: &RetiredRunner) -> Self {
+        Self::of_life(runner.graph(), runner.prompt_graphs())
+    }
+
+    fn of_life(life: &LifeCycle, prompts: Counts) -> Self {
         Self {
             state: life.state().name(),
             reason: life.reason().to_string(),
@@ -238,7 +245,7 @@ impl GraphStatus {
             failures_in_a_row: life.failures(),
             last_error: life.last_error().unwrap_or_default().to_owned(),
             recording_us: micros(life),
-            prompts: runner.prompt_graphs(),
+            prompts,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::live::{GraphStatus, News, Sample, Work};
 use crate::engine::intake::shared::Shared;
 use crate::graph::{Event, Renewal};
 use crate::journal;
-use crate::runner::{RunError, Runner};
+use crate::runner::{RetiredRunner, RunError, Runner};
 
 /// Observes the steps of the engine thread.
 #[derive(Debug)]
@@ -83,7 +83,15 @@ impl<'a> Observer<'a> {
 
 /// Publishes the state of the decode graph.
 pub(crate) fn publish_graph(shared: &Shared, runner: &Runner) {
-    let graph = GraphStatus::of(runner);
+    publish_graph_status(shared, GraphStatus::of(runner));
+}
+
+/// Publishes the state of the decode graph of a runner without a model.
+pub(crate) fn publish_retired_graph(shared: &Shared, runner: &RetiredRunner) {
+    publish_graph_status(shared, GraphStatus::of_retired(runner));
+}
+
+fn publish_graph_status(shared: &Shared, graph: GraphStatus) {
     let state = graph.state;
     shared.live.publish(News::Graph(Box::new(graph)));
     shared.publish(|status| status.graph_state = state);
@@ -92,9 +100,20 @@ pub(crate) fn publish_graph(shared: &Shared, runner: &Runner) {
 /// Reports what happened to the decode graph to the journal, and publishes its state, if anything happened.
 pub(crate) fn report_graph_events(shared: &Shared, runner: &mut Runner) {
     let events = runner.take_graph_events();
-    if events.is_empty() {
-        return;
+    if !events.is_empty() {
+        report_events(events);
+        // Readers see a state only after its events are in the journal.
+        publish_graph(shared, runner);
     }
+}
+
+/// Reports and publishes, as `report_graph_events`, what happened to the decode graph of a runner without a model.
+pub(crate) fn report_retired_graph_events(shared: &Shared, runner: &mut RetiredRunner) {
+    report_events(runner.take_graph_events());
+    publish_retired_graph(shared, runner);
+}
+
+fn report_events(events: Vec<Event>) {
     for event in events {
         match event {
             Event::Changed {
@@ -147,6 +166,4 @@ pub(crate) fn report_graph_events(shared: &Shared, runner: &mut Runner) {
             Event::Off { epoch } => journal::graph_off(epoch),
         }
     }
-    // Readers see a state only after its events are in the journal.
-    publish_graph(shared, runner);
 }

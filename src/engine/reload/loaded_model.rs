@@ -15,7 +15,7 @@ use crate::kv_store::Key;
 use crate::load::{self, FoundTower, LoadError, OpenModel, OpenPart, OpenTower, PROBE, TowerFile};
 use crate::model::Checkpoint;
 use crate::model::checkpoint::Identity;
-use crate::runner::{RunError, Runner, Tower};
+use crate::runner::{RetiredRunner, RunError, Runner, Tower};
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,11 @@ impl Recipe {
             settings: settings.clone(),
             cache: None,
         }
+    }
+
+    /// Returns what to load, and how to run it.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the key of what the content of pages depends on, besides the executor; `None` if the files are unknown. The
@@ -154,6 +159,15 @@ impl LoadedModel {
     /// Loads a model, and calls `report` with the progress.
     pub(crate) fn load(
         settings: &Settings,
+        report: impl FnMut(Loading),
+    ) -> Result<Self, LoadError> {
+        Self::load_after(settings, None, report)
+    }
+
+    /// Loads a model, as `load`, on the thread of a retired runner, which the new runner can resume.
+    pub(crate) fn load_after(
+        settings: &Settings,
+        retired: Option<&mut RetiredRunner>,
         mut report: impl FnMut(Loading),
     ) -> Result<Self, LoadError> {
         let mut recipe = Recipe::of(settings);
@@ -177,18 +191,19 @@ impl LoadedModel {
             tower: tower.as_ref().map(OpenTower::needs).unwrap_or_default(),
             ..settings.runner.clone()
         };
-        let mut runner = load::runner(&checkpoint, &measured, &mut |done, total| {
-            if done >= total {
-                // After the last weight come the memory of the first steps, and recordings.
-                report(Loading::Begins(Phase::Preparing));
-            }
-            let percent = done * 100 / total.max(1);
-            let more = percent >= shown + 5;
-            if more {
-                shown = percent;
-            }
-            report(Loading::Read(more.then_some(percent)));
-        })?;
+        let mut runner =
+            load::runner_after(&checkpoint, &measured, retired, &mut |done, total| {
+                if done >= total {
+                    // After the last weight come the memory of the first steps, and recordings.
+                    report(Loading::Begins(Phase::Preparing));
+                }
+                let percent = done * 100 / total.max(1);
+                let more = percent >= shown + 5;
+                if more {
+                    shown = percent;
+                }
+                report(Loading::Read(more.then_some(percent)));
+            })?;
         let sight = match tower {
             Some(tower) => load_tower(settings, tower, &mut runner, &mut recipe, &mut report)?,
             None => None,

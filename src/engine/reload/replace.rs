@@ -29,7 +29,7 @@ impl Handle {
         settings: Settings,
         drain: Duration,
     ) -> Result<Replaced, ReplaceError> {
-        self.loaded()?;
+        self.answers()?;
         let (reply, answer) = oneshot::channel();
         let engine = self.clone();
         thread::Builder::new()
@@ -164,6 +164,29 @@ impl Replacement {
 
 /// Makes a loaded model the one that answers. Returns its runner, and what else the engine thread has of it.
 pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Active) {
+    make_active(receiver, model, None)
+}
+
+/// Makes a model that was loaded again the one that answers. If its files and settings are those of before, its encoder stays:
+/// then the tokens of earlier turns are still those of this model.
+pub(crate) fn activate_again(receiver: &Receiver, model: LoadedModel) -> (Runner, Active) {
+    let (before, key) = (receiver.shared.pages_key(), model.recipe.key());
+    let encoder = receiver.shared.encoder().clone();
+    let stays = encoder.filter(|encoder| {
+        key.is_some()
+            && key == before
+            && encoder.context() == model.runner.context()
+            && encoder.sight().is_some() == model.sight.is_some()
+    });
+    make_active(receiver, model, stays)
+}
+
+/// Makes a model active, with the encoder of before if it stays.
+fn make_active(
+    receiver: &Receiver,
+    model: LoadedModel,
+    encoder: Option<Arc<Encoder>>,
+) -> (Runner, Active) {
     let shared = &receiver.shared;
     observer::publish_graph(shared, &model.runner);
     shared.live.publish(News::Begun);
@@ -179,7 +202,12 @@ pub(crate) fn activate(receiver: &Receiver, model: LoadedModel) -> (Runner, Acti
     let (sight, tower, cache_bytes) = sight.map_or((None, None, 0), |seen| {
         (Some(seen.sight), Some(seen.tower), seen.cache_bytes)
     });
-    let encoder = receiver.ready_with(codec, runner.context(), sight);
+    let encoder = if let Some(encoder) = encoder {
+        receiver.ready_again();
+        encoder
+    } else {
+        receiver.ready_with(codec, runner.context(), sight)
+    };
     let active = Active {
         encoder,
         tower,

@@ -60,6 +60,7 @@ pub fn run(receiver: &Receiver, script: &Script) {
         receiver,
         script,
         loaded,
+        released: Mutex::default(),
         kept: Mutex::default(),
     };
     // All threads end when the queue is closed. A script that loses its device has one row.
@@ -76,6 +77,8 @@ struct Served<'a> {
     receiver: &'a Receiver,
     script: &'a Script,
     loaded: Result<Arc<Encoder>, &'a String>,
+    /// Whether an operator has released the weights that a model would have.
+    released: Mutex<bool>,
     /// The tokens of each session, as a KV cache would hold them.
     kept: Mutex<Kept>,
 }
@@ -91,8 +94,15 @@ impl Served<'_> {
     fn serve(&self) {
         while let Some(command) = self.receiver.next() {
             match (command, &self.loaded) {
+                (Command::Control(Control::Release(reply)), _) => {
+                    *self.released.lock() = true;
+                    self.receiver.idle("the script plays an unloaded model");
+                    // The caller may have gone.
+                    drop(reply.send(Ok(())));
+                }
                 (Command::Control(control), _) => obey(control, &mut self.kept()),
                 (Command::Request(request), Ok(encoder)) => {
+                    self.load_if_released();
                     if self.answer(*request, encoder) == Then::End {
                         return;
                     }
@@ -103,6 +113,18 @@ impl Served<'_> {
                     Usage::default(),
                 ),
             }
+        }
+    }
+}
+
+impl Served<'_> {
+    /// Plays another load for the first request after a release. The threads of other rows wait for it.
+    fn load_if_released(&self) {
+        let mut released = self.released.lock();
+        if std::mem::take(&mut *released) {
+            self.receiver.loads_again();
+            load(self.receiver, self.script);
+            self.receiver.ready_again();
         }
     }
 }
@@ -144,7 +166,12 @@ fn obey(control: Control, kept: &mut Kept) {
         Control::ResetGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         Control::DumpGraph(reply) => drop(reply.send(Err(Refusal::NotSupported(none()).into()))),
         // A script has no pages and no model. A reply channel that is dropped is an error for its caller.
-        Control::Pages | Control::Replace(_) | Control::Erase(_) | Control::Continue(_) => {}
+        Control::Pages
+        | Control::Pressure
+        | Control::Release(_)
+        | Control::Replace(_)
+        | Control::Erase(_)
+        | Control::Continue(_) => {}
     }
 }
 

@@ -99,6 +99,7 @@ impl Worker<'_> {
         self.prefill_times.add(&client, took, waiting);
         (self.slices).owe_steps(share, client.user, took, decoding);
         progress.advance();
+        self.share_energy(&[slot]);
         match advanced {
             Ok(Advanced::Paused) => {}
             Ok(Advanced::Ended(embeddings, took)) => {
@@ -176,7 +177,11 @@ impl Worker<'_> {
 
     /// Drops embeddings beyond the limit, except those that a generation or a request that waits needs.
     pub(super) fn shrink_embeddings(&mut self) {
-        let most = self.cache_bytes;
+        self.shrink_embeddings_to(self.cache_bytes);
+    }
+
+    /// Drops embeddings beyond `most` bytes, as `shrink_embeddings`.
+    pub(super) fn shrink_embeddings_to(&mut self, most: u64) {
         if self.embeddings.bytes() > most {
             let queued = self.queue.pictures();
             let generations = || self.slots.iter().chain(&self.displaced);

@@ -25,7 +25,7 @@ impl Worker<'_> {
             self.runner.has_room(request.wanted(), positions, leaving)
         };
         let asked = (request.client.user, request.options.priority);
-        policy::placement(all, self.runner.rows(), asked, has_room)
+        policy::placement(all, self.step_rows(), asked, has_room)
     }
 
     /// Whether a user would hold no more than its share of the cache with this request. A `realtime` request always may
@@ -136,8 +136,7 @@ impl Worker<'_> {
         let replaced = self.replacement.is_some() && priority != Priority::Realtime;
         // This runs before each step for each request that waits, so the cheap checks come first.
         let asked = (request.client.user, priority);
-        let no_row =
-            policy::placement(all, self.runner.rows(), asked, |_| true) == Placement::NoRow;
+        let no_row = policy::placement(all, self.step_rows(), asked, |_| true) == Placement::NoRow;
         if waits
             || replaced
             || no_row

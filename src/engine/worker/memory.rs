@@ -34,7 +34,7 @@ impl Worker<'_> {
         Some(since + self.runner.release_after())
     }
 
-    fn publish_memory(&self) {
+    pub(super) fn publish_memory(&self) {
         let kv = self.runner.memory().kv;
         if self.shared.memory().kv != kv {
             // The other figures include the vision tower, and stay as they are after a load.

@@ -14,12 +14,19 @@ mod prefill;
 // Steps of all generations whose prompt is in the cache.
 mod masks;
 mod steps;
-// Pages and memory, between two steps.
+// Pages, memory and the board, between two steps.
+mod board;
 mod memory;
+mod pressure;
 mod restore;
 mod restoring;
 mod saving;
 mod unsaved;
+// Without a model, between two loads.
+mod dormant;
+mod loading;
+mod unload;
+mod unloading;
 
 pub use super::reload::loaded_model::Settings;
 pub use serve::run;

@@ -166,11 +166,31 @@ impl Worker<'_> {
             return Ok(());
         };
         let until = Instant::now() + pages.rules().stop;
-        // The host's memory does not outlive the process.
+        self.save_on_disk(until, |_| false)?;
+        self.unsaved.clear();
+        pages.flush(until.saturating_duration_since(Instant::now()));
+        Ok(())
+    }
+
+    /// Saves pages on the disk before their memory is released, until a request arrives, and no longer than a stop would.
+    pub(super) fn save_before_release(&mut self) -> Result<(), RunError> {
+        let Some(pages) = self.shared.pages() else {
+            return Ok(());
+        };
+        let until = Instant::now() + pages.rules().stop;
+        self.save_on_disk(until, |worker| !worker.queue.is_quiet())
+    }
+
+    /// Saves pages on the disk until `until`, or until `stops` returns true. Copies in the host's memory are not made any more.
+    fn save_on_disk(
+        &mut self,
+        until: Instant,
+        stops: impl Fn(&Self) -> bool,
+    ) -> Result<(), RunError> {
         let is_in_host = |one: &Idle| one.tier == Tier::Host;
         self.unsaved.current.take_if(|one| is_in_host(&one.idle));
         self.unsaved.idle.retain(|one| !is_in_host(one));
-        while Instant::now() < until {
+        while Instant::now() < until && !stops(self) {
             self.save_after(Delays::default())?;
             match &self.unsaved.current {
                 Some(current) if current.ready.is_some() => self.queue.wait_briefly(),
@@ -179,8 +199,6 @@ impl Worker<'_> {
             }
             self.shared.progress.advance();
         }
-        self.unsaved.clear();
-        pages.flush(until.saturating_duration_since(Instant::now()));
         Ok(())
     }
 

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
+use super::dormant::Dormant;
+use super::loading::{progress, refuse};
 use super::state::Worker;
+use super::unload::Unload;
 use crate::engine::caller::error::EngineError;
 use crate::engine::caller::request::RequestError;
 use crate::engine::intake::control::{Command, Control};
@@ -10,7 +13,7 @@ use crate::engine::intake::prepare;
 use crate::engine::intake::receiver::Receiver;
 use crate::engine::observe::{observer, report};
 use crate::engine::picture::encodings::Encodings;
-use crate::engine::reload::loaded_model::{LoadedModel, Loading, Settings};
+use crate::engine::reload::loaded_model::{LoadedModel, Settings};
 use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
@@ -21,55 +24,45 @@ use crate::load::LoadError;
 use crate::runner::RunError;
 
 /// Loads the model, and answers requests until the queue is closed. If it fails, all requests that wait fail with the reason.
+///
+/// The weights are released when nobody needs them, and loaded again for the next request.
 pub fn run(receiver: &Receiver, settings: &Settings) -> Result<(), LoadError> {
-    let shared = &receiver.shared;
-    let report = |loading| {
-        let (detail, percent) = match loading {
-            Loading::Begins(phase) => {
-                shared.progress.enter(phase);
-                (Some(phase.name().to_owned()), None)
+    let model = LoadedModel::load(settings, progress(&receiver.shared))
+        .inspect_err(|error| refuse(receiver, error))?;
+    let mut worker = Worker::new(receiver, replace::activate(receiver, model));
+    loop {
+        let served = worker.serve();
+        let unload = match served {
+            Ok(Some(unload)) => unload,
+            Ok(None) => return worker.save_all().map_err(LoadError::from),
+            Err(error) => {
+                worker.fail_all(&error);
+                return Err(error.into());
             }
-            Loading::Read(percent) => (
-                percent.map(|percent| format!("loading {percent}%")),
-                percent,
-            ),
         };
-        shared.progress.advance();
-        shared.progress.load_step();
-        if let Some(detail) = detail {
-            shared.publish(|status| {
-                status.detail.clone_from(&detail);
-                status.loaded_percent = percent.or(status.loaded_percent);
-            });
-        }
-    };
-    let model = LoadedModel::load(settings, report).inspect_err(|error| refuse(receiver, error))?;
-    let active = replace::activate(receiver, model);
-    let mut worker = Worker::new(receiver, active);
-    let served = worker.serve().and_then(|()| worker.save_all());
-    if let Err(error) = &served {
-        worker.fail_all(error);
+        let Some(loaded) = Dormant::new(worker, settings, unload).wait()? else {
+            // Pages that were saved before the release may still be on their way.
+            if let Some(pages) = receiver.shared.pages() {
+                pages.flush(pages.rules().stop);
+            }
+            return Ok(());
+        };
+        worker = loaded;
     }
-    served.map_err(LoadError::from)
-}
-
-/// Publishes why there is no model.
-fn refuse(receiver: &Receiver, error: &LoadError) {
-    report::load_error(error);
-    let passes = error.may_pass();
-    receiver.shared.publish(|status| status.passes = passes);
-    receiver.fail(&error.to_string());
 }
 
 impl Worker<'_> {
-    /// Answers requests until the queue is closed and all of them have ended.
-    fn serve(&mut self) -> Result<(), RunError> {
+    /// Answers requests until the weights are to be released, or until the queue is closed and all requests have ended.
+    fn serve(&mut self) -> Result<Option<Unload>, RunError> {
         loop {
             self.end_unwanted();
             self.end_guided();
             self.replace_if_due()?;
             let more = self.move_pages()?;
             self.release_memory_if_due()?;
+            if let Some(unload) = self.take_unload()? {
+                return Ok(Some(unload));
+            }
             let command = if self.has_nothing_to_do() {
                 self.prefill_times.reset();
                 self.publish_work(&[], 0);
@@ -77,17 +70,24 @@ impl Worker<'_> {
                     .saving_due()
                     .into_iter()
                     .chain(self.release_due())
+                    .chain(self.unload_due())
                     .min();
-                match self.queue.next(due) {
+                let next = self.queue.next(due);
+                self.mark_energy();
+                match next {
                     Some(command) => Some(command),
-                    None => return Ok(()),
+                    None => return Ok(None),
                 }
             } else {
+                self.idle_since = None;
                 let all = self.candidates(&self.slices);
                 self.queue.poll(|request| self.readiness(&all, request))
             };
             match command {
-                Some(Command::Request(request)) => self.join(*request)?,
+                Some(Command::Request(request)) => {
+                    self.idle_since = None;
+                    self.join(*request)?;
+                }
                 Some(Command::Control(Control::Pages)) => self.shrink_host(),
                 Some(Command::Control(control)) => self.obey(control)?,
                 None if self.resume_displaced()? => {}
@@ -109,7 +109,7 @@ impl Worker<'_> {
     }
 
     /// Whether the thread can only wait for a command. A replacement is due at once when the last generation has ended.
-    fn has_nothing_to_do(&self) -> bool {
+    pub(super) fn has_nothing_to_do(&self) -> bool {
         self.is_idle() && !self.runner.is_ahead() && self.replacement.is_none()
     }
 
@@ -224,6 +224,8 @@ impl Worker<'_> {
                 self.publish_graph();
                 drop(reply.send(Ok(())));
             }
+            Control::Release(reply) => self.unload = Some(Unload::released(reply)),
+            Control::Pressure => self.relieve()?,
             Control::Replace(replacement) => self.replacement = Some(replacement),
             Control::Continue(generation) => self.displaced.push(*generation),
         }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::restore::Restore;
 use super::slots::Slots;
+use super::unload::Unload;
 use super::unsaved::Unsaved;
+use crate::board::EnergyMark;
 use crate::engine::caller::error::EngineError;
 use crate::engine::generation::state::Generation;
 use crate::engine::intake::queue::Queue;
@@ -49,6 +51,8 @@ pub(super) struct Worker<'a> {
     pub(super) slices: Slices,
     pub(super) prefill_times: PrefillTimes,
     pub(super) observer: Observer<'a>,
+    /// Since when no generation was given its share of the energy.
+    pub(super) energy: EnergyMark,
     /// Slots whose pages are being restored.
     pub(super) restores: Vec<Restore>,
     pub(super) unsaved: Unsaved,
@@ -56,6 +60,10 @@ pub(super) struct Worker<'a> {
     pub(super) host: Host,
     /// Since when there has been memory to release, and how many requests had begun by then.
     pub(super) spare_since: Option<(Instant, u64)>,
+    /// Since when there has been no request.
+    pub(super) idle_since: Option<Instant>,
+    /// Why the weights are to be released, once nothing runs.
+    pub(super) unload: Option<Unload>,
     /// The model that replaces this one once no slot is in use, or when it is due. Until then only `realtime` requests
     /// join.
     pub(super) replacement: Option<Box<Replacement>>,
@@ -86,10 +94,13 @@ impl<'a> Worker<'a> {
             slices: Slices::default(),
             prefill_times: PrefillTimes::default(),
             observer: Observer::new(&receiver.shared),
+            energy: receiver.shared.board.energy.mark(Instant::now()),
             restores: Vec::new(),
             unsaved: Unsaved::default(),
             host: Host::default(),
             spare_since: None,
+            idle_since: None,
+            unload: None,
             replacement: None,
         }
     }

@@ -45,6 +45,7 @@ impl Worker<'_> {
                 if !more {
                     self.queue.wait_briefly();
                 }
+                self.mark_energy();
                 Ok(())
             }
         }
@@ -61,7 +62,7 @@ impl Worker<'_> {
 
     fn next(&self, all: &[Candidate], slices: &Slices) -> Next {
         let slack = self.shared.limits().prefill.slice;
-        policy::next(all, self.runner.rows(), slices.are_steps_due(), slack)
+        policy::next(all, self.step_rows(), slices.are_steps_due(), slack)
     }
 
     /// Whether a prompt is prefilled after the next step. That prompt would have to wait for a step launched behind it.
@@ -76,7 +77,7 @@ impl Worker<'_> {
 
     /// Publishes how many generations decode, prefill and are suspended. `rows` is the number of rows of the next step.
     pub(super) fn publish_work(&mut self, all: &[Candidate], rows: usize) {
-        let active = policy::active(all, self.runner.rows());
+        let active = policy::active(all, self.step_rows());
         let prefilling = active.iter().filter(|one| one.stage == Stage::Prefill);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let everyone = self.slots.iter().chain(&self.displaced);
@@ -103,7 +104,7 @@ impl Worker<'_> {
     /// Returns the rows of a step of `slots`, with forced tokens as far as the step has rows for them. There are none while a
     /// step is ahead.
     fn rows(&mut self, slots: &[usize]) -> Result<Vec<Row>, RunError> {
-        let mut spare = self.runner.rows().saturating_sub(slots.len());
+        let mut spare = self.step_rows().saturating_sub(slots.len());
         let mut rows = Vec::with_capacity(slots.len());
         for slot in slots.iter().copied() {
             let mut forced = Vec::new();
@@ -168,7 +169,7 @@ impl Worker<'_> {
     /// that one. Returns none if one of them can go on only once its token is known.
     fn behind(&self, current: &[usize], slots: &[usize]) -> Vec<usize> {
         let mut behind = Vec::with_capacity(slots.len());
-        let spare = self.runner.rows().saturating_sub(slots.len());
+        let spare = self.step_rows().saturating_sub(slots.len());
         for slot in slots.iter().copied() {
             let steps = current.contains(&slot);
             let generation = self.slots.get(slot);
@@ -226,8 +227,8 @@ impl Worker<'_> {
         let arrivals = &Arrivals {
             queue: self.queue,
             share: self.shared.limits().prefill,
-            rows: self.runner.rows(),
-            has_row: self.slots.len() < self.runner.rows(),
+            rows: self.step_rows(),
+            has_row: self.slots.len() < self.step_rows(),
             chunk: self.runner.prefill_chunk(),
             slices: &self.slices,
             prefill_times: &self.prefill_times,
@@ -283,6 +284,8 @@ impl Worker<'_> {
                     .try_for_each(|(slot, _)| self.fail(*slot, error.clone()));
             }
         };
+        let slots: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
+        self.share_energy(&slots);
         let accepted = rows.iter().zip(&tokens).filter(|((slot, _), token)| {
             matches!(token, Ok(Some(_))) && self.slots.get(*slot).is_some()
         });

@@ -76,6 +76,7 @@ impl Model {
                     tower: TowerFile::Named(golden(self.tower)),
                     max_tokens: 36,
                     cache: 1 << 20,
+                    ..VisionSettings::default()
                 },
                 ..load::Settings::default()
             },

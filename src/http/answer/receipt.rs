@@ -12,6 +12,9 @@ pub(in crate::http) struct Receipt<'a> {
     queue_us: u64,
     first_token_us: u64,
     tokens_per_second: f64,
+    /// Absent without a sensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joules: Option<f64>,
     seed: u64,
     /// Whether an answer in a format, or with tools, ends before it is complete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -36,6 +39,7 @@ impl<'a> From<&'a Outcome> for Receipt<'a> {
             queue_us: usage.queue_us,
             first_token_us: usage.first_token_us,
             tokens_per_second: usage.tokens_per_second,
+            joules: usage.joules,
             seed: usage.seed,
             incomplete: outcome.incomplete,
             unchecked: &outcome.unchecked,

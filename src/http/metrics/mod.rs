@@ -8,12 +8,11 @@
 //!
 //! The engine and the front ends count; nothing here does. All requests count, those on D-Bus too.
 
+mod board;
 mod machine;
 mod page;
 mod table;
 mod text;
-
-use std::path::Path;
 
 use axum::Extension;
 use axum::extract::State;
@@ -37,7 +36,8 @@ pub(super) async fn metrics(
         return Err(forbidden(client.user));
     }
     // The files of a sleeping sensor can make their reader wait. Without them the other figures are still there.
-    let machine = tokio::task::spawn_blocking(|| Machine::read(Path::new("/")));
+    let engine = shared.front.engine().clone();
+    let machine = tokio::task::spawn_blocking(move || Machine::read(engine.board()));
     let machine = machine.await.unwrap_or_default();
     let text = page::page(&shared, &machine);
     let headers = [

@@ -3,14 +3,20 @@
 //! The figures are of all users together. Names, texts and figures of single users are not among them.
 
 use super::machine::Machine;
-use super::table;
 use super::text::Text;
+use super::{board, table};
 use crate::engine::{Handle, Priority, Snapshot, State, Status};
 use crate::http::shared::Shared;
 use crate::http::traffic::Traffic;
 
 /// The states of the daemon.
-const STATES: [State; 4] = [State::Loading, State::Ready, State::Failed, State::Stopping];
+const STATES: [State; 5] = [
+    State::Loading,
+    State::Ready,
+    State::Idle,
+    State::Failed,
+    State::Stopping,
+];
 /// The states of the decode graph, as the property `GraphState` names them.
 const GRAPH_STATES: [&str; 5] = ["none", "invalid", "recording", "valid", "disabled"];
 
@@ -29,6 +35,7 @@ pub(super) fn page(shared: &Shared, machine: &Machine) -> String {
     sessions_and_images(&mut text, engine, &status, &live);
     graph(&mut text, &status, &live);
     memory(&mut text, &status, machine);
+    board::board(&mut text, &machine.board, engine.board());
     text.finish()
 }
 
@@ -190,10 +197,5 @@ fn memory(text: &mut Text, status: &Status, machine: &Machine) {
     text.begin(&table::RESIDENT);
     if let Some(bytes) = machine.resident {
         text.sample(&table::RESIDENT, &[], bytes);
-    }
-    text.begin(&table::TEMPERATURE);
-    for zone in &machine.zones {
-        let labels = [&*zone.number.to_string(), &zone.name];
-        text.sample(&table::TEMPERATURE, &labels, zone.celsius);
     }
 }

@@ -286,6 +286,47 @@ pub(super) const TEMPERATURE: Metric = gauge(
     "Temperature of a thermal zone of the board; absent where the kernel shows none.",
 );
 
+pub(super) const POWER_MODE: Metric = gauge(
+    "ganglion_power_mode_info",
+    &["id", "name"],
+    "1, with the power mode that nvpmodel has set; absent on other boards.",
+);
+pub(super) const INPUT_POWER: Metric = gauge(
+    "ganglion_input_power_watts",
+    &[],
+    "Power of the module's input; absent without a sensor.",
+);
+pub(super) const RAIL_POWER: Metric = gauge(
+    "ganglion_rail_power_watts",
+    &["rail"],
+    "Power of a rail of the module; absent without a sensor.",
+);
+pub(super) const ENERGY: Metric = counter(
+    "ganglion_energy_joules_total",
+    &[],
+    "Energy of the module's input while requests were answered; absent without a sensor.",
+);
+pub(super) const CLOCK: Metric = gauge(
+    "ganglion_clock_hertz",
+    &["clock", "kind"],
+    "Clock of the GPU and of the cores that are limited most: now, the cap at present, and the highest of the hardware.",
+);
+pub(super) const THROTTLED: Metric = counter(
+    "ganglion_throttle_events_total",
+    &["cause"],
+    "How often the supply has lowered the clocks since the board has booted; absent on other boards.",
+);
+pub(super) const SLOWED: Metric = gauge(
+    "ganglion_decoding_slowed",
+    &["cause"],
+    "1 for each cause that slows decoding down, as the journal reports it.",
+);
+pub(super) const ROW_LIMIT: Metric = gauge(
+    "ganglion_heat_row_limit",
+    &[],
+    "Most rows of a step on a hot board (heat.celsius); absent while it is not hot.",
+);
+
 /// All metrics, in the order of `/metrics`.
 pub const METRICS: &[Metric] = &[
     BUILD,
@@ -333,4 +374,12 @@ pub const METRICS: &[Metric] = &[
     MEMORY,
     RESIDENT,
     TEMPERATURE,
+    POWER_MODE,
+    INPUT_POWER,
+    RAIL_POWER,
+    ENERGY,
+    CLOCK,
+    THROTTLED,
+    SLOWED,
+    ROW_LIMIT,
 ];

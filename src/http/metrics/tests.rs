@@ -1,7 +1,7 @@
 //! `/metrics` as a scraper reads it: its format, and what the requests of an engine count.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 
@@ -9,6 +9,8 @@ use super::machine::Machine;
 use super::page::page;
 use super::table::{Kind, METRICS, Metric};
 use super::text::Text;
+use crate::board::tests::tree::{ORIN_NANO, tree};
+use crate::board::{Cause, Rules, Sensors};
 use crate::engine::sim::{self, Script};
 use crate::engine::{
     Client, Event, FinishReason, Handle, Limits, Message, Options, Role, Share, UserLimits, channel,
@@ -16,7 +18,6 @@ use crate::engine::{
 use crate::front::Front;
 use crate::http::shared::Shared;
 use crate::sampler::Parameters;
-use crate::telemetry::ThermalZone;
 
 /// A metric as it was read: its type, and its samples by name and labels.
 #[derive(Debug, Default)]
@@ -260,15 +261,16 @@ async fn the_page_has_the_metrics_of_the_table() {
     let (front, runs) = served(&Script::default());
     let outcome = answer(front.engine(), "hello").await;
     assert_eq!(outcome.reason, FinishReason::Stop);
-    let zone = |number, name: &str| ThermalZone {
-        number,
-        name: name.into(),
-        celsius: 48.5,
-    };
+    let root = tree(ORIN_NANO);
+    let board = Sensors::find(root.path()).read();
+    let engine = front.engine();
+    engine.board().energy.sample(Instant::now(), 9.0);
+    let (celsius, rows) = (Some(80), 4);
+    engine.board().set_rules(Rules { celsius, rows });
+    engine.board().publish(vec![Cause::Heat], true);
     let machine = Machine {
         resident: Some(1 << 30),
-        // Names may be equal.
-        zones: vec![zone(0, "tj-thermal"), zone(1, "tj-thermal")],
+        board: board.into(),
     };
     let shared = Shared::new(front.clone());
     shared.traffic.respond(StatusCode::OK);
@@ -284,6 +286,26 @@ async fn the_page_has_the_metrics_of_the_table() {
     assert_eq!(read, table);
     for (name, metric) in &metrics {
         assert!(!metric.samples.is_empty(), "{name} has no value");
+    }
+    for (sample, expected) in [
+        (
+            "ganglion_temperature_celsius{zone=\"8\",type=\"tj-thermal\"}",
+            52.25,
+        ),
+        ("ganglion_power_mode_info{id=\"0\",name=\"15W\"}", 1.0),
+        ("ganglion_input_power_watts", 7.524),
+        ("ganglion_rail_power_watts{rail=\"VDD_SOC\"}", 1.5024),
+        ("ganglion_clock_hertz{clock=\"gpu\",kind=\"cap\"}", 612e6),
+        (
+            "ganglion_throttle_events_total{cause=\"peak_current\"}",
+            27.0,
+        ),
+        ("ganglion_decoding_slowed{cause=\"heat\"}", 1.0),
+        ("ganglion_decoding_slowed{cause=\"clock\"}", 0.0),
+        ("ganglion_heat_row_limit", 4.0),
+    ] {
+        let found = value(&metrics, sample);
+        assert!((found - expected).abs() < 1e-6, "{sample} is {found}");
     }
     front.engine().close();
     runs.join().expect("it ends");

@@ -66,6 +66,17 @@ impl Checkpoint {
         bytes
     }
 
+    /// Returns the bytes of its files.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.length).sum()
+    }
+
+    /// Leaves the files in the page cache when their weights are read. Call it before the first read.
+    pub fn stay_cached(&self) {
+        self.files.iter().for_each(ModelFile::stay_cached);
+    }
+
     /// Replaces the model's chat template by that of a file.
     ///
     /// # Errors

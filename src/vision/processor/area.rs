@@ -29,6 +29,24 @@ pub(super) fn within(
     (wide, high)
 }
 
+/// Returns a size of at most `most` blocks. The side of a thin image is one block at least, so that only its other side can
+/// become shorter.
+pub(super) fn shortened((width, height): (u32, u32), block: u32, most: u64) -> (u32, u32) {
+    let (wide, high) = (width / block, height / block);
+    if u64::from(wide) * u64::from(high) <= most {
+        return (width, height);
+    }
+    let along = |side: u32, across: u32| {
+        let blocks = (most / u64::from(across)).max(1);
+        side.min(u32::try_from(blocks).unwrap_or(u32::MAX)) * block
+    };
+    if wide > high {
+        (along(wide, high), height)
+    } else {
+        (width, along(high, wide))
+    }
+}
+
 /// A number of blocks, which is far below 2^32.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(super) const fn whole(number: f64) -> u32 {

@@ -67,6 +67,16 @@ impl Processor {
         plan.memory() + plan.patches() * (self.settings.patch_len() * NUMBER) as u64
     }
 
+    /// Returns the most bytes that `pixels` allocates for an image in at most `max_tokens` tokens.
+    #[must_use]
+    pub fn most_memory(&self, max_tokens: u64) -> u64 {
+        let tokens = max_tokens.max(self.settings.most_tile_tokens(max_tokens));
+        let block = u64::from(self.settings.block());
+        // Three bytes of the resized pixel, as many for the resize itself, and the numbers of its patch.
+        let of_pixel = (3 * 2 + 3 * self.settings.repeats as usize * size_of::<f32>()) as u64;
+        tokens.saturating_mul(block * block * of_pixel)
+    }
+
     /// Returns the patches of an image by its plan.
     ///
     /// # Errors

@@ -122,6 +122,7 @@ impl Settings {
         let max = max.min(cap.saturating_mul(of_block));
         let nearest = (area::nearest(width, block), area::nearest(height, block));
         let size = area::within((width, height), nearest, block, min.min(max), max);
+        let size = area::shortened(size, block, cap);
         Ok(self.whole((width, height), vec![size]))
     }
 
@@ -185,7 +186,10 @@ impl Settings {
                     overview,
                 ))
             });
-        let without = std::iter::once_with(|| self.whole(size, vec![whole(max_tokens.min(cap))]));
+        let without = std::iter::once_with(|| {
+            let within = area::shortened(whole(max_tokens.min(cap)), block, cap);
+            self.whole(size, vec![within])
+        });
         within(with_tiles.chain(without), cap).expect("a plan without tiles")
     }
 }

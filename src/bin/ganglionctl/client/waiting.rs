@@ -91,6 +91,10 @@ impl Ask<'_> {
             ("loading", detail) => {
                 reason("loading", &format!("the model is being loaded: {detail}"))
             }
+            ("idle", _) => reason(
+                "loading",
+                "the model is unloaded, and loaded for this request",
+            ),
             ("ready", "") => match waiting.unwrap_or_default() {
                 0 | 1 => reason("reading", "the prompt is being read"),
                 2 => reason("others", "another request is active"),

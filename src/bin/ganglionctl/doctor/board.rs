@@ -1,5 +1,6 @@
 //! The board's name, power mode, clocks, temperatures and supply.
 
+use ganglion::board::{PowerMode, PowerModes, is_gpu};
 use ganglion::nodes;
 
 use super::finding::Findings;
@@ -88,37 +89,17 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Reads nvpmodel.conf: it has `< POWER_MODEL ID=0 NAME=MAXN >` for each mode and `< PM_CONFIG DEFAULT=2 >`; comments
-/// begin with `#`.
 fn power_mode(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "power mode";
-    fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-        let mut words = line.split([' ', '\n', '>']);
-        words.find_map(|word| word.strip_prefix(key))
-    }
-    fn number(line: &str, key: &str) -> Option<u32> {
-        value(line, key)?.parse().ok()
-    }
-    let listed = tree.text("/etc/nvpmodel.conf");
-    let lines = |start| {
-        let lines = listed.lines().map(str::trim);
-        lines.filter(move |line| line.starts_with(start))
-    };
-    let modes: Vec<_> = lines("< POWER_MODEL ")
-        .filter_map(|line| Some((number(line, "ID=")?, value(line, "NAME=")?)))
-        .collect();
-    // The mode that nvpmodel has written, or else the default.
-    let written = number(&tree.text("/var/lib/nvpmodel/status"), "pmode:");
-    let default = lines("< PM_CONFIG ").find_map(|line| number(line, "DEFAULT="));
-    let Some(id) = written.or(default) else {
+    let modes = PowerModes::parse(&tree.text(absolute(PowerModes::LIST)));
+    let Some(current) = modes.current(&tree.text(absolute(PowerModes::RECORD))) else {
         let remedy = "install nvidia-l4t-nvpmodel, or ask sudo nvpmodel -q";
         return found.warn(CHECK, "nvpmodel does not report it", remedy);
     };
-    let current = modes.iter().find(|(mode, _)| *mode == id);
-    let what = format!("{} ({id})", current.map_or("unknown", |(_, name)| name));
-    let best = modes.iter().filter(|(_, name)| name.starts_with("MAXN"));
-    match best.max_by_key(|(_, name)| name.len()) {
-        Some((best, name)) if *best != id => {
+    let PowerMode { id, name } = &current;
+    let what = format!("{name} ({id})");
+    match modes.fastest() {
+        Some(PowerMode { id: best, name }) if best != id => {
             let remedy = format!(
                 "tokens come as fast as memory does: sudo nvpmodel -m {best} ({name}) lets clocks rise, if supply and cooling \
                  bear it"
@@ -129,15 +110,15 @@ fn power_mode(tree: &Tree, found: &mut Findings) {
     }
 }
 
+fn absolute(path: &str) -> String {
+    format!("/{path}")
+}
+
 fn gpu_clock(tree: &Tree, found: &mut Findings) {
     const CHECK: &str = "GPU clock";
     const FOLDER: &str = "/sys/class/devfreq";
     let devices = tree.entries(FOLDER);
-    let is_gpu = |name: &&String| {
-        let device = name.split_once('.').map(|(_, device)| device);
-        device == Some("gpu") || name.starts_with("gpu-gpc")
-    };
-    let Some(name) = devices.iter().find(is_gpu) else {
+    let Some(name) = devices.iter().find(|name| is_gpu(name)) else {
         return;
     };
     let hertz = |file| tree.number(format!("{FOLDER}/{name}/{file}"));

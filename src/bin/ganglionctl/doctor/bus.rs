@@ -96,7 +96,7 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
     let colon = if detail.is_empty() { "" } else { ": " };
     let what = format!("gangliond {version} is {state}{colon}{detail}");
     match state {
-        "ready" => found.ok(CHECK, what),
+        "ready" | "idle" => found.ok(CHECK, what),
         "failed" => {
             let remedy = "fix that, then sudo systemctl restart gangliond";
             found.fail(CHECK, what, remedy);
@@ -118,5 +118,6 @@ async fn ask(bus: &Connection, caller: &Account, found: &mut Findings) -> Outcom
     check_kv(&properties["Memory"], found);
     let memory = properties["Memory"].as_object().into_iter();
     let bytes = memory.flat_map(Map::values).filter_map(Value::as_u64);
+    // An unloaded model has no memory, and needs as much as one that is not loaded yet.
     Ok((state == "ready").then(|| bytes.sum()))
 }

@@ -186,6 +186,7 @@ async fn a_request_during_a_failing_load_gets_the_reason() {
         bound: None,
         guide: None,
         unchecked: Vec::new(),
+        cached: None,
         writing: None,
         options: options(),
         stop: None,
