@@ -5,8 +5,9 @@
 //! scaled once.
 //!
 //! A span of 256 has sixteen partial sums, each of four neighbouring columns in sixty-four, or four of sixteen columns if
-//! the products are small. A span of 32 has one sum, and each fourth span is added to the same partial sum. The bits of a product therefore depend neither on the number of rows nor
-//! on the machine. `groups` computes the same with 30-bit activations.
+//! the products are small. A span of 32 has one sum, and each fourth span is added to the same partial sum. The bits of a
+//! product therefore depend neither on the number of rows nor on the machine. `groups` computes the same with 30-bit
+//! activations.
 //!
 //! The vectors of a step have neighbouring columns of a row (`step`), and those of a prompt have rows (`panels`, `tiles`).
 

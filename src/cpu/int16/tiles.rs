@@ -33,18 +33,6 @@ impl<M: Machine, const A: usize, const B: usize> NullaryFnOnce for Tiles<'_, M, 
 
     #[inline(always)]
     fn call(self) {
-        let (long, short) = self.inputs.panels();
-        if self.weight.span() == Some(LongPanel::COLUMNS) {
-            self.multiply(long);
-        } else {
-            self.multiply(short);
-        }
-    }
-}
-
-impl<M: Machine, const A: usize, const B: usize> Tiles<'_, M, A, B> {
-    #[inline(always)]
-    fn multiply<P: Multiplied<M>>(self, panels: &Panels<P>) {
         let Self {
             machine,
             weight,
@@ -53,21 +41,45 @@ impl<M: Machine, const A: usize, const B: usize> Tiles<'_, M, A, B> {
             decoded,
             out,
         } = self;
-        let (rows, spans) = (inputs.rows(), panels.spans());
-        let together = (DECODED / (A * spans * P::COLUMNS)).max(1) * A;
+        let (long, short) = inputs.panels();
+        let is_long = weight.span() == Some(LongPanel::COLUMNS);
+        let (spans, columns) = if is_long {
+            (long.spans(), LongPanel::COLUMNS)
+        } else {
+            (short.spans(), ShortPanel::COLUMNS)
+        };
+        let rows = inputs.rows();
+        let together = (DECODED / (A * spans * columns)).max(1) * A;
         for (index, out) in out.chunks_mut(together * rows).enumerate() {
+            // All formats are unpacked here. For panels of both kinds the compiler would do its longest work twice.
             let of = (first + index * together, out.len() / rows);
             decoded.fill(machine, weight, of, (A, spans));
-            let mut panel = 0;
-            while panel < panels.count() {
-                if panel + B <= panels.count() {
-                    bands::<M, P, A, B>(machine, decoded, panels, (panel, rows), out);
-                    panel += B;
-                } else {
-                    bands::<M, P, A, 1>(machine, decoded, panels, (panel, rows), out);
-                    panel += 1;
-                }
+            if is_long {
+                all_panels::<M, _, A, B>(machine, decoded, long, rows, out);
+            } else {
+                all_panels::<M, _, A, B>(machine, decoded, short, rows, out);
             }
+        }
+    }
+}
+
+/// The products of decoded rows with all panels.
+#[inline(always)]
+fn all_panels<M: Machine, P: Multiplied<M>, const A: usize, const B: usize>(
+    machine: M,
+    decoded: &Decoded,
+    panels: &Panels<P>,
+    rows: usize,
+    out: &mut [f32],
+) {
+    let mut panel = 0;
+    while panel < panels.count() {
+        if panel + B <= panels.count() {
+            bands::<M, P, A, B>(machine, decoded, panels, (panel, rows), out);
+            panel += B;
+        } else {
+            bands::<M, P, A, 1>(machine, decoded, panels, (panel, rows), out);
+            panel += 1;
         }
     }
 }
