@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ganglion::bench::score::{Comparison, Reference, compare, score};
 use ganglion::kv::KvType;
-use ganglion::load::{self, Backend, Settings};
+use ganglion::load::{self, Backend, Precision, Settings};
 use ganglion::model::{Checkpoint, Language};
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
@@ -66,21 +66,32 @@ fn smollm() -> PathBuf {
 }
 
 fn runner(model: &Path, kv_type: KvType, prefill_chunk: usize) -> Runner {
-    runner_of(model, kv_type, prefill_chunk, 512)
+    runner_of(model, (kv_type, Precision::default()), prefill_chunk, 512)
 }
 
 /// Loads a model for the cases of a reference and greedy tokens. Some models have other angles in a longer context.
-fn runner_for(reference: &Reference, greedy: usize, model: &Path, kv_type: KvType) -> Runner {
+fn runner_for(
+    reference: &Reference,
+    greedy: usize,
+    model: &Path,
+    types: (KvType, Precision),
+) -> Runner {
     let lengths = reference.cases.iter().map(|case| case.input_ids.len());
     let context = lengths.max().expect("there are cases") + greedy;
-    runner_of(model, kv_type, 64, context)
+    runner_of(model, types, 64, context)
 }
 
-fn runner_of(model: &Path, kv_type: KvType, prefill_chunk: usize, context: usize) -> Runner {
+fn runner_of(
+    model: &Path,
+    (kv_type, precision): (KvType, Precision),
+    prefill_chunk: usize,
+    context: usize,
+) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("the golden models open");
     let settings = Settings {
         backend: Backend::Cpu,
         kv_type: kv_type.into(),
+        precision,
         context,
         threads: 2,
         prefill_chunk,
@@ -140,6 +151,12 @@ const F32: Bounds = Bounds {
     p99: 1e-4,
 };
 
+/// Blocks of weights are multiplied with activations of 16 bits, as configured by default.
+const I16: Bounds = Bounds {
+    mean: 2e-3,
+    p99: 1e-2,
+};
+
 /// Section 9 of the design: 1e-4 and equal greedy tokens with f32 KV, 1e-3 with f16 KV. For q8_0 KV see
 /// tests/golden/README.md.
 #[test]
@@ -165,7 +182,7 @@ fn tiny_models_meet_their_references() {
                 .of(&name),
             ),
         ] {
-            let mut runner = runner_for(&reference, 48, &golden(&name), kv);
+            let mut runner = runner_for(&reference, 48, &golden(&name), (kv, Precision::F32));
             let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
             let comparison = compare(&ours, &reference);
             assert_within(&format!("{name} kv {}", kv.name()), &comparison, &bounds);
@@ -203,10 +220,13 @@ fn gguf_files_meet_their_references() {
     for (name, file) in references("model.q8_0.gguf.golden.json") {
         let model = golden(&name).join("model.q8_0.gguf");
         let reference = reference(&file);
-        let mut runner = runner_for(&reference, 48, &model, KvType::F32);
-        let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
-        let comparison = compare(&ours, &reference);
-        assert_within(&format!("{name} as GGUF"), &comparison, &F32);
+        for (precision, bounds) in [(Precision::F32, F32), (Precision::I16, I16)] {
+            let mut runner = runner_for(&reference, 48, &model, (KvType::F32, precision));
+            let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
+            let comparison = compare(&ours, &reference);
+            let what = format!("{name} as GGUF, {precision:?}");
+            assert_within(&what, &comparison, &bounds);
+        }
     }
 }
 
@@ -258,10 +278,12 @@ fn smollm2_meets_its_reference() {
         return;
     }
     let reference = reference(&golden("SmolLM2-135M-Instruct.Q4_1.gguf.golden.json"));
-    for (kv, bounds) in [
-        (KvType::F32, F32),
+    for (kv, precision, bounds) in [
+        (KvType::F32, Precision::F32, F32),
+        (KvType::F32, Precision::I16, I16),
         (
             KvType::F16,
+            Precision::I16,
             Bounds {
                 mean: 3e-3,
                 p99: 3e-2,
@@ -269,16 +291,17 @@ fn smollm2_meets_its_reference() {
         ),
         (
             KvType::Q8_0,
+            Precision::I16,
             Bounds {
                 mean: 5e-2,
                 p99: 2.5e-1,
             },
         ),
     ] {
-        let ours = score(&mut runner(&smollm(), kv, 64), &reference, 0)
-            .expect("ids are within the vocabulary");
+        let mut runner = runner_of(&smollm(), (kv, precision), 64, 512);
+        let ours = score(&mut runner, &reference, 0).expect("ids are within the vocabulary");
         assert_within(
-            &format!("SmolLM2 kv {}", kv.name()),
+            &format!("SmolLM2 kv {}, {precision:?}", kv.name()),
             &compare(&ours, &reference),
             &bounds,
         );
@@ -295,11 +318,17 @@ fn gemma_3_270m_meets_its_reference() {
     let model =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models/gemma-3-270m-q4_k_m.gguf");
     let reference = reference(&file);
-    let mut runner = runner_for(&reference, 48, &model, KvType::F32);
-    let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
-    let comparison = compare(&ours, &reference);
-    assert_within("Gemma 3 270M", &comparison, &F32);
-    assert_eq!(comparison.greedy_equal, 48 * reference.cases.len());
+    for (precision, bounds) in [(Precision::F32, F32), (Precision::I16, I16)] {
+        let mut runner = runner_for(&reference, 48, &model, (KvType::F32, precision));
+        let ours = score(&mut runner, &reference, 48).expect("ids are within the vocabulary");
+        let comparison = compare(&ours, &reference);
+        assert_within(
+            &format!("Gemma 3 270M, {precision:?}"),
+            &comparison,
+            &bounds,
+        );
+        assert_eq!(comparison.greedy_equal, 48 * reference.cases.len());
+    }
 
     let checkpoint = Checkpoint::open(&model).expect("it opens");
     let source = checkpoint.language_source().expect("it has a vocabulary");

@@ -106,6 +106,7 @@ pub(super) fn attend(
                     tiles: 0..tiles,
                     q,
                     shared: head * width..(head + 1) * width,
+                    many: true,
                     scratch: &mut scratch,
                 });
                 let mut sums = scratch.sums.chunks_exact(head_dim).zip(&scratch.softmax);
@@ -159,6 +160,7 @@ pub(super) fn attend_step(
                     tiles: split * (SPLIT / TILE)..(split + 1) * (SPLIT / TILE),
                     q,
                     shared: head * width..(head + 1) * width,
+                    many: false,
                     scratch,
                 });
                 let sums = scratch.sums.chunks_exact(head_dim).zip(&scratch.softmax);
@@ -234,6 +236,8 @@ struct Scratch {
     q: Vec<f32>,
     /// (TILE, head_dim)
     tile: Vec<f32>,
+    /// (head_dim, TILE), in a prompt
+    turned: Vec<f32>,
     /// (queries, TILE): scores, then their weights.
     scores: Vec<f32>,
     /// (queries, head_dim): sums of V, not yet divided.
@@ -246,6 +250,7 @@ impl Scratch {
         Self {
             q: vec![0.0; queries * head_dim],
             tile: vec![0.0; TILE * head_dim],
+            turned: vec![0.0; TILE * head_dim],
             scores: vec![0.0; queries * TILE],
             sums: vec![0.0; queries * head_dim],
             softmax: vec![Softmax::default(); queries],
@@ -260,7 +265,8 @@ impl Scratch {
     }
 
     fn bytes(queries: usize, head_dim: usize) -> usize {
-        4 * (2 * queries * head_dim + TILE * (head_dim + queries)) + queries * size_of::<Softmax>()
+        4 * (2 * queries * head_dim + TILE * (2 * head_dim + queries))
+            + queries * size_of::<Softmax>()
     }
 
     fn begin(&mut self, queries: usize, head_dim: usize) {
@@ -282,6 +288,8 @@ struct Queries<'a> {
     /// Rows of q, of which `shared` are the columns of these heads.
     q: &'a [f32],
     shared: Range<usize>,
+    /// Whether they are a prompt's: many queries meet a tile, and it is worth transposing.
+    many: bool,
     scratch: &'a mut Scratch,
 }
 
@@ -298,6 +306,7 @@ impl WithSimd for Queries<'_> {
             tiles: range,
             q,
             shared,
+            many,
             scratch,
         } = self;
         let Heads {
@@ -328,13 +337,29 @@ impl WithSimd for Queries<'_> {
             }
             let [k_type, v_type] = cache.info.types.sides();
             decode((k_type, head_dim), activation, k, &mut scratch.tile);
-            Dots {
-                left: &scratch.q[..queries * head_dim],
-                right: &scratch.tile[..TILE * head_dim],
-                columns: head_dim,
-                out: &mut scratch.scores[..queries * TILE],
+            let q = &scratch.q[..queries * head_dim];
+            let tile = &scratch.tile[..TILE * head_dim];
+            let out = &mut scratch.scores[..queries * TILE];
+            if many {
+                let turned = &mut scratch.turned[..TILE * head_dim];
+                turn(tile, head_dim, turned);
+                out.fill(0.0);
+                Weighted {
+                    weights: q,
+                    values: turned,
+                    columns: TILE,
+                    sums: out,
+                }
+                .with_simd(simd);
+            } else {
+                Dots {
+                    left: q,
+                    right: tile,
+                    columns: head_dim,
+                    out,
+                }
+                .with_simd(simd);
             }
-            .with_simd(simd);
             let scores = scratch.scores.as_chunks_mut().0.iter_mut();
             let sums = scratch.sums.chunks_exact_mut(head_dim);
             let softmax = scratch.softmax[..queries].iter_mut();
@@ -348,9 +373,9 @@ impl WithSimd for Queries<'_> {
             }
             decode((v_type, head_dim), activation, v, &mut scratch.tile);
             Weighted {
-                weights: scratch.scores[..queries * TILE].as_chunks().0,
+                weights: &scratch.scores[..queries * TILE],
                 values: &scratch.tile[..TILE * head_dim],
-                head_dim,
+                columns: head_dim,
                 sums: &mut scratch.sums[..queries * head_dim],
             }
             .with_simd(simd);
@@ -368,4 +393,14 @@ fn decode((element, head_dim): (KvType, usize), activation: DType, bytes: &[u8],
         activation.round(held);
     }
     others.fill(0.0);
+}
+
+/// Transposes a tile.
+#[inline(always)]
+fn turn(tile: &[f32], head_dim: usize, to: &mut [f32]) {
+    for (position, values) in tile.chunks_exact(head_dim).enumerate() {
+        for (to, value) in to.as_chunks_mut::<TILE>().0.iter_mut().zip(values) {
+            to[position] = *value;
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! Products of quantized matrices with rows of activations.
 //!
 //! The rows of a step are multiplied with the integers of the weights' blocks, with activations of 16 bits (`int16`) or of
-//! 30 (`groups`). So are those of a prompt if 256 columns share a factor and activations have 16 bits. Otherwise one row of a
-//! prompt is multiplied with weights as they are decoded. For more rows, a few weight rows are decoded into a buffer that
-//! fits the nearest cache, and multiplied with every input row.
+//! 30 (`groups`). So are those of a prompt if activations have 16 bits. Otherwise one row of a prompt is multiplied with
+//! weights as they are decoded. For more rows, a few weight rows are decoded into a buffer that fits the nearest cache, and
+//! multiplied with every input row.
 //!
 //! Products are (outputs, rows), so that each thread writes its own memory, and are transposed as they are merged. The
 //! bits of a product depend neither on the number of rows, nor on the threads, nor on the machine (`dots`).
@@ -61,12 +61,11 @@ impl Family {
         }
     }
 
-    /// Whether integers are multiplied. In a prompt that is worth it for integers whose factor many columns share.
+    /// Whether integers are multiplied.
     fn suits(self, weight: &Matrix) -> bool {
-        match (self, weight.span()) {
-            (Self::Step(_), span) => span.is_some(),
-            (Self::Prompt(Precision::I16), Some(span)) => span == SPANS[1],
-            _ => false,
+        match self {
+            Self::Step(_) | Self::Prompt(Precision::I16) => weight.span().is_some(),
+            Self::Prompt(Precision::F32) => false,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::tape::Attention;
 
 /// Positions whose scores are computed at a time.
 pub(super) const TILE: usize = 32;
-/// Partial sums of the weights, and columns that are summed at a time.
+/// Columns that are summed at a time without vectors.
 const LANES: usize = 16;
 
 /// The greatest score and the sum of weights so far.
@@ -124,11 +124,12 @@ fn fold(values: &[f32; TILE], of: impl Fn(f32, f32) -> f32) -> f32 {
     parts[0]
 }
 
-/// `sums += weights values`: weights are (queries, TILE), values (TILE, head_dim), sums (queries, head_dim).
+/// `sums += weights values`: weights are (queries, count), values (count, columns), sums (queries, columns). Each sum has one
+/// product after the other.
 pub(super) struct Weighted<'a> {
-    pub(super) weights: &'a [[f32; TILE]],
+    pub(super) weights: &'a [f32],
     pub(super) values: &'a [f32],
-    pub(super) head_dim: usize,
+    pub(super) columns: usize,
     pub(super) sums: &'a mut [f32],
 }
 
@@ -137,9 +138,9 @@ impl WithSimd for Weighted<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // The number of queries at a time is the number of registers for their sums.
+        // The number of queries and of columns at a time is that of the registers for their sums.
         match S::F32_LANES {
-            16 => self.grouped::<S, 1, 8>(simd),
+            16 => self.grouped::<S, 2, 8>(simd),
             8 => self.grouped::<S, 2, 4>(simd),
             4 => self.grouped::<S, 4, 4>(simd),
             _ => self.grouped::<S, LANES, 1>(simd),
@@ -153,67 +154,82 @@ impl Weighted<'_> {
         let Self {
             weights,
             values,
-            head_dim,
+            columns,
             sums,
         } = self;
-        let whole = weights.len() / Q * Q;
-        for query in (0..whole).step_by(Q) {
-            let sums = &mut sums[query * head_dim..][..Q * head_dim];
-            add::<S, V, Q>(simd, &weights[query..][..Q], values, head_dim, sums);
-        }
+        let count = values.len() / columns;
         // Powers of two of the remaining queries are computed together, which hides the latency of additions.
-        let (mut weights, mut sums) = (&weights[whole..], &mut sums[whole * head_dim..]);
-        for queries in [4, 2, 1] {
-            if weights.len() < queries {
-                continue;
+        let (mut weights, mut sums) = (weights, sums);
+        for queries in [Q, 4, 2, 1] {
+            while weights.len() >= queries * count {
+                let (these, others) = weights.split_at(queries * count);
+                let (of_these, of_others) = sums.split_at_mut(queries * columns);
+                match queries {
+                    4 if Q != 4 => add::<S, V, 4>(simd, these, values, columns, of_these),
+                    2 => add::<S, V, 2>(simd, these, values, columns, of_these),
+                    1 => add::<S, V, 1>(simd, these, values, columns, of_these),
+                    _ => add::<S, V, Q>(simd, these, values, columns, of_these),
+                }
+                (weights, sums) = (others, of_others);
             }
-            let (these, others) = weights.split_at(queries);
-            let (of_these, of_others) = sums.split_at_mut(queries * head_dim);
-            match queries {
-                4 => add::<S, V, 4>(simd, these, values, head_dim, of_these),
-                2 => add::<S, V, 2>(simd, these, values, head_dim, of_these),
-                _ => add::<S, V, 1>(simd, these, values, head_dim, of_these),
+        }
+    }
+}
+
+/// `V` vectors of columns are summed at a time.
+#[inline(always)]
+fn add<S: Simd, const V: usize, const Q: usize>(
+    simd: S,
+    weights: &[f32],
+    values: &[f32],
+    columns: usize,
+    sums: &mut [f32],
+) {
+    let whole = columns / (V * S::F32_LANES) * (V * S::F32_LANES);
+    for column in (0..whole).step_by(V * S::F32_LANES) {
+        add_columns::<S, V, Q>(simd, weights, values, (column, columns), sums);
+    }
+    let vectors = columns / S::F32_LANES * S::F32_LANES;
+    for column in (whole..vectors).step_by(S::F32_LANES) {
+        add_columns::<S, 1, Q>(simd, weights, values, (column, columns), sums);
+    }
+    let count = values.len() / columns;
+    for (query, weights) in weights.chunks_exact(count).enumerate() {
+        let sums = &mut sums[query * columns + vectors..][..columns - vectors];
+        for (values, weight) in values.chunks_exact(columns).zip(weights) {
+            for (sum, value) in sums.iter_mut().zip(&values[vectors..]) {
+                *sum = weight.mul_add(*value, *sum);
             }
-            (weights, sums) = (others, of_others);
         }
     }
 }
 
 #[inline(always)]
-fn add<S: Simd, const V: usize, const Q: usize>(
+fn add_columns<S: Simd, const V: usize, const Q: usize>(
     simd: S,
-    weights: &[[f32; TILE]],
+    weights: &[f32],
     values: &[f32],
-    head_dim: usize,
+    (column, columns): (usize, usize),
     sums: &mut [f32],
 ) {
-    let whole = head_dim / LANES * LANES;
-    for column in (0..whole).step_by(LANES) {
-        let mut parts = [[simd.splat_f32s(0.0); V]; Q];
-        for (query, parts) in parts.iter_mut().enumerate() {
-            let sums = &sums[query * head_dim + column..][..LANES];
-            parts.copy_from_slice(S::as_simd_f32s(sums).0);
-        }
-        for (position, values) in values.chunks_exact(head_dim).enumerate() {
-            let (values, _) = S::as_simd_f32s(&values[column..][..LANES]);
-            for query in 0..Q {
-                let weight = simd.splat_f32s(weights[query][position]);
-                for v in 0..V {
-                    parts[query][v] = simd.mul_add_f32s(weight, values[v], parts[query][v]);
-                }
+    let (width, count) = (V * S::F32_LANES, values.len() / columns);
+    let mut parts = [[simd.splat_f32s(0.0); V]; Q];
+    for (query, parts) in parts.iter_mut().enumerate() {
+        let sums = &sums[query * columns + column..][..width];
+        parts.copy_from_slice(S::as_simd_f32s(sums).0);
+    }
+    let weights: [&[f32]; Q] = std::array::from_fn(|query| &weights[query * count..][..count]);
+    for (at, values) in values.chunks_exact(columns).enumerate() {
+        let (values, _) = S::as_simd_f32s(&values[column..][..width]);
+        for query in 0..Q {
+            let weight = simd.splat_f32s(weights[query][at]);
+            for v in 0..V {
+                parts[query][v] = simd.mul_add_f32s(weight, values[v], parts[query][v]);
             }
-        }
-        for (query, parts) in parts.iter().enumerate() {
-            let sums = &mut sums[query * head_dim + column..][..LANES];
-            S::as_mut_simd_f32s(sums).0.copy_from_slice(parts);
         }
     }
-    for (query, weights) in weights.iter().enumerate() {
-        let sums = &mut sums[query * head_dim + whole..][..head_dim - whole];
-        for (values, weight) in values.chunks_exact(head_dim).zip(weights) {
-            for (sum, value) in sums.iter_mut().zip(&values[whole..]) {
-                *sum = weight.mul_add(*value, *sum);
-            }
-        }
+    for (query, parts) in parts.iter().enumerate() {
+        let sums = &mut sums[query * columns + column..][..width];
+        S::as_mut_simd_f32s(sums).0.copy_from_slice(parts);
     }
 }

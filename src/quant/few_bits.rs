@@ -82,6 +82,9 @@ impl Block<84, 256, 2> for Q2_K {
     }
 }
 impl Long<84, 2> for Q2_K {
+    /// 3 times 15.
+    const ARE_SMALL: bool = true;
+
     #[inline(always)]
     fn unpack<V: Vectors>(vectors: V, block: &[u8; 84]) -> [V::Bytes; 4] {
         let (_, rest) = split::<16, 68, 84>(block);
@@ -174,6 +177,9 @@ impl Block<110, 256, 1> for Q3_K {
     }
 }
 impl Long<110, 1> for Q3_K {
+    /// 4 times 32.
+    const ARE_SMALL: bool = true;
+
     #[inline(always)]
     fn unpack<V: Vectors>(vectors: V, block: &[u8; 110]) -> [V::Bytes; 4] {
         let (high, rest) = split::<32, 78, 110>(block);

@@ -11,6 +11,7 @@ use super::layout::Layout;
 use super::long::Long;
 use super::recipe;
 use super::rows::Destination;
+use super::vectors::Vectors;
 
 /// The rows of a grid: `V` magnitudes, each an index of `bits` bits.
 const fn rows<const N: usize, const V: usize>(
@@ -41,6 +42,20 @@ fn signed(magnitudes: &[u8; 256], signs: &[u8; 32]) -> [i8; 256] {
         }
     }
     integers
+}
+
+/// As `signed` does, in vectors.
+#[inline(always)]
+fn with_signs<V: Vectors>(vectors: V, magnitudes: [u8; 256], signs: [u8; 32]) -> [V::Bytes; 4] {
+    let [a, b, c, d]: [[u8; 64]; 4] = pulp::cast(magnitudes);
+    let [of_a, of_b, of_c, of_d]: [[[u8; 4]; 2]; 4] = pulp::cast(signs);
+    let bits = |signs: [[u8; 4]; 2]| signs.map(u32::from_le_bytes);
+    [
+        vectors.negate(vectors.load(&a), bits(of_a)),
+        vectors.negate(vectors.load(&b), bits(of_b)),
+        vectors.negate(vectors.load(&c), bits(of_c)),
+        vectors.negate(vectors.load(&d), bits(of_d)),
+    ]
 }
 
 /// The scales of groups: odd numbers, of which a byte has two.
@@ -85,6 +100,25 @@ static ROWS_OF_IQ3_S: [[u8; 4]; 512] = rows(&grids::IQ3_S, &[8, 24, 40, 56, 72, 
 
 pub(super) struct IQ3_S;
 impl IQ3_S {
+    /// The magnitudes and the signs.
+    #[inline(always)]
+    fn magnitudes(block: &[u8; 110]) -> ([u8; 256], [u8; 32]) {
+        let (_, rest) = split::<2, 108, 110>(block);
+        let (low, rest) = split::<64, 44, 108>(rest);
+        let (high, rest) = split::<8, 36, 44>(rest);
+        let (signs, _) = split::<32, 4, 36>(rest);
+        let mut magnitudes = [0; 256];
+        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        for ((group, high), low) in groups.zip(low.as_chunks::<8>().0) {
+            let fours = group.as_chunks_mut::<4>().0.iter_mut().zip(low);
+            for (i, (four, low)) in fours.enumerate() {
+                let ninth = usize::from(high >> i & 1);
+                *four = ROWS_OF_IQ3_S[usize::from(*low) | ninth << 8];
+            }
+        }
+        (magnitudes, *signs)
+    }
+
     #[inline(always)]
     fn groups(block: &[u8; 110]) -> [u8; 8] {
         let (_, packed) = split::<106, 4, 110>(block);
@@ -101,20 +135,8 @@ impl Block<110, 256, 1> for IQ3_S {
 
     #[inline(always)]
     fn integers(block: &[u8; 110]) -> [i8; 256] {
-        let (_, rest) = split::<2, 108, 110>(block);
-        let (low, rest) = split::<64, 44, 108>(rest);
-        let (high, rest) = split::<8, 36, 44>(rest);
-        let (signs, _) = split::<32, 4, 36>(rest);
-        let mut magnitudes = [0; 256];
-        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
-        for ((group, high), low) in groups.zip(low.as_chunks::<8>().0) {
-            let fours = group.as_chunks_mut::<4>().0.iter_mut().zip(low);
-            for (i, (four, low)) in fours.enumerate() {
-                let ninth = usize::from(high >> i & 1);
-                *four = ROWS_OF_IQ3_S[usize::from(*low) | ninth << 8];
-            }
-        }
-        signed(&magnitudes, signs)
+        let (magnitudes, signs) = Self::magnitudes(block);
+        signed(&magnitudes, &signs)
     }
 
     #[inline(always)]
@@ -129,12 +151,30 @@ impl Block<110, 256, 1> for IQ3_S {
         put(half, Self::groups(block), Self::integers(block), code, to);
     }
 }
-impl Long<110, 1> for IQ3_S {}
+impl Long<110, 1> for IQ3_S {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 110]) -> [V::Bytes; 4] {
+        let (magnitudes, signs) = Self::magnitudes(block);
+        with_signs(vectors, magnitudes, signs)
+    }
+}
 
 static ROWS_OF_IQ3_XXS: [[u8; 4]; 256] = rows(&grids::IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62], 3);
 
 pub(super) struct IQ3_XXS;
 impl IQ3_XXS {
+    #[inline(always)]
+    fn magnitudes(block: &[u8; 98]) -> [u8; 256] {
+        let (_, rest) = split::<2, 96, 98>(block);
+        let (indexes, _) = split::<64, 32, 96>(rest);
+        let mut magnitudes = [0; 256];
+        let fours = magnitudes.as_chunks_mut::<4>().0.iter_mut();
+        for (four, index) in fours.zip(indexes) {
+            *four = ROWS_OF_IQ3_XXS[usize::from(*index)];
+        }
+        magnitudes
+    }
+
     /// The word of a group: four times seven signs, then four bits of a scale.
     #[inline(always)]
     fn word(block: &[u8; 98], group: usize) -> u32 {
@@ -174,14 +214,7 @@ impl Block<98, 256, 1> for IQ3_XXS {
 
     #[inline(always)]
     fn integers(block: &[u8; 98]) -> [i8; 256] {
-        let (_, rest) = split::<2, 96, 98>(block);
-        let (indexes, _) = split::<64, 32, 96>(rest);
-        let mut magnitudes = [0; 256];
-        let fours = magnitudes.as_chunks_mut::<4>().0.iter_mut();
-        for (four, index) in fours.zip(indexes) {
-            *four = ROWS_OF_IQ3_XXS[usize::from(*index)];
-        }
-        signed(&magnitudes, &Self::signs(block))
+        signed(&Self::magnitudes(block), &Self::signs(block))
     }
 
     #[inline(always)]
@@ -196,13 +229,37 @@ impl Block<98, 256, 1> for IQ3_XXS {
         put(half, Self::odd_scales(block), integers, code, to);
     }
 }
-impl Long<98, 1> for IQ3_XXS {}
+impl Long<98, 1> for IQ3_XXS {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 98]) -> [V::Bytes; 4] {
+        with_signs(vectors, Self::magnitudes(block), Self::signs(block))
+    }
+}
 
 static ROWS_OF_IQ2_S: [[u8; 8]; 1024] = rows(&grids::IQ2_S, &[8, 25, 43], 2);
 
 /// Files named IQ3_XXS have matrices of this format, too.
 pub(super) struct IQ2_S;
 impl IQ2_S {
+    /// The magnitudes and the signs.
+    #[inline(always)]
+    fn magnitudes(block: &[u8; 82]) -> ([u8; 256], [u8; 32]) {
+        let (_, rest) = split::<2, 80, 82>(block);
+        let (low, rest) = split::<32, 48, 80>(rest);
+        let (signs, rest) = split::<32, 16, 48>(rest);
+        let (high, _) = split::<8, 8, 16>(rest);
+        let mut magnitudes = [0; 256];
+        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
+        for ((group, high), low) in groups.zip(low.as_chunks::<4>().0) {
+            let eights = group.as_chunks_mut::<8>().0.iter_mut().zip(low);
+            for (i, (eight, low)) in eights.enumerate() {
+                let above = usize::from(high >> (2 * i) & 3);
+                *eight = ROWS_OF_IQ2_S[usize::from(*low) | above << 8];
+            }
+        }
+        (magnitudes, *signs)
+    }
+
     #[inline(always)]
     fn groups(block: &[u8; 82]) -> [u8; 16] {
         let (_, packed) = split::<74, 8, 82>(block);
@@ -223,20 +280,8 @@ impl Block<82, 256, 1> for IQ2_S {
 
     #[inline(always)]
     fn integers(block: &[u8; 82]) -> [i8; 256] {
-        let (_, rest) = split::<2, 80, 82>(block);
-        let (low, rest) = split::<32, 48, 80>(rest);
-        let (signs, rest) = split::<32, 16, 48>(rest);
-        let (high, _) = split::<8, 8, 16>(rest);
-        let mut magnitudes = [0; 256];
-        let groups = magnitudes.as_chunks_mut::<32>().0.iter_mut().zip(high);
-        for ((group, high), low) in groups.zip(low.as_chunks::<4>().0) {
-            let eights = group.as_chunks_mut::<8>().0.iter_mut().zip(low);
-            for (i, (eight, low)) in eights.enumerate() {
-                let above = usize::from(high >> (2 * i) & 3);
-                *eight = ROWS_OF_IQ2_S[usize::from(*low) | above << 8];
-            }
-        }
-        signed(&magnitudes, signs)
+        let (magnitudes, signs) = Self::magnitudes(block);
+        signed(&magnitudes, &signs)
     }
 
     #[inline(always)]
@@ -251,4 +296,10 @@ impl Block<82, 256, 1> for IQ2_S {
         put(half, Self::groups(block), Self::integers(block), code, to);
     }
 }
-impl Long<82, 1> for IQ2_S {}
+impl Long<82, 1> for IQ2_S {
+    #[inline(always)]
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; 82]) -> [V::Bytes; 4] {
+        let (magnitudes, signs) = Self::magnitudes(block);
+        with_signs(vectors, magnitudes, signs)
+    }
+}

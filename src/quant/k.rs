@@ -90,6 +90,9 @@ impl Block<144, 256, 2> for Q4_K {
     }
 }
 impl Long<144, 2> for Q4_K {
+    /// 15 times 63.
+    const ARE_SMALL: bool = true;
+
     #[inline(always)]
     fn unpack<V: Vectors>(vectors: V, block: &[u8; 144]) -> [V::Bytes; 4] {
         let (_, low) = split::<16, 128, 144>(block);

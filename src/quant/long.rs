@@ -8,17 +8,11 @@ use super::span::{Blocks, Integers, Long as Factors};
 use super::vectors::Vectors;
 
 pub(super) trait Long<const B: usize, const H: usize>: Block<B, 256, H> {
+    /// Whether an integer times the factor of its group is at most 1024.
+    const ARE_SMALL: bool = false;
+
     /// The block's integers, in their order.
-    #[inline(always)]
-    fn unpack<V: Vectors>(vectors: V, block: &[u8; B]) -> [V::Bytes; 4] {
-        let [a, b, c, d]: [[u8; 64]; 4] = pulp::cast(Self::integers(block));
-        [
-            vectors.load(&a),
-            vectors.load(&b),
-            vectors.load(&c),
-            vectors.load(&d),
-        ]
-    }
+    fn unpack<V: Vectors>(vectors: V, block: &[u8; B]) -> [V::Bytes; 4];
 }
 
 struct Packed<'a, F, const B: usize, const H: usize> {
@@ -58,6 +52,7 @@ pub(super) fn spans<V: Vectors, F: Long<B, H>, const B: usize, const H: usize>(
                 columns: const { group_columns::<F, B, 256, H>() },
                 scale: factors.scale,
                 scales: factors.scales,
+                are_small: F::ARE_SMALL,
                 minima: F::LAYOUT
                     .has_minimum
                     .then_some((factors.minimum, factors.minima)),

@@ -33,6 +33,8 @@ pub struct Long {
     ///
     /// The product with an integer is at most 4096, so that 16 products with 16-bit activations fit in 32 bits.
     pub scales: [i8; PIECES],
+    /// Whether that product is at most 1024, so that 64 of them fit.
+    pub are_small: bool,
     /// In formats with minima.
     pub minima: Option<(f32, [u8; PIECES])>,
 }

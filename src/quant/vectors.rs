@@ -28,6 +28,9 @@ pub trait Vectors: Copy {
     /// Byte `i` is `value` if bit `i` is set, and otherwise 0.
     fn spread(self, bits: [u32; 2], value: u8) -> Self::Bytes;
 
+    /// Changes the sign of byte `i` if bit `i` is set.
+    fn negate(self, bytes: Self::Bytes, bits: [u32; 2]) -> Self::Bytes;
+
     /// The values of IEEE 754 halves, of which a word has four, from its lowest bits up. Vectors are filled with words
     /// faster than with halves.
     fn halves(self, words: [u64; 2]) -> [f32; 8];

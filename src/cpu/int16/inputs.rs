@@ -2,16 +2,12 @@
 
 use pulp::NullaryFnOnce;
 
-use super::machine::{Columns, SUMS};
-use crate::cpu::dots::eight_in_pairs;
-use crate::quant::{PIECE, SHORT};
+use super::panels::{LongPanel, Panels, ShortPanel};
+use super::spans::{BLOCK, Long, Short};
+use crate::quant::SHORT;
 
-/// The greatest integer.
-const MOST: f32 = 32_767.0;
-/// 1.5 times 2^23: after an addition, the low bits of the sum hold the rounded number.
-const ROUNDER: f32 = 12_582_912.0;
-/// Columns that a short block has.
-const BLOCK: usize = 32;
+/// Rows from which on they are those of a prompt.
+const MANY: usize = 9;
 
 /// Rows of activations, for weights with long blocks or with short ones.
 #[derive(Debug, Default)]
@@ -20,119 +16,42 @@ pub(in crate::cpu) struct Inputs {
     long: Vec<Long>,
     /// (rows, columns / 128), the last one filled up with zeros
     short: Vec<Short>,
+    /// The rows of a prompt, in place of the others.
+    panels: (Panels<LongPanel>, Panels<ShortPanel>),
     rows: usize,
     /// The spans of a row.
     spans: usize,
 }
 
-/// 256 columns with a unit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Long {
-    pub(super) columns: [Columns; 8],
-    /// The unit of the integers. NaN if one of the values is not a number.
-    pub(super) unit: f32,
-    /// The sums of each 16 columns.
-    of_16: [f32; SUMS],
-    /// The sums of each 32 columns, then zeros.
-    of_32: [f32; SUMS],
-}
-
-/// Four times 32 columns with a unit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Short {
-    pub(super) columns: [Columns; 4],
-    pub(super) units: [f32; SHORT],
-    /// The sums of each 32 columns.
-    pub(super) sums: [f32; SHORT],
-}
-
-impl Long {
-    pub(super) const NONE: &Self = &Self {
-        columns: [Columns::ZEROS; 8],
-        unit: 0.0,
-        of_16: [0.0; SUMS],
-        of_32: [0.0; SUMS],
-    };
-
-    /// The sums of groups of 16 or 32 `columns`.
-    #[inline(always)]
-    pub(super) fn sums(&self, columns: usize) -> &[f32; SUMS] {
-        if columns > PIECE {
-            &self.of_32
-        } else {
-            &self.of_16
-        }
-    }
-
-    #[inline(always)]
-    fn new(values: &[f32; 256]) -> Self {
-        let (unit, by) = unit(values);
-        let mut new = Self {
-            unit,
-            ..*Self::NONE
-        };
-        let parts = new.columns.as_chunks_mut().0.iter_mut();
-        for (to, values) in parts.zip(values.as_chunks().0) {
-            Columns::fill(to, values, [by; 2]);
-        }
-        let pieces = values.as_chunks::<PIECE>().0;
-        for (to, piece) in new.of_16.iter_mut().zip(pieces) {
-            *to = sum(piece, by);
-        }
-        for (group, to) in new.of_32.iter_mut().take(SUMS / 2).enumerate() {
-            // Sums of integers below 2^24 are exact.
-            *to = (new.of_16[2 * group] + new.of_16[2 * group + 1]) * unit;
-        }
-        for to in &mut new.of_16 {
-            *to *= unit;
-        }
-        new
-    }
-}
-
-impl Short {
-    pub(super) const NONE: &Self = &Self {
-        columns: [Columns::ZEROS; 4],
-        units: [0.0; SHORT],
-        sums: [0.0; SHORT],
-    };
-
-    #[inline(always)]
-    fn new(values: &[f32; SHORT * BLOCK]) -> Self {
-        let mut new = *Self::NONE;
-        let mut factors = [0.0; SHORT];
-        for (at, values) in values.as_chunks::<BLOCK>().0.iter().enumerate() {
-            let (unit, by) = unit(values);
-            let pieces = values.as_chunks().0;
-            (new.units[at], factors[at]) = (unit, by);
-            new.sums[at] = (sum(&pieces[0], by) + sum(&pieces[1], by)) * unit;
-        }
-        let parts = new.columns.as_chunks_mut().0.iter_mut();
-        let factors = factors.as_chunks().0;
-        for (to, (values, by)) in parts.zip(values.as_chunks().0.iter().zip(factors)) {
-            Columns::fill(to, values, *by);
-        }
-        new
-    }
-}
-
-impl Columns {
-    /// Rounds 64 columns, with a factor for each half of them, to integers. It splits those with even numbers from those
-    /// with odd ones.
-    #[inline(always)]
-    fn fill([even, odd]: &mut [Self; 2], values: &[f32; 64], by: [f32; 2]) {
-        for (half, by) in by.into_iter().enumerate() {
-            for at in half * PIECE..(half + 1) * PIECE {
-                even.0[at] = integer(raised(values[2 * at], by));
-                odd.0[at] = integer(raised(values[2 * at + 1], by));
-            }
-        }
-    }
-}
-
 impl Inputs {
     /// Converts rows of `columns`, a multiple of the span, which is 32 or 256.
     pub(in crate::cpu) fn fill(&mut self, from: &[f32], columns: usize, span: usize) {
+        if from.len() / columns < MANY {
+            self.fill_rows(from, columns, span);
+        } else {
+            self.fill_panels(from, columns, span);
+        }
+    }
+
+    /// Converts the rows of a prompt.
+    pub(super) fn fill_panels(&mut self, from: &[f32], columns: usize, span: usize) {
+        self.rows = from.len() / columns;
+        self.long.clear();
+        self.short.clear();
+        let (long, short) = &mut self.panels;
+        if span > BLOCK {
+            short.clear();
+            long.fill(from, columns);
+        } else {
+            long.clear();
+            short.fill(from, columns);
+        }
+    }
+
+    /// Converts the rows of a step.
+    pub(super) fn fill_rows(&mut self, from: &[f32], columns: usize, span: usize) {
+        self.panels.0.clear();
+        self.panels.1.clear();
         pulp::Arch::new().dispatch(Filling {
             inputs: self,
             from,
@@ -143,6 +62,15 @@ impl Inputs {
 
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    pub(super) fn panels(&self) -> &(Panels<LongPanel>, Panels<ShortPanel>) {
+        &self.panels
+    }
+
+    /// Whether they are those of a prompt.
+    pub(super) fn are_panels(&self) -> bool {
+        self.panels.0.count() + self.panels.1.count() > 0
     }
 
     /// A row for weights with long blocks.
@@ -187,6 +115,7 @@ impl NullaryFnOnce for Filling<'_> {
             short,
             rows,
             spans,
+            ..
         } = inputs;
         *rows = from.len() / columns;
         // A row has no spans of the other kind.
@@ -207,66 +136,15 @@ impl NullaryFnOnce for Filling<'_> {
             .zip(from.chunks_exact(columns))
         {
             for (to, values) in to.iter_mut().zip(row.chunks(SHORT * BLOCK)) {
-                let mut whole = [0.0; SHORT * BLOCK];
-                whole[..values.len()].copy_from_slice(values);
-                *to = Short::new(&whole);
+                *to = Short::of(values);
             }
         }
     }
 }
 
-/// A value that is rounded to an integer, plus `ROUNDER`; zero if the factor is.
-#[inline(always)]
-fn raised(x: f32, by: f32) -> f32 {
-    let scaled = if by > 0.0 { x * by } else { 0.0 };
-    scaled + ROUNDER
-}
-
-/// The integer in the low bits of a raised value.
-#[inline(always)]
-fn integer(raised: f32) -> i16 {
-    #[allow(clippy::cast_possible_truncation)] // at most `MOST`
-    let low = raised.to_bits() as u16;
-    low.cast_signed()
-}
-
-/// The sum of values that are rounded to integers.
-#[inline(always)]
-fn sum(values: &[f32; PIECE], by: f32) -> f32 {
-    let mut parts = [0.0; PIECE / 2];
-    for (i, part) in parts.iter_mut().enumerate() {
-        let [first, second] = [raised(values[i], by), raised(values[i + PIECE / 2], by)];
-        *part = (first - ROUNDER) + (second - ROUNDER);
-    }
-    eight_in_pairs(&parts)
-}
-
-/// Returns the unit of a span, and its inverse, which is zero if all integers are.
-#[inline(always)]
-fn unit(span: &[f32]) -> (f32, f32) {
-    let (mut greatest, mut finite) = ([0.0_f32; BLOCK], true);
-    for values in span.as_chunks::<BLOCK>().0 {
-        for (greatest, x) in greatest.iter_mut().zip(values) {
-            *greatest = if x.abs() > *greatest {
-                x.abs()
-            } else {
-                *greatest
-            };
-            finite &= x.is_finite();
-        }
-    }
-    if !finite {
-        return (f32::NAN, 0.0);
-    }
-    let greatest = greatest.into_iter().fold(0.0, f32::max);
-    let by = MOST / greatest;
-    // Values that are almost zero become zero.
-    let by = if by.is_finite() { by } else { 0.0 };
-    (greatest / MOST, by)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Columns;
     use super::*;
 
     /// The integers of columns, in their order.

@@ -16,6 +16,9 @@ impl Columns {
     pub(super) const ZEROS: Self = Self([0; Self::LEN]);
 }
 
+/// `Columns` two at a time: those with even numbers or those with odd ones.
+pub(super) type Pairs = [i32; SUMS];
+
 pub(super) trait Machine: Vectors {
     /// Thirty-two weights, in the order of `Columns`.
     type Weights: Copy;
@@ -25,8 +28,6 @@ pub(super) trait Machine: Vectors {
     type Sums: Copy;
     /// Sixteen numbers.
     type Totals: Copy;
-    /// Four numbers.
-    type Four: Copy;
 
     fn no_sums(self) -> Self::Sums;
 
@@ -40,49 +41,53 @@ pub(super) trait Machine: Vectors {
 
     fn scaled(self, integers: Self::Bytes, by: Self::Factors) -> [Self::Weights; 2];
 
-    fn loaded(self, columns: &Columns) -> Self::Weights;
+    fn pairs(self, weights: Self::Weights) -> Pairs;
 
-    fn columns(self, weights: Self::Weights) -> Columns;
+    /// The same pair in each place.
+    fn repeated(self, pair: i32) -> Self::Weights;
 
     /// `sums[i] + weights[2i] * columns[2i] + weights[2i + 1] * columns[2i + 1]`
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums;
 
     fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums;
 
-    /// `totals + scale * sums`
-    fn total(self, sums: Self::Sums, scale: f32, totals: Self::Totals) -> Self::Totals;
+    /// Sum `i` is that of each fourth sum from `i` on.
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT];
+
+    /// The sums of four blocks, each of which has half of the sums of 64 columns.
+    fn of_blocks(self, sums: [Self::Sums; 2]) -> [i32; SHORT];
+
+    /// `left * right`
+    fn multiply(self, left: &[f32; SUMS], right: f32) -> Self::Totals;
+
+    /// `totals + scales * sums`
+    fn total(self, sums: Self::Sums, scales: Self::Totals, totals: Self::Totals) -> Self::Totals;
+
+    /// The same number in each place.
+    fn splat(self, number: f32) -> Self::Totals;
+
+    fn totals(self, numbers: &[f32; SUMS]) -> Self::Totals;
+
+    fn numbers(self, totals: Self::Totals) -> [f32; SUMS];
+
+    fn plus(self, left: Self::Totals, right: Self::Totals) -> Self::Totals;
 
     /// `-minimum * minima`
-    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS];
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> Self::Totals;
 
     /// `totals + left * right`
     fn multiply_add(
         self,
-        left: &[f32; SUMS],
-        right: &[f32; SUMS],
+        left: Self::Totals,
+        right: Self::Totals,
         totals: Self::Totals,
     ) -> Self::Totals;
 
-    /// The sum of all: both in one, then in pairs, as `dots` does.
-    fn whole(self, left: Self::Totals, right: Self::Totals) -> f32;
+    /// The sum in pairs, as `dots` does.
+    fn whole(self, totals: Self::Totals) -> f32;
+}
 
-    fn four(self, numbers: &[f32; SHORT]) -> Self::Four;
-
-    fn times(self, left: Self::Four, right: Self::Four) -> Self::Four;
-
-    /// `sums + left * right`
-    fn multiply_add_four(self, left: Self::Four, right: Self::Four, sums: Self::Four)
-    -> Self::Four;
-
-    /// `totals + scales * sums`: the first half has scale `2 * at`, the second one the next.
-    fn total_of_two(
-        self,
-        sums: Self::Sums,
-        scales: Self::Four,
-        at: usize,
-        totals: Self::Totals,
-    ) -> Self::Totals;
-
-    /// The sum in pairs.
-    fn sum_of_four(self, four: Self::Four) -> f32;
+#[inline(always)]
+pub(super) fn sum_of_four([a, b, c, d]: [f32; SHORT]) -> f32 {
+    (a + c) + (b + d)
 }

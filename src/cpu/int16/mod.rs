@@ -4,12 +4,19 @@
 //! each value is rounded to 2^-15 of the span's greatest. The products of a span are summed exactly, in 32 bits, and
 //! scaled once.
 //!
-//! There are sixteen partial sums, each of four neighbouring columns in sixty-four. The bits of a product therefore
-//! depend neither on the number of rows nor on the machine. `groups` computes the same with 30-bit activations.
+//! A span of 256 has sixteen partial sums, each of four neighbouring columns in sixty-four, or four of sixteen columns if
+//! the products are small. A span of 32 has one sum, and each fourth span is added to the same partial sum. The bits of a
+//! product therefore depend neither on the number of rows nor on the machine. `groups` computes the same with 30-bit
+//! activations.
+//!
+//! The vectors of a step have neighbouring columns of a row (`step`), and those of a prompt have rows (`panels`, `tiles`).
 
+mod decoded;
 mod inputs;
 mod machine;
+mod panels;
 mod portable;
+mod spans;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -21,15 +28,12 @@ use std::cell::RefCell;
 
 use pulp::NullaryFnOnce;
 
+use self::decoded::Decoded;
 pub(super) use self::inputs::Inputs;
 use self::portable::Portable;
 use self::step::Products;
-use self::tiles::{Decoded, Tiles};
+use self::tiles::Tiles;
 use super::weight::Matrix;
-use crate::quant::{PIECE, PIECES};
-
-/// Rows of the input from which on a row of the weight is decoded into memory.
-const MANY: usize = 9;
 
 thread_local! {
     /// Decoded rows of a weight, on the thread that multiplies them.
@@ -38,12 +42,10 @@ thread_local! {
 
 /// `out[a][b] = weight[first + a] . input[b]`: the weight has blocks, out is (_, rows).
 pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut [f32]) {
-    // The factor of a tile's sums has to be worth its multiplications.
-    let is_tiled = inputs.rows() >= MANY && weight.span() == Some(PIECE * PIECES);
-    // `$together` rows share a decoded block in a step; `$a` rows of the weight share `$b` of a prompt.
+    // `$together` rows share a decoded block in a step; `$a` rows of the weight share `$b` panels of a prompt.
     macro_rules! with {
         ($machine:expr, $run:expr, $together:literal, $a:literal, $b:literal) => {
-            if !is_tiled {
+            if !inputs.are_panels() {
                 $run(Products::<_, $together> {
                     machine: $machine,
                     weight,
@@ -70,14 +72,14 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
     #[cfg(target_arch = "x86_64")]
     {
         if let (Some(fused), Some(machine)) = (x86::Fused::try_new(), pulp::x86::V4::try_new()) {
-            return with!(machine, |run| fused.vectorize(run), 8, 4, 4);
+            return with!(machine, |run| fused.vectorize(run), 8, 8, 2);
         }
         if let Some(machine) = pulp::x86::V4::try_new() {
-            return with!(machine, |run| machine.vectorize(run), 8, 4, 4);
+            return with!(machine, |run| machine.vectorize(run), 8, 8, 2);
         }
         if let Some(machine) = pulp::x86::V3::try_new() {
-            return with!(machine, |run| machine.vectorize(run), 4, 2, 2);
+            return with!(machine, |run| machine.vectorize(run), 4, 4, 1);
         }
     }
-    with!(Portable, NullaryFnOnce::call, 4, 1, 1);
+    with!(Portable, NullaryFnOnce::call, 4, 4, 1);
 }

@@ -1,6 +1,6 @@
 //! Plain Rust, for machines without code of their own: arm64 has NEON in every build, so that the compiler uses it.
 
-use super::machine::{Columns, Machine, SUMS};
+use super::machine::{Columns, Machine, Pairs, SUMS};
 use crate::cpu::dots::sixteen_in_pairs;
 use crate::quant::{SHORT, Vectors, half};
 
@@ -90,6 +90,14 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
+    fn negate(self, mut bytes: Self::Bytes, bits: [u32; 2]) -> Self::Bytes {
+        for (byte, mask) in bytes.iter_mut().zip(self.spread(bits, 0xff)) {
+            *byte = (*byte ^ mask).wrapping_sub(mask);
+        }
+        bytes
+    }
+
+    #[inline(always)]
     fn halves(self, words: [u64; 2]) -> [f32; 8] {
         let mut values = [0.0; 8];
         for (i, value) in values.iter_mut().enumerate() {
@@ -106,7 +114,6 @@ impl Machine for Portable {
     type Factors = [i16; Columns::LEN];
     type Sums = [i32; SUMS];
     type Totals = [f32; SUMS];
-    type Four = [f32; SHORT];
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -149,13 +156,13 @@ impl Machine for Portable {
     }
 
     #[inline(always)]
-    fn loaded(self, columns: &Columns) -> Self::Weights {
-        columns.0
+    fn repeated(self, pair: i32) -> Self::Weights {
+        pulp::cast([pair; SUMS])
     }
 
     #[inline(always)]
-    fn columns(self, weights: Self::Weights) -> Columns {
-        Columns(weights)
+    fn pairs(self, weights: Self::Weights) -> Pairs {
+        pulp::cast(weights)
     }
 
     #[inline(always)]
@@ -176,89 +183,77 @@ impl Machine for Portable {
     }
 
     #[inline(always)]
-    fn total(self, sums: Self::Sums, scale: f32, mut totals: Self::Totals) -> Self::Totals {
-        for (total, sum) in totals.iter_mut().zip(sums) {
-            #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
-            let sum = sum as f32;
-            *total = scale.mul_add(sum, *total);
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT] {
+        let mut quarters = [0; SHORT];
+        for sums in sums.as_chunks::<SHORT>().0 {
+            for (quarter, sum) in quarters.iter_mut().zip(sums) {
+                *quarter += sum;
+            }
         }
-        totals
+        quarters
     }
 
     #[inline(always)]
-    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
-        let mut addends = [0.0; SUMS];
-        for (addend, integer) in addends.iter_mut().zip(minima) {
-            *addend = -minimum * f32::from(*integer);
-        }
-        addends
+    fn of_blocks(self, sums: [Self::Sums; 2]) -> [i32; SHORT] {
+        let blocks: [[i32; SUMS / 2]; SHORT] = pulp::cast(sums);
+        blocks.map(|sums| sums.into_iter().sum())
     }
 
     #[inline(always)]
-    fn multiply_add(
-        self,
-        left: &[f32; SUMS],
-        right: &[f32; SUMS],
-        mut totals: Self::Totals,
-    ) -> Self::Totals {
-        for (total, (left, right)) in totals.iter_mut().zip(left.iter().zip(right)) {
-            *total = left.mul_add(*right, *total);
-        }
-        totals
+    fn multiply(self, left: &[f32; SUMS], right: f32) -> Self::Totals {
+        left.map(|left| left * right)
     }
 
     #[inline(always)]
-    fn whole(self, mut left: Self::Totals, right: Self::Totals) -> f32 {
-        for (left, right) in left.iter_mut().zip(right) {
-            *left += right;
-        }
-        sixteen_in_pairs(&left)
+    fn total(self, sums: Self::Sums, scales: Self::Totals, totals: Self::Totals) -> Self::Totals {
+        #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
+        let sums = sums.map(|sum| sum as f32);
+        self.multiply_add(scales, sums, totals)
     }
 
     #[inline(always)]
-    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
+    fn splat(self, number: f32) -> Self::Totals {
+        [number; SUMS]
+    }
+
+    #[inline(always)]
+    fn totals(self, numbers: &[f32; SUMS]) -> Self::Totals {
         *numbers
     }
 
     #[inline(always)]
-    fn times(self, mut left: Self::Four, right: Self::Four) -> Self::Four {
+    fn numbers(self, totals: Self::Totals) -> [f32; SUMS] {
+        totals
+    }
+
+    #[inline(always)]
+    fn plus(self, mut left: Self::Totals, right: Self::Totals) -> Self::Totals {
         for (left, right) in left.iter_mut().zip(right) {
-            *left *= right;
+            *left += right;
         }
         left
     }
 
     #[inline(always)]
-    fn multiply_add_four(
-        self,
-        left: Self::Four,
-        right: Self::Four,
-        mut sums: Self::Four,
-    ) -> Self::Four {
-        for (sum, (left, right)) in sums.iter_mut().zip(left.into_iter().zip(right)) {
-            *sum = left.mul_add(right, *sum);
-        }
-        sums
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> Self::Totals {
+        minima.map(|integer| -minimum * f32::from(integer))
     }
 
     #[inline(always)]
-    fn total_of_two(
+    fn multiply_add(
         self,
-        sums: Self::Sums,
-        scales: Self::Four,
-        at: usize,
+        left: Self::Totals,
+        right: Self::Totals,
         mut totals: Self::Totals,
     ) -> Self::Totals {
-        for (i, (total, sum)) in totals.iter_mut().zip(sums).enumerate() {
-            #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
-            let sum = sum as f32;
-            *total = scales[2 * at + i / (SUMS / 2)].mul_add(sum, *total);
+        for (total, (left, right)) in totals.iter_mut().zip(left.into_iter().zip(right)) {
+            *total = left.mul_add(right, *total);
         }
         totals
     }
 
     #[inline(always)]
-    fn sum_of_four(self, [a, b, c, d]: Self::Four) -> f32 {
-        (a + c) + (b + d)
+    fn whole(self, totals: Self::Totals) -> f32 {
+        sixteen_in_pairs(&totals)
     }
 }

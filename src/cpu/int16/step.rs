@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use pulp::NullaryFnOnce;
 
-use super::inputs::{self, Inputs};
-use super::machine::Machine;
+use super::inputs::Inputs;
+use super::machine::{Machine, sum_of_four};
+use super::spans;
 use crate::cpu::prefetch::prefetch;
 use crate::cpu::weight::Matrix;
 use crate::quant::{Blocks, Integers, Long, SHORT, Short};
@@ -97,9 +98,8 @@ fn products<M: Machine, const R: usize>(
         long,
         short,
         of: [Partial {
-            products: machine.zeros(),
-            addends: machine.zeros(),
-            four: machine.four(&[0.0; SHORT]),
+            long: machine.zeros(),
+            short: [0.0; SHORT],
         }; R],
     };
     weight.spans(machine, row, &mut sums);
@@ -116,24 +116,33 @@ struct Sums<'a, M: Machine, const R: usize> {
     /// `PARTS`. The compiler does not know the number and does not unroll a loop over the parts: it fuses products with
     /// their addition only if a sum has one of them in a loop.
     parts: usize,
-    long: [&'a [inputs::Long]; R],
-    short: [&'a [inputs::Short]; R],
+    long: [&'a [spans::Long]; R],
+    short: [&'a [spans::Short]; R],
     of: [Partial<M>; R],
 }
 
 /// The partial sums of a product.
 #[derive(Clone, Copy)]
 struct Partial<M: Machine> {
-    products: M::Totals,
-    addends: M::Totals,
-    /// The addends of short blocks.
-    four: M::Four,
+    long: M::Totals,
+    /// Those of short blocks, of which each fourth has the same sum, and of long blocks with small products.
+    short: [f32; SHORT],
 }
 
 impl<M: Machine> Partial<M> {
     #[inline(always)]
     fn whole(self, machine: M) -> f32 {
-        machine.whole(self.products, self.addends) + machine.sum_of_four(self.four)
+        machine.whole(self.long) + sum_of_four(self.short)
+    }
+}
+
+/// `sums += scales * products`
+#[inline(always)]
+fn add_four(scales: [f32; SHORT], products: [i32; SHORT], sums: &mut [f32; SHORT]) {
+    for at in 0..SHORT {
+        #[allow(clippy::cast_precision_loss)] // rounded to the nearest, on every machine
+        let products = products[at] as f32;
+        sums[at] = scales[at].mul_add(products, sums[at]);
     }
 }
 
@@ -141,7 +150,7 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
     #[inline(always)]
     fn long(&mut self, factors: &Long, integers: impl Integers<M, 4>) {
         let machine = self.machine;
-        let mut of = [inputs::Long::NONE; R];
+        let mut of = [spans::Long::NONE; R];
         for r in 0..R {
             if let Some((next, rest)) = self.long[r].split_first() {
                 (of[r], self.long[r]) = (next, rest);
@@ -162,13 +171,18 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
         for r in 0..R {
             let (sums, scale) = (&mut self.of[r], factors.scale * of[r].unit);
             let products = machine.both(even[r], odd[r]);
-            sums.products = machine.total(products, scale, sums.products);
+            if factors.are_small {
+                let quarters = machine.quarters(products);
+                add_four([scale; SHORT], quarters, &mut sums.short);
+            } else {
+                sums.long = machine.total(products, machine.splat(scale), sums.long);
+            }
         }
         if let Some((minimum, minima)) = &factors.minima {
             let addends = machine.addends(*minimum, minima);
             for r in 0..R {
-                let (sums, columns) = (&mut self.of[r], of[r].sums(factors.columns));
-                sums.addends = machine.multiply_add(&addends, columns, sums.addends);
+                let (sums, columns) = (&mut self.of[r].long, of[r].sums(factors.columns));
+                *sums = machine.multiply_add(addends, machine.totals(columns), *sums);
             }
         }
     }
@@ -176,30 +190,35 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
     #[inline(always)]
     fn short(&mut self, factors: &Short, integers: impl Integers<M, 2>) {
         let machine = self.machine;
-        let mut of = [inputs::Short::NONE; R];
-        let scales = machine.four(&factors.scales);
-        let mut scales = [scales; R];
+        let mut of = [spans::Short::NONE; R];
         for r in 0..R {
             if let Some((next, rest)) = self.short[r].split_first() {
                 (of[r], self.short[r]) = (next, rest);
-                scales[r] = machine.times(scales[r], machine.four(&next.units));
             }
         }
         let integers = integers.unpack(machine);
+        let mut products = [[machine.no_sums(); 2]; R];
         for at in 0..integers.len() {
             let [even, odd] = machine.weights(integers[at], factors.signed);
             for r in 0..R {
-                let products = machine.add(even, &of[r].columns[2 * at], machine.no_sums());
-                let products = machine.add(odd, &of[r].columns[2 * at + 1], products);
-                let sums = &mut self.of[r];
-                sums.products = machine.total_of_two(products, scales[r], at, sums.products);
+                let of_even = machine.add(even, &of[r].columns[2 * at], machine.no_sums());
+                products[r][at] = machine.add(odd, &of[r].columns[2 * at + 1], of_even);
             }
         }
+        for r in 0..R {
+            let mut scales = factors.scales;
+            for (scale, unit) in scales.iter_mut().zip(of[r].units) {
+                *scale *= unit;
+            }
+            let of_blocks = machine.of_blocks(products[r]);
+            add_four(scales, of_blocks, &mut self.of[r].short);
+        }
         if let Some(addends) = &factors.addends {
-            let addends = machine.four(addends);
             for r in 0..R {
-                let (sums, columns) = (&mut self.of[r], machine.four(&of[r].sums));
-                sums.four = machine.multiply_add_four(addends, columns, sums.four);
+                let sums = &mut self.of[r].short;
+                for block in 0..SHORT {
+                    sums[block] = addends[block].mul_add(of[r].sums[block], sums[block]);
+                }
             }
         }
     }

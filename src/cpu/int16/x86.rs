@@ -1,12 +1,12 @@
 //! The machines of x86-64.
 
-use core::arch::x86_64::{__m128i, __m256, __m256i, __m512, __m512i};
+use core::arch::x86_64::{__m128i, __m256i, __m512, __m512i};
 
 use pulp::cast;
 use pulp::x86::{V3, V4};
-use pulp::{f32x4, f32x8, i16x16, i32x8};
+use pulp::{f32x8, i16x16, i32x8};
 
-use super::machine::{Columns, Machine, SUMS};
+use super::machine::{Columns, Machine, Pairs, SUMS, sum_of_four};
 use super::portable::Portable;
 use crate::quant::{PIECE, SHORT, Vectors};
 
@@ -135,6 +135,16 @@ impl Vectors for V3 {
     }
 
     #[inline(always)]
+    fn negate(self, [a, b]: Self::Bytes, bits: [u32; 2]) -> Self::Bytes {
+        let [of_a, of_b] = self.spread(bits, 0xff);
+        let negate = |bytes, mask| {
+            let flipped = self.avx2._mm256_xor_si256(bytes, mask);
+            self.avx2._mm256_sub_epi8(flipped, mask)
+        };
+        [negate(a, of_a), negate(b, of_b)]
+    }
+
+    #[inline(always)]
     fn halves(self, words: [u64; 2]) -> [f32; 8] {
         Portable.halves(words)
     }
@@ -145,7 +155,6 @@ impl Machine for V3 {
     type Factors = [__m256i; 2];
     type Sums = [i32x8; 2];
     type Totals = [f32x8; 2];
-    type Four = f32x4;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -200,18 +209,18 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
-    fn loaded(self, columns: &Columns) -> Self::Weights {
-        cast(columns.0)
+    fn repeated(self, pair: i32) -> Self::Weights {
+        [cast(self.splat_i32x8(pair)); 2]
     }
 
     #[inline(always)]
-    fn columns(self, weights: Self::Weights) -> Columns {
-        Columns(cast(weights))
+    fn pairs(self, weights: Self::Weights) -> Pairs {
+        cast(weights)
     }
 
     #[inline(always)]
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums {
-        let columns = self.loaded(columns);
+        let columns: [i16x16; 2] = cast(columns.0);
         let plus = |half: usize| {
             let products = self.multiply_wrapping_add_adjacent_i16x16(weights[half], columns[half]);
             cast(self.avx2._mm256_add_epi32(cast(sums[half]), cast(products)))
@@ -229,87 +238,81 @@ impl Machine for V3 {
     }
 
     #[inline(always)]
-    fn total(self, sums: Self::Sums, scale: f32, totals: Self::Totals) -> Self::Totals {
-        let scale = self.splat_f32x8(scale);
-        let plus = |half: usize| {
-            let sums = self.convert_i32x8_to_f32x8(sums[half]);
-            self.mul_add_f32x8(scale, sums, totals[half])
-        };
-        [plus(0), plus(1)]
+    fn quarters(self, [a, b]: Self::Sums) -> [i32; SHORT] {
+        let halves = self.avx2._mm256_add_epi32(cast(a), cast(b));
+        let [low, high]: [__m128i; 2] = cast(halves);
+        cast(self.sse2._mm_add_epi32(low, high))
     }
 
     #[inline(always)]
-    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
-        let [first, second] = cast::<_, [u64; 2]>(*minima);
-        let addends = |minima: u64| {
+    fn of_blocks(self, [[a, b], [c, d]]: [Self::Sums; 2]) -> [i32; SHORT] {
+        let pairs = |left: __m256i, right: __m256i| self.avx2._mm256_hadd_epi32(left, right);
+        let all = pairs(pairs(cast(a), cast(b)), pairs(cast(c), cast(d)));
+        let [low, high]: [__m128i; 2] = cast(all);
+        cast(self.sse2._mm_add_epi32(low, high))
+    }
+
+    #[inline(always)]
+    fn multiply(self, left: &[f32; SUMS], right: f32) -> Self::Totals {
+        let left: Self::Totals = cast(*left);
+        left.map(|left| self.mul_f32x8(left, self.splat_f32x8(right)))
+    }
+
+    #[inline(always)]
+    fn total(self, sums: Self::Sums, scales: Self::Totals, totals: Self::Totals) -> Self::Totals {
+        let sums = sums.map(|sums| self.convert_i32x8_to_f32x8(sums));
+        self.multiply_add(scales, sums, totals)
+    }
+
+    #[inline(always)]
+    fn splat(self, number: f32) -> Self::Totals {
+        [self.splat_f32x8(number); 2]
+    }
+
+    #[inline(always)]
+    fn totals(self, numbers: &[f32; SUMS]) -> Self::Totals {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn numbers(self, totals: Self::Totals) -> [f32; SUMS] {
+        cast(totals)
+    }
+
+    #[inline(always)]
+    fn plus(self, left: Self::Totals, right: Self::Totals) -> Self::Totals {
+        [
+            self.add_f32x8(left[0], right[0]),
+            self.add_f32x8(left[1], right[1]),
+        ]
+    }
+
+    #[inline(always)]
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> Self::Totals {
+        cast::<_, [u64; 2]>(*minima).map(|minima| {
             let minima = self.avx2._mm256_cvtepu8_epi32(cast([minima, 0]));
             let minima = self.convert_i32x8_to_f32x8(cast(minima));
             self.mul_f32x8(self.splat_f32x8(-minimum), minima)
-        };
-        cast([addends(first), addends(second)])
+        })
     }
 
     #[inline(always)]
     fn multiply_add(
         self,
-        left: &[f32; SUMS],
-        right: &[f32; SUMS],
+        left: Self::Totals,
+        right: Self::Totals,
         totals: Self::Totals,
     ) -> Self::Totals {
-        let (left, right): ([f32x8; 2], [f32x8; 2]) = (cast(*left), cast(*right));
-        let plus = |half: usize| self.mul_add_f32x8(left[half], right[half], totals[half]);
-        [plus(0), plus(1)]
+        [
+            self.mul_add_f32x8(left[0], right[0], totals[0]),
+            self.mul_add_f32x8(left[1], right[1], totals[1]),
+        ]
     }
 
     #[inline(always)]
-    fn whole(self, left: Self::Totals, right: Self::Totals) -> f32 {
-        let sums = |half: usize| self.add_f32x8(left[half], right[half]);
-        let [low, high] = cast(self.add_f32x8(sums(0), sums(1)));
-        self.sum_of_four(self.add_f32x4(low, high))
-    }
-
-    #[inline(always)]
-    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
-        cast(*numbers)
-    }
-
-    #[inline(always)]
-    fn times(self, left: Self::Four, right: Self::Four) -> Self::Four {
-        self.mul_f32x4(left, right)
-    }
-
-    #[inline(always)]
-    fn multiply_add_four(
-        self,
-        left: Self::Four,
-        right: Self::Four,
-        sums: Self::Four,
-    ) -> Self::Four {
-        self.mul_add_f32x4(left, right, sums)
-    }
-
-    #[inline(always)]
-    fn total_of_two(
-        self,
-        sums: Self::Sums,
-        scales: Self::Four,
-        at: usize,
-        totals: Self::Totals,
-    ) -> Self::Totals {
-        let scales: __m256 = self.avx._mm256_castps128_ps256(cast(scales));
-        let plus = |half: usize| {
-            #[allow(clippy::cast_possible_truncation)] // below four
-            let place = cast([(2 * at + half) as u32; 8]);
-            let scale = self.avx2._mm256_permutevar8x32_ps(scales, place);
-            let sums = self.convert_i32x8_to_f32x8(sums[half]);
-            self.mul_add_f32x8(cast(scale), sums, totals[half])
-        };
-        [plus(0), plus(1)]
-    }
-
-    #[inline(always)]
-    fn sum_of_four(self, four: Self::Four) -> f32 {
-        Portable.sum_of_four(cast(four))
+    fn whole(self, totals: Self::Totals) -> f32 {
+        let [low, high] = cast(self.add_f32x8(totals[0], totals[1]));
+        sum_of_four(cast(self.add_f32x4(low, high)))
     }
 }
 
@@ -375,6 +378,14 @@ impl Vectors for V4 {
     }
 
     #[inline(always)]
+    fn negate(self, bytes: Self::Bytes, [first, second]: [u32; 2]) -> Self::Bytes {
+        let bits = u64::from(first) | u64::from(second) << 32;
+        let zeros = cast([0_u8; 64]);
+        self.avx512bw
+            ._mm512_mask_sub_epi8(bytes, bits, zeros, bytes)
+    }
+
+    #[inline(always)]
     fn halves(self, words: [u64; 2]) -> [f32; 8] {
         cast(self.avx512f._mm256_maskz_cvtph_ps(0xff, cast(words)))
     }
@@ -385,7 +396,6 @@ impl Machine for V4 {
     type Factors = __m512i;
     type Sums = __m512i;
     type Totals = __m512;
-    type Four = f32x4;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -436,20 +446,19 @@ impl Machine for V4 {
     }
 
     #[inline(always)]
-    fn loaded(self, columns: &Columns) -> Self::Weights {
-        cast(columns.0)
+    fn repeated(self, pair: i32) -> Self::Weights {
+        self.avx512f._mm512_set1_epi32(pair)
     }
 
     #[inline(always)]
-    fn columns(self, weights: Self::Weights) -> Columns {
-        Columns(cast(weights))
+    fn pairs(self, weights: Self::Weights) -> Pairs {
+        cast(weights)
     }
 
     #[inline(always)]
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums {
-        let products = self
-            .avx512bw
-            ._mm512_madd_epi16(weights, self.loaded(columns));
+        let columns = cast(columns.0);
+        let products = self.avx512bw._mm512_madd_epi16(weights, columns);
         self.both(sums, products)
     }
 
@@ -459,77 +468,76 @@ impl Machine for V4 {
     }
 
     #[inline(always)]
-    fn total(self, sums: Self::Sums, scale: f32, totals: Self::Totals) -> Self::Totals {
-        let sums = self.avx512f._mm512_cvtepi32_ps(sums);
-        let scale = self.avx512f._mm512_set1_ps(scale);
-        self.avx512f._mm512_fmadd_ps(scale, sums, totals)
+    fn quarters(self, sums: Self::Sums) -> [i32; SHORT] {
+        let [low, high]: [__m256i; 2] = cast(sums);
+        let [low, high]: [__m128i; 2] = cast(self.avx2._mm256_add_epi32(low, high));
+        cast(self.sse2._mm_add_epi32(low, high))
     }
 
     #[inline(always)]
-    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> [f32; SUMS] {
+    fn of_blocks(self, [left, right]: [Self::Sums; 2]) -> [i32; SHORT] {
+        let low = self.avx512f._mm512_unpacklo_epi64(left, right);
+        let high = self.avx512f._mm512_unpackhi_epi64(left, right);
+        // In each quarter, two sums of the first or second block, then two of the third or fourth.
+        let [first, second]: [__m256i; 2] = cast(self.both(low, high));
+        let halves = self.avx2._mm256_hadd_epi32(first, second);
+        let [low, high]: [__m128i; 2] = cast(halves);
+        let sums = self.sse2._mm_add_epi32(low, high);
+        cast(self.sse2._mm_shuffle_epi32::<0b11_01_10_00>(sums))
+    }
+
+    #[inline(always)]
+    fn multiply(self, left: &[f32; SUMS], right: f32) -> Self::Totals {
+        self.avx512f._mm512_mul_ps(cast(*left), self.splat(right))
+    }
+
+    #[inline(always)]
+    fn total(self, sums: Self::Sums, scales: Self::Totals, totals: Self::Totals) -> Self::Totals {
+        let sums = self.avx512f._mm512_cvtepi32_ps(sums);
+        self.multiply_add(scales, sums, totals)
+    }
+
+    #[inline(always)]
+    fn splat(self, number: f32) -> Self::Totals {
+        self.avx512f._mm512_set1_ps(number)
+    }
+
+    #[inline(always)]
+    fn totals(self, numbers: &[f32; SUMS]) -> Self::Totals {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn numbers(self, totals: Self::Totals) -> [f32; SUMS] {
+        cast(totals)
+    }
+
+    #[inline(always)]
+    fn plus(self, left: Self::Totals, right: Self::Totals) -> Self::Totals {
+        self.avx512f._mm512_add_ps(left, right)
+    }
+
+    #[inline(always)]
+    fn addends(self, minimum: f32, minima: &[u8; SUMS]) -> Self::Totals {
         let minima = self.avx512f._mm512_cvtepu8_epi32(cast(*minima));
         let minima = self.avx512f._mm512_cvtepi32_ps(minima);
-        let by = self.avx512f._mm512_set1_ps(-minimum);
-        cast(self.avx512f._mm512_mul_ps(by, minima))
+        self.avx512f._mm512_mul_ps(self.splat(-minimum), minima)
     }
 
     #[inline(always)]
     fn multiply_add(
         self,
-        left: &[f32; SUMS],
-        right: &[f32; SUMS],
+        left: Self::Totals,
+        right: Self::Totals,
         totals: Self::Totals,
     ) -> Self::Totals {
-        self.avx512f
-            ._mm512_fmadd_ps(cast(*left), cast(*right), totals)
+        self.avx512f._mm512_fmadd_ps(left, right, totals)
     }
 
     #[inline(always)]
-    fn whole(self, left: Self::Totals, right: Self::Totals) -> f32 {
-        let [low, high]: [f32x8; 2] = cast(self.avx512f._mm512_add_ps(left, right));
+    fn whole(self, totals: Self::Totals) -> f32 {
+        let [low, high]: [f32x8; 2] = cast(totals);
         let [low, high] = cast(self.add_f32x8(low, high));
-        self.sum_of_four(self.add_f32x4(low, high))
-    }
-
-    #[inline(always)]
-    fn four(self, numbers: &[f32; SHORT]) -> Self::Four {
-        cast(*numbers)
-    }
-
-    #[inline(always)]
-    fn times(self, left: Self::Four, right: Self::Four) -> Self::Four {
-        self.mul_f32x4(left, right)
-    }
-
-    #[inline(always)]
-    fn multiply_add_four(
-        self,
-        left: Self::Four,
-        right: Self::Four,
-        sums: Self::Four,
-    ) -> Self::Four {
-        self.mul_add_f32x4(left, right, sums)
-    }
-
-    #[inline(always)]
-    fn total_of_two(
-        self,
-        sums: Self::Sums,
-        scales: Self::Four,
-        at: usize,
-        totals: Self::Totals,
-    ) -> Self::Totals {
-        #[allow(clippy::cast_possible_truncation)] // below four
-        let [first, second] = [2 * at as u32, 2 * at as u32 + 1];
-        let places = cast([[first; SUMS / 2], [second; SUMS / 2]]);
-        let scales = self.avx512f._mm512_castps128_ps512(cast(scales));
-        let scales = self.avx512f._mm512_permutexvar_ps(places, scales);
-        let sums = self.avx512f._mm512_cvtepi32_ps(sums);
-        self.avx512f._mm512_fmadd_ps(scales, sums, totals)
-    }
-
-    #[inline(always)]
-    fn sum_of_four(self, four: Self::Four) -> f32 {
-        Portable.sum_of_four(cast(four))
+        sum_of_four(cast(self.add_f32x4(low, high)))
     }
 }

@@ -144,9 +144,9 @@ impl WithSimd for Head<'_> {
                 |row| part(row, 2),
             );
             Weighted {
-                weights: scratch.scores[..queries * TILE].as_chunks().0,
+                weights: &scratch.scores[..queries * TILE],
                 values: &scratch.tile,
-                head_dim,
+                columns: head_dim,
                 sums: &mut scratch.sums[..queries * head_dim],
             }
             .with_simd(simd);
