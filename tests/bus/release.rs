@@ -19,7 +19,7 @@ async fn a_released_model_is_loaded_for_the_next_request() {
         .await
         .unwrap();
     // Not the proxy's stream of the property, which leaves out all values but the last.
-    let mut changes = properties.receive_properties_changed().await.unwrap();
+    let mut signals = properties.receive_properties_changed().await.unwrap();
     client.manager.release().await.expect("nothing runs");
     assert_eq!(client.manager.state().await.unwrap(), "idle");
     client.manager.release().await.expect("it is released");
@@ -30,15 +30,15 @@ async fn a_released_model_is_loaded_for_the_next_request() {
     assert_eq!(Reader::new(stream).answer().await.text, "sim: a b");
     assert_eq!(client.manager.state().await.unwrap(), "ready");
     let mut seen = Vec::new();
-    let signals = async {
+    let states = async {
         while seen != ["idle", "loading", "ready"] {
-            let signal = changes.next().await.expect("a change");
-            let changed = signal.args().unwrap();
-            let state = changed.changed_properties.get("State");
+            let signal = signals.next().await.expect("a change");
+            let args = signal.args().unwrap();
+            let state = args.changed_properties.get("State");
             seen.extend(state.map(|state| String::try_from(state.clone()).expect("a text")));
         }
     };
-    eventually(signals).await;
+    eventually(states).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
