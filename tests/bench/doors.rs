@@ -14,7 +14,8 @@
 //!   closed
 //! - `--hostile PATH`: 500 connections to that socket send all that the tests of attacks send, and read nothing
 //!
-//! Without a DOOR the attacks run until the program is ended, so that they can have another user or another priority.
+//! Without a DOOR the attacks run until the program is ended, so that they can have another user and another priority. Give them
+//! another user: the daemon refuses the connections of a user who has too many.
 
 use std::io;
 use std::sync::Arc;
