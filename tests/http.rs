@@ -3,6 +3,7 @@
 mod attacks;
 mod chat;
 mod clients;
+mod completions;
 mod leaks;
 mod messages;
 mod metrics;

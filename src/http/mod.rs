@@ -17,6 +17,7 @@ mod answer;
 mod anthropic;
 mod chain;
 mod chat;
+mod completions;
 mod error;
 mod error_form;
 mod health;

@@ -6,7 +6,7 @@ use axum::http::Method;
 use axum::routing::{get, post};
 
 use super::shared::Shared;
-use super::{anthropic, chat, health, metrics, models, responses};
+use super::{anthropic, chat, completions, health, metrics, models, responses};
 
 /// Whether a request is answered without a caller.
 pub(super) fn is_open(method: &Method, path: &str) -> bool {
@@ -21,6 +21,7 @@ pub(super) fn router(shared: Shared) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{model}", get(models::one))
         .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/completions", post(completions::completions))
         .route("/v1/responses", post(responses::create))
         .route(
             "/v1/responses/{id}",

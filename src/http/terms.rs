@@ -44,6 +44,14 @@ pub(super) static CHAT: Terms = Terms {
     words: &[],
 };
 
+/// Those of completions.
+pub(super) static TEXT: Terms = Terms {
+    messages: "prompt",
+    is_numbered: false,
+    options: &[EXTENSIONS],
+    words: &[],
+};
+
 /// Those of responses.
 pub(super) static RESPONSES: Terms = Terms {
     messages: "input",

@@ -29,6 +29,8 @@ pub struct Options {
     pub stop: Vec<String>,
     /// The template's `enable_thinking`; `None` leaves it to the template.
     pub thinking: Option<bool>,
+    /// Whether the prompt is the text of the only message as it is written, special tokens included, without the template.
+    pub is_as_written: bool,
     /// The most tokens of the thoughts.
     pub thinking_tokens: Option<usize>,
     /// The grammar that the answer must match. Then there are no `stop` and no `tools`.
@@ -67,6 +69,7 @@ impl Options {
             open: None,
             stop: Vec::new(),
             thinking: None,
+            is_as_written: false,
             thinking_tokens: None,
             grammar: None,
             schema_lenient: false,

@@ -245,6 +245,7 @@ impl Encoder {
         let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
         let manner = Manner {
             thinking: rendering.thinking,
+            is_as_written: false,
             tools: tools.as_ref(),
             images,
         };
@@ -297,6 +298,7 @@ impl Encoder {
         let shown = self.show(&flat, rules)?;
         let manner = Manner {
             thinking: options.thinking,
+            is_as_written: options.is_as_written,
             tools: offered.as_ref(),
             images: shown.as_ref().map(|shown| &shown.texts),
         };

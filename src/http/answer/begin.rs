@@ -111,6 +111,7 @@ impl Admitted {
             messages,
             options,
             chain,
+            is_as_written,
         } = question;
         if let Some(model) = &model {
             models::check(&status.model, model)?;
@@ -138,7 +139,8 @@ impl Admitted {
             }
             None => (None, config, messages),
         };
-        let read = front::request(&options.given, &config).map_err(in_terms)?;
+        let mut read = front::request(&options.given, &config).map_err(in_terms)?;
+        read.is_as_written = is_as_written;
         let admitted = front.admit_priority(&client, read.priority).await;
         admitted.map_err(in_terms)?;
         let queued = match &session {

@@ -1,6 +1,6 @@
 //! The fields of Anthropic's messages.
 
-use super::super::request::extensions::{EXTENSIONS, SEED};
+use super::super::request::extensions::{EXTENSIONS, OF_CONVERSATIONS, SEED};
 use super::super::request::table::Object::{
     Call, CallResult, Format, Image, Message, Output, Request, Source, Text, Thinking, Thoughts,
     Tool, ToolChoice,
@@ -11,7 +11,14 @@ use super::super::request::table::{Field, Table, field};
 /// All of them.
 pub(in crate::http) static TABLE: Table = Table {
     path: "/v1/messages",
-    rows: &[REQUEST, SETTINGS, EXTENSIONS, SEED, MESSAGES],
+    rows: &[
+        REQUEST,
+        SETTINGS,
+        EXTENSIONS,
+        OF_CONVERSATIONS,
+        SEED,
+        MESSAGES,
+    ],
 };
 
 #[rustfmt::skip] // a table

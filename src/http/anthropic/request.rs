@@ -46,6 +46,7 @@ impl Asked {
         Ok(Self {
             stream: given.truth("", "stream")?,
             question: Question {
+                is_as_written: false,
                 chain: Chain::default(),
                 model: given.model()?,
                 options: options(given)?,

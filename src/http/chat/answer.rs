@@ -78,14 +78,14 @@ pub(super) struct ChunkChoice<'a> {
 /// The usage in a chunk: null but in the last one, if the caller wants it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum ChunkUsage {
+pub(in crate::http) enum ChunkUsage {
     Absent,
     Null,
     Counts(UsageCounts),
 }
 
 impl ChunkUsage {
-    fn is_absent(&self) -> bool {
+    pub(in crate::http) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 }
@@ -172,7 +172,7 @@ impl<'a> Logprobs<'a> {
 
 /// The counts of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct UsageCounts {
+pub(in crate::http) struct UsageCounts {
     prompt_tokens: u32,
     completion_tokens: u32,
     total_tokens: u32,
@@ -200,7 +200,7 @@ impl From<&Outcome> for UsageCounts {
 
 /// Returns OpenAI's name of the reason for the end of an answer. An answer that the context or a deadline ended is partial,
 /// as one that its length ended.
-pub(super) const fn finish_reason(reason: FinishReason) -> &'static str {
+pub(in crate::http) const fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Length | FinishReason::Context | FinishReason::Deadline => "length",

@@ -1,6 +1,6 @@
 //! The fields of chat completions.
 
-use super::super::request::extensions::EXTENSIONS;
+use super::super::request::extensions::{EXTENSIONS, OF_CONVERSATIONS};
 use super::super::request::table::Object::{Message, Part, Request, StreamOptions};
 use super::super::request::table::Rule::{Ignored, Only, Read, Refused};
 use super::super::request::table::{Field, Table, field};
@@ -8,7 +8,7 @@ use super::super::request::table::{Field, Table, field};
 /// All of them.
 pub(in crate::http) static TABLE: Table = Table {
     path: "/v1/chat/completions",
-    rows: &[REQUEST, EXTENSIONS, MESSAGES],
+    rows: &[REQUEST, EXTENSIONS, OF_CONVERSATIONS, MESSAGES],
 };
 
 #[rustfmt::skip] // a table

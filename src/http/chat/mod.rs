@@ -3,7 +3,7 @@
 //! `fields` is the table of fields. `request` decodes a body, with `messages` and `options`. `whole` and `chunks` write
 //! answers in the form of `answer`.
 
-mod answer;
+pub(super) mod answer;
 mod chunks;
 pub(super) mod fields;
 mod messages;

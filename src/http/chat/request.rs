@@ -45,6 +45,7 @@ impl Asked {
             stream: given.truth("", "stream")?,
             include_usage,
             question: Question {
+                is_as_written: false,
                 chain: Chain::default(),
                 model,
                 options: options(&given)?,

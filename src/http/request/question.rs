@@ -12,4 +12,6 @@ pub(in crate::http) struct Question {
     pub(in crate::http) messages: GivenMessages,
     pub(in crate::http) options: Options,
     pub(in crate::http) chain: Chain,
+    /// Whether the prompt is the text of the only message as it is written, without the model's template.
+    pub(in crate::http) is_as_written: bool,
 }

@@ -1,6 +1,6 @@
 //! The fields of responses.
 
-use super::super::request::extensions::{EXTENSIONS, SEED};
+use super::super::request::extensions::{EXTENSIONS, OF_CONVERSATIONS, SEED};
 use super::super::request::table::Object::{
     Call, CallResult, Format, Image, Message, Output, OutputText, Request, StreamOptions, Text,
     Thinking, Thoughts, Tool, ToolChoice,
@@ -11,7 +11,7 @@ use super::super::request::table::{Field, Table, field};
 /// All of them.
 pub(in crate::http) static TABLE: Table = Table {
     path: "/v1/responses",
-    rows: &[REQUEST, SETTINGS, EXTENSIONS, SEED, ITEMS],
+    rows: &[REQUEST, SETTINGS, EXTENSIONS, OF_CONVERSATIONS, SEED, ITEMS],
 };
 
 #[rustfmt::skip] // a table

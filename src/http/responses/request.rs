@@ -39,6 +39,7 @@ impl Asked {
             stream: given.truth("", "stream")?,
             settings: Settings::of(&given, &chain),
             question: Question {
+                is_as_written: false,
                 chain,
                 model: given.model()?,
                 options: options(&given)?,

@@ -105,6 +105,8 @@ struct Function<'a> {
 pub struct Manner<'a> {
     /// The template's `enable_thinking`.
     pub thinking: Option<bool>,
+    /// Whether there is no rendering: the text of the only message is the prompt, and spells its own special tokens.
+    pub is_as_written: bool,
     /// A JSON array in the form of OpenAI's API.
     pub tools: Option<&'a Value>,
     /// What stands for the images of its messages; `None` if the model takes none.

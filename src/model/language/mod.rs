@@ -1,5 +1,5 @@
 //! A model's language: converts conversations to tokens, and tokens to text. Only the chat template can write special
-//! tokens into a prompt, never a user (`chat::guard`).
+//! tokens into a prompt, never a user (`chat::guard`). A prompt as it is written (`Manner`) spells its own.
 //! Not here: the tokenizer and templates themselves (`tokenizer`, `chat`).
 
 mod images;
@@ -250,6 +250,10 @@ impl Language {
         messages: &[Message],
         manner: Manner<'_>,
     ) -> Result<Segments, LanguageError> {
+        if manner.is_as_written {
+            let texts: String = messages.iter().map(|one| &*one.content).collect();
+            return Ok(self.begun(self.cut(&texts)));
+        }
         let template = self.templates.of(manner.tools.is_some())?;
         let specials = self.tokenizer.specials();
         let names = self.tokenizer.names();
@@ -272,20 +276,25 @@ impl Language {
         };
         let text = template.render(&guarded, names, manner, Some(guard.mark_character()))?;
         let unmarked = |text: &str| self.cut(text).map_text(|text| guard.unmark(text));
-        let mut segments = match images {
+        let segments = match images {
             None => unmarked(&text),
             Some(texts) => {
                 let expanded = images::expanded(&text, messages, texts, &guard)?;
                 unmarked(&expanded.text).with_rows(expanded.mark, expanded.rows)
             }
         };
+        Ok(self.begun(segments))
+    }
+
+    /// Puts the token that begins every text before segments that do not begin with it.
+    fn begun(&self, mut segments: Segments) -> Segments {
         if let Some(begin) = self.tokenizer.begin()
             && segments.first_id() != Some(begin)
-            && let Some(special) = specials.with_id(begin)
+            && let Some(special) = self.tokenizer.specials().with_id(begin)
         {
             segments.insert_first(begin, special.spelling.clone());
         }
-        Ok(segments)
+        segments
     }
 
     /// Appends tokens as text and special tokens, so that `append` encodes them again.
