@@ -102,7 +102,7 @@ async fn a_machine_without_a_board_passes_what_it_can_run_and_nothing_else() {
     for name in ["operations on the CPU", "decode graph", "rows", "answer"] {
         assert_eq!(item(&record, name)["verdict"], "PASS", "{record}");
     }
-    for name in ["hold", "release", "admission", "long run"] {
+    for name in ["admission", "long run"] {
         assert_ne!(item(&record, name)["verdict"], "NOT RUN", "{record}");
     }
     for name in ["decode", "prompt", "load peak", "restart", "kill -9"] {
@@ -113,15 +113,14 @@ async fn a_machine_without_a_board_passes_what_it_can_run_and_nothing_else() {
             "{item}"
         );
     }
-    for figure in ["decode tok/s", "prompt tok/s", "hold p99 ms", "load s"] {
+    for figure in ["decode tok/s", "prompt tok/s", "load s"] {
         assert!(
             record["figures"][figure].as_f64() > Some(0.0),
             "{figure}: {record}"
         );
     }
     assert!(!record["heat"].as_array().expect("readings").is_empty());
-    // Neither prompts and answers, nor names of hosts, nor paths.
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    // Neither prompts and answers, nor the path of the model, which may be in a user's home.
     let written = record.to_string();
     for private in [
         "sensors of a robot",

@@ -4,6 +4,7 @@
 //! They free the memory of the daemon's model first, and the daemon is restarted. Not here: remedies (`doctor`), and the
 //! checks of the library (`ganglion::trial`, `ganglion::check`).
 
+mod arguments;
 mod checks;
 mod compare;
 mod daemon;
@@ -11,6 +12,7 @@ mod device;
 mod device_nodes;
 mod found;
 mod heat;
+mod in_process;
 mod life_cycle;
 mod machine;
 mod part;
@@ -19,14 +21,10 @@ mod power;
 mod record;
 mod speed;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use clap::Parser;
-use ganglion::config::{self, Config};
+use ganglion::config::Config;
 use nix::unistd::Uid;
 
+pub(crate) use self::arguments::Arguments;
 use self::checks::CHECKS;
 use self::daemon::Daemon;
 use self::found::Results;
@@ -34,59 +32,17 @@ use self::part::Part;
 use self::parts::Runs;
 use self::power::Watch;
 use self::record::Record;
-use crate::choice::choice;
 use crate::client;
 use crate::doctor::Machine;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
-
-#[derive(Debug, Parser)]
-pub(crate) struct Arguments {
-    /// Also keep answers running for this time, and watch heat, clocks and speed
-    #[arg(long, value_name = "MINUTES", num_args = 0..=1, require_equals = true, default_missing_value = "30", value_parser = minutes)]
-    long: Option<Duration>,
-    /// The file to write: results, figures, and the text that is printed, without prompts and answers
-    #[arg(long, value_name = "FILE", default_value = "ganglion-verify.json")]
-    output: PathBuf,
-    /// Show FILE next to this run; with two files nothing runs, and they are shown next to each other
-    #[arg(long, value_name = "FILE", num_args = 1..=2)]
-    compare: Vec<PathBuf>,
-    /// The model to run, instead of the configured one: a .gguf file, or a directory with safetensors
-    #[arg(long, value_name = "M")]
-    model: Option<PathBuf>,
-    /// The daemon's configuration file
-    #[arg(long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
-    config: PathBuf,
-    /// Run on a partition of at least this many of the GPU's multiprocessors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    sms: Option<u32>,
-    /// Read files below DIR (dev, etc, proc, sys, ...) instead of this machine's, and run nothing
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Run one of N cases of the self-test: all of them take many minutes
-    #[arg(long, value_name = "N", default_value = "12", hide = true)]
-    every: NonZeroUsize,
-    /// Run this part in this process, and write its results as lines
-    #[arg(long, hide = true, value_parser = choice::<Part>())]
-    part: Option<Part>,
-}
-
-fn minutes(text: &str) -> Result<Duration, String> {
-    const MOST: f64 = 24.0 * 60.0;
-    match text.parse::<f64>() {
-        Ok(minutes) if minutes > 0.0 && minutes <= MOST => {
-            Ok(Duration::from_secs_f64(60.0 * minutes))
-        }
-        _ => Err(format!("it must be a number above 0, at most {MOST}")),
-    }
-}
 
 pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if let [first, second] = &arguments.compare[..] {
         return compare(&Record::read(first)?, &Record::read(second)?);
     }
     if let Some(part) = arguments.part {
-        part.run(arguments);
+        in_process::run(part, arguments);
         return Ok(());
     }
     let before = arguments.compare.first().map(|file| Record::read(file));

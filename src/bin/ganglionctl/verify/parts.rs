@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::checks::SANDBOX;
 use super::found::{Line, Results};
 use super::part::Part;
