@@ -175,11 +175,17 @@ pub(super) async fn measure(
         step_bytes: moved * 1e9 / decode,
         products: products(&checkpoint),
     };
+    let decoded = format!("{decode:.1} tok/s after {short} tokens");
+    let read = format!("{prompt:.0} tok/s of {of} tokens");
+    judge(machine, work, [(decode, decoded), (prompt, read)], results);
+}
+
+/// Compares the speeds of decoding and of a prompt with their projections.
+fn judge(machine: &Machine, work: Work, speeds: [(f64, String); 2], results: &mut Results) {
+    let [(decode, decoded), (prompt, read)] = speeds;
     results.figure("step bytes", work.step_bytes);
     results.figure("decode tok/s", decode);
     results.figure("prompt tok/s", prompt);
-    let decoded = format!("{decode:.1} tok/s after {short} tokens");
-    let read = format!("{prompt:.0} tok/s of {of} tokens");
     let projected = limits(machine, results);
     for (check, speed, observed) in [(DECODE, decode, decoded), (PROMPT, prompt, read)] {
         match &projected {
