@@ -45,7 +45,7 @@ ARCH     ?= arm64
 # The folder that `make install` writes to; empty for this system.
 DESTDIR  ?=
 
-.PHONY: build install demo check lint test booted packages soak clients files gpu cross deb reproduce deps deps-build deps-demo deps-test
+.PHONY: build install demo check lint test booted packages soak clients files gpu projections cross deb reproduce deps deps-build deps-demo deps-test
 build: deps-build
 	@KERNELS=$(KERNELS) cross/build.sh $(HOST)
 
@@ -127,6 +127,10 @@ gpu: deps-test
 	GANGLION_NVRTC=$$(cross/deps/nvrtc.sh own) cargo build --release --locked --bins $(CHECKS:%=--example %)
 	@awk -f kernels/resources.awk "$$(ls -t $(or $(CARGO_TARGET_DIR),target)/release/build/ganglion-*/out/resources.txt | head -n 1)"
 	tests/gpu/pack.sh $(or $(CARGO_TARGET_DIR),target)/release $(GPU) $(CHECKS)
+
+# Writes the projections into the README's table of speeds. A test says when they differ.
+projections:
+	GANGLION_WRITE_README=1 cargo test --no-default-features --lib projection::readme
 
 cross: deps-build
 	@cross/build.sh $(ARCH)

@@ -112,7 +112,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sampler", "tape",
         ],
     ),
+    (
+        "trial",
+        &["device", "fault", "graph", "kv", "runner", "sampler"],
+    ),
     ("board", &[]),
+    ("projection", &[]),
     ("choice", &[]),
     ("files", &[]),
     (

@@ -12,6 +12,7 @@ mod prefill_progress;
 mod reload;
 mod sessions;
 mod status;
+mod verify;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -399,6 +400,7 @@ async fn completions_know_every_verb() {
             "use",
             "setup",
             "doctor",
+            "verify",
             "tokenize",
             "score",
             "bench",

@@ -54,6 +54,12 @@ impl Report {
         self.lines.iter().map(|line| line.cases).sum()
     }
 
+    /// The number of operations with a case.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.lines.len()
+    }
+
     /// The failed cases, with reasons.
     #[must_use]
     pub fn failures(&self) -> &[String] {

@@ -19,6 +19,7 @@ mod kernel;
 mod mailbox;
 mod mapping;
 mod masks;
+mod memory_trial;
 mod module;
 mod open;
 mod partition;
@@ -47,6 +48,7 @@ pub use mailbox::{
     StepMailbox, TokenMailbox,
 };
 pub use masks::Masks;
+pub use memory_trial::{MemoryFault, TriedMemory, try_memory};
 pub use open::is_jetson;
 pub use pinned::Pinned;
 pub use plan::{CHUNK_BYTES, MemoryKind, Plan, Region};

@@ -6,9 +6,9 @@ use ganglion::kv::{FIRST_IMAGE_ROW, Owner, Wanted};
 use ganglion::runner::{ImageTile, PromptImage, PromptInput, Runner, TileEmbeddings};
 use ganglion::sampler::Parameters;
 use ganglion::tape::Ending;
+use ganglion::trial::rows::hashes;
 
 use super::images::reference::Case;
-use super::rows::hashes;
 
 const STEPS: usize = 24;
 /// Each number of conversations at once, the first of which leaves after its steps and joins again.

@@ -4,8 +4,6 @@
 mod changes;
 mod cost;
 mod modes;
-#[path = "../support/refusals.rs"]
-mod refusals;
 mod spoilt;
 
 use std::path::Path;

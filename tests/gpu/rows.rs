@@ -1,37 +1,20 @@
 //! Conversations that step together have the bits that each has alone, whichever others join or leave.
 
 use std::error::Error;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
 
 use ganglion::graph::Mode;
-use ganglion::kv::{Owner, Wanted};
 use ganglion::load::Backend;
-use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters};
 use ganglion::tape::STEP_ROWS;
+use ganglion::trial::rows::{PROMPTS, alone, as_alone, begin_one, hashes, parameters};
 
 use super::Types;
 use super::modes::{load, load_with};
 use super::{few_states, joining, preempted, restored};
 
 const STEPS: usize = 48;
-const PROMPTS: [usize; 8] = [1, 2, 9, 63, 64, 65, 130, 200];
-/// The conversations of each step: each number of rows, full and not.
-const TOGETHER: [&[usize]; 8] = [
-    &[0, 1, 2, 3, 4, 5, 6, 7],
-    &[6, 2],
-    &[0, 1, 2, 3, 4],
-    &[7],
-    &[3, 5, 4],
-    &[1, 7, 6, 0],
-    &[4, 2, 5, 3, 7, 6],
-    &[0, 1, 2, 3, 4, 5, 6, 7],
-];
-
-/// The tokens of a conversation's steps, each with a hash of its logits.
-type Steps = Vec<(u32, u64)>;
 
 /// Prints a line for each model and type. `--cpu` runs it without a GPU.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -43,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     for model in models {
         for types in super::TYPES {
             for mode in [Mode::None, Mode::FullDecodeOnly] {
-                let outcome = compare(Path::new(model), backend, types, mode).and_then(|said| {
+                let outcome = together(Path::new(model), backend, types, mode).and_then(|said| {
                     come_and_go(Path::new(model), backend, types, mode)?;
                     forced(Path::new(model), backend, types, mode)?;
                     guided(Path::new(model), backend, types, mode)?;
@@ -77,67 +60,18 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     super::verdict(passed)
 }
 
-fn compare(
+fn together(
     model: &Path,
     backend: Backend,
     types: Types,
     mode: Mode,
 ) -> Result<String, Box<dyn Error>> {
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
-    let alone = alone(&mut runner)?;
-    let entries = begin(&mut runner)?;
-    let mut together = vec![Steps::new(); PROMPTS.len()];
-    let mut compared = 0;
-    'all: loop {
-        for (turn, conversations) in TOGETHER.iter().enumerate() {
-            let rows: Vec<usize> = conversations.iter().map(|at| entries[*at]).collect();
-            // Once with steps launched ahead, once without.
-            let steps = 1 + turn % 3;
-            for step in 0..steps {
-                // The remaining ones use the step that was launched ahead for all.
-                let ahead = step + 1 < steps || turn == 0;
-                let tokens = runner.step_rows(&rows, ahead)?;
-                let hashes = hashes(&mut runner, rows.len(), ahead)?;
-                for ((conversation, token), hash) in conversations.iter().zip(tokens).zip(hashes) {
-                    together[*conversation].push((token, hash));
-                    compared += 1;
-                }
-            }
-            if together.iter().any(|steps| steps.len() + 3 > STEPS) {
-                break 'all;
-            }
-        }
-    }
-    for (conversation, (alone, together)) in alone.iter().zip(&together).enumerate() {
-        for (step, (alone, together)) in alone.iter().zip(together).enumerate() {
-            // A step that was launched ahead has overwritten the logits, so only tokens are compared.
-            let same = alone.0 == together.0 && (alone.1 == together.1 || together.1 == 0);
-            if !same {
-                return Err(format!(
-                    "conversation {conversation}, step {step}: {together:?} together, {alone:?} alone"
-                )
-                .into());
-            }
-        }
-    }
+    let compared = as_alone(&mut runner, STEPS)?;
     Ok(format!(
         "{compared} rows of {} conversations as alone",
         PROMPTS.len()
     ))
-}
-
-/// The steps of each conversation alone.
-fn alone(runner: &mut Runner) -> Result<Vec<Steps>, Box<dyn Error>> {
-    let entries = begin(runner)?;
-    let mut alone = vec![Steps::new(); PROMPTS.len()];
-    for (conversation, steps) in alone.iter_mut().enumerate() {
-        for _ in 0..STEPS {
-            let tokens = runner.step_rows(&[entries[conversation]], false)?;
-            steps.push((tokens[0], hashes(runner, 1, false)?[0]));
-        }
-    }
-    entries.iter().for_each(|entry| runner.leave(*entry));
-    Ok(alone)
 }
 
 /// Conversations join and leave until this has happened before each step modulo 64, with each number of rows. Each
@@ -150,7 +84,7 @@ fn come_and_go(
 ) -> Result<(), Box<dyn Error>> {
     const PERIOD: usize = 64;
     let mut runner = load(model, backend, types, (mode, 64), PROMPTS.len())?;
-    let alone = alone(&mut runner)?;
+    let alone = alone(&mut runner, STEPS)?;
     let (mut step, mut met) = (0, [false; PERIOD]);
     // Each with its slot and its progress, the oldest first.
     let mut running: Vec<(usize, usize, usize)> = Vec::new();
@@ -318,71 +252,4 @@ fn restored(
     // Eight rows, with pages for one conversation.
     let mut runner = load_with(model, backend, types, (mode, 64), (1, STEP_ROWS))?;
     Ok(restored::hold(&mut runner)?)
-}
-
-/// Starts all conversations, half of them greedy, and returns their slots.
-fn begin(runner: &mut Runner) -> Result<Vec<usize>, Box<dyn Error>> {
-    let mut entries = Vec::new();
-    for (conversation, length) in (0..).zip(PROMPTS) {
-        let parameters = parameters(conversation);
-        entries.push(begin_one(runner, conversation, length, parameters)?);
-    }
-    Ok(entries)
-}
-
-fn parameters(conversation: u32) -> Parameters {
-    Parameters {
-        temperature: if conversation.is_multiple_of(2) {
-            0.0
-        } else {
-            0.9
-        },
-        top_p: 0.95,
-        repetition_penalty: 1.1,
-        seed: u64::from(conversation),
-        ..Parameters::default()
-    }
-}
-
-/// Starts one again, which keeps its pages until it leaves.
-fn begin_one(
-    runner: &mut Runner,
-    conversation: u32,
-    length: usize,
-    parameters: Parameters,
-) -> Result<usize, Box<dyn Error>> {
-    let vocabulary = u32::try_from(runner.shape().vocabulary)?;
-    let token = |at: u32| (at * 37 + 11 * conversation + 5) % vocabulary;
-    let prompt: Vec<u32> = (0..u32::try_from(length)?).map(token).collect();
-    let owner = Owner(u64::from(conversation));
-    runner.rewind(owner, 0);
-    let (entry, cached) = runner.join(
-        Some(owner),
-        conversation,
-        Wanted::without_answers(&prompt),
-        parameters,
-        runner.context(),
-    )?;
-    runner.prefill_all(&prompt[cached..])?;
-    Ok(entry)
-}
-
-/// A hash of each row's logits; 0 where a step launched ahead may have overwritten them.
-pub(super) fn hashes(
-    runner: &mut Runner,
-    rows: usize,
-    ahead: bool,
-) -> Result<Vec<u64>, Box<dyn Error>> {
-    if ahead {
-        return Ok(vec![0; rows]);
-    }
-    let columns = runner.shape().vocabulary;
-    let logits = runner.row_logits(rows)?;
-    let hash = |row: &[f32]| {
-        let mut hasher = DefaultHasher::new();
-        row.iter()
-            .for_each(|value| value.to_bits().hash(&mut hasher));
-        hasher.finish() | 1
-    };
-    Ok(logits.chunks_exact(columns).take(rows).map(hash).collect())
 }

@@ -313,6 +313,15 @@ crash_daemon() {
     judge "$1" "${status/#139/0}" "$(grep -m 1 'got SIGSEGV' "$folder/daemon.log")"
 }
 
+# verify_daemon NAME: the checks of a board, as far as this machine can run them. The file stays in verify.json.
+verify_daemon() {
+    local says status
+    says=$(timeout 900 $ctl verify --config "$folder/gangliond.toml" --output verify.json 2>"$folder/verify.log")
+    status=$?
+    judge "$1" $status "$(tail -n 1 <<<"$says")"
+    [ $status = 0 ] || grep -A 3 '^FAIL ' <<<"$says"
+}
+
 # The daemon answers on the pack's bus with the GPU, and stops in order.
 stage_daemon() {
     local backend=${BACKEND:-cuda} name="gangliond, ${BACKEND:-cuda}" says status answer
@@ -341,6 +350,7 @@ print(status["backend"] + ";", status.get("device", "no device"))')
         [ -n "$answer" ] || status="$status, and no answer"
         judge "$name: ask" "$status" "$(tr -s '[:space:]' ' ' <<<"$answer")"
         reload_daemon "$name: reload"
+        verify_daemon "$name: verify"
         end_daemon
         judge "$name: stops on a signal" $?
         start_daemon . "$folder/gangliond.toml" 120 && crash_daemon "$name: last words"

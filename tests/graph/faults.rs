@@ -4,9 +4,9 @@ use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::GraphOptions;
 use ganglion::graph::{Mode, State};
 use ganglion::runner::Runner;
+use ganglion::trial::refusals::{TOKENS, refuse_each_call, refuse_each_launch, turn};
 
 use super::{SIZES, TINY, runner, runner_with};
-use crate::support::refusals::{TOKENS, refuse_each_call, refuse_each_launch, turn};
 
 const RECORDING: [Mode; 3] = [Mode::FullDecodeOnly, Mode::Piecewise, Mode::Full];
 

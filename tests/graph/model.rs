@@ -5,9 +5,9 @@ use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Counters, InvalidationReason, LifeCycle, Mode, State};
 use ganglion::kv::Change;
 use ganglion::tape::Ending;
+use ganglion::trial::refusals::same;
 
 use super::SIZES;
-use crate::support::refusals::same;
 
 /// The outcome of a step or a chunk of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use ganglion::graph::{Budget, GraphOptions, Mode, State};
 use ganglion::kv::{Change, Owner};
 use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
+use ganglion::trial::refusals::same;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use super::cache::Cache;
@@ -16,7 +17,6 @@ use super::model::{Model, Outcome};
 use super::random_events::{Act, Engine, Keep, Run, TOKENS, Turn, runs};
 use super::reported::Reported;
 use super::{CONTEXT, SIZES, TINY, chunks, runner};
-use crate::support::refusals::same;
 
 /// The number of random runs.
 const RUNS: u32 = 192;

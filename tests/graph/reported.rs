@@ -1,8 +1,7 @@
 //! The events of the decode graph: they describe its whole life cycle.
 
 use ganglion::graph::{Counters, Event, InvalidationReason, LifeCycle, Mode, Renewal, State};
-
-use crate::support::refusals::same;
+use ganglion::trial::refusals::same;
 
 /// The graph's state according to the events.
 #[derive(Debug, Default)]

@@ -17,7 +17,6 @@ pub(crate) mod page_cache;
 pub(crate) mod preempted;
 pub(crate) mod private_bus;
 pub(crate) mod process;
-pub(crate) mod refusals;
 pub(crate) mod restartable;
 pub(crate) mod restored;
 pub(crate) mod signals;

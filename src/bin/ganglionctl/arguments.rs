@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::exit_codes;
 use crate::{
     ask, bench, chat, completions, doctor, graph, hold, man, openai, pull, score, sessions, setup,
-    status, stored, tokenize, top,
+    status, stored, tokenize, top, verify,
 };
 
 /// Talk to the language model on this machine
@@ -91,6 +91,13 @@ pub(crate) enum Verb {
     Setup(setup::Arguments),
     /// Check this machine for everything that the daemon needs, with remedies
     Doctor(doctor::Arguments),
+    /// Check on a board what no other machine can check, and write one file to send.
+    ///
+    /// It takes about ten minutes, needs no network and changes no setting. The checks are of memory, kernels, speed and
+    /// the service: each prints what is expected and observed, and PASS, FAIL or NOT RUN with the reason. The daemon's
+    /// model is unloaded, requests wait meanwhile, and the service is reloaded, restarted and killed. As root the checks of the device run as
+    /// the service's user in the sandbox of the unit. Other users get fewer checks. The exit code is 1 if a check failed.
+    Verify(verify::Arguments),
     /// Print the ids of plain text.
     ///
     /// On one line: no token is put before it, and the spellings of special tokens are text.

@@ -1,6 +1,6 @@
 //! `ganglionctl`: the command line. `ask`, `chat`, `sessions`, `status`, `graph`, `hold`, `reload`, `release` and `top` are plain
 //! D-Bus clients. `openai` prints what clients of the HTTP API need. `tokenize`, `score` and `bench` open a model
-//! themselves. `doctor`, `pull`, `models`, `setup` and `use` prepare and check the machine. `man` prints the manual.
+//! themselves. `doctor`, `verify`, `pull`, `models`, `setup` and `use` prepare and check the machine. `man` prints the manual.
 
 mod arguments;
 mod ask;
@@ -29,6 +29,7 @@ mod status;
 mod stored;
 mod tokenize;
 mod top;
+mod verify;
 mod view;
 
 use std::process::ExitCode;
@@ -71,6 +72,7 @@ fn run(Cli { bus, verb }: Cli) -> Outcome<ExitCode> {
         Verb::Models(arguments) => stored::run(bus, &arguments),
         Verb::Use(arguments) => setup::switch::run(bus, &arguments),
         Verb::Doctor(arguments) => doctor::run(bus, &arguments),
+        Verb::Verify(arguments) => verify::run(bus, &arguments),
         Verb::Tokenize(arguments) => tokenize::run(&arguments),
         Verb::Score(arguments) => score::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -5,8 +5,8 @@ use ganglion::graph::{Event, InvalidationReason, Mode, State};
 use ganglion::kv::Owner;
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
+use ganglion::trial::refusals::{HOW, same, turn};
 
-use super::refusals::{HOW, same, turn};
 use super::spoilt::{eager, failed};
 use super::{Outcome, RECORDING, Subject};
 

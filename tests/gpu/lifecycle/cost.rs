@@ -10,9 +10,9 @@ use ganglion::kv::Owner;
 use ganglion::load::{Backend, Settings};
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
+use ganglion::trial::refusals::same;
 
 use super::changes::short_turn;
-use super::refusals::same;
 use super::spoilt::failed;
 use super::{Outcome, load};
 

@@ -4,8 +4,8 @@ use ganglion::graph::Mode;
 use ganglion::kv::Owner;
 use ganglion::runner::{RunError, Runner};
 use ganglion::sampler::Parameters;
+use ganglion::trial::refusals::same;
 
-use super::refusals::same;
 use super::{Outcome, RECORDING};
 
 const TOKENS: usize = 12;

@@ -3,8 +3,8 @@
 use ganglion::fault::{Call, Fault, How};
 use ganglion::graph::{Mode, State};
 use ganglion::runner::{RunError, Runner};
+use ganglion::trial::refusals::{TOKENS, refuse_each_call, refuse_each_launch, same, turn};
 
-use super::refusals::{TOKENS, refuse_each_call, refuse_each_launch, same, turn};
 use super::{Outcome, RECORDING};
 
 /// Refuses every call of every mode. The driver itself refuses to synchronize a stream during a capture.

@@ -18,7 +18,7 @@ pub(super) struct Board {
     /// Whether it has the GPU of an Orin.
     is_orin: bool,
     /// "R36 revision 4.3".
-    release: Option<String>,
+    pub(super) release: Option<String>,
 }
 
 impl Board {

@@ -13,7 +13,7 @@ use super::board::Board;
 use super::driver;
 use super::finding::Findings;
 use super::tree::Tree;
-use super::unit::Unit;
+use super::unit::{self, Unit};
 use crate::failure::{Outcome, failure};
 
 #[derive(Debug)]
@@ -105,6 +105,29 @@ impl Machine {
             let why = found.failed().unwrap_or_default();
             failure!(Unavailable: "{why}; sudo ganglionctl doctor says more")
         })
+    }
+
+    /// Reads a file without surrounding white space; empty if that fails.
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.tree.text(path)
+    }
+
+    /// Returns the release of Jetson Linux.
+    pub(crate) fn release(&self) -> Option<&str> {
+        self.board.release.as_deref()
+    }
+
+    /// Returns the devices that the unit allows; `None` if systemd does not know the unit.
+    pub(crate) fn allowed_devices(&self) -> Option<Vec<String>> {
+        unit::allowed_devices(&self.tree)
+    }
+
+    /// Returns a command that runs this program as the service's user within its sandbox.
+    ///
+    /// # Errors
+    /// The reason why that is impossible here.
+    pub(crate) fn command_inside(&self, properties: &[String]) -> Result<Command, String> {
+        unit::command_inside(&self.tree, properties)
     }
 
     /// Where a model lies if the driver does not say.

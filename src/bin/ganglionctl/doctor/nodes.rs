@@ -13,7 +13,7 @@ const NODES: &str = "device nodes";
 
 impl Machine {
     /// Returns the nodes that CUDA opens here; none without an NVIDIA GPU.
-    pub(super) fn nodes(&self) -> &'static [Node] {
+    pub(crate) fn nodes(&self) -> &'static [Node] {
         if self.board.is_jetson {
             JETSON
         } else if self.tree.rights("/dev/nvidiactl").is_some() {

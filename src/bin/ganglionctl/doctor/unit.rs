@@ -207,35 +207,64 @@ pub(super) fn reveal(path: &Path) -> String {
     )
 }
 
-/// Runs the device checks as the service's user within the unit's sandbox. A transient unit gets all lines of the
-/// installed unit and its drop-ins that select the user or limit the process. It does not get lines that create, own or
-/// clean up the running service's resources.
+/// Runs the device checks as the service's user within the unit's sandbox.
 pub(super) fn run_inside(tree: &Tree, config: &Path) -> Result<Vec<Finding>, String> {
-    if !Path::new("/run/systemd/system").is_dir() {
-        return Err("systemd does not run here".into());
-    }
-    if !nix::unistd::Uid::effective().is_root() {
-        return Err("only root can run a check as the service".into());
-    }
-    let cat = format!("systemctl cat --no-pager {NAME}");
-    let unit = tree.command("systemctl-cat", &cat);
-    let unit = unit.ok_or("systemd does not know the unit")?;
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let limits = limits(&unit).into_iter();
-    let output = Command::new("systemd-run")
-        .args(["--quiet", "--wait", "--pipe", "--collect"])
-        .args(limits.map(|limit| format!("--property={limit}")))
-        .arg("--")
-        .arg(program)
+    let output = command_inside(tree, &[])?
         .args(["doctor", "--inside", "--json", "--config"])
         .arg(config)
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("systemd-run: {error}"))?;
     serde_json::from_slice(&output.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
         format!("systemd-run ends with {} and says: {said}", output.status)
     })
+}
+
+/// Returns a command that runs this program as the service's user within the unit's sandbox, with more properties of systemd.
+///
+/// A transient unit gets all lines of the installed unit and its drop-ins that select the user or limit the process. It
+/// does not get lines that create, own or clean up the running service's resources.
+pub(super) fn command_inside(tree: &Tree, more: &[String]) -> Result<Command, String> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Err("systemd does not run here".into());
+    }
+    if !nix::unistd::Uid::effective().is_root() {
+        return Err("only root can run a check as the service".into());
+    }
+    let unit = unit_files(tree).ok_or("systemd does not know the unit")?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let limits = limits(&unit);
+    let properties = limits.iter().chain(more);
+    let mut command = Command::new("systemd-run");
+    command
+        .args(["--quiet", "--wait", "--pipe", "--collect"])
+        .args(properties.map(|property| format!("--property={property}")))
+        .arg("--")
+        .arg(program)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Returns the text of the unit and its drop-ins; `None` if systemd does not know it.
+fn unit_files(tree: &Tree) -> Option<String> {
+    let cat = format!("systemctl cat --no-pager {NAME}");
+    tree.command("systemctl-cat", &cat)
+}
+
+/// Returns the devices that the unit and its drop-ins allow: paths, and names of drivers after "char-"; `None` if systemd does
+/// not know the unit.
+pub(super) fn allowed_devices(tree: &Tree) -> Option<Vec<String>> {
+    let mut allowed = Vec::new();
+    for limit in limits(&unit_files(tree)?) {
+        let Some(value) = limit.strip_prefix("DeviceAllow=") else {
+            continue;
+        };
+        match value.split_whitespace().next() {
+            Some(device) => allowed.push(device.to_owned()),
+            None => allowed.clear(),
+        }
+    }
+    Some(allowed)
 }
 
 /// Returns the lines of a unit that limit it, in order: a later line may reset an earlier one.

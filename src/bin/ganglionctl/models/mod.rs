@@ -2,6 +2,7 @@
 //! speed that the board's memory allows: projections, not measurements.
 //! Not here: downloaded models (`stored`).
 
+use ganglion::projection::{Work, boards};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Outcome;
@@ -32,19 +33,45 @@ pub(crate) struct Model {
     suits: String,
 }
 
-/// A board, and the bandwidth of its memory in bytes per second.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Board {
-    name: String,
-    bandwidth: f64,
-}
-
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    board: Vec<Board>,
     model: Vec<Model>,
+}
+
+/// The table for people.
+#[derive(Serialize)]
+struct Listing {
+    boards: Vec<String>,
+    model: Vec<Listed>,
+}
+
+/// A model with its projected speed on each board.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    model: Model,
+    speeds: Vec<f64>,
+}
+
+/// The tokens of a conversation at which speeds are projected.
+const TOKENS: u64 = 512;
+
+impl Listed {
+    #[allow(clippy::cast_precision_loss)] // shown to two digits
+    fn of(model: Model) -> Self {
+        let work = Work {
+            step_bytes: (model.bytes + TOKENS * model.kv) as f64,
+            // Only prompts depend on them.
+            products: f64::INFINITY,
+        };
+        let boards = boards();
+        let speeds = boards
+            .iter()
+            .filter_map(|board| Some(board.limits(board.fastest()?).decode(work)));
+        let speeds = speeds.collect();
+        Self { model, speeds }
+    }
 }
 
 fn shipped() -> Table {
@@ -64,7 +91,11 @@ pub(crate) fn named(name: &str) -> Option<Model> {
 
 /// Returns the table for people.
 pub(crate) fn table() -> Outcome<String> {
-    view::text(include_str!("table.txt"), &shipped())
+    let listing = Listing {
+        boards: boards().into_iter().map(|board| board.name).collect(),
+        model: all().into_iter().map(Listed::of).collect(),
+    };
+    view::text(include_str!("table.txt"), &listing)
 }
 
 #[cfg(test)]
@@ -81,10 +112,10 @@ mod tests {
             assert_eq!(checksum::parse(&model.sha256).as_ref(), Some(&model.sha256));
             assert_eq!(model.revision.len(), 40, "{}", model.name);
         }
-        // 70% of 204.8 GB/s over 2.497 GB; that file, and 4096 tokens of 147,456 bytes.
+        // 70% of 204.7 GB/s over 2.573 GB; the file, and 4096 tokens of 147,456 bytes.
         let shown = super::table().expect("it is filled");
         let line = shown.lines().find(|line| line.starts_with("qwen3-4b "));
         let line = line.expect("a model");
-        assert!(line.contains(" 2.4 GB  3.1 GB  29, 29, 57  "), "{line}");
+        assert!(line.contains(" 2.4 GB  3.1 GB  28, 28, 56  "), "{line}");
     }
 }

@@ -1,16 +1,18 @@
 //! Refuses every call of a recording and a replay once: before it runs, after it has run, and with a lost capture. The
 //! text continues, each step runs once, and the graph recovers. Runs on any executor.
+//!
+//! A wrong result is a text that names what differs.
 
 use std::fmt::Debug;
 
-use ganglion::fault::{Call, Fault, How};
-use ganglion::graph::{Counters, Mode, State};
-use ganglion::kv::{Owner, Wanted};
-use ganglion::runner::{RunError, Runner};
-use ganglion::sampler::Parameters;
+use crate::fault::{Call, Fault, How};
+use crate::graph::{Counters, Mode, State};
+use crate::kv::{Owner, Wanted};
+use crate::runner::{RunError, Runner};
+use crate::sampler::Parameters;
 
 /// Tokens of each turn; the first is the prompt's.
-pub(crate) const TOKENS: usize = 6;
+pub const TOKENS: usize = 6;
 const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 const OWNER: Owner = Owner(1);
 const OTHER: Owner = Owner(2);
@@ -38,11 +40,11 @@ const HELD: [Held; 5] = [
     Held::Step,
 ];
 
-pub(crate) const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
+pub const HOW: [How; 3] = [How::Before, How::After, How::Synchronize];
 
 /// Runs a turn from an empty slot, and calls `at` with the number of tokens so far. Steps are launched ahead where
 /// possible, if `ahead`.
-pub(crate) fn turn(
+pub fn turn(
     runner: &mut Runner,
     ahead: bool,
     at: impl FnMut(&Runner, usize),
@@ -76,20 +78,29 @@ fn turn_of(
 
 /// Refuses every call on every way to a step's token, one in each turn, and returns their number. The runner has two
 /// slots and a mode that records, and its first step has run.
-pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
+pub fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
+    refuse_calls(runner, |_| true)
+}
+
+/// Refuses those calls that `may` allows. It skips the later ones of the same kind after one that `may` refuses.
+pub fn refuse_calls(
+    runner: &mut Runner,
+    mut may: impl FnMut(Fault) -> bool,
+) -> Result<usize, String> {
     let mut strikes = 0;
     let text = turn(runner, true, |_, _| {}).map_err(|error| error.to_string())?;
     for held in HELD {
         for call in Call::ALL {
             for how in HOW {
-                let mut skip = 0;
-                loop {
+                for skip in 0.. {
                     let fault = Fault { call, skip, how };
+                    if !may(fault) {
+                        break;
+                    }
                     let struck = strike(runner, held, fault, &text);
                     if !struck.map_err(|error| format!("{held:?}, {fault:?}: {error}"))? {
                         break;
                     }
-                    skip += 1;
                     strikes += 1;
                 }
             }
@@ -100,7 +111,7 @@ pub(crate) fn refuse_each_call(runner: &mut Runner) -> Result<usize, String> {
 
 /// Refuses every launch of an eager step, which has no fallback: the step fails with those ahead of it, and the next
 /// turn runs as if it had not existed. Returns the number of launches. Nothing is recorded.
-pub(crate) fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
+pub fn refuse_each_launch(runner: &mut Runner) -> Result<usize, String> {
     let text = |runner: &mut Runner| turn(runner, true, |_, _| {}).map_err(|it| it.to_string());
     let (whole, mut launches) = (text(runner)?, 0);
     for how in HOW {
@@ -213,7 +224,7 @@ fn steps(counters: Counters) -> u64 {
 
 /// Reports a wrong result.
 #[allow(clippy::needless_pass_by_value)] // it reads like an assertion
-pub(crate) fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
+pub fn same<T: PartialEq + Debug>(what: &str, is: T, to_be: T) -> Result<(), String> {
     if is == to_be {
         return Ok(());
     }
