@@ -13,7 +13,8 @@ pub struct Board {
     /// "Nano".
     pub name: String,
     /// A part of the device tree's name of it.
-    board: String,
+    #[serde(rename = "board")]
+    in_device_tree: String,
     memory_gib: u64,
     bus_bits: u32,
     /// The fastest comes first.
@@ -53,7 +54,7 @@ impl Board {
             memory <= whole && memory > whole / 4 * 3
         };
         let mut boards = boards().into_iter();
-        boards.find(|board| model.contains(&board.board) && has_memory(board))
+        boards.find(|board| model.contains(&board.in_device_tree) && has_memory(board))
     }
 
     /// Returns its fastest mode.

@@ -37,12 +37,12 @@ fn table() -> String {
     let boards = boards();
     let names: Vec<_> = boards.iter().map(|board| &*board.name).collect();
     let names = names.join(", ");
-    let mut lines = format!(
+    let head = format!(
         "{HEAD} weights and 4,096 tokens | decode on {names}: projected tok/s | prompts there | H100: decode, tok/s | \
          llama.cpp there |\n|---|---|---|---|---|---|---|\n"
     );
     let table: Table = toml::from_str(MODELS).expect("the models");
-    for model in table.model {
+    let rows = table.model.into_iter().map(|model| {
         let work = Work {
             step_bytes: model.step,
             products: model.products,
@@ -56,12 +56,16 @@ fn table() -> String {
         let [file, memory] = [model.file, model.memory].map(|bytes| (bytes / 1e8).floor() / 10.0);
         let [h100, peer] = [model.h100, model.peer]
             .map(|speed| speed.map(|speed| format!(" {speed}")).unwrap_or_default());
-        lines += &format!(
-            "| {} | {file:.1} GB | {memory:.1} GB | {decode} | {prompt} |{h100} |{peer} |\n",
-            model.name
-        );
-    }
-    lines
+        let row = [
+            model.name,
+            format!("{file:.1} GB"),
+            format!("{memory:.1} GB"),
+            decode,
+            prompt,
+        ];
+        format!("| {} |{h100} |{peer} |\n", row.join(" | "))
+    });
+    head + &rows.collect::<String>()
 }
 
 fn limits(board: &Board) -> super::speed::Limits {

@@ -66,7 +66,7 @@ fn with_model(
     arguments: &Arguments,
     check: &str,
     results: &mut Results,
-    run: fn(Opened, &mut Results),
+    run: fn(&Opened, &mut Results),
 ) {
     let Some(path) = &arguments.model else {
         return results.not_run(check, "there is no model");
@@ -86,11 +86,11 @@ fn with_model(
         settings,
         path: path.clone(),
     };
-    run(opened, results);
+    run(&opened, results);
 }
 
 /// Loads the model as the daemon does, and compares the fall of free memory with what was admitted.
-fn load_model(opened: Opened, results: &mut Results) {
+fn load_model(opened: &Opened, results: &mut Results) {
     let Opened {
         checkpoint,
         settings,
@@ -101,18 +101,18 @@ fn load_model(opened: Opened, results: &mut Results) {
         Ok(target) => target,
         Err(failure) => return results.not_run(ADMISSION, failure.message),
     };
-    let settings = match with_tower(&path, &checkpoint, settings) {
+    let settings = match with_tower(path, checkpoint, settings.clone()) {
         Ok(settings) => settings,
         Err(error) => return results.fail(ADMISSION, error),
     };
-    let need = match admit(&checkpoint, &settings, target) {
+    let need = match admit(checkpoint, &settings, target) {
         Ok(admitted) => admitted.estimate.bytes(),
         // A smaller model would be loaded. This one is refused, with the reason and the remedy.
         Err(error) => return results.not_run(ADMISSION, error),
     };
     let free = device::free_memory(target);
     let before = free();
-    let runner = match load::runner(&checkpoint, &settings, &mut |_, _| {}) {
+    let runner = match load::runner(checkpoint, &settings, &mut |_, _| {}) {
         Ok(runner) => runner,
         Err(error) => return results.fail(ADMISSION, error),
     };
@@ -135,7 +135,7 @@ fn load_model(opened: Opened, results: &mut Results) {
     drop(runner);
 }
 
-fn refuse(opened: Opened, results: &mut Results) {
+fn refuse(opened: &Opened, results: &mut Results) {
     let settings = Settings {
         context: 64,
         kv_memory: KvMemory::Conversations(2),
@@ -148,7 +148,7 @@ fn refuse(opened: Opened, results: &mut Results) {
         },
         ..of_device(&opened.settings)
     };
-    let refused = load_runner(&opened, &settings).and_then(|mut runner| {
+    let refused = load_runner(opened, &settings).and_then(|mut runner| {
         let refused = recordings::refuse_first_calls(&mut runner, REFUSALS);
         refused.map_err(|error| error.to_string())
     });
@@ -168,7 +168,7 @@ fn refuse(opened: Opened, results: &mut Results) {
     }
 }
 
-fn step_together(opened: Opened, results: &mut Results) {
+fn step_together(opened: &Opened, results: &mut Results) {
     let longest = rows::PROMPTS.into_iter().max().unwrap_or(0);
     let is_cpu = Machine::new(None)
         .site(opened.settings.backend)
@@ -191,7 +191,7 @@ fn step_together(opened: Opened, results: &mut Results) {
         },
         ..of_device(&opened.settings)
     };
-    let compared = load_runner(&opened, &settings).and_then(|mut runner| {
+    let compared = load_runner(opened, &settings).and_then(|mut runner| {
         rows::as_alone(&mut runner, steps).map_err(|error| error.to_string())
     });
     match compared {
