@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ganglion::executor::{ExecuteError, ImageError};
 use ganglion::kv::KvType;
-use ganglion::load::{self, Backend, Settings};
+use ganglion::load::{self, Backend, Precision, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::{MixedPrompt, PromptImage, PromptInput, RunError, Runner};
 use ganglion::sampler::Parameters;
@@ -34,6 +34,7 @@ fn runner(model: &Path, prefill_chunk: usize) -> Runner {
     let settings = Settings {
         backend: Backend::Cpu,
         kv_type: KvType::F32.into(),
+        precision: Precision::F32,
         context: 512,
         threads: 2,
         prefill_chunk,

@@ -390,7 +390,7 @@ fn local_files_and_names_are_accepted() {
     let list = to.pull(&["--list"]);
     let list = String::from_utf8(list.stdout).expect("text");
     assert!(
-        list.contains("qwen3-4b") && list.contains("projections, not measured"),
+        list.contains("qwen3-4b") && list.contains("not measured"),
         "{list}"
     );
     let text = failure(&to.pull(&["qwen9"]), 2);

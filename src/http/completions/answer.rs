@@ -40,6 +40,7 @@ pub(super) struct Logprobs<'a> {
     tokens: Vec<&'a str>,
     #[serde(rename = "token_logprobs")]
     chosen: Vec<f32>,
+    /// Of several tokens with one text, the most probable.
     #[serde(rename = "top_logprobs")]
     best: Vec<BTreeMap<&'a str, f32>>,
     /// The characters of the answer before each token.
@@ -56,9 +57,12 @@ impl<'a> Logprobs<'a> {
         for one in likelihoods {
             all.tokens.push(&one.text);
             all.chosen.push(likelihood::logprob(one));
-            let best = one.best.iter();
-            let best = best.map(|one| (&*one.text, likelihood::logprob(one)));
-            all.best.push(best.collect());
+            let mut best = BTreeMap::new();
+            for one in &one.best {
+                best.entry(&*one.text)
+                    .or_insert_with(|| likelihood::logprob(one));
+            }
+            all.best.push(best);
             all.text_offset.push(offset);
             offset += one.text.chars().count();
         }
