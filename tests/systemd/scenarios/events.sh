@@ -127,9 +127,23 @@ systemctl stop $unit $socket
 systemctl start $unit
 reported http_listening
 
+# A model is released, and its file is away when a request needs it.
+drop_in "${unlimited[@]}"
+configure 'kv.slots = 2'
+systemctl restart $unit
+within 15 holds ready manager State
+ganglionctl release
+reported model_unloaded
+mv /var/lib/ganglion/model.gguf /var/lib/ganglion/away.gguf
+ask member hello 2>/dev/null && fail 'there is no model'
+reported load_again_failed 'model.gguf'
+mv /var/lib/ganglion/away.gguf /var/lib/ganglion/model.gguf
+matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
+
 # This model cannot cause some events: it sees no images, every context fits, its template and vocabulary have no faults, it
-# recommends no sampling, and there is no CUDA. Other places cause the rest: journal-stopped.sh, tests/service/named_sessions.rs (failing disks, sessions that exceed
-# the context) and tests/lasting.rs (pages on disk).
-journal --output=json | $check fields cuda_error largest_context >/run/never
+# recommends no sampling, there is no CUDA, and the system has no sensors. Other places cause the rest: journal-stopped.sh,
+# tests/service/named_sessions.rs (failing disks, sessions that exceed the context), tests/lasting.rs (pages on disk),
+# tests/together/unloads.rs (short memory) and tests/service/board.rs (a hot board).
+journal --output=json | $check fields cuda_error joules largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'events_dropped grammar_stopped image_encoded kv_harmful pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '
+    'decoding_recovered decoding_slowed events_dropped grammar_stopped image_encoded kv_harmful memory_relieved pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '
