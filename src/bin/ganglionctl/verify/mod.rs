@@ -157,7 +157,7 @@ async fn all(
     Ok(samples)
 }
 
-/// Tells a person what is being done.
+/// Prints what is being done.
 fn say(what: &str) {
     output::note(&format!("ganglionctl: {what}"));
 }

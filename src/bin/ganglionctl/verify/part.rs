@@ -37,7 +37,7 @@ impl Part {
         Self::Rows,
     ];
 
-    /// What a person is told while it runs.
+    /// The text that is printed while it runs.
     pub(super) fn about(self) -> &'static str {
         match self {
             Self::Device => "opens the GPU and tries its memory",
