@@ -50,7 +50,7 @@ for model in "$folder"/golden/tiny-*/; do
         reference=$model.golden.json
     fi
     for kv in $kinds; do
-        ganglionctl score --compare --threads 1 --model "$model" --kv $kv "$reference"
+        ganglionctl score --compare --cpu-activations f32 --threads 1 --model "$model" --kv $kv "$reference"
     done
 done
 say 'self-test'
