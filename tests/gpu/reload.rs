@@ -59,6 +59,8 @@ fn reload(
     let first = say(&mut runner, KEPT, &PROMPT)?;
     let text = [&PROMPT[..], &first, &[9]].concat();
     let second = say(&mut runner, KEPT, &text)?;
+    // A recurrent model has the state after the answer, and so serves a prompt that continues it.
+    let next = [&text[..], &second, &[9]].concat();
     let (mut meanwhile, mut after_warm) = (0, 0);
     for round in 0..ROUNDS {
         let (done, loaded) = mpsc::channel();
@@ -88,7 +90,12 @@ fn reload(
         };
         let taken = taken.map_err(|error| error.to_string())?;
         same("what came along", &taken, &comes_along)?;
-        let held = new.held_of((0, Wanted::without_answers(&text)));
+        let said = text.len()..text.len() + TOKENS;
+        let next = Wanted {
+            tokens: &next,
+            said: std::slice::from_ref(&said),
+        };
+        let held = new.held_of((0, next));
         same("whether it is held", &(held > 0), &comes_along)?;
         same(
             "the reason",
@@ -169,7 +176,7 @@ fn load_after(
         .map_err(|error| error.to_string())
 }
 
-/// A turn that continues from its slot's part of `prompt`.
+/// A turn that continues from its slot's part of `prompt`, and then leaves the slot.
 pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<Vec<u32>, String> {
     let failed = |error: ganglion::runner::RunError| error.to_string();
     let cached = runner
@@ -185,6 +192,7 @@ pub(crate) fn say(runner: &mut Runner, owner: Owner, prompt: &[u32]) -> Result<V
     while tokens.len() < TOKENS {
         tokens.push(runner.step(tokens.len() + 1 < TOKENS).map_err(failed)?);
     }
+    runner.leave(runner.slot());
     Ok(tokens)
 }
 
