@@ -19,12 +19,30 @@ pub struct Worst {
 /// Compares rows of `columns` values.
 #[must_use]
 pub fn worst(reference: &[f32], values: &[f32], columns: usize, dtype: DType) -> Worst {
+    worst_beside(reference, values, &[], columns, dtype)
+}
+
+/// The same. Of each difference, `allowed` does not count; there may be fewer of those.
+pub(super) fn worst_beside(
+    reference: &[f32],
+    values: &[f32],
+    allowed: &[f64],
+    columns: usize,
+    dtype: DType,
+) -> Worst {
     let mut worst = Worst::default();
     let rows = reference.chunks(columns).zip(values.chunks(columns));
     for (row, (references, values)) in rows.enumerate() {
         let rms = root_mean_square(references);
         for (column, (&reference, &value)) in references.iter().zip(values).enumerate() {
-            let delta = (f64::from(value) - f64::from(reference)).abs();
+            let allowed = allowed.get(row * columns + column).copied();
+            let apart = (f64::from(value) - f64::from(reference)).abs();
+            // NaN stays one.
+            let delta = if apart.is_nan() {
+                apart
+            } else {
+                (apart - allowed.unwrap_or_default()).max(0.0)
+            };
             let mut ratio = delta / (ULPS * ulp(dtype, reference) + OF_RMS * rms);
             if ratio.is_nan() {
                 ratio = f64::INFINITY;

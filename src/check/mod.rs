@@ -19,6 +19,7 @@ mod oracle;
 mod report;
 pub mod self_test;
 mod stored;
+mod ties;
 mod vision_loops;
 mod world;
 
@@ -28,6 +29,7 @@ pub use cover::{images, large, towers, worlds};
 pub use report::Report;
 pub use world::{World, WorldError};
 
+use self::compare::worst_beside;
 use self::inputs::Inputs;
 use crate::executor::{ExecuteError, Layout, Probe, StepState};
 use crate::quant::DType;
@@ -260,7 +262,12 @@ impl World {
             let real = info.rows.min(case.tokens.len()) * info.columns;
             let [ours, theirs] = [reference, subject]
                 .map(|left| left.layouts[buffer.0].take(info, &left.after[buffer.0]));
-            let worst = worst(&ours[..real], &theirs[..real], info.columns, info.dtype);
+            let (ours, theirs) = (&ours[..real], &theirs[..real]);
+            let mut worst = worst(ours, theirs, info.columns, info.dtype);
+            if worst.ratio > 1.0 {
+                let allowed = self.moved_by_ties(case, inputs);
+                worst = worst_beside(ours, theirs, &allowed, info.columns, info.dtype);
+            }
             hold(info.name, worst);
         }
         if case.stores().is_some() {

@@ -19,8 +19,6 @@ impl World {
         subject: &mut dyn Probe,
         report: &mut Report,
     ) -> Result<(), DiffError> {
-        /// The most products of queries and keys.
-        const MOST: usize = 4_000_000;
         let out = match case.op() {
             Op::RopeStore { rotated, .. } => *rotated,
             Op::Attend { out, .. } => *out,
@@ -31,12 +29,12 @@ impl World {
         let attends = matches!(case.op(), Op::Attend { .. });
         let (info, rows) = (case.tape.buffer(out), case.rows());
         let columns = info.columns;
-        if attends && rows.iter().map(|(_, at)| at * columns).sum::<usize>() > MOST {
+        if attends && !case.attends_quickly(columns) {
             return Ok(());
         }
         let inputs = self.inputs(case);
         let exact = if attends {
-            self.attended(case, &inputs)
+            self.attended(case, &inputs, &self.queries(case, &inputs))
         } else if let Some(exact) = case.shown(&inputs) {
             exact
         } else if let Some(exact) = self.seen(case, &inputs) {
@@ -144,9 +142,24 @@ impl World {
         }
     }
 
-    /// The result of attention, (row, query head, head_dim).
+    /// The queries of attention as executors round them, (row, query head, head_dim).
     #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
-    pub(super) fn attended(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
+    pub(super) fn queries(&self, case: &Case, inputs: &Inputs) -> Vec<f32> {
+        let Op::Attend { q, .. } = *case.op() else {
+            return Vec::new();
+        };
+        if case.rotates().is_none() {
+            return inputs.buffers[0].1.clone();
+        }
+        let turned = self.turned(case, inputs, 0);
+        let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
+        case.tape.buffer(q).dtype.round(&mut queries);
+        queries
+    }
+
+    /// The result of attention with its queries, (row, query head, head_dim).
+    #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
+    pub(super) fn attended(&self, case: &Case, inputs: &Inputs, queries: &[f32]) -> Vec<f64> {
         let Op::Attend { q, attention, .. } = *case.op() else {
             return Vec::new();
         };
@@ -156,14 +169,6 @@ impl World {
         } = kv.kinds[0];
         let columns = case.tape.buffer(q).columns;
         let group = columns / head_dim / heads;
-        let queries = if case.rotates().is_some() {
-            let turned = self.turned(case, inputs, 0);
-            let mut queries: Vec<f32> = turned.iter().map(|value| *value as f32).collect();
-            case.tape.buffer(q).dtype.round(&mut queries);
-            queries
-        } else {
-            inputs.buffers[0].1.clone()
-        };
         // K or V of a slot as attention reads it, (head, position, head_dim).
         let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
         let held = |side: usize, row: usize, slot: usize, position: usize| {
