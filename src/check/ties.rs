@@ -58,15 +58,16 @@ mod tests {
 
     #[test]
     fn only_a_value_near_a_middle_has_another_neighbour() {
+        let next = 1.0 + 2.0_f32.powi(-7);
         let step = 2.0_f64.powi(-7);
         for (exact, rounded, other) in [
             (1.0 + 0.5 * step * (1.0 - 1e-6), 1.0, Some(1.0 + step)),
-            (1.0 + 0.5 * step * (1.0 + 1e-6), 1.0 + step, Some(1.0)),
+            (1.0 + 0.5 * step * (1.0 + 1e-6), next, Some(1.0)),
             (-1.0 - 0.5 * step, -1.0, Some(-1.0 - step)),
             (1.0 + 0.49 * step, 1.0, None),
             (1.0, 1.0, None),
         ] {
-            let found = other_neighbour(exact, rounded as f32, DType::BF16);
+            let found = other_neighbour(exact, rounded, DType::BF16);
             assert_eq!(found.map(f64::from), other, "{exact}");
         }
         assert_eq!(
