@@ -95,14 +95,6 @@ impl Case {
             .collect()
     }
 
-    /// Whether plain loops over its queries of `columns` and all keys take no long time.
-    pub(super) fn attends_quickly(&self, columns: usize) -> bool {
-        /// The most products of queries and keys.
-        const MOST: usize = 4_000_000;
-        let products = self.rows().into_iter().map(|(_, at)| at * columns);
-        products.sum::<usize>() <= MOST
-    }
-
     /// Slot and position of each row of a step, or of a prompt's first row.
     pub(super) fn places(&self) -> Vec<(usize, usize)> {
         let first = std::iter::once((self.slot, self.position));

@@ -19,6 +19,8 @@ impl World {
         subject: &mut dyn Probe,
         report: &mut Report,
     ) -> Result<(), DiffError> {
+        /// The most products of queries and keys.
+        const MOST: usize = 4_000_000;
         let out = match case.op() {
             Op::RopeStore { rotated, .. } => *rotated,
             Op::Attend { out, .. } => *out,
@@ -29,12 +31,12 @@ impl World {
         let attends = matches!(case.op(), Op::Attend { .. });
         let (info, rows) = (case.tape.buffer(out), case.rows());
         let columns = info.columns;
-        if attends && !case.attends_quickly(columns) {
+        if attends && rows.iter().map(|(_, at)| at * columns).sum::<usize>() > MOST {
             return Ok(());
         }
         let inputs = self.inputs(case);
         let exact = if attends {
-            self.attended(case, &inputs, &self.queries(case, &inputs))
+            self.attended(case, &inputs)
         } else if let Some(exact) = case.shown(&inputs) {
             exact
         } else if let Some(exact) = self.seen(case, &inputs) {
@@ -157,77 +159,105 @@ impl World {
         queries
     }
 
-    /// The result of attention with its queries, (row, query head, head_dim).
-    #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
-    pub(super) fn attended(&self, case: &Case, inputs: &Inputs, queries: &[f32]) -> Vec<f64> {
-        let Op::Attend { q, attention, .. } = *case.op() else {
+    /// The result of attention, (row, query head, head_dim).
+    pub(super) fn attended(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
+        let Op::Attend { q, .. } = *case.op() else {
             return Vec::new();
         };
-        let (kv, stored) = (self.kv, case.stores().is_some());
+        let (head_dim, columns) = (self.kv.kinds[0].head_dim, case.tape.buffer(q).columns);
+        let queries = self.queries(case, inputs);
+        let mut attended = Vec::new();
+        for (row, queries) in queries.chunks(columns).take(case.rows().len()).enumerate() {
+            let cache = self.attended_cache(case, inputs, row);
+            for (head, query) in queries.chunks(head_dim).enumerate() {
+                attended.extend(self.attended_head(case, (row, head), query, &cache));
+            }
+        }
+        attended
+    }
+
+    /// K and V as attention of a row reads them, (head, position, head_dim).
+    #[allow(clippy::cast_possible_truncation)] // rounded as executors hold it
+    pub(super) fn attended_cache(&self, case: &Case, inputs: &Inputs, row: usize) -> [Vec<f32>; 2] {
         let KvKind {
             heads, head_dim, ..
-        } = kv.kinds[0];
-        let columns = case.tape.buffer(q).columns;
-        let group = columns / head_dim / heads;
-        // K or V of a slot as attention reads it, (head, position, head_dim).
-        let fresh = [1, 2].map(|which| self.turned(case, inputs, which));
-        let held = |side: usize, row: usize, slot: usize, position: usize| {
+        } = self.kv.kinds[0];
+        let (slot, position) = case.rows()[row];
+        [0, 1].map(|side| {
             let mut values = inputs.cache[side][&slot].clone();
-            for head in (0..heads).filter(|_| stored) {
-                let from = (row * heads + head) * head_dim;
-                let to = (head * kv.context + position) * head_dim;
-                for (to, from) in values[to..]
-                    .iter_mut()
-                    .zip(&fresh[side][from..from + head_dim])
-                {
+            let fresh = if case.stores().is_some() {
+                self.turned(case, inputs, side + 1)
+            } else {
+                Vec::new()
+            };
+            let rows = fresh.chunks_exact(heads * head_dim);
+            for (head, fresh) in rows
+                .skip(row)
+                .take(1)
+                .flat_map(|row| row.chunks_exact(head_dim))
+                .enumerate()
+            {
+                let to = (head * self.kv.context + position) * head_dim;
+                for (to, from) in values[to..].iter_mut().zip(fresh) {
                     *to = *from as f32;
                 }
             }
-            let element = kv.types.sides()[side];
+            let element = self.kv.types.sides()[side];
             let bytes = self.cached(&values, side);
             element.decode(head_dim, &bytes, &mut values);
             if element.number().is_none() {
                 case.tape.activation.round(&mut values);
             }
             values
+        })
+    }
+
+    /// The result of attention of a row's head to its query.
+    pub(super) fn attended_head(
+        &self,
+        case: &Case,
+        (row, head): (usize, usize),
+        query: &[f32],
+        [k, v]: &[Vec<f32>; 2],
+    ) -> Vec<f64> {
+        let Op::Attend { q, attention, .. } = *case.op() else {
+            return Vec::new();
         };
-        let sinks = attention.sinks.map(|sinks| self.vector(sinks));
-        let mut attended = Vec::new();
-        for (row, (slot, position)) in case.rows().into_iter().enumerate() {
-            let [k, v] = [0, 1].map(|side| held(side, row, slot, position));
-            for head in 0..group * heads {
-                let at = |position: usize| {
-                    let from = (head / group * kv.context + position) * head_dim;
-                    from..from + head_dim
-                };
-                let q = &queries[row * columns + head * head_dim..][..head_dim];
-                let window = attention.window.map_or(usize::MAX, Into::into);
-                let image = case.image(row).filter(|_| attention.joins_images);
-                let last = image.map_or(position, |image| case.position + image.end - 1);
-                let seen = (position + 1).saturating_sub(window)..=last;
-                let scores = seen.clone().map(|position| {
-                    let pairs = q.iter().zip(&k[at(position)]);
-                    let dot: f64 = pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                    let score = dot * f64::from(attention.scale);
-                    attention.softcap.map_or(score, |cap| {
-                        f64::from(cap) * (score / f64::from(cap)).tanh()
-                    })
-                });
-                let sink = sinks.as_ref().map(|sinks| f64::from(sinks[head]));
-                let scores: Vec<f64> = scores.collect();
-                let greatest = scores.iter().copied().chain(sink).fold(f64::MIN, f64::max);
-                let weight = |score: f64| (score - greatest).exp();
-                let all: f64 = scores.iter().copied().chain(sink).map(weight).sum();
-                let mut out = vec![0.0; head_dim];
-                for (position, score) in seen.zip(&scores) {
-                    for (out, v) in out.iter_mut().zip(&v[at(position)]) {
-                        *out += weight(*score) / all * f64::from(*v);
-                    }
-                }
-                attended.extend(out);
+        let KvKind {
+            heads, head_dim, ..
+        } = self.kv.kinds[0];
+        let group = case.tape.buffer(q).columns / head_dim / heads;
+        let (_, position) = case.rows()[row];
+        let at = |position: usize| {
+            let from = (head / group * self.kv.context + position) * head_dim;
+            from..from + head_dim
+        };
+        let window = attention.window.map_or(usize::MAX, Into::into);
+        let image = case.image(row).filter(|_| attention.joins_images);
+        let last = image.map_or(position, |image| case.position + image.end - 1);
+        let seen = (position + 1).saturating_sub(window)..=last;
+        let scores = seen.clone().map(|position| {
+            let pairs = query.iter().zip(&k[at(position)]);
+            let dot: f64 = pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+            let score = dot * f64::from(attention.scale);
+            attention.softcap.map_or(score, |cap| {
+                f64::from(cap) * (score / f64::from(cap)).tanh()
+            })
+        });
+        let sink = attention
+            .sinks
+            .map(|sinks| f64::from(self.vector(sinks)[head]));
+        let scores: Vec<f64> = scores.collect();
+        let greatest = scores.iter().copied().chain(sink).fold(f64::MIN, f64::max);
+        let weight = |score: f64| (score - greatest).exp();
+        let all: f64 = scores.iter().copied().chain(sink).map(weight).sum();
+        let mut out = vec![0.0; head_dim];
+        for (position, score) in seen.zip(&scores) {
+            for (out, v) in out.iter_mut().zip(&v[at(position)]) {
+                *out += weight(*score) / all * f64::from(*v);
             }
         }
-        attended
+        out
     }
 }
 

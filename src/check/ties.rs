@@ -13,27 +13,36 @@ const APART: f64 = 1.0 / (1 << 20) as f64;
 
 impl World {
     /// Returns how far each result of attention moves in all if queries near a middle become their other neighbours. Nothing
-    /// for other operations, and for prompts that would take too long.
+    /// for other operations.
     pub(super) fn moved_by_ties(&self, case: &Case, inputs: &Inputs) -> Vec<f64> {
         let Op::Attend { q, .. } = *case.op() else {
             return Vec::new();
         };
-        if case.rotates().is_none() || !case.attends_quickly(case.tape.buffer(q).columns) {
+        if case.rotates().is_none() {
             return Vec::new();
         }
-        let dtype = case.tape.buffer(q).dtype;
-        let mut queries = self.queries(case, inputs);
-        let attended = self.attended(case, inputs, &queries);
-        let mut moved = vec![0.0; attended.len()];
-        for (at, exact) in self.turned(case, inputs, 0).into_iter().enumerate() {
-            let Some(other) = other_neighbour(exact, queries[at], dtype) else {
-                continue;
-            };
-            let rounded = std::mem::replace(&mut queries[at], other);
-            let others = self.attended(case, inputs, &queries);
-            queries[at] = rounded;
-            for (moved, (one, other)) in moved.iter_mut().zip(attended.iter().zip(others)) {
-                *moved += (one - other).abs();
+        let info = case.tape.buffer(q);
+        let (columns, head_dim) = (info.columns, self.kv.kinds[0].head_dim);
+        let (queries, exact) = (self.queries(case, inputs), self.turned(case, inputs, 0));
+        let mut moved = vec![0.0; case.rows().len() * columns];
+        for (row, moved) in moved.chunks_mut(columns).enumerate() {
+            let cache = self.attended_cache(case, inputs, row);
+            for (head, moved) in moved.chunks_mut(head_dim).enumerate() {
+                let from = row * columns + head * head_dim;
+                let mut query = queries[from..][..head_dim].to_vec();
+                let attended = self.attended_head(case, (row, head), &query, &cache);
+                for at in 0..head_dim {
+                    let Some(other) = other_neighbour(exact[from + at], query[at], info.dtype)
+                    else {
+                        continue;
+                    };
+                    let rounded = std::mem::replace(&mut query[at], other);
+                    let others = self.attended_head(case, (row, head), &query, &cache);
+                    query[at] = rounded;
+                    for (moved, (one, other)) in moved.iter_mut().zip(attended.iter().zip(others)) {
+                        *moved += (one - other).abs();
+                    }
+                }
             }
         }
         moved
@@ -74,5 +83,51 @@ mod tests {
             other_neighbour(1.0 + 2.0_f64.powi(-24), 1.0, DType::F32),
             None
         );
+    }
+
+    #[test]
+    fn temporary() {
+        let parts = [
+            "head_dim 512, 2 kv heads x 16",
+            "f16/q8_0, length 127",
+            "queries scaled",
+            "window 700",
+            "bf16 step 4",
+        ];
+        for world in crate::check::worlds() {
+            for case in world
+                .cases
+                .iter()
+                .filter(|case| parts.iter().all(|part| case.name.contains(part)))
+            {
+                println!("{}", case.name);
+                let inputs = world.inputs(case);
+                let (queries, exact) =
+                    (world.queries(case, &inputs), world.turned(case, &inputs, 0));
+                let (row, head, column) = (2, 11039 / 512, 11039 % 512);
+                let from = (row * 32 + head) * 512;
+                let mut query = queries[from..][..512].to_vec();
+                let cache = world.attended_cache(case, &inputs, row);
+                let base = world.attended_head(case, (row, head), &query, &cache);
+                println!("base {}", base[column]);
+                for at in 0..512 {
+                    let off = (exact[from + at] - f64::from(query[at])).abs()
+                        / ulp(DType::BF16, query[at]);
+                    if let Some(other) = other_neighbour(exact[from + at], query[at], DType::BF16) {
+                        let rounded = std::mem::replace(&mut query[at], other);
+                        let flipped = world.attended_head(case, (row, head), &query, &cache);
+                        query[at] = rounded;
+                        println!(
+                            "element {at} {} or {other}, exact {}, {off} of a step: {}",
+                            rounded,
+                            exact[from + at],
+                            flipped[column]
+                        );
+                    }
+                }
+                let moved = world.moved_by_ties(case, &inputs);
+                println!("moved there {}", moved[(row * 32 + head) * 512 + column]);
+            }
+        }
     }
 }

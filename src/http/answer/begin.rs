@@ -1,8 +1,9 @@
-//! From a decoded request to the first event of its answer.
+//! From a decoded request to the response with its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::Response;
 use tokio::time::timeout;
 
 use super::super::chain::{self, StoredTurn};
@@ -16,6 +17,8 @@ use super::super::shared::Shared;
 use super::super::stored::Stored;
 use super::super::terms::Terms;
 use super::heading::Heading;
+use super::stream::{self, Writer};
+use super::whole::Whole;
 use crate::engine::{Client, Event, Status};
 use crate::front::{self, Front, Permit};
 
@@ -160,11 +163,46 @@ impl Admitted {
 }
 
 impl Begun {
+    /// Returns the response with the whole answer.
+    ///
+    /// # Errors
+    /// In the `terms` of the endpoint, if the request ends with an error.
+    pub(in crate::http) async fn whole(
+        mut self,
+        mut whole: impl Whole,
+        terms: &Terms,
+    ) -> Result<Response, Error> {
+        let first = self.first(terms).await?;
+        let Self {
+            heading,
+            mut running,
+        } = self;
+        let outcome = running.collect(first, |event| whole.collect(event)).await;
+        let json = whole.json(&heading, &outcome)?;
+        Ok(running.json(json))
+    }
+
+    /// Returns the response with a streamed answer, which the result of `writer` writes. After each `silence` it has a sign of
+    /// life.
+    ///
+    /// # Errors
+    /// In the `terms` of the endpoint, if the request ends with an error before all text and within `silence`.
+    pub(in crate::http) async fn streamed<W: Writer>(
+        mut self,
+        writer: impl FnOnce(Heading, &Running) -> W,
+        silence: Duration,
+        terms: &Terms,
+    ) -> Result<Response, Error> {
+        let first = self.first_within(silence, terms).await?;
+        let writer = writer(self.heading, &self.running);
+        Ok(stream::response(self.running, writer, first, silence))
+    }
+
     /// Waits for the first event.
     ///
     /// # Errors
     /// If the request ends with an error before all text.
-    pub(in crate::http) async fn first(&mut self, terms: &Terms) -> Result<Event, Error> {
+    async fn first(&mut self, terms: &Terms) -> Result<Event, Error> {
         let first = self.running.next().await;
         if let Event::Done(outcome) = &first
             && let Some(error) = Error::of_outcome(outcome, terms)
@@ -178,7 +216,7 @@ impl Begun {
     ///
     /// # Errors
     /// If the request ends with an error before all text. A later error is an event of the stream.
-    pub(in crate::http) async fn first_within(
+    async fn first_within(
         &mut self,
         silence: Duration,
         terms: &Terms,

@@ -1,4 +1,4 @@
-//! What all endpoints share of an answer: its beginning, its stream, its receipt.
+//! What all endpoints share of an answer: its beginning, its stream or its one object, its receipt.
 //!
 //! The JSON of an endpoint's answers is in the folder of that endpoint.
 
@@ -8,3 +8,4 @@ pub(super) mod likelihood;
 pub(super) mod receipt;
 pub(super) mod sse;
 pub(super) mod stream;
+pub(super) mod whole;

@@ -22,11 +22,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
-use super::answer::begin::{Admitted, Begun};
-use super::answer::stream;
+use super::answer::begin::Admitted;
 use super::error::Error;
 use super::error_form;
 use super::request::body;
+use super::running::Running;
 use super::shared::Shared;
 use super::terms;
 use crate::engine::Client;
@@ -69,23 +69,13 @@ fn refused(error: Error) -> Response {
 async fn answered(shared: Shared, client: Client, body: Bytes) -> Result<Response, Error> {
     let admitted = Admitted::new(&shared, client)?;
     let Asked { question, stream } = body::decode(body, Asked::read).await?;
-    let mut begun = admitted.begin(question, PREFIX, &terms::MESSAGES).await?;
+    let terms = &terms::MESSAGES;
+    let begun = admitted.begin(question, PREFIX, terms).await?;
     if stream {
-        let silence = shared.silence;
-        let first = begun.first_within(silence, &terms::MESSAGES).await?;
-        let Begun { heading, running } = begun;
-        let events = Events::new(heading, running.prompt_tokens());
-        return Ok(stream::response(running, events, first, silence));
+        let events = |heading, running: &Running| Events::new(heading, running.prompt_tokens());
+        return begun.streamed(events, shared.silence, terms).await;
     }
-    let first = begun.first(&terms::MESSAGES).await?;
-    let Begun {
-        heading,
-        mut running,
-    } = begun;
-    let mut collected = Collected::default();
-    let outcome = running.collect(first, |event| collected.push(event)).await;
-    let json = collected.json(&heading, &outcome)?;
-    Ok(running.json(json))
+    begun.whole(Collected::default(), terms).await
 }
 
 async fn counted(shared: Shared, client: Client, body: Bytes) -> Result<Response, Error> {

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::super::answer::heading::Heading;
+use super::super::answer::whole::Whole;
 use super::super::error::Error;
 use super::super::terms;
 use super::answer::{Block, Message};
@@ -15,9 +16,8 @@ pub(super) struct Collected {
     thoughts: String,
 }
 
-impl Collected {
-    /// Adds an event; returns the outcome, if it is the last.
-    pub(super) fn push(&mut self, event: Event) -> Option<Outcome> {
+impl Whole for Collected {
+    fn collect(&mut self, event: Event) -> Option<Outcome> {
         match event {
             Event::Text(text) => self.text += &text,
             Event::Reasoning(text) => self.thoughts += &text,
@@ -28,11 +28,7 @@ impl Collected {
         None
     }
 
-    /// Returns the answer as JSON.
-    ///
-    /// # Errors
-    /// The error that ended the request.
-    pub(super) fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
+    fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
         if let Some(error) = Error::of_outcome(outcome, &terms::MESSAGES) {
             return Err(error);
         }

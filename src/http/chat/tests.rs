@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::answer::heading::Heading;
 use super::super::answer::stream::Writer as _;
+use super::super::answer::whole::Whole as _;
 use super::super::error::Error;
 use super::super::shared::Shared;
 use super::super::tests::{done, engine, loaded, text};
@@ -99,7 +100,7 @@ fn both(events: &[Event]) -> Json {
     let mut whole = Json::Null;
     for event in events {
         streamed.push(event.clone());
-        if let Some(outcome) = collected.push(event.clone()) {
+        if let Some(outcome) = collected.collect(event.clone()) {
             let json = collected.json(&heading(), &outcome).expect("an answer");
             whole = serde_json::from_slice(&json).expect("JSON");
         }

@@ -1,6 +1,7 @@
 //! An answer in one JSON object.
 
 use super::super::answer::heading::Heading;
+use super::super::answer::whole::Whole;
 use super::super::error::Error;
 use super::super::terms;
 use super::answer::{Call, Choice, Completion, Function, Logprobs, Message, finish_reason};
@@ -14,9 +15,8 @@ pub(super) struct Collected {
     likelihoods: Vec<Likelihood>,
 }
 
-impl Collected {
-    /// Adds an event; returns the outcome, if it is the last.
-    pub(super) fn push(&mut self, event: Event) -> Option<Outcome> {
+impl Whole for Collected {
+    fn collect(&mut self, event: Event) -> Option<Outcome> {
         match event {
             Event::Text(text) => self.text += &text,
             Event::Reasoning(text) => self.reasoning += &text,
@@ -28,11 +28,7 @@ impl Collected {
         None
     }
 
-    /// Returns the answer as JSON.
-    ///
-    /// # Errors
-    /// The error that ended the request.
-    pub(super) fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
+    fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
         if let Some(error) = Error::of_outcome(outcome, &terms::CHAT) {
             return Err(error);
         }

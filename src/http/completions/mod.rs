@@ -15,8 +15,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::answer::begin::{Admitted, Begun};
-use super::answer::stream;
+use super::answer::begin::Admitted;
 use super::error::Error;
 use super::request::body;
 use super::shared::Shared;
@@ -41,20 +40,11 @@ pub(super) async fn completions(
         stream,
         include_usage,
     } = body::decode(body, Asked::read).await?;
-    let mut begun = admitted.begin(question, PREFIX, &terms::TEXT).await?;
+    let terms = &terms::TEXT;
+    let begun = admitted.begin(question, PREFIX, terms).await?;
     if stream {
-        let silence = shared.silence;
-        let first = begun.first_within(silence, &terms::TEXT).await?;
-        let chunks = Chunks::new(begun.heading, include_usage);
-        return Ok(stream::response(begun.running, chunks, first, silence));
+        let chunks = |heading, _: &_| Chunks::new(heading, include_usage);
+        return begun.streamed(chunks, shared.silence, terms).await;
     }
-    let first = begun.first(&terms::TEXT).await?;
-    let Begun {
-        heading,
-        mut running,
-    } = begun;
-    let mut collected = Collected::default();
-    let outcome = running.collect(first, |event| collected.push(event)).await;
-    let json = collected.json(&heading, &outcome)?;
-    Ok(running.json(json))
+    begun.whole(Collected::default(), terms).await
 }

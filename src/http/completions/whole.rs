@@ -1,6 +1,7 @@
 //! An answer in one JSON object.
 
 use super::super::answer::heading::Heading;
+use super::super::answer::whole::Whole;
 use super::super::chat::answer::{ChunkUsage, finish_reason};
 use super::super::error::Error;
 use super::super::terms;
@@ -14,9 +15,8 @@ pub(super) struct Collected {
     likelihoods: Vec<Likelihood>,
 }
 
-impl Collected {
-    /// Adds an event; returns the outcome, if it is the last.
-    pub(super) fn push(&mut self, event: Event) -> Option<Outcome> {
+impl Whole for Collected {
+    fn collect(&mut self, event: Event) -> Option<Outcome> {
         match event {
             // Thoughts are text like any other here.
             Event::Text(text) | Event::Reasoning(text) => self.text += &text,
@@ -28,11 +28,7 @@ impl Collected {
         None
     }
 
-    /// Returns the answer as JSON.
-    ///
-    /// # Errors
-    /// The error that ended the request.
-    pub(super) fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
+    fn json(&self, heading: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
         if let Some(error) = Error::of_outcome(outcome, &terms::TEXT) {
             return Err(error);
         }

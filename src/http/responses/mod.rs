@@ -23,8 +23,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::answer::begin::{Admitted, Begun};
-use super::answer::stream;
+use super::answer::begin::Admitted;
 use super::chain::Keeper;
 use super::error::Error;
 use super::request::body;
@@ -47,24 +46,14 @@ pub(super) async fn create(
         stream,
         settings,
     } = body::decode(body, Asked::read).await?;
-    let mut begun = admitted.begin(question, PREFIX, &terms::RESPONSES).await?;
+    let terms = &terms::RESPONSES;
+    let begun = admitted.begin(question, PREFIX, terms).await?;
     let keeper = settings.store.then(|| Keeper::new(&shared, user));
     let progress = |heading| Progress::new(heading, settings, stream).kept_by(keeper);
     if stream {
-        let silence = shared.silence;
-        let first = begun.first_within(silence, &terms::RESPONSES).await?;
-        let progress = progress(begun.heading);
-        return Ok(stream::response(begun.running, progress, first, silence));
+        let progress = |heading, _: &_| progress(heading);
+        return begun.streamed(progress, shared.silence, terms).await;
     }
-    let first = begun.first(&terms::RESPONSES).await?;
-    let Begun {
-        heading,
-        mut running,
-    } = begun;
-    let mut progress = progress(heading);
-    let outcome = running
-        .collect(first, |event| progress.collect(event))
-        .await;
-    let json = progress.json(&outcome)?;
-    Ok(running.json(json))
+    let progress = progress(begun.heading.clone());
+    begun.whole(progress, terms).await
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::answer::heading::Heading;
 use super::super::answer::sse;
 use super::super::answer::stream::Writer;
+use super::super::answer::whole;
 use super::super::chain::Keeper;
 use super::super::error::Error;
 use super::super::terms;
@@ -81,29 +82,6 @@ impl Progress {
     /// Returns the answer whose response a keeper gets.
     pub(super) fn kept_by(self, keeper: Option<Keeper>) -> Self {
         Self { keeper, ..self }
-    }
-
-    /// Adds an event of a whole answer; returns the outcome, if it is the last.
-    pub(super) fn collect(&mut self, event: Event) -> Option<Outcome> {
-        let outcome = match &event {
-            Event::Done(outcome) => Some(outcome.clone()),
-            _ => None,
-        };
-        self.push(event);
-        outcome
-    }
-
-    /// Returns the whole answer as JSON.
-    ///
-    /// # Errors
-    /// The error that ended the request.
-    pub(super) fn json(&self, outcome: &Outcome) -> Result<Vec<u8>, Error> {
-        if let Some(error) = Error::of_outcome(outcome, &terms::RESPONSES) {
-            return Err(error);
-        }
-        let response = Response::in_progress(&self.heading, &self.settings);
-        let response = response.ended(&self.items, outcome);
-        Ok(to_json(&response))
     }
 
     fn begin(&mut self) {
@@ -302,6 +280,26 @@ impl Progress {
             "response.completed"
         };
         self.events.write(kind, OfResponse { response });
+    }
+}
+
+impl whole::Whole for Progress {
+    fn collect(&mut self, event: Event) -> Option<Outcome> {
+        let outcome = match &event {
+            Event::Done(outcome) => Some(outcome.clone()),
+            _ => None,
+        };
+        self.push(event);
+        outcome
+    }
+
+    fn json(&self, _: &Heading, outcome: &Outcome) -> Result<Vec<u8>, Error> {
+        if let Some(error) = Error::of_outcome(outcome, &terms::RESPONSES) {
+            return Err(error);
+        }
+        let response = Response::in_progress(&self.heading, &self.settings);
+        let response = response.ended(&self.items, outcome);
+        Ok(to_json(&response))
     }
 }
 

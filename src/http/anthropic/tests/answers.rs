@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::super::answer::heading::Heading;
 use super::super::super::answer::stream::Writer as _;
+use super::super::super::answer::whole::Whole as _;
 use super::super::super::shared::Shared;
 use super::super::super::tests::{done, engine, events as read_events, loaded, piece, text};
 use super::super::events::Events;
@@ -30,7 +31,7 @@ fn both(given: &[Event]) -> (Vec<String>, Json) {
     let mut whole = Json::Null;
     for event in given {
         stream.push(event.clone());
-        if let Some(outcome) = collected.push(event.clone()) {
+        if let Some(outcome) = collected.collect(event.clone()) {
             let json = collected.json(&heading(), &outcome).expect("an answer");
             whole = serde_json::from_slice(&json).expect("JSON");
         }

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::super::answer::heading::Heading;
 use super::super::super::answer::stream::Writer as _;
+use super::super::super::answer::whole::Whole as _;
 use super::super::super::error::Error;
 use super::super::super::shared::Shared;
 use super::super::super::tests::{done, engine, events, loaded, piece, text};
@@ -17,13 +18,16 @@ use super::super::settings::Settings;
 use crate::engine::{Client, EngineError, Event, FinishReason, Likelihood, Outcome, Usage};
 use crate::tools;
 
-fn progress(is_stream: bool) -> Progress {
-    let heading = Heading {
+fn heading() -> Heading {
+    Heading {
         id: "resp_0".to_owned(),
         created: 1,
         model: "m".to_owned(),
-    };
-    Progress::new(heading, Settings::default(), is_stream)
+    }
+}
+
+fn progress(is_stream: bool) -> Progress {
+    Progress::new(heading(), Settings::default(), is_stream)
 }
 
 /// Checks that events make the same response in a stream as in one piece. Returns the names of the events without
@@ -34,7 +38,7 @@ fn both(given: &[Event]) -> (Vec<String>, Json) {
     for event in given {
         stream.push(event.clone());
         if let Some(outcome) = whole.collect(event.clone()) {
-            let whole = whole.json(&outcome).expect("an answer");
+            let whole = whole.json(&heading(), &outcome).expect("an answer");
             json = serde_json::from_slice(&whole).expect("JSON");
         }
     }
