@@ -49,6 +49,7 @@ else
         BindReadOnlyPaths=/run/reported/memory:/proc/pressure/memory
 fi
 start
+before=$(pid)
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
 if [ -e /run/systemd/system/robot.slice ]; then
     # tail holds all that it reads, because there is no line.
@@ -60,8 +61,10 @@ fi
 within 60 is_idle
 reported model_unloaded 'lacks memory'
 systemctl is-active --quiet filler || fail 'the other program was killed'
-is_active || fail 'the service was killed'
+events=/sys/fs/cgroup/robot.slice/memory.events
+[ ! -e $events ] || grep -qx 'oom_kill 0' $events || fail "the kernel killed: $(tr '\n' ' ' <$events)"
 systemctl stop filler
 [ ! -e /run/reported/meminfo ] || reported_memory 4000000 0.00
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
+equal 'the process' "$(pid)" "$before"
 rm -f /run/systemd/system/robot.slice
