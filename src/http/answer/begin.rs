@@ -216,7 +216,7 @@ impl Begun {
     ///
     /// # Errors
     /// If the request ends with an error before all text. A later error is an event of the stream.
-    async fn first_within(
+    pub(super) async fn first_within(
         &mut self,
         silence: Duration,
         terms: &Terms,
