@@ -150,8 +150,10 @@ mod tests {
     /// The integers of columns, in their order.
     fn integers(columns: &[Columns]) -> impl Iterator<Item = i16> {
         columns.as_chunks().0.iter().flat_map(|[even, odd]| {
-            let pairs = even.0.iter().zip(odd.0);
-            pairs.flat_map(|(even, odd)| [*even, odd])
+            let [even, odd]: [[i16; Columns::LEN]; 2] =
+                [*even, *odd].map(|of| pulp::cast(of.pairs()));
+            let pairs = even.into_iter().zip(odd);
+            pairs.flat_map(|(even, odd)| [even, odd])
         })
     }
 

@@ -6,7 +6,7 @@ use crate::quant::{SHORT, Vectors};
 pub(super) const SUMS: usize = 16;
 
 /// Of 64 columns of a row, those with even numbers or those with odd ones. Bytes become 16-bit integers in these halves
-/// by shifts.
+/// by shifts. The order is that of `place`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub(super) struct Columns(pub(super) [i16; Self::LEN]);
@@ -14,6 +14,44 @@ pub(super) struct Columns(pub(super) [i16; Self::LEN]);
 impl Columns {
     pub(super) const LEN: usize = 2 * SUMS;
     pub(super) const ZEROS: Self = Self([0; Self::LEN]);
+    /// Whether the columns of a pair are neighbours. x86 adds the products of neighbours. NEON multiplies the halves of
+    /// a vector one after the other: there, four pairs have their first columns before their second ones.
+    const NEIGHBOURS: bool = !cfg!(target_arch = "aarch64");
+
+    /// The place of a column. Two columns after one another are a pair.
+    #[inline(always)]
+    pub(super) const fn place(column: usize) -> usize {
+        if Self::NEIGHBOURS {
+            column
+        } else {
+            column / 8 * 8 + column % 2 * 4 + column % 8 / 2
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn of_pairs(pairs: Pairs) -> Self {
+        let of_pairs: [i16; Self::LEN] = pulp::cast(pairs);
+        if Self::NEIGHBOURS {
+            return Self(of_pairs);
+        }
+        let mut columns = Self::ZEROS;
+        for (column, integer) in of_pairs.into_iter().enumerate() {
+            columns.0[Self::place(column)] = integer;
+        }
+        columns
+    }
+
+    #[inline(always)]
+    pub(super) fn pairs(self) -> Pairs {
+        if Self::NEIGHBOURS {
+            return pulp::cast(self.0);
+        }
+        let mut pairs = [0; Self::LEN];
+        for (column, integer) in pairs.iter_mut().enumerate() {
+            *integer = self.0[Self::place(column)];
+        }
+        pulp::cast(pairs)
+    }
 }
 
 /// `Columns` two at a time: those with even numbers or those with odd ones.
@@ -28,6 +66,10 @@ pub(super) trait Machine: Vectors {
     type Sums: Copy;
     /// Sixteen numbers.
     type Totals: Copy;
+
+    /// Whether all columns are added to the same sums, because the machine has few registers, and no addition waits for
+    /// the one before.
+    const ONE_CHAIN: bool = false;
 
     fn no_sums(self) -> Self::Sums;
 
@@ -46,7 +88,7 @@ pub(super) trait Machine: Vectors {
     /// The same pair in each place.
     fn repeated(self, pair: i32) -> Self::Weights;
 
-    /// `sums[i] + weights[2i] * columns[2i] + weights[2i + 1] * columns[2i + 1]`
+    /// Adds the products of pair `i` to sum `i`.
     fn add(self, weights: Self::Weights, columns: &Columns, sums: Self::Sums) -> Self::Sums;
 
     fn both(self, left: Self::Sums, right: Self::Sums) -> Self::Sums;

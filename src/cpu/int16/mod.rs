@@ -11,6 +11,8 @@
 //!
 //! The vectors of a step have neighbouring columns of a row (`step`), and those of a prompt have rows (`panels`, `tiles`).
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 mod decoded;
 mod inputs;
 mod machine;
@@ -80,6 +82,10 @@ pub(super) fn multiply(weight: &Matrix, first: usize, inputs: &Inputs, out: &mut
         if let Some(machine) = pulp::x86::V3::try_new() {
             return with!(machine, |run| machine.vectorize(run), 4, 4, 1);
         }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(machine) = pulp::aarch64::Neon::try_new() {
+        return with!(machine, |run| machine.vectorize(run), 4, 4, 1);
     }
     with!(Portable, NullaryFnOnce::call, 4, 4, 1);
 }

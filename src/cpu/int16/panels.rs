@@ -78,7 +78,7 @@ impl Panel for LongPanel {
                 None => *Long::NONE,
             };
             for (to, columns) in integers.iter_mut().zip(row.columns) {
-                to[lane] = pulp::cast(columns.0);
+                to[lane] = columns.pairs();
             }
             self.units.0[lane] = row.unit;
             for (to, sum) in self.of_16.iter_mut().zip(row.sums(16)) {
@@ -114,7 +114,7 @@ impl Panel for ShortPanel {
                 Some(row) => Short::of(&row[first..]),
                 None => *Short::NONE,
             };
-            let blocks = in_blocks(row.columns.map(|columns| pulp::cast(columns.0)));
+            let blocks = in_blocks(row.columns.map(Columns::pairs));
             for (to, pairs) in integers.iter_mut().zip(blocks) {
                 to[lane] = pairs;
             }
@@ -152,7 +152,7 @@ fn transposed(rows: &[Pairs; SUMS]) -> [Columns; SUMS] {
             to[lane] = *pair;
         }
     }
-    columns.map(|pairs| Columns(pulp::cast(pairs)))
+    columns.map(Columns::of_pairs)
 }
 
 /// All rows of a prompt.

@@ -1,4 +1,4 @@
-//! Plain Rust, for machines without code of their own: arm64 has NEON in every build, so that the compiler uses it.
+//! Plain Rust, for machines without code of their own. Tests compare the others with it.
 
 use super::machine::{Columns, Machine, Pairs, SUMS};
 use crate::cpu::dots::sixteen_in_pairs;
@@ -129,8 +129,9 @@ impl Machine for Portable {
     fn weights(self, integers: Self::Bytes, _: bool) -> [Self::Weights; 2] {
         let mut weights = [[0; Columns::LEN]; 2];
         for (i, pair) in integers.as_chunks::<2>().0.iter().enumerate() {
-            weights[0][i] = i16::from(pair[0].cast_signed());
-            weights[1][i] = i16::from(pair[1].cast_signed());
+            let at = Columns::place(i);
+            weights[0][at] = i16::from(pair[0].cast_signed());
+            weights[1][at] = i16::from(pair[1].cast_signed());
         }
         weights
     }
@@ -138,8 +139,8 @@ impl Machine for Portable {
     #[inline(always)]
     fn factors(self, scales: &[i8; SUMS], columns: usize, at: usize) -> Self::Factors {
         let mut factors = [0; Columns::LEN];
-        for (i, factor) in factors.iter_mut().enumerate() {
-            *factor = i16::from(scales[(64 * at + 2 * i) / columns]);
+        for i in 0..Columns::LEN {
+            factors[Columns::place(i)] = i16::from(scales[(64 * at + 2 * i) / columns]);
         }
         factors
     }
@@ -157,19 +158,20 @@ impl Machine for Portable {
 
     #[inline(always)]
     fn repeated(self, pair: i32) -> Self::Weights {
-        pulp::cast([pair; SUMS])
+        Columns::of_pairs([pair; SUMS]).0
     }
 
     #[inline(always)]
     fn pairs(self, weights: Self::Weights) -> Pairs {
-        pulp::cast(weights)
+        Columns(weights).pairs()
     }
 
     #[inline(always)]
     fn add(self, weights: Self::Weights, columns: &Columns, mut sums: Self::Sums) -> Self::Sums {
         for (i, sum) in sums.iter_mut().enumerate() {
-            *sum += i32::from(weights[2 * i]) * i32::from(columns.0[2 * i])
-                + i32::from(weights[2 * i + 1]) * i32::from(columns.0[2 * i + 1]);
+            let [first, second] = [Columns::place(2 * i), Columns::place(2 * i + 1)];
+            *sum += i32::from(weights[first]) * i32::from(columns.0[first])
+                + i32::from(weights[second]) * i32::from(columns.0[second]);
         }
         sums
     }

@@ -128,6 +128,7 @@ impl Columns {
     fn of(integers: &[i16; 64]) -> [Self; 2] {
         let [mut even, mut odd] = [Self::ZEROS; 2];
         for (at, pair) in integers.as_chunks().0.iter().enumerate() {
+            let at = Self::place(at);
             [even.0[at], odd.0[at]] = *pair;
         }
         [even, odd]

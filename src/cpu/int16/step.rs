@@ -165,7 +165,12 @@ impl<M: Machine, const R: usize> Blocks<M> for Sums<'_, M, R> {
             let weights = machine.scaled(integers[at], by);
             for r in 0..R {
                 even[r] = machine.add(weights[0], &of[r].columns[2 * at], even[r]);
-                odd[r] = machine.add(weights[1], &of[r].columns[2 * at + 1], odd[r]);
+                let sums = if M::ONE_CHAIN {
+                    &mut even[r]
+                } else {
+                    &mut odd[r]
+                };
+                *sums = machine.add(weights[1], &of[r].columns[2 * at + 1], *sums);
             }
         }
         for r in 0..R {

@@ -108,6 +108,10 @@ fn all_machines_give_the_same_bits() {
                 assert_eq!(portable, bits_of(machine, weight, values), "{format:?}");
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if let Some(machine) = pulp::aarch64::Neon::try_new() {
+            assert_eq!(portable, bits_of(machine, weight, values), "{format:?}");
+        }
     };
     each_format(|format, weight, values| {
         check(format, weight, &values[..19 * COLUMNS]);
@@ -157,5 +161,30 @@ fn check_accuracy(format: Format, weight: &Matrix, values: &[f32]) {
             let off = (f64::from(*product) - exact).abs();
             assert!(off < 3e-4, "{format:?}: {product} is not {exact}");
         }
+    }
+}
+
+/// Multiplies as often as `GANGLION_PRODUCTS` says, for `tests/bench/instructions.sh`, which counts the instructions.
+#[test]
+fn products_are_counted() {
+    let Ok(asked) = std::env::var("GANGLION_PRODUCTS") else {
+        return;
+    };
+    let asked: Vec<&str> = asked.split(' ').collect();
+    let [name, rows, times] = asked[..] else {
+        panic!("not FORMAT ROWS TIMES: {asked:?}");
+    };
+    let [rows, times]: [usize; 2] = [rows, times].map(|number| number.parse().expect("a number"));
+    let mut formats = Format::ALL.into_iter();
+    let format = formats.find(|format| format!("{format:?}") == name);
+    let format = format.expect("a format");
+    let (outputs, columns) = (64, 1024);
+    let weight = weight_of(format, columns, &matrix(3, format, outputs, columns));
+    let mut inputs = Inputs::default();
+    let values = Random::new(5).normals(rows * columns);
+    inputs.fill(&values, columns, weight.span().expect("blocks"));
+    let mut out = vec![0.0; outputs * rows];
+    for _ in 0..times {
+        multiply(&weight, 0, &inputs, &mut out);
     }
 }
