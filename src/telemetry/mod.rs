@@ -8,6 +8,8 @@ mod totals;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guess::Kind;
+
 pub use histogram::{Distribution, Histogram};
 pub use timing::{Percentiles, Timing};
 pub use totals::{Count, Throughput, Totals};
@@ -85,6 +87,15 @@ pub struct Usage {
     /// Steps that were repeated because the guide's mask was late.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated_steps: u32,
+    /// What guessed tokens of the answer; `None` if nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposer: Option<Kind>,
+    /// Tokens that it guessed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub proposed_tokens: u32,
+    /// Those of them that were accepted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub accepted_tokens: u32,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of prefill.
