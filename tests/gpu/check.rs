@@ -3,6 +3,8 @@
 mod diff;
 #[path = "../support/few_states.rs"]
 mod few_states;
+#[path = "../support/guessing.rs"]
+mod guessing;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 mod image_rows;
