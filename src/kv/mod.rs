@@ -431,14 +431,6 @@ impl Kv {
         }
     }
 
-    /// Removes the last tokens of the turn in a slot, which generates no others.
-    pub fn take_back(&mut self, slot: usize, tokens: usize) {
-        if let Some(sequence) = self.at_mut(slot) {
-            let left = sequence.tokens.len().saturating_sub(tokens);
-            sequence.tokens.truncate(left);
-        }
-    }
-
     /// Adds prefilled tokens to the active turn.
     pub fn extend(&mut self, tokens: &[u32]) {
         if let Some(sequence) = self.at_mut(self.active) {

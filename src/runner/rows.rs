@@ -309,11 +309,6 @@ impl Runner {
         scored.map_or(&[], Vec::as_slice)
     }
 
-    /// Removes the last tokens of a slot, because its turn ends before them. The slot must not run again before `leave`.
-    pub fn take_back(&mut self, slot: usize, tokens: usize) {
-        self.kv.take_back(slot, tokens);
-    }
-
     /// Returns the filled positions of a slot, and the token that runs next.
     #[must_use]
     pub fn state_of(&self, slot: usize) -> StepState {

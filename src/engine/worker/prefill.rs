@@ -128,7 +128,7 @@ impl Worker<'_> {
             if shows_images {
                 self.shrink_embeddings();
             }
-            self.take(slot, Token::Chosen(token), (0, 0))?;
+            self.take(slot, Token::Chosen(token), 0)?;
         }
         Ok(())
     }

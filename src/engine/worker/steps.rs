@@ -332,14 +332,14 @@ impl Worker<'_> {
                 }
                 Ok(chosen) => {
                     for forced in given.iter().filter(|one| !one.is_guess()) {
-                        self.take(*slot, Token::Forced(forced.token()), (0, 0))?;
+                        self.take(*slot, Token::Forced(forced.token()), 0)?;
                     }
                     if complete.contains(slot) {
                         self.end(*slot, FinishReason::Stop);
                     }
-                    let later = (0..chosen.len()).rev();
-                    for (place, token) in (0..).zip(later).zip(chosen) {
-                        self.take(*slot, Token::Chosen(token), place)?;
+                    // A stop text may end the answer before the last of them.
+                    for (index, token) in chosen.into_iter().enumerate() {
+                        self.take(*slot, Token::Chosen(token), index)?;
                     }
                 }
                 Err(error) => self.fail(*slot, error)?,
@@ -375,17 +375,17 @@ impl Worker<'_> {
     }
 
     /// Gives the generation in a slot a token, and ends it if that was its last. Does nothing for a free slot. `index` is that of
-    /// the token among those that the slot's last run chose, and `later` the number of those after it.
+    /// the token among those that the slot's last run chose.
     pub(super) fn take(
         &mut self,
         slot: usize,
         token: Token,
-        (index, later): (usize, usize),
+        index: usize,
     ) -> Result<(), RunError> {
         let Some(generation) = self.slots.get_mut(slot) else {
             return Ok(());
         };
-        let full = self.runner.len_of(slot) - later >= self.runner.capacity_of(slot);
+        let full = self.runner.len_of(slot) >= self.runner.capacity_of(slot);
         let scored = match token {
             Token::Chosen(_) => self.runner.scored_at(slot, index),
             Token::Forced(_) => &[],
@@ -400,7 +400,6 @@ impl Worker<'_> {
             // It has no further step.
             Ok(After::Ends(_)) => return Ok(()),
             Ok(After::End(reason)) => {
-                self.runner.take_back(slot, later);
                 self.end(slot, reason);
                 return Ok(());
             }
