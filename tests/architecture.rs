@@ -187,7 +187,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("kv", &["choice", "quant"]),
     ("sampler", &[]),
     ("guess", &["choice"]),
-    ("telemetry", &["guess::Kind"]),
+    ("telemetry", &[]),
     ("journal", &["choice", "telemetry"]),
     (
         "config",

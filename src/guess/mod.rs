@@ -14,7 +14,7 @@ pub use self::custom::Custom;
 pub use self::lookup::Lookup;
 pub use self::mode::Mode;
 pub use self::proposer::Proposer;
-pub use self::source::{Guess, Kind, Source};
+pub use self::source::{Guess, Source};
 
 /// The most tokens that can be guessed in one step: the rows of a step but the first.
 pub const MOST_GUESSES: usize = 7;

@@ -8,8 +8,6 @@ mod totals;
 
 use serde::{Deserialize, Serialize};
 
-use crate::guess::Kind;
-
 pub use histogram::{Distribution, Histogram};
 pub use timing::{Percentiles, Timing};
 pub use totals::{Count, Throughput, Totals};
@@ -70,6 +68,26 @@ impl FinishReason {
     }
 }
 
+/// What guesses tokens of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Proposer {
+    /// Earlier tokens of the same conversation.
+    Lookup,
+    /// A test.
+    Custom,
+}
+
+impl Proposer {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Custom => "custom",
+        }
+    }
+}
+
 /// The usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
@@ -89,7 +107,7 @@ pub struct Usage {
     pub repeated_steps: u32,
     /// What guessed tokens of the answer; `None` if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proposer: Option<Kind>,
+    pub proposer: Option<Proposer>,
     /// Tokens that it guessed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub proposed_tokens: u32,

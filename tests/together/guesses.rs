@@ -5,9 +5,10 @@ use std::path::Path;
 use ganglion::engine::{
     Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Role, Ticket,
 };
-use ganglion::guess::{Custom, Guess, Kind, MOST_GUESSES, Source};
+use ganglion::guess::{Custom, Guess, MOST_GUESSES, Source};
 use ganglion::guide::Grammar;
 use ganglion::sampler::Parameters;
+use ganglion::telemetry::Proposer;
 
 use super::engine::{Engine, TEMPLATE};
 use crate::support::tiny_gguf;
@@ -139,8 +140,8 @@ async fn ask_all(
         assert_eq!(
             usage.proposer,
             guess.map(|guess| match guess.source {
-                Source::Lookup => Kind::Lookup,
-                Source::Custom(_) => Kind::Custom,
+                Source::Lookup => Proposer::Lookup,
+                Source::Custom(_) => Proposer::Custom,
             })
         );
     }

@@ -17,12 +17,12 @@ use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::session::sessions::SessionId;
-use crate::guess::Proposer;
+use crate::guess::{Proposer, Source};
 use crate::guide::{Guide, GuideError};
 use crate::kv::{Family, Owner};
 use crate::model::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
-use crate::telemetry::{FinishReason, Usage};
+use crate::telemetry::{self, FinishReason, Usage};
 
 /// A request that has joined the active ones, and its answer so far.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Generation {
         let usage = Usage {
             queue_us: micros(began - request.accepted),
             prompt_tokens: count(prompt.len()),
-            proposer: guess.map(|guess| guess.source.kind()),
+            proposer: guess.map(|guess| named(&guess.source)),
             ..Usage::default()
         };
         Self {
@@ -506,6 +506,14 @@ fn micros(duration: Duration) -> u64 {
 /// Returns the owner of a request's pages: its session.
 pub(crate) fn owner(request: &Request) -> Option<Owner> {
     request.session.map(|SessionId(id)| Owner(id))
+}
+
+/// Returns the name of a source of guesses in a receipt.
+fn named(source: &Source) -> telemetry::Proposer {
+    match source {
+        Source::Lookup => telemetry::Proposer::Lookup,
+        Source::Custom(_) => telemetry::Proposer::Custom,
+    }
 }
 
 fn count(n: usize) -> u32 {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::{FinishReason, Outcome};
+use crate::telemetry::Proposer;
 
 /// The end and the costs of an answer.
 #[derive(Debug, Serialize)]
@@ -18,7 +19,7 @@ pub(in crate::http) struct Receipt<'a> {
     seed: u64,
     /// What guessed tokens of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    proposer: Option<&'static str>,
+    proposer: Option<Proposer>,
     #[serde(skip_serializing_if = "is_zero")]
     proposed_tokens: u32,
     #[serde(skip_serializing_if = "is_zero")]
@@ -48,7 +49,7 @@ impl<'a> From<&'a Outcome> for Receipt<'a> {
             tokens_per_second: usage.tokens_per_second,
             joules: usage.joules,
             seed: usage.seed,
-            proposer: usage.proposer.map(|proposer| proposer.name()),
+            proposer: usage.proposer,
             proposed_tokens: usage.proposed_tokens,
             accepted_tokens: usage.accepted_tokens,
             incomplete: outcome.incomplete,
