@@ -372,8 +372,7 @@ impl Generation {
         let forced = self.guide.as_ref().map_or(0, Guide::forced);
         let runs_several = spare > 0 && !self.is_scored();
         let forced = if runs_several { forced } else { 0 };
-        let guesses = spare > 0 && self.may_guess(steps);
-        if forced >= 2 || guesses || (steps && !self.is_current()) {
+        if forced >= 2 || self.may_guess(steps, spare) || (steps && !self.is_current()) {
             Lookahead::Unknown
         } else if steps && self.tokens_left() <= 1 {
             Lookahead::Ends
