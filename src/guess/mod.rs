@@ -9,12 +9,14 @@ mod lookup;
 mod mode;
 mod proposer;
 mod source;
+mod worth;
 
 pub use self::custom::Custom;
 pub use self::lookup::Lookup;
 pub use self::mode::Mode;
 pub use self::proposer::Proposer;
 pub use self::source::{Guess, Source};
+pub use self::worth::{Acceptance, StepCosts};
 
 /// The most tokens that can be guessed in one step: the rows of a step but the first.
 pub const MOST_GUESSES: usize = 7;

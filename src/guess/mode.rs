@@ -11,16 +11,19 @@ use crate::choice::Choice;
 pub enum Mode {
     #[default]
     Off,
+    /// Where guesses pay by what was measured.
+    Auto,
     /// Earlier tokens of the same conversation.
     Lookup,
 }
 
 impl Choice for Mode {
-    const ALL: &'static [Self] = &[Self::Off, Self::Lookup];
+    const ALL: &'static [Self] = &[Self::Off, Self::Auto, Self::Lookup];
 
     fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Auto => "auto",
             Self::Lookup => "lookup",
         }
     }
@@ -28,13 +31,18 @@ impl Choice for Mode {
 
 impl Mode {
     /// Returns how an answer is guessed whose caller asks for guesses, or for none, or leaves it open. A step guesses at most
-    /// `most` tokens.
+    /// `most` tokens. If guesses are off, a caller who asks for them gets those that pay.
     #[must_use]
     pub fn guess(self, asked: Option<bool>, most: usize) -> Option<Guess> {
-        let source = match (self, asked) {
+        let is_auto = match (self, asked) {
             (_, Some(false)) | (Self::Off, None) => return None,
-            (Self::Off, Some(true)) | (Self::Lookup, _) => Source::Lookup,
+            (Self::Off | Self::Auto, _) => true,
+            (Self::Lookup, _) => false,
         };
-        Some(Guess { source, most })
+        Some(Guess {
+            source: Source::Lookup,
+            most,
+            is_auto,
+        })
     }
 }

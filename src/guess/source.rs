@@ -8,6 +8,8 @@ pub struct Guess {
     pub source: Source,
     /// The most tokens of one step.
     pub most: usize,
+    /// Whether a step has guesses only where they pay by what was measured.
+    pub is_auto: bool,
 }
 
 /// What makes the guesses of an answer.

@@ -3,6 +3,7 @@
 //! It asks the proposer. It decides neither how many rows a step has left, nor which guesses are right.
 
 use super::state::Generation;
+use crate::guess::StepCosts;
 use crate::kv::FIRST_IMAGE_ROW;
 
 impl Generation {
@@ -18,11 +19,23 @@ impl Generation {
         most > 0 && self.propose(unknown + most).len() > unknown
     }
 
+    /// Returns how many guesses, at most `most`, pay in a step that has a number of rows without them.
+    pub(crate) fn worthwhile(&self, costs: &StepCosts, rows: usize, most: usize) -> usize {
+        let most = most.min(self.most_guesses());
+        let guess = self.request.options.guess.as_ref();
+        if guess.is_some_and(|guess| guess.is_auto) {
+            costs.best(rows, most, self.acceptance.rate())
+        } else {
+            most
+        }
+    }
+
     /// Counts the guesses of a step.
     pub(crate) fn count_guesses(&mut self, proposed: usize, accepted: usize) {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.usage.proposed_tokens += count(proposed);
         self.usage.accepted_tokens += count(accepted);
+        self.acceptance.record(proposed, accepted);
     }
 
     /// The most guesses of one step.

@@ -17,7 +17,7 @@ use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::session::sessions::SessionId;
-use crate::guess::{Proposer, Source};
+use crate::guess::{Acceptance, Proposer, Source};
 use crate::guide::{Guide, GuideError};
 use crate::kv::{Family, Owner};
 use crate::model::Decoder;
@@ -46,6 +46,7 @@ pub(crate) struct Generation {
     pub(super) text: String,
     /// Guesses its next tokens.
     pub(super) proposer: Option<Proposer>,
+    pub(super) acceptance: Acceptance,
     /// Limits the tokens that may be chosen.
     pub(super) guide: Option<Guide>,
     /// The mask of the next token, if it was requested.
@@ -149,6 +150,7 @@ impl Generation {
         Self {
             stops: StopStrings::new(&request.options.stop),
             proposer: guess.map(|guess| Proposer::new(&guess.source)),
+            acceptance: Acceptance::default(),
             guide: request.guide.take(),
             promise: None,
             waits: false,
@@ -367,12 +369,13 @@ impl Generation {
     }
 
     /// Whether it can have a row in a step that is launched ahead. `steps` says that the step before it has a row of it too.
-    /// Forced or guessed tokens share one step that has `spare` rows, and that step is not launched ahead.
-    pub(crate) fn lookahead(&self, steps: bool, spare: usize) -> Lookahead {
+    /// Forced tokens share one step that has `spare` rows, or guesses as many of them as pay (`guesses`), and that step is not
+    /// launched ahead.
+    pub(crate) fn lookahead(&self, steps: bool, spare: usize, guesses: usize) -> Lookahead {
         let forced = self.guide.as_ref().map_or(0, Guide::forced);
         let runs_several = spare > 0 && !self.is_scored();
         let forced = if runs_several { forced } else { 0 };
-        if forced >= 2 || self.may_guess(steps, spare) || (steps && !self.is_current()) {
+        if forced >= 2 || self.may_guess(steps, guesses) || (steps && !self.is_current()) {
             Lookahead::Unknown
         } else if steps && self.tokens_left() <= 1 {
             Lookahead::Ends
@@ -484,6 +487,7 @@ impl Generation {
         self.repeated += 1;
         if let Some(proposer) = &mut self.proposer {
             proposer.push(token);
+            self.acceptance.age();
         }
         let said = self.speech.take(token);
         if self.send(said) {

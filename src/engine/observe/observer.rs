@@ -60,8 +60,14 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Publishes that tokens were chosen, after a prompt or by a step with these guesses.
-    pub(crate) fn tokens(&mut self, runner: &mut Runner, tokens: usize, guesses: GuessCounts) {
+    /// Publishes that tokens were chosen, after a prompt or by a step with these guesses. Returns the time of the step, unless
+    /// not only a step ran.
+    pub(crate) fn tokens(
+        &mut self,
+        runner: &mut Runner,
+        tokens: usize,
+        guesses: GuessCounts,
+    ) -> Option<Duration> {
         let now = Instant::now();
         self.shared.progress.advance();
         let took = self.last.replace(now).map(|last| now - last);
@@ -79,6 +85,7 @@ impl<'a> Observer<'a> {
             times,
         }));
         report_graph_events(self.shared, runner);
+        took
     }
 }
 

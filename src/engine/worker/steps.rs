@@ -130,16 +130,18 @@ impl Worker<'_> {
     /// Adds guesses to rows without forced tokens, at most `spare` of all together. Generations share them equally, as far as
     /// they have guesses.
     fn guess(&self, rows: &mut [Row], mut spare: usize) {
-        let mut left = rows.len();
+        let (mut left, mut all) = (rows.len(), row_count(rows));
         for (slot, given) in rows {
             let share = spare.div_ceil(left);
             left -= 1;
             if let Some(generation) = self.slots.get(*slot)
                 && given.is_empty()
             {
-                let guesses = generation.guesses(share.min(room(&self.runner, *slot)));
-                given.extend(guesses.into_iter().map(Given::Guessed));
-                spare -= given.len();
+                let most = share.min(room(&self.runner, *slot));
+                let most = generation.worthwhile(&self.step_costs, all, most);
+                let guesses = generation.guesses(most).into_iter();
+                given.extend(guesses.map(Given::Guessed));
+                (spare, all) = (spare - given.len(), all + given.len());
             }
         }
     }
@@ -194,7 +196,11 @@ impl Worker<'_> {
         for slot in slots.iter().copied() {
             let steps = current.contains(&slot);
             let generation = self.slots.get(slot);
-            match generation.map(|generation| generation.lookahead(steps, spare)) {
+            let lookahead = |generation: &Generation| {
+                let guesses = generation.worthwhile(&self.step_costs, slots.len(), spare);
+                generation.lookahead(steps, spare, guesses)
+            };
+            match generation.map(lookahead) {
                 Some(Lookahead::Known) if self.has_position(slot, steps) => behind.push(slot),
                 Some(Lookahead::Unknown) => return Vec::new(),
                 _ => {}
@@ -363,7 +369,9 @@ impl Worker<'_> {
             all.accepted += accepted.len() as u64;
             tokens += 1 + given.len() - proposed + accepted.len();
         }
-        self.observer.tokens(&mut self.runner, tokens, all);
+        if let Some(took) = self.observer.tokens(&mut self.runner, tokens, all) {
+            self.step_costs.record(row_count(rows), took);
+        }
     }
 
     /// Ends the generation in a slot, if there is one.
@@ -413,6 +421,11 @@ impl Worker<'_> {
             Token::Forced(_) => Ok(()),
         }
     }
+}
+
+/// Returns the number of rows of a step.
+fn row_count(rows: &[Row]) -> usize {
+    rows.iter().map(|(_, given)| 1 + given.len()).sum()
 }
 
 /// Returns how many tokens may be given to a slot besides the one that was chosen last, so that it has a position for another
