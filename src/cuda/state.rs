@@ -311,4 +311,32 @@ mod tests {
         );
         assert_eq!(numbers.len(), 12);
     }
+
+    /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.
+    #[test]
+    fn rows_with_guesses_leave_the_conversation_to_the_host() {
+        let mut conversations = vec![Conversation::default(); 2];
+        let (mut listed, mut sequence) = (Listed::default(), 0);
+        let mut rows = |slots: &[usize], given: &[Given], all: &mut [Conversation]| {
+            let mut posted = Vec::new();
+            sequence += 1;
+            listed.commands((slots, given, 4), sequence, all, |row, command| {
+                posted.push((row, command.row.advances, command.row.token, command.moves));
+            });
+            posted
+        };
+        conversations[1].state.token = 6;
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        let guessed = rows(&[0, 1, 1, 1], &given, &mut conversations);
+        let expected = [(0, 1, 0), (1, GUESSES, 6), (2, GUESSES, 7), (3, GUESSES, 8)];
+        let kept = |(row, advances, token, _): &(usize, u32, u32, bool)| (*row, *advances, *token);
+        assert_eq!(guessed.iter().map(kept).collect::<Vec<_>>(), expected);
+        // The first guess was right.
+        conversations[1].advance(7, 1);
+        conversations[1].advance(9, 2);
+        conversations[1].moved();
+        let after = rows(&[0, 1], &[], &mut conversations);
+        assert_eq!(after[0], (1, 1, 9, true));
+        assert!(rows(&[0, 1], &[], &mut conversations).is_empty());
+    }
 }
