@@ -8,8 +8,8 @@ use super::ahead::is_refused;
 use super::core::Guide;
 use super::step::Living;
 use crate::executor::{
-    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Inspect as _, Pass, PreemptPrompt,
-    PreemptStep, Retired, StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Inspect as _, Pass,
+    PreemptPrompt, PreemptStep, Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{Mask, Parameters, Promise, Scored};

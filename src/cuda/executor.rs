@@ -7,8 +7,8 @@ use super::retired::RetiredCuda;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
 use crate::executor::{
-    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Pass, PreemptPrompt, PreemptStep,
-    Retired, StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Pass, PreemptPrompt,
+    PreemptStep, Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};

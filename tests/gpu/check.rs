@@ -3,10 +3,10 @@
 mod diff;
 #[path = "../support/few_states.rs"]
 mod few_states;
-#[path = "../support/guessing.rs"]
-mod guessing;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "../support/guessing.rs"]
+mod guessing;
 mod image_rows;
 mod images;
 #[path = "../support/joining.rs"]

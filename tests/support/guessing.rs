@@ -73,7 +73,11 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
             rows.push((slot, given));
         }
         let guessed = rows.iter().any(|(_, given)| !given.is_empty());
-        let goes_on = |slot: &usize| running.iter().any(|one| one.slot == *slot && one.said + 2 < STEPS);
+        let goes_on = |slot: &usize| {
+            running
+                .iter()
+                .any(|one| one.slot == *slot && one.said + 2 < STEPS)
+        };
         let behind = if !guessed && random.bool() && ahead.iter().all(goes_on) {
             ahead.clone()
         } else {
@@ -97,7 +101,9 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
             for (index, (token, coming)) in chosen.iter().zip(coming).enumerate() {
                 let own = (*token, said(runner, *slot, index).1);
                 if own != *coming {
-                    let Talk { conversation, said, .. } = talk;
+                    let Talk {
+                        conversation, said, ..
+                    } = talk;
                     return Err(format!(
                         "conversation {conversation}, token {}, in rows of {rows:?}: {own:?}, alone {coming:?}",
                         *said + 1 + index
@@ -109,7 +115,11 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
             guesses.right += right;
             guesses.wrong += given.len() - right;
         }
-        ahead = if runner.is_ahead() { behind } else { Vec::new() };
+        ahead = if runner.is_ahead() {
+            behind
+        } else {
+            Vec::new()
+        };
         for talk in running.extract_if(.., |talk| talk.said == STEPS) {
             leave(runner, talk.conversation, talk.slot);
         }

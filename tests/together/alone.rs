@@ -141,6 +141,9 @@ async fn hold_together(folder: &Path) -> LostStates {
         lost.continued += work.lost_states.continued;
     }
     assert!(made_way > 0, "no request was evicted");
-    assert!(accepted > 50 && wrong > 50, "{accepted} guesses were right, {wrong} wrong");
+    assert!(
+        accepted > 50 && wrong > 50,
+        "{accepted} guesses were right, {wrong} wrong"
+    );
     lost
 }

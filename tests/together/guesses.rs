@@ -210,7 +210,10 @@ async fn guesses_change_no_answer() {
         let live = handle.live().guesses;
         let proposed = of_lookup.proposed + of_others.proposed;
         let accepted = of_lookup.accepted + of_others.accepted;
-        assert_eq!([live.proposed, live.accepted], [proposed, accepted].map(u64::from));
+        assert_eq!(
+            [live.proposed, live.accepted],
+            [proposed, accepted].map(u64::from)
+        );
     }
 }
 

@@ -124,7 +124,8 @@ impl Worker<'_> {
         journal::prompt_read(request.id, request.client.user, prefilled, all);
         if last {
             let token = self.runner.token();
-            self.observer.tokens(&mut self.runner, 1, GuessCounts::default());
+            self.observer
+                .tokens(&mut self.runner, 1, GuessCounts::default());
             if shows_images {
                 self.shrink_embeddings();
             }

@@ -384,12 +384,7 @@ impl Worker<'_> {
 
     /// Gives the generation in a slot a token, and ends it if that was its last. Does nothing for a free slot. `index` is that of
     /// the token among those that the slot's last run chose.
-    pub(super) fn take(
-        &mut self,
-        slot: usize,
-        token: Token,
-        index: usize,
-    ) -> Result<(), RunError> {
+    pub(super) fn take(&mut self, slot: usize, token: Token, index: usize) -> Result<(), RunError> {
         let Some(generation) = self.slots.get_mut(slot) else {
             return Ok(());
         };
