@@ -30,6 +30,17 @@ struct Talk {
     said: usize,
 }
 
+struct Together<'a> {
+    runner: &'a mut Runner,
+    running: Vec<Talk>,
+    /// The slots of the step that was launched ahead.
+    ahead: Vec<usize>,
+    /// The steps of each conversation without guesses.
+    alone: Vec<Vec<Step>>,
+    random: fastrand::Rng,
+    guesses: Guesses,
+}
+
 /// Returns the guesses, or the first difference.
 pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
     let mut alone = Vec::new();
@@ -43,89 +54,129 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
         leave(runner, conversation, slot);
         alone.push(steps);
     }
-    let mut random = fastrand::Rng::with_seed(17);
-    let (mut running, mut guesses) = (Vec::new(), Guesses::default());
+    let mut all = Together {
+        runner,
+        running: Vec::new(),
+        ahead: Vec::new(),
+        alone,
+        random: fastrand::Rng::with_seed(17),
+        guesses: Guesses::default(),
+    };
     for conversation in 0..PROMPTS.len() {
-        let slot = begin(runner, conversation)?;
-        running.push(Talk {
+        let slot = begin(all.runner, conversation)?;
+        all.running.push(Talk {
             conversation,
             slot,
             said: 0,
         });
     }
-    let mut ahead: Vec<usize> = Vec::new();
-    while !running.is_empty() {
-        if ahead.is_empty() {
-            ahead = slots(&running, &mut random);
+    while !all.running.is_empty() {
+        all.step()?;
+    }
+    masked(all.runner, &all.alone[4])?;
+    Ok(all.guesses)
+}
+
+impl Together<'_> {
+    /// Runs a step of some conversations: the one that was launched ahead, or one with guesses.
+    fn step(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut slots = std::mem::take(&mut self.ahead);
+        if slots.is_empty() {
+            slots.extend(self.running.iter().map(|talk| talk.slot));
+            self.random.shuffle(&mut slots);
+            slots.truncate(self.random.usize(1..=STEP_ROWS));
         }
-        let mut spare = STEP_ROWS - ahead.len();
+        let mut spare = STEP_ROWS - slots.len();
         let mut rows = Vec::new();
-        for slot in ahead.iter().copied() {
-            let talk = running.iter().find(|talk| talk.slot == slot);
-            let Some(talk) = talk.filter(|_| !runner.is_ahead()) else {
-                rows.push((slot, Vec::new()));
-                continue;
+        for slot in slots.iter().copied() {
+            let given = if self.runner.is_ahead() {
+                Vec::new()
+            } else {
+                self.guess(slot, spare)
             };
-            let most = spare.min(STEPS - talk.said - 1);
-            let coming = &alone[talk.conversation][talk.said + 1..];
-            let given = guess(coming, most, &mut random);
             spare -= given.len();
             rows.push((slot, given));
         }
         let guessed = rows.iter().any(|(_, given)| !given.is_empty());
+        // The conversation still runs when the step behind this one is taken.
         let goes_on = |slot: &usize| {
-            running
-                .iter()
-                .any(|one| one.slot == *slot && one.said + 2 < STEPS)
+            let mut running = self.running.iter();
+            running.any(|talk| talk.slot == *slot && talk.said + 2 < STEPS)
         };
-        let behind = if !guessed && random.bool() && ahead.iter().all(goes_on) {
-            ahead.clone()
+        let behind = if !guessed && self.random.bool() && slots.iter().all(goes_on) {
+            slots
         } else {
             Vec::new()
         };
-        let Stepped::Chosen(chosen) = runner.step_each(&rows, &behind, (None, None))? else {
+        let stepped = self.runner.step_each(&rows, &behind, (None, None))?;
+        let Stepped::Chosen(chosen) = stepped else {
             return Err("a step was preempted".into());
         };
         for ((slot, given), chosen) in rows.iter().zip(chosen) {
-            let Some(talk) = running.iter_mut().find(|talk| talk.slot == *slot) else {
-                continue;
-            };
-            let coming = &alone[talk.conversation][talk.said + 1..];
-            let pairs = given.iter().zip(coming);
-            let right = pairs.take_while(|(one, coming)| one.token() == coming.0);
-            let right = right.count();
-            let chosen = chosen?;
-            if chosen.len() != 1 + right {
-                return Err(format!("{right} right guesses of {given:?}: {chosen:?}").into());
-            }
-            for (index, (token, coming)) in chosen.iter().zip(coming).enumerate() {
-                let own = (*token, said(runner, *slot, index).1);
-                if own != *coming {
-                    let Talk {
-                        conversation, said, ..
-                    } = talk;
-                    return Err(format!(
-                        "conversation {conversation}, token {}, in rows of {rows:?}: {own:?}, alone {coming:?}",
-                        *said + 1 + index
-                    )
-                    .into());
-                }
-            }
-            talk.said += chosen.len();
-            guesses.right += right;
-            guesses.wrong += given.len() - right;
+            self.check(*slot, given, &chosen?)?;
         }
-        ahead = if runner.is_ahead() {
-            behind
-        } else {
-            Vec::new()
-        };
-        for talk in running.extract_if(.., |talk| talk.said == STEPS) {
-            leave(runner, talk.conversation, talk.slot);
+        if self.runner.is_ahead() {
+            self.ahead = behind;
         }
+        let ended = self.running.extract_if(.., |talk| talk.said == STEPS);
+        for talk in ended {
+            leave(self.runner, talk.conversation, talk.slot);
+        }
+        Ok(())
     }
-    masked(runner, &alone[4])?;
-    Ok(guesses)
+
+    /// Returns some guesses, of which many are right up to the first that is not.
+    fn guess(&mut self, slot: usize, spare: usize) -> Vec<Given> {
+        let talk = self.running.iter().find(|talk| talk.slot == slot);
+        let Some(talk) = talk else {
+            return Vec::new();
+        };
+        let coming = &self.alone[talk.conversation][talk.said + 1..];
+        let count = self.random.usize(0..=spare.min(coming.len() - 1));
+        let random = &mut self.random;
+        let guess = |(token, _): &Step| match random.u32(0..8) {
+            0 => random.u32(0..256),
+            // Close to the right one.
+            1 => token ^ 1,
+            _ => *token,
+        };
+        let guesses = coming.iter().take(count).map(guess);
+        guesses.map(Given::Guessed).collect()
+    }
+
+    /// Compares the tokens that a conversation chose with those of it without guesses.
+    fn check(
+        &mut self,
+        slot: usize,
+        given: &[Given],
+        chosen: &[u32],
+    ) -> Result<(), Box<dyn Error>> {
+        let mut running = self.running.iter_mut();
+        let Some(talk) = running.find(|talk| talk.slot == slot) else {
+            return Ok(());
+        };
+        let coming = &self.alone[talk.conversation][talk.said + 1..];
+        let pairs = given.iter().zip(coming);
+        let right = pairs.take_while(|(one, coming)| one.token() == coming.0);
+        let right = right.count();
+        if chosen.len() != 1 + right {
+            return Err(format!("{right} right guesses of {given:?}: {chosen:?}").into());
+        }
+        for (index, (token, coming)) in chosen.iter().zip(coming).enumerate() {
+            let own = (*token, said(self.runner, slot, index).1);
+            if own != *coming {
+                let (conversation, at) = (talk.conversation, talk.said + 1 + index);
+                return Err(format!(
+                    "conversation {conversation}, token {at}, after {given:?}: {own:?}, alone {coming:?}"
+                )
+                .into());
+            }
+        }
+        talk.said += chosen.len();
+        self.guesses.right += right;
+        self.guesses.wrong += given.len() - right;
+        Ok(())
+    }
 }
 
 /// Whether a conversation whose tokens a mask limits accepts no guess, since the mask is for one token.
@@ -172,27 +223,6 @@ fn begin(runner: &mut Runner, conversation: usize) -> Result<usize, Box<dyn Erro
 fn leave(runner: &mut Runner, conversation: usize, slot: usize) {
     runner.leave(slot);
     runner.erase(u32::try_from(conversation).unwrap_or_default());
-}
-
-/// Some slots, in any order.
-fn slots(running: &[Talk], random: &mut fastrand::Rng) -> Vec<usize> {
-    let mut slots: Vec<_> = running.iter().map(|talk| talk.slot).collect();
-    random.shuffle(&mut slots);
-    slots.truncate(random.usize(1..=STEP_ROWS));
-    slots
-}
-
-/// Some guesses, of which most are right up to the first that is not.
-fn guess(coming: &[Step], most: usize, random: &mut fastrand::Rng) -> Vec<Given> {
-    let count = random.usize(0..=most);
-    let mut guess = |(token, _): &Step| match random.u32(0..8) {
-        0 => random.u32(0..256),
-        // Close to the right one.
-        1 => token ^ 1,
-        _ => *token,
-    };
-    let guesses = coming.iter().take(count).map(&mut guess);
-    guesses.map(Given::Guessed).collect()
 }
 
 /// The token that was chosen last in a slot, and the scores of one that its last step chose.
