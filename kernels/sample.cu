@@ -14,6 +14,9 @@
 #define NOT_FINITE 0xffffffffu
 // The conversation's mask is for another token, so the row runs again in the next step.
 #define NOT_READY 0xfffffffeu
+// `advances` of all rows of a conversation that has guesses: each row chooses a token, and the conversation stays where it
+// is. The host accepts guesses, and sends with the next step where the conversation goes on.
+#define GUESSES 2u
 // Weights are exp(x - max) in units of 2^-30; for the logarithms of the n best, in units of 2^-38.
 #define UNIT 1073741824.0f
 #define FINE_UNIT 274877906944.0f
@@ -463,7 +466,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
     Conversation *conversation = at<Conversation>(a.places.conversations) + row->slot;
     Sampler *state = &conversation->sampler;
     const float *logits = at<const float>(a.logits) + (u64)index * a.vocabulary;
-    // Tokens that the host gave instead of the sampler: those of this conversation's rows after the first.
+    // Tokens that the host gave instead of the sampler, or guessed: those of this conversation's rows after the first.
     u32 given = a.places.step ? index - row->first : 0, pushed = state->pushed + given;
     if (threadIdx.x < HISTORY) history[threadIdx.x] = state->history[threadIdx.x];
     remembered.clear();
@@ -539,7 +542,7 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        if (samples) {
+        if (samples && row->advances != GUESSES) {
             conversation->token = token;
             conversation->position = row->position + (a.places.step ? 1 : row->count);
             history[pushed % HISTORY] = token;

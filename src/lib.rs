@@ -25,6 +25,7 @@ pub mod fault;
 pub mod files;
 pub mod front;
 pub mod graph;
+pub mod guess;
 pub mod guide;
 pub mod http;
 pub mod journal;

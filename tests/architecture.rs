@@ -45,6 +45,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "choice",
             "engine",
+            "guess::MOST_GUESSES",
+            "guess::Mode",
             "guide::Grammar",
             "guide::Limits",
             "journal",
@@ -60,9 +62,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "board",
             "executor::ExecuteError",
+            "executor::Given",
             "executor::ImageError",
             "executor::Pass",
             "graph",
+            "guess",
             "guide",
             "journal",
             "kv",
@@ -182,6 +186,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vision", &["choice"]),
     ("kv", &["choice", "quant"]),
     ("sampler", &[]),
+    ("guess", &["choice"]),
     ("telemetry", &[]),
     ("journal", &["choice", "telemetry"]),
     (
@@ -190,6 +195,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "choice",
             "load",
             "graph::Mode",
+            "guess::MOST_GUESSES",
+            "guess::Mode",
             "guide::Limits",
             "http::KeyError",
             "journal::Level",

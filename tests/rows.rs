@@ -10,7 +10,7 @@ use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
 use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 
-use crate::support::{few_states, joining, preempted, restored};
+use crate::support::{few_states, guessing, joining, preempted, restored};
 
 const PROMPTS: [u32; 8] = [1, 2, 9, 63, 64, 65, 100, 130];
 const TOGETHER: [&[usize]; 5] = [
@@ -170,6 +170,28 @@ fn forced_tokens_in_one_step_have_the_bits_of_a_step_each() {
             }
         }
         assert_eq!(step(&mut runner, &[entry]), after);
+    }
+}
+
+/// A step with guesses chooses the tokens of as many steps, and undoes what follows a wrong guess.
+#[test]
+fn conversations_with_guesses_have_the_bits_of_each_alone() {
+    let ways = [
+        (MODEL, KvType::F16),
+        (MODEL, KvType::Q8_0),
+        (WITH_INPUTS, KvType::F16),
+        (RECURRENT[0], KvType::F16),
+        (RECURRENT[1], KvType::F16),
+    ];
+    for (model, kv_type) in ways {
+        for launch_ahead in [false, true] {
+            let mut runner = load_with(model, kv_type.into(), launch_ahead);
+            let name = format!("{model}, {} cache, {launch_ahead}", kv_type.name());
+            let held = guessing::hold(&mut runner);
+            let guesses = held.unwrap_or_else(|differs| panic!("{name}: {differs}"));
+            println!("{name}: {guesses:?}");
+            assert!(guesses.right > 50 && guesses.wrong > 50, "{guesses:?}");
+        }
     }
 }
 

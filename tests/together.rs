@@ -4,6 +4,7 @@
 mod alone;
 mod asking;
 mod engine;
+mod guesses;
 mod hot;
 mod reloads;
 mod shares;

@@ -101,11 +101,16 @@ pub(super) fn usage(usage: &Usage) -> Info {
         ("restored", usage.restored),
         ("reread_tokens", usage.reread_tokens),
         ("repeated_steps", usage.repeated_steps),
+        ("proposed_tokens", usage.proposed_tokens),
+        ("accepted_tokens", usage.accepted_tokens),
         ("dropped_turns", usage.dropped_turns),
         ("lost_images", usage.lost_images),
     ];
     for (name, count) in rare.into_iter().filter(|(_, count)| *count > 0) {
         info.insert(name.to_owned(), count.into());
+    }
+    if let Some(proposer) = usage.proposer {
+        info.insert("proposer".to_owned(), text(proposer.name()));
     }
     if let Some(joules) = usage.joules {
         info.insert("joules".to_owned(), joules.into());
@@ -196,6 +201,8 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
     let mut info = info([
         ("tokens", live.tokens.into()),
         ("steps", live.timing.steps().into()),
+        ("guesses", live.guesses.proposed.into()),
+        ("guesses_accepted", live.guesses.accepted.into()),
         ("commits", count.into()),
         ("commit_p50_us", (p50 as f64).into()),
         ("commit_p99_us", (p99 as f64).into()),

@@ -25,11 +25,12 @@ use crate::engine::{Held, ModelInfo, Name, NameError, Status};
 use crate::front::{self, Completion};
 
 /// The features that clients may rely on, whatever the model; a name is never removed.
-const FEATURES: [&str; 28] = [
+const FEATURES: [&str; 29] = [
     "complete",
     "complete.messages",
     "deadlines",
     "decode_graph",
+    "guess",
     "hold",
     "hold.all",
     "hold.list",

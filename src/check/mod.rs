@@ -192,7 +192,7 @@ impl World {
             let ran = subject.executor();
             let states = || slots.iter().map(|at| ran.state_of(*at)).collect();
             ends.push(end.map(|()| states()));
-            scored.extend(slots.iter().map(|at| ran.scored(*at).to_vec()));
+            scored.extend(slots.iter().map(|at| ran.scored(*at).concat()));
         }
         let after = buffers
             .iter()

@@ -12,6 +12,7 @@ use super::document::{Document, Typed};
 use super::error::Fault;
 use super::socket_users::SocketUsers;
 use crate::choice::Choice;
+use crate::guess::MOST_GUESSES;
 use crate::load::TowerFile;
 use crate::sampler::Parameters;
 
@@ -91,6 +92,8 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         engine.prefill_slice_ms => engine.prefill_slice: milliseconds(1..=10_000);
         engine.prefill_share: whole(1..=100);
         engine.spin_us => engine.spin: microseconds(0..=MOST_SPIN_US);
+        engine.guess: choice;
+        engine.guess_tokens: whole(1..=MOST_GUESSES);
         hold.max_seconds => hold.longest: seconds(0.1..=MOST_SECONDS);
         idle.unload_seconds => idle.unload: seconds(0.0..=DAY);
         heat.celsius: whole(0..=MOST_CELSIUS);

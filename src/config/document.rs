@@ -60,7 +60,8 @@ sections! {
     Device: "the section [device]" { activations: Typed, emulate_tegra: Typed }
     Cpu: "the section [cpu]" { threads: Typed, activations: Typed }
     Engine: "the section [engine]" {
-        rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed
+        rows: Typed, prefill_chunk: Typed, prefill_slice_ms: Typed, prefill_share: Typed, spin_us: Typed,
+        guess: Typed, guess_tokens: Typed
     }
     Hold: "the section [hold]" { max_seconds: Typed }
     Idle: "the section [idle]" { unload_seconds: Typed }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::socket_users::SocketUsers;
 use crate::graph::Mode;
+use crate::guess::{MOST_GUESSES, Mode as GuessMode};
 use crate::journal::Level;
 use crate::kv::Reuse;
 use crate::load::{Activations, KvChoice, KvChoices, Placement, Precision, TowerFile};
@@ -138,6 +139,10 @@ pub struct Engine {
     /// The time that a thread spins for a GPU's token before it sleeps.
     #[serde(rename = "spin_us")]
     pub spin: Duration,
+    /// Whether answers are guessed whose requests leave it open.
+    pub guess: GuessMode,
+    /// The most tokens that a step guesses for one answer.
+    pub guess_tokens: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -376,6 +381,8 @@ impl Default for Engine {
             prefill_slice: Duration::from_millis(20),
             prefill_share: 50,
             spin: Duration::from_micros(50),
+            guess: GuessMode::default(),
+            guess_tokens: MOST_GUESSES,
         }
     }
 }

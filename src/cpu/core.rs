@@ -16,7 +16,7 @@ use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
 use super::{attention, matmul, norm, rope, vision};
-use crate::executor::{ExecuteError, PLACES, StepState};
+use crate::executor::{ExecuteError, Given, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{Angles, Buffer, Ending, Input, KvInfo, Op, Projection, Tape, WeightId};
 
@@ -42,7 +42,7 @@ pub(super) struct Core {
     /// The slots of a step's rows. Further rows of a tape are padding.
     pub(super) rows: Vec<usize>,
     /// The tokens of rows that are not the first of their slot.
-    pub(super) forced: Vec<u32>,
+    pub(super) given: Vec<Given>,
     runs: Vec<Run>,
     pub(super) precision: Precision,
     /// Tokens chosen since the start.
@@ -62,8 +62,8 @@ pub(super) struct Conversation {
     pub(super) guide: Guide,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
-    /// The probabilities of the last choice.
-    pub(super) scored: Vec<Scored>,
+    /// The probabilities of each choice of the last run.
+    pub(super) scored: Vec<Vec<Scored>>,
 }
 
 /// The tokens that a conversation may choose next.
@@ -112,7 +112,7 @@ impl Core {
             allowed: None,
             slot: 0,
             rows: vec![0],
-            forced: Vec::new(),
+            given: Vec::new(),
             runs: Vec::new(),
             precision: Precision::F32,
             chosen: 0,
@@ -131,7 +131,7 @@ impl Core {
         self.rows = vec![0];
         self.prompt.clear();
         self.images.clear();
-        self.forced.clear();
+        self.given.clear();
     }
 
     /// One row of the logits of a tape that ends with `Ending::Logits`.
@@ -184,8 +184,8 @@ impl Core {
                 state,
                 turned: state.position.saturating_add_signed(rotary_offset),
                 rows,
-                given: false,
-                advances: true,
+                given: None,
+                chooses: true,
             }
         };
         runs.clear();
@@ -195,7 +195,7 @@ impl Core {
             Input::Patches { .. } => {}
             Input::Step if tape.rows == 1 => runs.push(run(slot, 0..1)),
             Input::Step => {
-                let mut forced = self.forced.iter();
+                let mut given = self.given.iter();
                 for (row, slot) in self.rows.iter().enumerate() {
                     let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
                     let back = before.iter().filter(|other| *other == slot).count();
@@ -203,12 +203,14 @@ impl Core {
                     run.state.position += back;
                     run.turned += back;
                     if back > 0
-                        && let Some(token) = forced.next()
+                        && let Some(given) = given.next()
                     {
-                        run.state.token = *token;
-                        run.given = true;
+                        run.state.token = given.token();
+                        run.given = Some(*given);
                     }
-                    run.advances = !after.contains(slot);
+                    // The next one belongs to the row behind, if that is of the same slot.
+                    let guesses = given.as_slice().first().is_some_and(|next| next.is_guess());
+                    run.chooses = guesses || !after.contains(slot);
                     runs.push(run);
                 }
             }

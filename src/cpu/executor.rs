@@ -8,8 +8,8 @@ use super::ahead::is_refused;
 use super::core::Guide;
 use super::step::Living;
 use crate::executor::{
-    Base, Behind, ExecuteError, Executor, Graphs, ImagePrompt, Inspect as _, Pass, PreemptPrompt,
-    PreemptStep, Retired, StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Inspect as _, Pass,
+    PreemptPrompt, PreemptStep, Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{Mask, Parameters, Promise, Scored};
@@ -117,7 +117,7 @@ impl Steps for Cpu {
         self.core.conversations[slot].awaits_mask
     }
 
-    fn scored(&self, slot: usize) -> &[Scored] {
+    fn scored(&self, slot: usize) -> &[Vec<Scored>] {
         &self.core.conversations[slot].scored
     }
 
@@ -204,7 +204,7 @@ impl Steps for Cpu {
         &mut self,
         tape: &Tape,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         preempts: PreemptStep<'_>,
         behind: Option<Behind<'_>>,
     ) -> Result<Pass, ExecuteError> {
@@ -215,9 +215,9 @@ impl Steps for Cpu {
         let begun = Instant::now();
         let before = self.launches_ahead.then(|| self.snapshot(slots));
         let ahead = self.ahead.take();
-        let mut ran = match ahead.filter(|ahead| forced.is_empty() && ahead.serves(slots)) {
+        let mut ran = match ahead.filter(|ahead| given.is_empty() && ahead.serves(slots)) {
             Some(ahead) => ahead.take(&mut self.core.conversations, slots),
-            None => match self.run_rows(tape, slots, forced, preempts) {
+            None => match self.run_rows(tape, slots, given, preempts) {
                 Ok(Pass::Preempted) => return Ok(Pass::Preempted),
                 ran => ran.map(drop),
             },

@@ -49,7 +49,7 @@ pub use self::precision::Precision;
 use self::step::{CpuStep, Living};
 pub use self::weight::{Matrix, Weight};
 use crate::executor::{
-    Base, ExecuteError, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE, StateError,
+    Base, ExecuteError, Given, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE, StateError,
 };
 use crate::fault::Faults;
 use crate::graph::{Buckets, DecodeGraph, GraphOptions, Key, Ran, Stepper as _};
@@ -229,7 +229,7 @@ impl Cpu {
         &mut self,
         tape: &Tape,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         mut preempts: PreemptStep<'_>,
     ) -> Result<Pass, ExecuteError> {
         if let [slot] = slots {
@@ -237,15 +237,15 @@ impl Cpu {
         }
         self.core.rows.clear();
         self.core.rows.extend_from_slice(slots);
-        self.core.forced.clear();
-        self.core.forced.extend_from_slice(forced);
-        let same = |step: &PreemptedStep| forced.is_empty() && step.slots == slots;
+        self.core.given.clear();
+        self.core.given.extend_from_slice(given);
+        let same = |step: &PreemptedStep| given.is_empty() && step.slots == slots;
         let before = self.preempted_step.take().filter(same);
         if before.is_some() {
             self.core.restore_carried(tape, STEP_PLACE);
         }
         let (mut step, graph, _) = self.split(tape);
-        let is_cut = preempts.is_some() && forced.is_empty();
+        let is_cut = preempts.is_some() && given.is_empty();
         let (ran, mut rest) = match before {
             Some(PreemptedStep { ran, rest, .. }) => (ran, graph.run_part(&mut step, rest)?),
             None => graph.begin(&mut step, is_cut)?,

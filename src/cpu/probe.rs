@@ -29,7 +29,7 @@ impl Probe for Cpu {
             self.fits(*slot, 1, tape.rows)?;
         }
         self.core.rows.clear();
-        self.core.forced.clear();
+        self.core.given.clear();
         self.core.rows.extend_from_slice(slots);
         self.core.run(tape, 0..tape.ops.len(), slots[0])?;
         for slot in slots {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::recurrent::Group;
-use crate::executor::StepState;
+use crate::executor::{Given, StepState};
 use crate::tape::Input;
 
 /// Consecutive rows of one conversation.
@@ -15,10 +15,10 @@ pub(super) struct Run {
     /// The position that the first row rotates by, if it is text.
     pub(super) turned: usize,
     pub(super) rows: Range<usize>,
-    /// Whether the token is forced rather than chosen.
-    pub(super) given: bool,
-    /// Whether this is the last run of its conversation.
-    pub(super) advances: bool,
+    /// The token of a row that is not the first of its conversation in a step.
+    pub(super) given: Option<Given>,
+    /// Whether a token is chosen after it.
+    pub(super) chooses: bool,
 }
 
 impl Run {

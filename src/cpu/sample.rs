@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::core::{Core, Guide};
 use super::rows::Run;
-use crate::executor::{ExecuteError, StepState};
+use crate::executor::{ExecuteError, Given, StepState};
 use crate::sampler::Scored;
 use crate::tape::{Buffer, Tape};
 
@@ -14,7 +14,7 @@ use crate::tape::{Buffer, Tape};
 const MASK: Duration = Duration::from_millis(2);
 
 impl Core {
-    /// Chooses the token after each run, unless another run of its conversation follows.
+    /// Chooses the token after each run that has one. A guessed token that was not chosen has none, nor have those after it.
     pub(super) fn sample(
         &mut self,
         tape: &Tape,
@@ -25,10 +25,22 @@ impl Core {
         let mut failed = None;
         for (run, logits) in runs.iter().zip(logits) {
             let conversation = &mut self.conversations[run.slot];
-            if run.given {
-                conversation.sampler.accept(run.state.token);
-            }
-            if !run.advances {
+            let is_guess = match run.given {
+                Some(Given::Forced(token)) => {
+                    conversation.sampler.accept(token);
+                    false
+                }
+                Some(Given::Guessed(_)) => {
+                    let is_chosen = conversation.state == run.state;
+                    // A mask is for one token.
+                    if !is_chosen || !matches!(conversation.guide, Guide::Free) {
+                        continue;
+                    }
+                    true
+                }
+                None => false,
+            };
+            if !run.chooses {
                 continue;
             }
             let position = run.state.position + run.rows.len();
@@ -45,9 +57,11 @@ impl Core {
             }
             let mask = mask.flatten();
             let Some(token) = conversation.sampler.sample(logits, mask) else {
-                // Other conversations still get their tokens.
-                let position = position - 1;
-                failed.get_or_insert(ExecuteError::NonFinite { position });
+                // Other conversations still get their tokens. A guessed row runs again, as the first of its step.
+                if !is_guess {
+                    let position = position - 1;
+                    failed.get_or_insert(ExecuteError::NonFinite { position });
+                }
                 continue;
             };
             conversation.state = StepState { token, position };
@@ -56,8 +70,12 @@ impl Core {
                 conversation.guide = Guide::Awaited;
             }
             if let Some(most) = conversation.sampler.parameters().logprobs {
-                let scored = &mut conversation.scored;
-                Scored::rank(logits, token, most.into(), scored);
+                let all = &mut conversation.scored;
+                // The list of an earlier step is reused.
+                let reused = if is_guess { None } else { all.drain(..).next() };
+                let mut scored = reused.unwrap_or_default();
+                Scored::rank(logits, token, most.into(), &mut scored);
+                all.push(scored);
             }
         }
         failed.map_or(Ok(()), Err)

@@ -7,8 +7,8 @@ use super::retired::RetiredCuda;
 use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
 use crate::executor::{
-    Base, Behind, ExecuteError, Executor, Graphs, ImagePrompt, Pass, PreemptPrompt, PreemptStep,
-    Retired, StepState, StepTimes, Steps,
+    Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Pass, PreemptPrompt,
+    PreemptStep, Retired, StepState, StepTimes, Steps,
 };
 use crate::fault::Faults;
 use crate::sampler::{History, Mask, Parameters, Promise, Scored};
@@ -122,7 +122,7 @@ impl Steps for Cuda {
         self.conversations[slot].awaits_mask
     }
 
-    fn scored(&self, slot: usize) -> &[Scored] {
+    fn scored(&self, slot: usize) -> &[Vec<Scored>] {
         &self.conversations[slot].scored
     }
 
@@ -219,7 +219,7 @@ impl Steps for Cuda {
         &mut self,
         tape: &Tape,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         preempts: PreemptStep<'_>,
         behind: Option<Behind<'_>>,
     ) -> Result<Pass, ExecuteError> {
@@ -227,7 +227,7 @@ impl Steps for Cuda {
             let rows = slots.iter().filter(|other| *other == slot).count();
             self.fits(*slot, rows)?;
             if rows > 1 {
-                // A step with forced tokens cannot be repeated.
+                // A step with given tokens cannot be repeated.
                 self.settle_mask(*slot)?;
             }
         }
@@ -236,15 +236,15 @@ impl Steps for Cuda {
             let of = step.slots();
             of == slots || step.is_whole() && slots.iter().all(|slot| of.contains(slot))
         };
-        if !forced.is_empty() || !self.ahead().is_none_or(serves) {
+        if !given.is_empty() || !self.ahead().is_none_or(serves) {
             self.discard_in_flight();
         }
         self.resume_step(tape)?;
         let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
         self.base.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
         if self.pending.is_empty() {
-            let cut = preempts.is_some() && forced.is_empty();
-            self.launch(tape, slots, forced, cut)?;
+            let cut = preempts.is_some() && given.is_empty();
+            self.launch(tape, slots, given, cut)?;
         }
         if self.finish_step(tape, preempts)? == Pass::Preempted {
             return Ok(Pass::Preempted);
@@ -255,12 +255,12 @@ impl Steps for Cuda {
             let fits = self.fits(*slot, 1 + usize::from(steps)).is_ok();
             fits && (steps || !self.is_launched(*slot))
         };
-        let behind = behind.filter(|one| forced.is_empty() && one.slots.iter().all(can_continue));
+        let behind = behind.filter(|one| given.is_empty() && one.slots.iter().all(can_continue));
         if let Some(behind) = behind.filter(|_| self.pending.len() < AHEAD) {
             self.launch_behind(behind)?;
         }
         self.send_late(None)?;
-        self.take_tokens(1, forced, slots)?;
+        self.take_tokens(1, given, slots)?;
         Ok(Pass::Ended)
     }
 

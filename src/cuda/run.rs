@@ -6,7 +6,7 @@ use super::narrow::narrow;
 use super::timestamps::{TimestampAddresses, Timestamps};
 use super::{AHEAD, Cuda, HALVES_AHEAD, HALVES_BEHIND, Launched, state};
 use crate::device::Error;
-use crate::executor::{Behind, ExecuteError, Pass, PreemptPrompt, PromptRows, Timed};
+use crate::executor::{Behind, ExecuteError, Given, Pass, PreemptPrompt, PromptRows, Timed};
 use crate::graph::{Ran, Stepper as _};
 use crate::sampler::Scored;
 use crate::tape::{Ending, Tape};
@@ -51,12 +51,12 @@ impl Cuda {
     }
 
     /// Sends the commands by which the rows of the next step are those of `slots`.
-    pub(super) fn command(&mut self, tape: &Tape, slots: &[usize], forced: &[u32]) {
+    pub(super) fn command(&mut self, tape: &Tape, slots: &[usize], given: &[Given]) {
         let ahead = narrow(self.pending.len());
         let sequence = self.sequence.wrapping_add(ahead + 1);
         let steps = &mut self.scratch.steps;
         self.listed.commands(
-            (slots, forced, tape.rows),
+            (slots, given, tape.rows),
             sequence,
             &mut self.conversations,
             |row, command| steps.post(row, command),
@@ -68,7 +68,7 @@ impl Cuda {
         &mut self,
         tape: &Tape,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         cut: bool,
     ) -> Result<(), Error> {
         if self.pending.is_empty() {
@@ -76,7 +76,7 @@ impl Cuda {
         }
         // The step overwrites the buffers of a started prompt.
         self.started = None;
-        self.command(tape, slots, forced);
+        self.command(tape, slots, given);
         let (mut step, graph, _) = self.split(tape);
         let begun = graph.begin(&mut step, cut);
         let (ran, rest) = begun.inspect_err(|_| self.lose(slots))?;
@@ -314,13 +314,13 @@ impl Cuda {
         })
     }
 
-    /// Waits for the oldest step in flight and takes its tokens, which advance each slot by `rows` positions.
+    /// Waits for the oldest step in flight and takes its tokens, each of which advances its slot by `rows` positions.
     ///
-    /// If a slot has several rows, all but the last take `forced` tokens. Slots that are not `wanted` stay unchanged.
+    /// If a slot has several rows, all but the first have `given` tokens. Slots that are not `wanted` stay unchanged.
     pub(super) fn take_tokens(
         &mut self,
         rows: usize,
-        forced: &[u32],
+        given: &[Given],
         wanted: &[usize],
     ) -> Result<(), ExecuteError> {
         let Some(launched) = self.pending.front().copied() else {
@@ -343,21 +343,46 @@ impl Cuda {
             self.base.graph.life_mut().completed();
         }
         let mut failed = None;
-        let mut forced = forced.iter();
+        let mut given = given.iter();
+        // The slot whose further guesses are undone.
+        let mut undone = None;
         for (row, (slot, token)) in slots.iter().zip(tokens).enumerate() {
+            let is_later = row > 0 && slots[row - 1] == *slot;
+            let own = if is_later {
+                given.next().copied()
+            } else {
+                None
+            };
+            let more = slots[row + 1..].contains(slot);
+            let guesses = more && given.as_slice().first().is_some_and(|next| next.is_guess());
             let conversation = &mut self.conversations[*slot];
-            conversation.awaits_mask = false;
+            if !is_later {
+                conversation.awaits_mask = false;
+            }
             if !wanted.contains(slot) {
                 conversation.moved();
                 continue;
             }
-            let position = conversation.state.position + rows;
-            if slots[row + 1..].contains(slot) {
-                let given = forced.next().copied().unwrap_or_default();
-                conversation.advance(given, position);
+            if let Some(Given::Forced(token)) = own {
+                conversation.advance(token, conversation.state.position + 1);
+            }
+            let is_guess = own.is_some_and(Given::is_guess);
+            let is_chosen = own.is_some_and(|own| conversation.state.token == own.token());
+            if is_guess && (undone == Some(*slot) || !is_chosen) {
+                undone = Some(*slot);
                 continue;
             }
+            if more && !guesses {
+                continue;
+            }
+            let position = conversation.state.position + rows;
+            // A mask is for one token.
+            if token >= state::NOT_READY || conversation.is_guided() {
+                undone = Some(*slot);
+            }
             match token {
+                // A guessed row runs again, as the first of its step.
+                state::NOT_READY | state::NOT_FINITE if is_guess => {}
                 // The device has not changed the conversation.
                 state::NOT_READY => conversation.awaits_mask = true,
                 state::NOT_FINITE => {
@@ -368,14 +393,16 @@ impl Cuda {
                 _ => {
                     conversation.advance(token, position);
                     conversation.masked();
+                    if guesses || is_guess {
+                        // The device's conversation has stayed where it was.
+                        conversation.moved();
+                    }
                     if conversation.is_scored() {
-                        let pairs = self.scratch.scores.of(next, row);
-                        let scored = pairs.map(|(token, logprob)| Scored { token, logprob });
-                        conversation.scored.clear();
-                        conversation.scored.extend(scored);
-                        if let Some((_, best)) = conversation.scored.split_first_mut() {
-                            best.sort_unstable_by(Scored::order);
+                        if !is_guess {
+                            conversation.scored.clear();
                         }
+                        let scores = &self.scratch.scores;
+                        conversation.scored.push(ranked(scores.of(next, row)));
                     }
                 }
             }
@@ -401,4 +428,14 @@ impl Cuda {
             .map(Timestamps::addresses);
         timestamps.ok_or(Error::Bounds { bytes: 0 })
     }
+}
+
+/// The chosen token, then the most probable ones in order.
+fn ranked(pairs: impl Iterator<Item = (u32, f32)>) -> Vec<Scored> {
+    let scored = pairs.map(|(token, logprob)| Scored { token, logprob });
+    let mut scored: Vec<_> = scored.collect();
+    if let Some((_, best)) = scored.split_first_mut() {
+        best.sort_unstable_by(Scored::order);
+    }
+    scored
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::narrow::narrow;
-use crate::device::{self, Command, NO_SLOT, Row, STEP_ROWS, SamplerState};
-use crate::executor::StepState;
+use crate::device::{self, Command, GUESSES, NO_SLOT, Row, STEP_ROWS, SamplerState};
+use crate::executor::{Given, StepState};
 use crate::sampler::{History, Parameters, Scored, WINDOW};
 
 /// The token of a row whose logits are not finite.
@@ -34,8 +34,8 @@ pub(super) struct Conversation {
     rotary_offset: i32,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
-    /// The last chosen token, then the most probable ones.
-    pub(super) scored: Vec<Scored>,
+    /// For each token of the last run: that token, then the most probable ones.
+    pub(super) scored: Vec<Vec<Scored>>,
 }
 
 impl Conversation {
@@ -221,7 +221,7 @@ impl Conversation {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Listed([Option<Named>; STEP_ROWS]);
 
-/// A slot, its first row, and whether this row is its last.
+/// A slot, its first row, and `Row::advances` of this row.
 type Named = (u32, u32, u32);
 
 impl Listed {
@@ -230,22 +230,29 @@ impl Listed {
     }
 
     /// Posts the commands by which the rows of step `sequence` become those of `slots`. Further rows up to `rows` are padding.
-    /// If a slot has several rows, all but the first start with `forced` tokens.
+    /// If a slot has several rows, all but the first start with `given` tokens.
     pub(super) fn commands(
         &mut self,
-        (slots, forced, rows): (&[usize], &[u32], usize),
+        (slots, given, rows): (&[usize], &[Given], usize),
         sequence: u32,
         conversations: &mut [Conversation],
         mut post: impl FnMut(usize, &Command),
     ) {
-        let mut forced = forced.iter();
+        let mut given = given.iter();
         for row in 0..rows.min(STEP_ROWS) {
             let at = slots.get(row).copied();
             let slot = at.map_or(NO_SLOT, narrow);
             let first = slots.iter().position(|other| Some(*other) == at);
             let first = first.unwrap_or(row);
             let again = slots.iter().skip(row + 1).any(|other| Some(*other) == at);
-            let wanted = (slot, narrow(first), u32::from(!again));
+            // The next given token belongs to this row or, if this is the first of its slot, to the row behind.
+            let guesses = given.as_slice().first().is_some_and(|next| next.is_guess());
+            let advances = if guesses && (again || first < row) {
+                GUESSES
+            } else {
+                u32::from(!again)
+            };
+            let wanted = (slot, narrow(first), advances);
             let named = self.0[row].replace(wanted) == Some(wanted);
             let mut command = Command {
                 row: Row {
@@ -259,7 +266,7 @@ impl Listed {
             };
             if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
                 if first < row {
-                    command.row.token = forced.next().copied().unwrap_or_default();
+                    command.row.token = given.next().map(|one| one.token()).unwrap_or_default();
                     let position = conversation.state.position + row - first;
                     command.row.position = narrow(position);
                     command.row.turned = conversation.turned(position);
@@ -303,5 +310,33 @@ mod tests {
             "{numbers:?}"
         );
         assert_eq!(numbers.len(), 12);
+    }
+
+    /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.
+    #[test]
+    fn rows_with_guesses_leave_the_conversation_to_the_host() {
+        let mut conversations = vec![Conversation::default(); 2];
+        let (mut listed, mut sequence) = (Listed::default(), 0);
+        let mut rows = |slots: &[usize], given: &[Given], all: &mut [Conversation]| {
+            let mut posted = Vec::new();
+            sequence += 1;
+            listed.commands((slots, given, 4), sequence, all, |row, command| {
+                posted.push((row, command.row.advances, command.row.token, command.moves));
+            });
+            posted
+        };
+        conversations[1].state.token = 6;
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        let guessed = rows(&[0, 1, 1, 1], &given, &mut conversations);
+        let expected = [(0, 1, 0), (1, GUESSES, 6), (2, GUESSES, 7), (3, GUESSES, 8)];
+        let kept = |(row, advances, token, _): &(usize, u32, u32, bool)| (*row, *advances, *token);
+        assert_eq!(guessed.iter().map(kept).collect::<Vec<_>>(), expected);
+        // The first guess was right.
+        conversations[1].advance(7, 1);
+        conversations[1].advance(9, 2);
+        conversations[1].moved();
+        let after = rows(&[0, 1], &[], &mut conversations);
+        assert_eq!(after[0], (1, 1, 9, true));
+        assert!(rows(&[0, 1], &[], &mut conversations).is_empty());
     }
 }

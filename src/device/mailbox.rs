@@ -20,6 +20,9 @@ use super::stream::Stream;
 pub const STEP_ROWS: usize = 8;
 /// The slot of a padding row, which fills a step up to a recorded size; as in `kernels/state.cuh`.
 pub const NO_SLOT: u32 = u32::MAX;
+/// `Row::advances` of the rows of a slot that has guesses, as in `kernels/sample.cu`: each chooses a token, and the device's
+/// conversation stays where it is.
+pub const GUESSES: u32 = 2;
 /// The end of a list of tokens, as in `kernels/state.cuh`.
 pub(super) const NO_TOKEN: u32 = u32::MAX;
 
@@ -38,7 +41,7 @@ pub struct Row {
     pub token: u32,
     /// The first row of this step with the same slot.
     pub first: u32,
-    /// 1 for the last row of a slot, from which the conversation continues.
+    /// 1 for the last row of a slot, from which the conversation continues; `GUESSES` for all rows of a slot with guesses.
     pub advances: u32,
     /// The number of the run, counted from 1 over all steps and prompts that choose a token.
     pub sequence: u32,

@@ -44,7 +44,7 @@ pub use exec::Exec;
 pub use image::Modules;
 pub use kernel::{ALL_SHARED, Geometry, Kernel, LaunchOrder};
 pub use mailbox::{
-    Command, History, NO_SLOT, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
+    Command, GUESSES, History, NO_SLOT, PageTables, PromptMailbox, Row, STEP_ROWS, SamplerState,
     StepMailbox, TokenMailbox,
 };
 pub use masks::Masks;

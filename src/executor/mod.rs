@@ -37,7 +37,7 @@ pub use self::probe::{Layout, Probe};
 pub use self::retired::Retired;
 pub use self::state_places::StatePlaces;
 pub use self::states::States;
-pub use self::step::{ExecuteError, Span, StateError, StepState, StepTimes, Timed};
+pub use self::step::{ExecuteError, Given, Span, StateError, StepState, StepTimes, Timed};
 pub use self::steps::{Behind, Steps};
 pub use self::weights::{
     FLIGHT_BYTES, FillError, PIECE_BYTES, WeightSource, in_flight, pieces_at_once,

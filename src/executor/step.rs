@@ -13,6 +13,29 @@ pub struct StepState {
     pub position: usize,
 }
 
+/// The token of a row that is not the first of its slot in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It is the slot's next token in any case.
+    Forced(u32),
+    /// It is the slot's next token if the row before it chooses it. Otherwise this row and those after it are undone.
+    Guessed(u32),
+}
+
+impl Given {
+    #[must_use]
+    pub const fn token(self) -> u32 {
+        match self {
+            Self::Forced(token) | Self::Guessed(token) => token,
+        }
+    }
+
+    #[must_use]
+    pub const fn is_guess(self) -> bool {
+        matches!(self, Self::Guessed(_))
+    }
+}
+
 /// How a step spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimes {

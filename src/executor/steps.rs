@@ -2,11 +2,12 @@
 
 use super::images::{ImageError, ImagePrompt};
 use super::preempted::{Pass, PreemptPrompt, PreemptStep};
-use super::step::{ExecuteError, StepState, StepTimes};
+use super::step::{ExecuteError, Given, StepState, StepTimes};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::Tape;
 
-/// A step that a device may launch before the tokens of the running step have been taken. It has no forced tokens.
+/// A step that a device may launch before the tokens of the running step have been taken. It has one row for
+/// each slot.
 ///
 /// `preempts` is called as late as possible without the device becoming idle.
 pub struct Behind<'a> {
@@ -64,9 +65,9 @@ pub trait Steps {
     /// Whether the last step left a slot unchanged because its mask was missing.
     fn awaits_mask(&self, slot: usize) -> bool;
 
-    /// The last chosen token of a slot, then the most probable tokens in order. Empty unless its sampler's parameters request
-    /// them.
-    fn scored(&self, slot: usize) -> &[Scored];
+    /// For each token that the last run of a slot chose: that token, then the most probable ones in order. Empty unless its
+    /// sampler's parameters request them.
+    fn scored(&self, slot: usize) -> &[Vec<Scored>];
 
     /// The next token and position of a slot.
     fn state_of(&self, slot: usize) -> StepState;
@@ -165,11 +166,14 @@ pub trait Steps {
 
     /// Runs a prepared step with a row for each element of `slots`. Further rows of the tape are padding.
     ///
-    /// A slot may occur in several adjacent rows: each of them but the last takes its next token from `forced`, and the last
-    /// row chooses a token. The step may be one that was launched ahead, and `behind` may have other slots.
+    /// A slot may occur in several adjacent rows, of which all but the first have `given` tokens: all of a slot's are forced,
+    /// or all are guesses. After forced tokens, only the last row chooses a token. With guesses each row chooses one, as if the
+    /// guesses before it had been chosen. The slot advances by the first of these tokens and by one more for each guess that
+    /// equals the token before it, up to the first that does not. A slot whose tokens a mask limits accepts no guess.
     ///
-    /// Without `forced` tokens, `preempts` is called between parts of the step. A preempted step continues with the same bits
-    /// when the same slots run again; a step of other slots discards it.
+    /// The step may be one that was launched ahead, and `behind` may have other slots. Without `given` tokens, `preempts` is
+    /// called between parts of the step. A preempted step continues with the same bits when the same slots run again; a step
+    /// of other slots discards it.
     ///
     /// # Errors
     /// As `run`. A step that does not fit the context fails before anything runs.
@@ -177,7 +181,7 @@ pub trait Steps {
         &mut self,
         tape: &Tape,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         preempts: PreemptStep<'_>,
         behind: Option<Behind<'_>>,
     ) -> Result<Pass, ExecuteError>;

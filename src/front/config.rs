@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::images::ImageLimits;
 use crate::engine::{Overflow, Priority};
+use crate::guess::{MOST_GUESSES, Mode};
 use crate::guide::Limits;
 use crate::sampler::Partial;
 use crate::tools::Tools;
@@ -36,6 +37,10 @@ pub struct Config {
     pub tools_bytes: usize,
     /// What happens to a turn of a session that exceeds the context.
     pub overflow: Overflow,
+    /// Whether answers are guessed whose requests do not set `guess`.
+    pub guess: Mode,
+    /// The most tokens that a step guesses for one answer.
+    pub guess_tokens: usize,
     /// The limits of images.
     pub images: ImageLimits,
     /// The longest time of a hold.
@@ -59,6 +64,8 @@ impl Default for Config {
             tools: None,
             tools_bytes: Limits::USUAL.bytes,
             overflow: Overflow::default(),
+            guess: Mode::default(),
+            guess_tokens: MOST_GUESSES,
             images: ImageLimits::default(),
             hold_longest: Duration::from_secs(60),
             realtime_group: None,

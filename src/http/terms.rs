@@ -26,6 +26,7 @@ const EXTENSIONS: &[(&str, &str)] = &[
     ("priority", "ganglion.priority"),
     ("deadline_ms", "ganglion.deadline_ms"),
     ("max_calls", "ganglion.max_calls"),
+    ("guess", "ganglion.guess"),
 ];
 
 /// Those of chat completions.

@@ -76,7 +76,7 @@ pub struct Runner {
     step_bytes: StepBytes,
     /// The tapes of steps, by their rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
-    /// The most rows of a step. Each has a slot of its own, except the rows of forced tokens.
+    /// The most rows of a step. Each has a slot of its own, except the rows of forced and guessed tokens.
     rows: usize,
     /// The most positions of a slot.
     context: usize,

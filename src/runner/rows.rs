@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::error::RunError;
 use super::{Runner, logits_observer};
 use crate::executor::{Behind, Pass, PreemptPrompt, PreemptStep};
-use crate::executor::{ExecuteError, StepState};
+use crate::executor::{ExecuteError, Given, StepState};
 use crate::kv::{Owner, Wanted};
 use crate::sampler::{Mask, Parameters, Promise, Scored};
 use crate::tape::{Ending, Input, Op};
@@ -21,14 +21,15 @@ pub(crate) struct OpCost {
 /// The result of a step.
 #[derive(Debug)]
 pub enum Stepped {
-    /// The next token of each slot: `None` if its mask was missing, so that its row runs again; or an error of that slot.
-    Chosen(Vec<Result<Option<u32>, RunError>>),
+    /// The tokens that each slot chose, or an error of that slot. There are none if its mask was missing, so that its row runs
+    /// again, and several if guesses were accepted.
+    Chosen(Vec<Result<Vec<u32>, RunError>>),
     /// The step was preempted, and is ahead.
     Preempted,
 }
 
 impl Runner {
-    /// Returns the most rows of a step, including those of forced tokens.
+    /// Returns the most rows of a step, including those of forced and guessed tokens.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
@@ -135,8 +136,8 @@ impl Runner {
         self.executor.is_ahead() && self.kv.is_launched_of(owner)
     }
 
-    /// Runs a step of several slots, each with its forced tokens after the token that was chosen last. If a step is ahead, it
-    /// must have the same slots, and no tokens can be forced.
+    /// Runs a step of several slots, each with its given tokens after the token that was chosen last: all of a slot's are forced,
+    /// or all are guesses. If a step is ahead, it must have the same slots, and no tokens can be given.
     ///
     /// The next step, of the slots `behind`, is launched before this one's tokens are known, unless `skip_next` returns true by
     /// then. The step itself is preempted if `preempt_running` returns true. Logits that are not finite only fail their own slot.
@@ -145,7 +146,7 @@ impl Runner {
     /// As `step`, for errors of the whole step.
     pub fn step_each(
         &mut self,
-        conversations: &[(usize, Vec<u32>)],
+        conversations: &[(usize, Vec<Given>)],
         behind: &[usize],
         (preempt_running, skip_next): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Stepped, RunError> {
@@ -153,15 +154,15 @@ impl Runner {
             .iter()
             .map(|(slot, _)| self.executor.state_of(*slot))
             .collect();
-        let rows = |(slot, forced): &(usize, Vec<u32>)| vec![*slot; 1 + forced.len()];
+        let rows = |(slot, given): &(usize, Vec<Given>)| vec![*slot; 1 + given.len()];
         let slots: Vec<_> = conversations.iter().flat_map(rows).collect();
-        let forced = conversations.iter().flat_map(|(_, forced)| forced);
-        let forced: Vec<_> = forced.copied().collect();
+        let given = conversations.iter().flat_map(|(_, given)| given);
+        let given: Vec<_> = given.copied().collect();
         // A step behind may overwrite the logits. A slot without its state gets it before the next step.
         let may = self.observer.is_none() || self.executor.keeps_logits();
         let may = may && self.have_states(behind);
         let behind = if may { behind } else { &[] };
-        match self.run_rows(&slots, &forced, behind, (preempt_running, skip_next)) {
+        match self.run_rows(&slots, &given, behind, (preempt_running, skip_next)) {
             Ok(Pass::Preempted) => {
                 self.stepped(&slots);
                 return Ok(Stepped::Preempted);
@@ -173,21 +174,24 @@ impl Runner {
             }
         }
         let each = conversations.iter().zip(before);
-        let each = each.map(|((slot, forced), before)| {
+        let each = each.map(|((slot, given), before)| {
             if self.executor.awaits_mask(*slot) {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             let after = self.executor.state_of(*slot);
+            let forced = given.iter().filter(|one| !one.is_guess()).count();
+            let chosen = after.position.saturating_sub(before.position + forced);
             // The forced tokens may have failed.
-            if after.position != before.position + 1 + forced.len() {
+            if chosen == 0 {
                 let position = before.position;
                 return Err(ExecuteError::NonFinite { position }.into());
             }
+            let ran = given.iter().map(|one| one.token());
+            let ran: Vec<_> = ran.take(forced + chosen - 1).collect();
             self.kv.push_to(*slot, before.token);
-            forced
-                .iter()
-                .for_each(|token| self.kv.push_to(*slot, *token));
-            Ok(Some(after.token))
+            ran.iter().for_each(|token| self.kv.push_to(*slot, *token));
+            let accepted = &ran[forced..];
+            Ok([accepted, &[after.token]].concat())
         });
         let each: Vec<_> = each.collect();
         self.show_rows(conversations, &each)?;
@@ -196,22 +200,22 @@ impl Runner {
         Ok(Stepped::Chosen(each))
     }
 
-    /// Shows the logits of a step to the observer. Rows of free slots and rows after forced tokens are left out, because their
-    /// tokens may be dropped.
+    /// Shows the logits of a step to the observer. Rows of free slots, rows after forced tokens and rows of wrong guesses are
+    /// left out, because their tokens may be dropped.
     fn show_rows(
         &mut self,
-        conversations: &[(usize, Vec<u32>)],
-        chosen: &[Result<Option<u32>, RunError>],
+        conversations: &[(usize, Vec<Given>)],
+        chosen: &[Result<Vec<u32>, RunError>],
     ) -> Result<(), RunError> {
-        let mut end = 0;
-        let last = conversations.iter().map(|(slot, forced)| {
-            end += 1 + forced.len();
-            (end - 1, forced.is_empty() && self.kv.is_pinned(*slot))
-        });
-        let rows = last.zip(chosen).filter_map(|((row, stays), chosen)| {
-            (stays && matches!(chosen, Ok(Some(_)))).then_some(row)
-        });
-        let rows: Vec<_> = rows.collect();
+        let (mut end, mut rows) = (0, Vec::new());
+        for ((slot, given), chosen) in conversations.iter().zip(chosen) {
+            let first = end;
+            end += 1 + given.len();
+            let stays = given.iter().all(|one| one.is_guess()) && self.kv.is_pinned(*slot);
+            if let (true, Ok(chosen)) = (stays, chosen) {
+                rows.extend(first..first + chosen.len());
+            }
+        }
         let tape = &self.steps[&end.next_power_of_two()];
         let observer = self.observer.as_ref();
         Ok(logits_observer::show(
@@ -222,7 +226,7 @@ impl Runner {
         )?)
     }
 
-    /// Runs a step of several slots without forced tokens, and fails if one of them does. A slot without its mask returns its
+    /// Runs a step of several slots without given tokens, and fails if one of them does. A slot without its mask returns its
     /// token again.
     pub fn step_rows(&mut self, slots: &[usize], more: bool) -> Result<Vec<u32>, RunError> {
         let conversations: Vec<_> = slots.iter().map(|at| (*at, Vec::new())).collect();
@@ -231,15 +235,16 @@ impl Runner {
             return Ok(Vec::new());
         };
         let each = each.into_iter().zip(slots).map(|(token, slot)| {
-            let token = token?;
-            Ok(token.unwrap_or_else(|| self.executor.state_of(*slot).token))
+            let last = token?.last().copied();
+            Ok(last.unwrap_or_else(|| self.executor.state_of(*slot).token))
         });
         each.collect()
     }
 
     /// Runs `tokens` after the token that was chosen last, all in one step of one slot. Returns the token that is chosen then.
     pub fn step_forced(&mut self, slot: usize, tokens: &[u32]) -> Result<u32, RunError> {
-        let ran = self.run_rows(&vec![slot; 1 + tokens.len()], tokens, &[], (None, None));
+        let forced = forced(tokens);
+        let ran = self.run_rows(&vec![slot; 1 + tokens.len()], &forced, &[], (None, None));
         self.checked(ran)?;
         self.stepped(&[slot]);
         Ok(self.executor.state_of(slot).token)
@@ -261,7 +266,8 @@ impl Runner {
         self.settle_rotation(slot)?;
         self.executor.guide(slot, None)?;
         self.executor.set_token(*first);
-        let ran = self.run_rows(&vec![slot; said.len()], others, &[], (None, None));
+        let others = forced(others);
+        let ran = self.run_rows(&vec![slot; said.len()], &others, &[], (None, None));
         self.checked(ran)?;
         said.iter().for_each(|token| self.kv.push_to(slot, *token));
         self.stepped(&[slot]);
@@ -293,7 +299,14 @@ impl Runner {
     /// Returns the token that was chosen last in a slot, then the most probable ones, as `Executor::scored`.
     #[must_use]
     pub fn scored(&self, slot: usize) -> &[Scored] {
-        self.executor.scored(slot)
+        self.executor.scored(slot).last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the same of the token that was chosen at an index of the last step.
+    #[must_use]
+    pub fn scored_at(&self, slot: usize, index: usize) -> &[Scored] {
+        let scored = self.executor.scored(slot).get(index);
+        scored.map_or(&[], Vec::as_slice)
     }
 
     /// Returns the filled positions of a slot, and the token that runs next.
@@ -310,7 +323,7 @@ impl Runner {
     fn run_rows(
         &mut self,
         slots: &[usize],
-        forced: &[u32],
+        given: &[Given],
         behind: &[usize],
         (preempt_running, skip_next): (PreemptStep<'_>, PreemptPrompt<'_>),
     ) -> Result<Pass, RunError> {
@@ -331,7 +344,7 @@ impl Runner {
             preempt_running.map(|preempt| -> &mut dyn FnMut(Instant) -> bool { preempt });
         Ok(self
             .executor
-            .step_rows(step, slots, forced, preempt_running, behind)?)
+            .step_rows(step, slots, given, preempt_running, behind)?)
     }
 
     /// Prepares steps of 1, 2, 4 and more rows, so that no request waits for their memory.
@@ -376,4 +389,8 @@ impl Runner {
         };
         step.ops.iter().map(cost).collect()
     }
+}
+
+fn forced(tokens: &[u32]) -> Vec<Given> {
+    tokens.iter().copied().map(Given::Forced).collect()
 }

@@ -69,6 +69,8 @@ pub(super) fn front_config(config: &Config) -> front::Config {
         seed: config.sampling.seed,
         thinking: config.model.thinking,
         tools_bytes: config.limits.grammar_bytes,
+        guess: config.engine.guess,
+        guess_tokens: config.engine.guess_tokens,
         images: front::ImageLimits {
             max_pixels: config.vision.max_pixels,
             max_tokens: config.vision.max_tokens,

@@ -18,7 +18,7 @@ async fn options_are_checked_each() {
     let daemon = Daemon::start("").await;
     let client = daemon.client().await;
     let too_many = vec!["x"; 17];
-    let cases: [(&str, Variant<'_>, &str); 21] = [
+    let cases: [(&str, Variant<'_>, &str); 22] = [
         (
             "temprature",
             0.5.into(),
@@ -55,6 +55,7 @@ async fn options_are_checked_each() {
         ("stop", vec!["", "x"].into(), "none empty"),
         ("stop", vec![1u32].into(), "texts (s or as)"),
         ("thinking", 1u32.into(), "true or false (b)"),
+        ("guess", "yes".into(), "true or false (b)"),
         ("stream", "tcp".into(), "\"pipe\" or \"signals\""),
     ];
     for (name, value, hint) in cases {
@@ -92,6 +93,7 @@ async fn options_are_checked_each() {
         ("seed", u64::MAX.into()),
         ("stop", "zz".into()),
         ("thinking", false.into()),
+        ("guess", true.into()),
         ("stream", "pipe".into()),
     ]);
     ask(&client, "hello", every).await.unwrap();

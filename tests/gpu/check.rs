@@ -5,6 +5,8 @@ mod diff;
 mod few_states;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "../support/guessing.rs"]
+mod guessing;
 mod image_rows;
 mod images;
 #[path = "../support/joining.rs"]

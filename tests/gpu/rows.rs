@@ -12,7 +12,7 @@ use ganglion::trial::rows::{PROMPTS, alone, as_alone, begin_one, hashes, paramet
 
 use super::Types;
 use super::modes::{load, load_with};
-use super::{few_states, joining, preempted, restored};
+use super::{few_states, guessing, joining, preempted, restored};
 
 const STEPS: usize = 48;
 
@@ -35,6 +35,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                     preempted::hold(&mut four)?;
                     let settings = (mode, 64);
                     let mut eight = load(Path::new(model), backend, types, settings, STEP_ROWS)?;
+                    let guesses = guessing::hold(&mut eight)?;
+                    if guesses.right < 50 || guesses.wrong < 50 {
+                        return Err(format!("few guesses: {guesses:?}").into());
+                    }
                     let (_, left) = joining::hold(&mut eight)?;
                     if left < 8 && mode != Mode::None {
                         return Err(format!("{left} steps were left").into());

@@ -7,6 +7,7 @@ pub(crate) mod daemon;
 pub(crate) mod fake_driver;
 pub(crate) mod few_states;
 pub(crate) mod gguf_writer;
+pub(crate) mod guessing;
 pub(crate) mod http_openings;
 pub(crate) mod joining;
 pub(crate) mod journal;

@@ -61,6 +61,7 @@ async fn hold_together(folder: &Path) -> LostStates {
     println!("GANGLION_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut made_way, mut lost) = (0, LostStates::default());
+    let (mut accepted, mut wrong) = (0, 0);
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
         let settings = watched(rows, whole, &of_together);
         let together = Engine::with(folder, settings.clone()).await;
@@ -130,11 +131,19 @@ async fn hold_together(folder: &Path) -> LostStates {
         if !reloads {
             made_way += together.made_way();
         }
+        let guesses = together.handle.live().guesses;
+        println!("{rows} rows of logits, {guesses:?}");
+        accepted += guesses.accepted;
+        wrong += guesses.proposed - guesses.accepted;
         let work = together.handle.live().work;
         assert_eq!(work.of, [0; 3]);
         lost.idle += work.lost_states.idle;
         lost.continued += work.lost_states.continued;
     }
     assert!(made_way > 0, "no request was evicted");
+    assert!(
+        accepted > 50 && wrong > 50,
+        "{accepted} guesses were right, {wrong} wrong"
+    );
     lost
 }

@@ -13,6 +13,8 @@ use ganglion::guide::Grammar;
 use ganglion::runner::LogitsObserver;
 use ganglion::sampler::Parameters;
 
+use super::guesses;
+
 /// The constraints of answers; most answers are free. Many tokens are forced, and run several in a step if there is
 /// room.
 pub(super) const GRAMMARS: [Option<&str>; 5] = [
@@ -103,12 +105,16 @@ pub(super) fn program(random: &mut fastrand::Rng) -> Vec<Step> {
                 (0..random.usize(1..12)).map(|_| ["hello", "a", "robot"][random.usize(0..3)]);
             let text = words.collect::<Vec<_>>().join(" ");
             let sampled = random.bool();
+            // Half of the answers are not guessed.
+            let guess = guesses::all().into_iter().nth(random.usize(0..12));
+            let guess = guess.map(|(_, guess)| guess);
             Step::Say {
                 text,
                 options: Options {
                     grammar: GRAMMARS[random.usize(0..GRAMMARS.len())]
                         .map(|schema| Grammar::JsonSchema(schema.into())),
                     priority: Priority::ALL[random.usize(0..3)],
+                    guess,
                     deadline: (random.u32(0..8) == 0)
                         .then(|| Duration::from_micros(random.u64(0..20_000))),
                     ..Options::new(
@@ -281,6 +287,7 @@ impl<'a> Talk<'a> {
                     let answer = among.next().expect("an answer a turn");
                     let options = Options {
                         deadline: None,
+                        guess: None,
                         ..options.clone()
                     };
                     let Some(ticket) = self.say(text, &options).await else {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::error::EngineError;
+use crate::guess::Guess;
 use crate::guide::{Grammar, GrammarError, GuideError};
 use crate::kv::PAGE;
 use crate::model::{Call, Message, Role};
@@ -44,6 +45,8 @@ pub struct Options {
     pub deadline: Option<Duration>,
     /// What happens when a session exceeds the context.
     pub overflow: Overflow,
+    /// How tokens of the answer are guessed ahead; `None`: they are not.
+    pub guess: Option<Guess>,
 }
 
 impl Options {
@@ -77,6 +80,7 @@ impl Options {
             priority: Priority::default(),
             deadline: None,
             overflow: Overflow::default(),
+            guess: None,
         }
     }
 }

@@ -17,11 +17,12 @@ use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::session::sessions::SessionId;
+use crate::guess::{Acceptance, Proposer, Source};
 use crate::guide::{Guide, GuideError};
 use crate::kv::{Family, Owner};
 use crate::model::Decoder;
 use crate::sampler::{Mask, Promise, Scored};
-use crate::telemetry::{FinishReason, Usage};
+use crate::telemetry::{self, FinishReason, Usage};
 
 /// A request that has joined the active ones, and its answer so far.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ pub(crate) struct Generation {
     pub(super) stops: StopStrings,
     /// The text that was sent to the caller, without thoughts and calls.
     pub(super) text: String,
+    /// Guesses its next tokens.
+    pub(super) proposer: Option<Proposer>,
+    pub(super) acceptance: Acceptance,
     /// Limits the tokens that may be chosen.
     pub(super) guide: Option<Guide>,
     /// The mask of the next token, if it was requested.
@@ -135,13 +139,18 @@ impl Generation {
         let thinking = encoder.codec().thinking(&prompt);
         let speech = Speech::new(decoder, thinking, fits.map(Guide::apart), listener);
         let speech = speech.without_heading(encoder.codec().thought_heading());
+        let guess = request.options.guess.clone();
+        let guess = guess.as_ref().filter(|_| !request.is_prefill_ahead());
         let usage = Usage {
             queue_us: micros(began - request.accepted),
             prompt_tokens: count(prompt.len()),
+            proposer: guess.map(|guess| named(&guess.source)),
             ..Usage::default()
         };
         Self {
             stops: StopStrings::new(&request.options.stop),
+            proposer: guess.map(|guess| Proposer::new(&guess.source)),
+            acceptance: Acceptance::default(),
             guide: request.guide.take(),
             promise: None,
             waits: false,
@@ -318,6 +327,9 @@ impl Generation {
     pub(crate) fn advance_to(&mut self, prefilled: usize) {
         self.prefilled = prefilled;
         self.slice = None;
+        if let Some(proposer) = &mut self.proposer {
+            proposer.follow(&self.prompt[..prefilled]);
+        }
         if self.is_unanswered() {
             self.request.reading.set(prefilled, self.prompt.len());
         }
@@ -357,12 +369,13 @@ impl Generation {
     }
 
     /// Whether it can have a row in a step that is launched ahead. `steps` says that the step before it has a row of it too.
-    /// Forced tokens share one step that has `spare` rows, and that step is not launched ahead.
-    pub(crate) fn lookahead(&self, steps: bool, spare: usize) -> Lookahead {
+    /// Forced tokens share one step that has `spare` rows, or guesses as many of them as pay (`guesses`), and that step is not
+    /// launched ahead.
+    pub(crate) fn lookahead(&self, steps: bool, spare: usize, guesses: usize) -> Lookahead {
         let forced = self.guide.as_ref().map_or(0, Guide::forced);
         let runs_several = spare > 0 && !self.is_scored();
         let forced = if runs_several { forced } else { 0 };
-        if forced >= 2 || (steps && !self.is_current()) {
+        if forced >= 2 || self.may_guess(steps, guesses) || (steps && !self.is_current()) {
             Lookahead::Unknown
         } else if steps && self.tokens_left() <= 1 {
             Lookahead::Ends
@@ -472,6 +485,10 @@ impl Generation {
         }
         self.tokens.push(token);
         self.repeated += 1;
+        if let Some(proposer) = &mut self.proposer {
+            proposer.push(token);
+            self.acceptance.age();
+        }
         let said = self.speech.take(token);
         if self.send(said) {
             After::End(FinishReason::Stop)
@@ -492,6 +509,14 @@ fn micros(duration: Duration) -> u64 {
 /// Returns the owner of a request's pages: its session.
 pub(crate) fn owner(request: &Request) -> Option<Owner> {
     request.session.map(|SessionId(id)| Owner(id))
+}
+
+/// Returns the name of a source of guesses in a receipt.
+fn named(source: &Source) -> telemetry::Proposer {
+    match source {
+        Source::Lookup => telemetry::Proposer::Lookup,
+        Source::Custom(_) => telemetry::Proposer::Custom,
+    }
 }
 
 fn count(n: usize) -> u32 {

@@ -67,6 +67,13 @@ pub struct ImageCounts {
     pub cache_bytes: u64,
 }
 
+/// Tokens that were guessed, and those of them that were accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuessCounts {
+    pub proposed: u64,
+    pub accepted: u64,
+}
+
 /// What the engine does at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -75,6 +82,8 @@ pub struct Snapshot {
     pub timing: Timing,
     /// Tokens chosen since the start.
     pub tokens: u64,
+    /// Guesses since the start.
+    pub guesses: GuessCounts,
     /// The time of each kind of operation in the last timed step; empty before the first.
     pub kinds: Vec<KindTime>,
     /// Steps that were timed since the start.
@@ -106,6 +115,7 @@ pub(crate) enum News {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) tokens: u64,
+    pub(crate) guesses: GuessCounts,
     pub(crate) counters: Counters,
     pub(crate) prompts: Counts,
     /// The time of the step, of the idle device and of the engine thread; `None` if not only a step ran.
@@ -210,6 +220,8 @@ impl Snapshot {
             News::Tokens(tokens) => self.tokens += tokens,
             News::Step(sample) => {
                 self.tokens += sample.tokens;
+                self.guesses.proposed += sample.guesses.proposed;
+                self.guesses.accepted += sample.guesses.accepted;
                 self.graph.counters = sample.counters;
                 self.graph.prompts = sample.prompts;
                 if let Some([step, gap, host]) = sample.times {
@@ -270,6 +282,10 @@ mod tests {
         let live = Live::default();
         let sample = Sample {
             tokens: 2,
+            guesses: GuessCounts {
+                proposed: 3,
+                accepted: 1,
+            },
             counters: Counters::default(),
             prompts: Counts::default(),
             times: Some([Duration::from_millis(1); 3]),
@@ -293,6 +309,8 @@ mod tests {
         drop(reader);
         let seen = live.read();
         assert_eq!((seen.tokens, seen.timing.steps()), (6, 3));
+        let GuessCounts { proposed, accepted } = seen.guesses;
+        assert_eq!((proposed, accepted), (9, 3));
         assert_eq!((seen.graph.state, seen.work.rows), ("valid", 4));
     }
 

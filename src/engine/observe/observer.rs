@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::live::{GraphStatus, News, Sample, Work};
+use super::live::{GraphStatus, GuessCounts, News, Sample, Work};
 use crate::engine::intake::shared::Shared;
 use crate::graph::{Event, Renewal};
 use crate::journal;
@@ -60,8 +60,14 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Publishes that tokens were chosen, after a prompt or by a step.
-    pub(crate) fn tokens(&mut self, runner: &mut Runner, tokens: usize) {
+    /// Publishes that tokens were chosen, after a prompt or by a step with these guesses. Returns the time of the step, unless
+    /// not only a step ran.
+    pub(crate) fn tokens(
+        &mut self,
+        runner: &mut Runner,
+        tokens: usize,
+        guesses: GuessCounts,
+    ) -> Option<Duration> {
         let now = Instant::now();
         self.shared.progress.advance();
         let took = self.last.replace(now).map(|last| now - last);
@@ -73,11 +79,13 @@ impl<'a> Observer<'a> {
         });
         self.shared.live.publish(News::Step(Sample {
             tokens: tokens as u64,
+            guesses,
             counters: runner.graph().counters(),
             prompts: runner.prompt_graphs(),
             times,
         }));
         report_graph_events(self.shared, runner);
+        took
     }
 }
 

@@ -9,6 +9,7 @@ use super::preemption::Preemption;
 use super::state::Worker;
 use crate::engine::caller::request::Priority;
 use crate::engine::generation::state::Token;
+use crate::engine::observe::live::GuessCounts;
 use crate::engine::observe::progress::Phase;
 use crate::executor::Pass;
 use crate::journal;
@@ -123,11 +124,12 @@ impl Worker<'_> {
         journal::prompt_read(request.id, request.client.user, prefilled, all);
         if last {
             let token = self.runner.token();
-            self.observer.tokens(&mut self.runner, 1);
+            self.observer
+                .tokens(&mut self.runner, 1, GuessCounts::default());
             if shows_images {
                 self.shrink_embeddings();
             }
-            self.take(slot, Token::Chosen(token))?;
+            self.take(slot, Token::Chosen(token), 0)?;
         }
         Ok(())
     }

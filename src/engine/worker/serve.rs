@@ -18,6 +18,7 @@ use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
 use crate::engine::session::sessions::SessionId;
+use crate::guess::StepCosts;
 use crate::journal;
 use crate::kv::Owner;
 use crate::load::LoadError;
@@ -164,6 +165,7 @@ impl Worker<'_> {
             (self.encodings, self.cache_bytes) = (Encodings::new(tower), cache_bytes);
             self.embeddings.clear();
             self.slices = Slices::default();
+            self.step_costs = StepCosts::default();
             if !keeps_pages {
                 self.unsaved.clear();
             }

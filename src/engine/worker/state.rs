@@ -23,6 +23,7 @@ use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::policy::Candidate;
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::schedule::slices::Slices;
+use crate::guess::StepCosts;
 use crate::kv_store::Host;
 use crate::runner::{RunError, Runner};
 
@@ -49,6 +50,8 @@ pub(super) struct Worker<'a> {
     /// The time that the preempted step has taken so far.
     pub(super) stepping: Duration,
     pub(super) slices: Slices,
+    /// The times of steps of this model.
+    pub(super) step_costs: StepCosts,
     pub(super) prefill_times: PrefillTimes,
     pub(super) observer: Observer<'a>,
     /// Since when no generation was given its share of the energy.
@@ -92,6 +95,7 @@ impl<'a> Worker<'a> {
             ahead: Vec::new(),
             stepping: Duration::ZERO,
             slices: Slices::default(),
+            step_costs: StepCosts::default(),
             prefill_times: PrefillTimes::default(),
             observer: Observer::new(&receiver.shared),
             energy: receiver.shared.board.energy.mark(Instant::now()),

@@ -7,16 +7,17 @@ use super::arrivals::Arrivals;
 use super::state::Worker;
 use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::generation::state::{After, Generation, Lookahead, Token};
-use crate::engine::observe::live::Work;
+use crate::engine::observe::live::{GuessCounts, Work};
 use crate::engine::observe::progress::Phase;
 use crate::engine::schedule::policy::{self, Candidate, Next, Stage};
 use crate::engine::schedule::slices::Slices;
+use crate::executor::Given;
 use crate::kv::Owner;
-use crate::runner::{RunError, Stepped};
+use crate::runner::{RunError, Runner, Stepped};
 use crate::telemetry::FinishReason;
 
-/// A row of a step: its slot, and the forced tokens that the slot runs in the same step.
-type Row = (usize, Vec<u32>);
+/// The rows of a slot in a step: the slot, and the forced or guessed tokens that it runs in the same step.
+type Row = (usize, Vec<Given>);
 
 impl Worker<'_> {
     /// Runs what the scheduler chooses next. `more` says that pages may have arrived, so that the thread does not sleep.
@@ -101,8 +102,8 @@ impl Worker<'_> {
         self.observer.publish_work(work);
     }
 
-    /// Returns the rows of a step of `slots`, with forced tokens as far as the step has rows for them. There are none while a
-    /// step is ahead.
+    /// Returns the rows of a step of `slots`, with forced tokens and then guesses as far as the step has rows for them. There
+    /// are none while a step is ahead.
     fn rows(&mut self, slots: &[usize]) -> Result<Vec<Row>, RunError> {
         let mut spare = self.step_rows().saturating_sub(slots.len());
         let mut rows = Vec::with_capacity(slots.len());
@@ -111,16 +112,38 @@ impl Worker<'_> {
             if !self.runner.is_ahead()
                 && let Some(generation) = self.slots.get_mut(slot)
             {
-                let room = self.runner.capacity_of(slot) - self.runner.len_of(slot);
-                forced = generation.take_forced(spare.min(room.saturating_sub(2)));
+                let room = room(&self.runner, slot);
+                forced = generation.take_forced(spare.min(room));
                 if !forced.is_empty() && !self.guide(slot)? {
                     continue;
                 }
             }
             spare -= forced.len();
-            rows.push((slot, forced));
+            rows.push((slot, forced.into_iter().map(Given::Forced).collect()));
+        }
+        if !self.runner.is_ahead() {
+            self.guess(&mut rows, spare);
         }
         Ok(rows)
+    }
+
+    /// Adds guesses to rows without forced tokens, at most `spare` of all together. Generations share them equally, as far as
+    /// they have guesses.
+    fn guess(&self, rows: &mut [Row], mut spare: usize) {
+        let (mut left, mut all) = (rows.len(), row_count(rows));
+        for (slot, given) in rows {
+            let share = spare.div_ceil(left);
+            left -= 1;
+            if let Some(generation) = self.slots.get(*slot)
+                && given.is_empty()
+            {
+                let most = share.min(room(&self.runner, *slot));
+                let most = generation.worthwhile(&self.step_costs, all, most);
+                let guesses = generation.guesses(most).into_iter();
+                given.extend(guesses.map(Given::Guessed));
+                (spare, all) = (spare - given.len(), all + given.len());
+            }
+        }
     }
 
     /// Runs a step of `slots`. If one was launched ahead, it takes that step's tokens, and one of `slots` comes behind it if
@@ -150,14 +173,14 @@ impl Worker<'_> {
             self.runner.turn_to(slot);
             let token = self.observer.time_step(&mut self.runner);
             let rows = vec![(slot, Vec::new())];
-            return self.take_tokens(&rows, token.map(|token| vec![Ok(Some(token))]));
+            return self.take_tokens(&rows, token.map(|token| vec![Ok(vec![token])]));
         }
         let rows = self.rows(&slots)?;
         if rows.is_empty() {
             return Ok(());
         }
         let current: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
-        let behind = if launches_ahead && rows.iter().all(|(_, forced)| forced.is_empty()) {
+        let behind = if launches_ahead && rows.iter().all(|(_, given)| given.is_empty()) {
             self.behind(&current, &current)
         } else {
             Vec::new()
@@ -173,7 +196,11 @@ impl Worker<'_> {
         for slot in slots.iter().copied() {
             let steps = current.contains(&slot);
             let generation = self.slots.get(slot);
-            match generation.map(|generation| generation.lookahead(steps, spare)) {
+            let lookahead = |generation: &Generation| {
+                let guesses = generation.worthwhile(&self.step_costs, slots.len(), spare);
+                generation.lookahead(steps, spare, guesses)
+            };
+            match generation.map(lookahead) {
                 Some(Lookahead::Known) if self.has_position(slot, steps) => behind.push(slot),
                 Some(Lookahead::Unknown) => return Vec::new(),
                 _ => {}
@@ -273,7 +300,7 @@ impl Worker<'_> {
     fn take_tokens(
         &mut self,
         rows: &[Row],
-        tokens: Result<Vec<Result<Option<u32>, RunError>>, RunError>,
+        tokens: Result<Vec<Result<Vec<u32>, RunError>>, RunError>,
     ) -> Result<(), RunError> {
         let tokens = match tokens {
             Ok(tokens) => tokens,
@@ -286,15 +313,13 @@ impl Worker<'_> {
         };
         let slots: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
         self.share_energy(&slots);
-        let accepted = rows.iter().zip(&tokens).filter(|((slot, _), token)| {
-            matches!(token, Ok(Some(_))) && self.slots.get(*slot).is_some()
-        });
-        let count = accepted.map(|((_, forced), _)| 1 + forced.len()).sum();
-        self.observer.tokens(&mut self.runner, count);
+        self.count_tokens(rows, &tokens);
         // A generation that its forced tokens complete ends before the token that was chosen after them.
         let mut complete = Vec::new();
-        for ((slot, _), token) in rows.iter().zip(&tokens) {
-            if let (Some(generation), Ok(Some(token))) = (self.slots.get_mut(*slot), token) {
+        for ((slot, _), chosen) in rows.iter().zip(&tokens) {
+            if let (Some(generation), Ok([token, ..])) =
+                (self.slots.get_mut(*slot), chosen.as_deref())
+            {
                 if generation.is_complete() {
                     complete.push(*slot);
                 } else {
@@ -302,28 +327,51 @@ impl Worker<'_> {
                 }
             }
         }
-        for ((slot, forced), token) in rows.iter().zip(tokens) {
-            match token {
-                Ok(Some(token)) => {
-                    for token in forced {
-                        self.take(*slot, Token::Forced(*token))?;
+        for ((slot, given), chosen) in rows.iter().zip(tokens) {
+            match chosen {
+                // The mask came too late, so the row runs again.
+                Ok(chosen) if chosen.is_empty() => {
+                    debug_assert!(given.is_empty(), "tokens that were taken would be lost");
+                    if let Some(generation) = self.slots.get_mut(*slot) {
+                        generation.count_repeat();
+                    }
+                }
+                Ok(chosen) => {
+                    for forced in given.iter().filter(|one| !one.is_guess()) {
+                        self.take(*slot, Token::Forced(forced.token()), 0)?;
                     }
                     if complete.contains(slot) {
                         self.end(*slot, FinishReason::Stop);
                     }
-                    self.take(*slot, Token::Chosen(token))?;
-                }
-                // The mask came too late, so the row runs again.
-                Ok(None) => {
-                    debug_assert!(forced.is_empty(), "tokens that were taken would be lost");
-                    if let Some(generation) = self.slots.get_mut(*slot) {
-                        generation.count_repeat();
+                    // A stop text may end the answer before the last of them.
+                    for (index, token) in chosen.into_iter().enumerate() {
+                        self.take(*slot, Token::Chosen(token), index)?;
                     }
                 }
                 Err(error) => self.fail(*slot, error)?,
             }
         }
         Ok(())
+    }
+
+    /// Counts the tokens and the guesses of a step.
+    fn count_tokens(&mut self, rows: &[Row], chosen: &[Result<Vec<u32>, RunError>]) {
+        let (mut tokens, mut all) = (0, GuessCounts::default());
+        for ((slot, given), chosen) in rows.iter().zip(chosen) {
+            let (Some(generation), Ok([_, accepted @ ..])) =
+                (self.slots.get_mut(*slot), chosen.as_deref())
+            else {
+                continue;
+            };
+            let proposed = given.iter().filter(|one| one.is_guess()).count();
+            generation.count_guesses(proposed, accepted.len());
+            all.proposed += proposed as u64;
+            all.accepted += accepted.len() as u64;
+            tokens += 1 + given.len() - proposed + accepted.len();
+        }
+        if let Some(took) = self.observer.tokens(&mut self.runner, tokens, all) {
+            self.step_costs.record(row_count(rows), took);
+        }
     }
 
     /// Ends the generation in a slot, if there is one.
@@ -334,14 +382,15 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives the generation in a slot a token, and ends it if that was its last. Does nothing for a free slot.
-    pub(super) fn take(&mut self, slot: usize, token: Token) -> Result<(), RunError> {
+    /// Gives the generation in a slot a token, and ends it if that was its last. Does nothing for a free slot. `index` is that of
+    /// the token among those that the slot's last run chose.
+    pub(super) fn take(&mut self, slot: usize, token: Token, index: usize) -> Result<(), RunError> {
         let Some(generation) = self.slots.get_mut(slot) else {
             return Ok(());
         };
         let full = self.runner.len_of(slot) >= self.runner.capacity_of(slot);
         let scored = match token {
-            Token::Chosen(_) => self.runner.scored(slot),
+            Token::Chosen(_) => self.runner.scored_at(slot, index),
             Token::Forced(_) => &[],
         };
         match generation.take(token, scored, full) {
@@ -367,4 +416,16 @@ impl Worker<'_> {
             Token::Forced(_) => Ok(()),
         }
     }
+}
+
+/// Returns the number of rows of a step.
+fn row_count(rows: &[Row]) -> usize {
+    rows.iter().map(|(_, given)| 1 + given.len()).sum()
+}
+
+/// Returns how many tokens may be given to a slot besides the one that was chosen last, so that it has a position for another
+/// one after them.
+fn room(runner: &Runner, slot: usize) -> usize {
+    let room = runner.capacity_of(slot) - runner.len_of(slot);
+    room.saturating_sub(2)
 }

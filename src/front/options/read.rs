@@ -31,7 +31,7 @@ pub(super) struct Read {
 /// Reads the options of a call; `scopes` are those of its options.
 pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> Result<Read, Error> {
     let mut read = Read::defaults(config);
-    let mut seed = config.seed;
+    let (mut seed, mut guess) = (config.seed, None);
     let mut grammars = Vec::new();
     let mut tools = ToolOptions::default();
     let unknown = |name: &str| OptionError::Unknown {
@@ -73,6 +73,7 @@ pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> R
             "deadline_ms" => {
                 read.request.deadline = Some(Duration::from_millis(check.whole()?));
             }
+            "guess" => guess = Some(check.truth()?),
             "logprobs" => read.request.sampling.logprobs = Some(check.whole()?),
             "system" => read.system = Some(check.text()?),
             "name" => read.name = Some(check.name()?),
@@ -101,6 +102,7 @@ pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> R
         None => fresh_seed()?,
     };
     read.request.sampling = read.sampling.over(&read.request.sampling);
+    read.request.guess = config.guess.guess(guess, config.guess_tokens);
     read.request.open = config.sampling_from_model.then_some(read.sampling);
     Ok(read)
 }

@@ -63,6 +63,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Scope::Request, "priority", Allowed::Priority),
     option(Scope::Request, "deadline_ms", whole(1, 86_400_000)),
     option(Scope::Request, "logprobs", whole(0, MOST_SCORED as u64)),
+    option(Scope::Request, "guess", Allowed::Truth),
     option(Scope::Conversation, "system", Allowed::Text),
     option(Scope::Session, "priority", Allowed::Priority),
     option(Scope::Session, "tools", Allowed::Tools),

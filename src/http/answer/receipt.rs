@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::{FinishReason, Outcome};
+use crate::telemetry::Proposer;
 
 /// The end and the costs of an answer.
 #[derive(Debug, Serialize)]
@@ -16,6 +17,13 @@ pub(in crate::http) struct Receipt<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     joules: Option<f64>,
     seed: u64,
+    /// What guessed tokens of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposer: Option<Proposer>,
+    #[serde(skip_serializing_if = "is_zero")]
+    proposed_tokens: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    accepted_tokens: u32,
     /// Whether an answer in a format, or with tools, ends before it is complete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     incomplete: bool,
@@ -41,6 +49,9 @@ impl<'a> From<&'a Outcome> for Receipt<'a> {
             tokens_per_second: usage.tokens_per_second,
             joules: usage.joules,
             seed: usage.seed,
+            proposer: usage.proposer,
+            proposed_tokens: usage.proposed_tokens,
+            accepted_tokens: usage.accepted_tokens,
             incomplete: outcome.incomplete,
             unchecked: &outcome.unchecked,
             lost_images: usage.lost_images,

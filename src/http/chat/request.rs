@@ -111,7 +111,7 @@ mod tests {
             }
             (Object::Part, _) => return None,
             (_, "model" | "session") => json!("default"),
-            (_, "stream" | "logprobs" | "include_usage" | "thinking") => json!(true),
+            (_, "stream" | "logprobs" | "include_usage" | "thinking" | "guess") => json!(true),
             (_, "max_completion_tokens" | "max_tokens" | "top_k" | "seed") => json!(7),
             (_, "temperature" | "top_p" | "min_p") => json!(0.25),
             (_, "repetition_penalty") => json!(1.5),

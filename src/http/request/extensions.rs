@@ -15,6 +15,7 @@ pub(in crate::http) const EXTENSIONS: &[Field] = &[
     field(Ganglion, "top_k", Read, "The number of the most probable tokens that are chosen from; 0 for all."),
     field(Ganglion, "min_p", Read, "The least probability of a token, as a part of the most probable one's."),
     field(Ganglion, "repetition_penalty", Read, "The probability of a token that was there before is divided by it."),
+    field(Ganglion, "guess", Read, "Whether steps guess several tokens at once, which changes the speed and not the answer."),
 ];
 
 /// The fields of endpoints for conversations.

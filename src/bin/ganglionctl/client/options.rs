@@ -79,6 +79,9 @@ pub(crate) struct Options {
     /// End the answer after this many milliseconds, including the time in the queue, with the text so far
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<u32>)]
     deadline_ms: Option<u32>,
+    /// Guess several tokens at once, for speed; the answer stays the same
+    #[arg(long, value_name = "TRUTH", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    guess: Option<bool>,
     /// Let a model that can think do so before it answers
     #[arg(long, overrides_with = "no_thinking")]
     #[serde(skip)]

@@ -68,6 +68,7 @@ fn default(key: &OptionKey) -> &'static str {
         "tool_choice" => "\"auto\"",
         "thinking" => "model.thinking, or the choice of the chat template",
         "priority" => "\"normal\"",
+        "guess" => "true unless engine.guess is \"off\"",
         "stream" => "\"pipe\"",
         "context_overflow" => "\"error\"",
         _ => "none",

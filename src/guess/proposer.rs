@@ -1,0 +1,56 @@
+//! The proposer of one conversation.
+
+use super::custom::Custom;
+use super::lookup::Lookup;
+use super::source::Source;
+
+/// Proposes the next tokens of one conversation.
+#[derive(Debug)]
+pub enum Proposer {
+    Lookup(Lookup),
+    /// Also the tokens of the conversation.
+    Custom(Custom, Vec<u32>),
+}
+
+impl Proposer {
+    /// Makes a proposer for a conversation without tokens.
+    #[must_use]
+    pub fn new(source: &Source) -> Self {
+        match source {
+            Source::Lookup => Self::Lookup(Lookup::default()),
+            Source::Custom(custom) => Self::Custom(custom.clone(), Vec::new()),
+        }
+    }
+
+    /// Adds the tokens of the conversation that the proposer has not seen. `tokens` are all of its first ones.
+    pub fn follow(&mut self, tokens: &[u32]) {
+        let seen = match self {
+            Self::Lookup(lookup) => lookup.tokens().len(),
+            Self::Custom(_, seen) => seen.len(),
+        };
+        for token in tokens.iter().skip(seen) {
+            self.push(*token);
+        }
+    }
+
+    /// Adds the next token of the conversation.
+    pub fn push(&mut self, token: u32) {
+        match self {
+            Self::Lookup(lookup) => lookup.push(token),
+            Self::Custom(_, seen) => seen.push(token),
+        }
+    }
+
+    /// Returns at most `most` tokens that may come next, in order.
+    #[must_use]
+    pub fn propose(&self, most: usize) -> Vec<u32> {
+        match self {
+            Self::Lookup(lookup) => lookup.propose(most),
+            Self::Custom(custom, seen) => {
+                let mut tokens = custom.propose(seen, most);
+                tokens.truncate(most);
+                tokens
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What makes the guesses of an answer, and how many a step has.
+
+use super::custom::Custom;
+
+/// How an answer is guessed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guess {
+    pub source: Source,
+    /// The most tokens of one step.
+    pub most: usize,
+    /// Whether a step has guesses only where they pay by what was measured.
+    pub is_auto: bool,
+}
+
+/// What makes the guesses of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Earlier tokens of the same conversation.
+    Lookup,
+    /// A test.
+    Custom(Custom),
+}

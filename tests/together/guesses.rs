@@ -1,0 +1,271 @@
+//! Answers whose steps have guesses are those without, whatever the guesses are.
+
+use std::path::Path;
+
+use ganglion::engine::{
+    Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Role, Ticket,
+};
+use ganglion::guess::{Custom, Guess, MOST_GUESSES, Source};
+use ganglion::guide::Grammar;
+use ganglion::sampler::Parameters;
+use ganglion::telemetry::Proposer;
+
+use super::engine::{Engine, TEMPLATE};
+use crate::support::tiny_gguf;
+
+const TOKENS: usize = 60;
+
+/// What a caller receives.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    text: String,
+    reason: FinishReason,
+    stop: Option<String>,
+    tokens: [u32; 2],
+    likelihoods: Vec<Likelihood>,
+}
+
+/// Tokens that were proposed, and those of them that were accepted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    proposed: u32,
+    accepted: u32,
+}
+
+/// Returns how tests guess, by name: as users can, and in ways that are mostly wrong.
+pub(super) fn all() -> [(&'static str, Guess); 6] {
+    let wrong = Custom::new(|tokens, most| {
+        let seed = tokens.iter().fold(7_u64, |hash, token| {
+            hash.wrapping_mul(31).wrapping_add(u64::from(*token))
+        });
+        let mut random = fastrand::Rng::with_seed(seed);
+        (0..most).map(|_| random.u32(0..256)).collect()
+    });
+    let equal = Custom::new(|_, most| vec![5; most]);
+    let repeats = Custom::new(|tokens, most| {
+        let last = tokens.last().copied().unwrap_or_default();
+        vec![last; most]
+    });
+    // A right beginning, as far as the conversation repeats itself, and then the neighbour of a right token.
+    let nearly = Custom::new(|tokens, most| {
+        let mut again: Vec<_> = tokens.iter().rev().take(most).rev().copied().collect();
+        if let Some(last) = again.last_mut() {
+            *last ^= 1;
+        }
+        again
+    });
+    let custom = Source::Custom;
+    [
+        ("lookup", Source::Lookup),
+        ("auto", Source::Lookup),
+        ("wrong", custom(wrong)),
+        ("equal", custom(equal)),
+        ("repeats", custom(repeats)),
+        ("nearly", custom(nearly)),
+    ]
+    .map(|(name, source)| {
+        let guess = Guess {
+            source,
+            most: MOST_GUESSES,
+            is_auto: name == "auto",
+        };
+        (name, guess)
+    })
+}
+
+fn client(user: u32) -> Client {
+    Client {
+        name: format!(":1.{user}").into(),
+        user,
+    }
+}
+
+fn options(user: u32, stop: Option<&str>, guess: Option<&Guess>) -> Options {
+    Options {
+        stop: stop.map(str::to_owned).into_iter().collect(),
+        guess: guess.cloned(),
+        ..Options::new(
+            TOKENS,
+            Parameters {
+                temperature: if user.is_multiple_of(3) { 0.9 } else { 0.0 },
+                repetition_penalty: if user.is_multiple_of(4) { 1.2 } else { 1.0 },
+                seed: user.into(),
+                logprobs: user.is_multiple_of(2).then_some(3),
+                ..Parameters::default()
+            },
+        )
+    }
+}
+
+async fn hear(mut ticket: Ticket) -> (Answer, Outcome) {
+    let (mut text, mut likelihoods) = (String::new(), Vec::new());
+    loop {
+        match ticket.events.recv().await.expect("it ends") {
+            Event::Text(more) => text += &more,
+            Event::Likelihood(likelihood) => likelihoods.push(likelihood),
+            Event::Reasoning(_) | Event::Call(_) => {}
+            Event::Done(outcome) => {
+                assert_eq!(outcome.error, None);
+                let usage = &outcome.usage;
+                let answer = Answer {
+                    text,
+                    reason: outcome.reason,
+                    stop: outcome.stop.clone(),
+                    tokens: [usage.prompt_tokens, usage.completion_tokens],
+                    likelihoods,
+                };
+                return (answer, outcome);
+            }
+        }
+    }
+}
+
+/// Asks a question of each of some users at once. The first half of the answers ends at a text of `stops`.
+async fn ask_all(
+    engine: &Handle,
+    users: u32,
+    stops: &[Option<String>],
+    guess: Option<&Guess>,
+) -> (Vec<Answer>, Counts) {
+    let mut asked = Vec::new();
+    for user in 0..users {
+        let question = "a robot says hello, a robot says hello, and ".repeat(2);
+        let message = Message::new(Role::User, format!("{question}{user}"));
+        let stop = stops.get(user as usize).and_then(Option::as_deref);
+        let options = options(user, stop, guess);
+        let ticket = engine.generate(client(user), vec![message], options).await;
+        asked.push(ticket.expect("it is accepted"));
+    }
+    let (mut answers, mut counts) = (Vec::new(), Counts::default());
+    for ticket in asked {
+        let (answer, Outcome { usage, .. }) = hear(ticket).await;
+        answers.push(answer);
+        counts.proposed += usage.proposed_tokens;
+        counts.accepted += usage.accepted_tokens;
+        assert_eq!(
+            usage.proposer,
+            guess.map(|guess| match guess.source {
+                Source::Lookup => Proposer::Lookup,
+                Source::Custom(_) => Proposer::Custom,
+            })
+        );
+    }
+    (answers, counts)
+}
+
+/// Some characters from the middle of a text.
+fn middle(text: &str) -> Option<String> {
+    let characters: Vec<char> = text.chars().collect();
+    let half = characters.len() / 2;
+    let some = characters.get(half..half + 3)?;
+    Some(some.iter().collect())
+}
+
+/// Writes a model without and one with recurrent layers, each into a folder of its own.
+fn models() -> [tempfile::TempDir; 2] {
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let tiny = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folders[0].path().join("tiny.gguf"), tiny).expect("it is written");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let recurrent = golden.join("tiny-qwen3_5/model.q8_0.gguf");
+    std::fs::copy(recurrent, folders[1].path().join("tiny.gguf")).expect("it is copied");
+    let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+                    {% if add_generation_prompt %}> {% endif %}";
+    std::fs::write(folders[1].path().join(TEMPLATE), template).expect("it is written");
+    folders
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_change_no_answer() {
+    for folder in models() {
+        let engine = Engine::start(folder.path(), 8, 8).await;
+        let handle = &engine.handle;
+        let (mut of_lookup, mut of_others) = (Counts::default(), Counts::default());
+        for users in [1, 2, 5, 8] {
+            let (whole, _) = ask_all(handle, users, &[], None).await;
+            let stops = whole.iter().map(|answer| middle(&answer.text));
+            let stops: Vec<_> = stops.take(users as usize / 2).collect();
+            let (plain, counts) = ask_all(handle, users, &stops, None).await;
+            assert_eq!(counts.proposed, 0);
+            for (name, guess) in all() {
+                let (answers, counts) = ask_all(handle, users, &stops, Some(&guess)).await;
+                assert_eq!(answers, plain, "{name}, {users} users");
+                println!("{name}, {users} users: {counts:?}");
+                // Eight answers leave no rows until the first has ended.
+                assert!(
+                    users == 8 || name == "auto" || counts.proposed > 0,
+                    "{name}, {users} users"
+                );
+                let sum = if guess.source == Source::Lookup {
+                    &mut of_lookup
+                } else {
+                    &mut of_others
+                };
+                sum.proposed += counts.proposed;
+                sum.accepted += counts.accepted;
+            }
+        }
+        assert!(of_lookup.accepted > 20, "{of_lookup:?}");
+        assert!(of_others.proposed > 2 * of_others.accepted, "{of_others:?}");
+        let live = handle.live().guesses;
+        let proposed = of_lookup.proposed + of_others.proposed;
+        let accepted = of_lookup.accepted + of_others.accepted;
+        assert_eq!(
+            [live.proposed, live.accepted],
+            [proposed, accepted].map(u64::from)
+        );
+    }
+}
+
+/// Has a conversation of a user, in which a turn is taken back.
+async fn talk(engine: &Handle, user: u32, guess: Option<&Guess>) -> Vec<Answer> {
+    let session = engine.open_session(client(user), Vec::new());
+    let session = session.expect("there is room");
+    let mut answers: Vec<Answer> = Vec::new();
+    for turn in 0..4 {
+        let stop = answers.last().and_then(|before| middle(&before.text));
+        let stop = stop.filter(|_| turn % 2 == 1);
+        let options = options(turn, stop.as_deref(), guess);
+        let sent = engine.send(session, "hello hello hello".into(), options);
+        let (answer, _) = hear(sent.await.expect("it is accepted")).await;
+        answers.push(answer);
+        if turn == 1 {
+            let rewound = engine.rewind(session, 1).await;
+            rewound.expect("it has one");
+        }
+    }
+    engine.close_session(session);
+    answers
+}
+
+/// A stop text may end an answer before its last accepted guesses. Later turns, also after a rewind, are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn turns_after_guesses_are_the_same() {
+    for folder in models() {
+        let engine = Engine::start(folder.path(), 8, 8).await;
+        let handle = &engine.handle;
+        let plain = talk(handle, 1, None).await;
+        for (user, (name, guess)) in (2..).zip(all()) {
+            assert_eq!(talk(handle, user, Some(&guess)).await, plain, "{name}");
+        }
+    }
+}
+
+/// The mask of a guessed token is not known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guided_answer_has_no_guesses() {
+    let [folder, _] = models();
+    let engine = Engine::start(folder.path(), 8, 8).await;
+    let (_, guess) = all().into_iter().next().expect("the first");
+    for guess in [None, Some(guess)] {
+        let options = Options {
+            grammar: Some(Grammar::Regex("(hello ){6}".into())),
+            ..options(1, None, guess.as_ref())
+        };
+        let question = Message::new(Role::User, "hello hello hello hello");
+        let asked = engine.handle.generate(client(1), vec![question], options);
+        let (answer, outcome) = hear(asked.await.expect("it is accepted")).await;
+        assert_eq!(answer.text, "hello ".repeat(6));
+        assert_eq!(outcome.usage.proposed_tokens, 0);
+    }
+}
