@@ -103,6 +103,6 @@ mod tests {
         let Err(Error::InvalidOption(why)) = unknown else {
             panic!("{unknown:?}");
         };
-        assert!(why.ends_with("logprobs, signals"), "{why}");
+        assert!(why.ends_with("logprobs, guess, signals"), "{why}");
     }
 }

@@ -138,7 +138,7 @@ mod tests {
         }
         assert!(of_right.rate() > 0.95, "{of_right:?}");
         assert!(of_wrong.rate() < 0.1, "{of_wrong:?}");
-        for _ in 0..1000 {
+        for _ in 0..2000 {
             of_right.age();
             of_wrong.age();
         }
