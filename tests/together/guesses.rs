@@ -84,7 +84,7 @@ fn of_known_answers() -> [Guess; 2] {
         known.push(tokens.to_vec());
         Vec::new()
     });
-    let knows = Custom::new(move |tokens, most| {
+    let repeats = Custom::new(move |tokens, most| {
         let known = known.lock().expect("no test has failed");
         let Some(one) = known.iter().find(|one| one.starts_with(tokens)) else {
             return Vec::new();
@@ -97,7 +97,7 @@ fn of_known_answers() -> [Guess; 2] {
         }
         next
     });
-    [learns, knows].map(|custom| Guess {
+    [learns, repeats].map(|custom| Guess {
         source: Source::Custom(custom),
         most: MOST_GUESSES,
         is_auto: false,

@@ -53,10 +53,10 @@ impl Generation {
         let Some(proposer) = self.proposer.as_ref().filter(|_| may) else {
             return Vec::new();
         };
-        let mut proposed = proposer.propose(most);
+        let mut next = proposer.propose(most);
         let codec = self.encoder.codec();
         let ends = |token: &u32| *token >= FIRST_IMAGE_ROW || codec.is_end(*token);
-        proposed.truncate(proposed.iter().position(ends).unwrap_or(most));
-        proposed
+        next.truncate(next.iter().position(ends).unwrap_or(most));
+        next
     }
 }

@@ -132,12 +132,12 @@ impl Worker<'_> {
     fn guess(&self, rows: &mut [Row], mut spare: usize) {
         let (mut left, mut all) = (rows.len(), row_count(rows));
         for (slot, given) in rows {
-            let share = spare.div_ceil(left);
+            let part = spare.div_ceil(left);
             left -= 1;
             if let Some(generation) = self.slots.get(*slot)
                 && given.is_empty()
             {
-                let most = share.min(room(&self.runner, *slot));
+                let most = part.min(room(&self.runner, *slot));
                 let most = generation.worthwhile(&self.step_costs, all, most);
                 let guesses = generation.guesses(most).into_iter();
                 given.extend(guesses.map(Given::Guessed));
