@@ -31,7 +31,8 @@ CHECKS   := gpu-check callers guides restored
 # The tests that `make check` leaves to `make test`: a real model, attacks, and those that are slow in the dev profile.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood bus::leaks http::leaks hostile::templates \
             graph::random graph::faults every_pre_tokenizer check::every_eleventh check::equals check::the_reference \
-            check::a_quant guided::suite guided::hostile guided::answers_fit http::chat::answers http::clients golden::a_row lasting::
+            check::a_quant guided::suite guided::hostile guided::answers_fit http::chat::answers http::clients golden::a_row lasting:: \
+            tools::hot_ text::reference::added together::alone::answers_of_a_recurrent
 
 # The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
 SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
