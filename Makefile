@@ -36,6 +36,7 @@ SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood
 
 # The tests that `make test` leaves to `make soak`: `make packages` runs the same self-test, and the model has 253 MB.
 SOAK     := check::this_machine_computes_as_it_should golden::gemma_3_270m
+UNLOADS  := together::unloads::repeated_unloads_change_no_answer
 SOAKED   := target/models/gemma-3-270m-q4_k_m.gguf
 
 # own: `make` compiles the kernels for this machine's GPU and driver; empty: as for a package.
@@ -104,6 +105,7 @@ packages: deps-build
 soak: deps-test
 	@target/venv/bin/python tests/deps/model.py $(SOAKED)
 	$(call stage,slow tests,$(CARGO) test --tests -- $(SOAK))
+	$(call stage,a thousand unloads,GANGLION_UNLOADS=1000 $(CARGO) test --tests -- --exact $(UNLOADS))
 	$(call stage,slow scenarios,tests/systemd/run.sh hostile || [ $$? = 77 ])
 	$(call stage,attacks on memory and time,tests/systemd/attacks.sh exhaust || [ $$? = 77 ])
 	$(call stage,clients,$(MAKE) clients KERNELS=)
