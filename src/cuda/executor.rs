@@ -118,8 +118,7 @@ impl Steps for Cuda {
     }
 
     fn guide_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), ExecuteError> {
-        self.bind_guesses(slot, masks);
-        Ok(())
+        Ok(self.bind_guesses(slot, masks)?)
     }
 
     fn awaits_mask(&self, slot: usize) -> bool {

@@ -57,7 +57,7 @@ impl Cuda {
 }
 
 /// The slots whose rows but the first have forced tokens.
-fn forced<'a>(slots: &'a [usize], given: &'a [Given]) -> impl Iterator<Item = usize> + 'a {
+fn forced(slots: &[usize], given: &[Given]) -> impl Iterator<Item = usize> {
     let later = slots.windows(2).filter(|pair| pair[0] == pair[1]);
     let forced = later.zip(given).filter(|(_, given)| !given.is_guess());
     forced.map(|(pair, _)| pair[0])

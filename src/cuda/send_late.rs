@@ -19,13 +19,14 @@ impl Cuda {
         self.conversations[slot].guide(bound)
     }
 
-    /// Sets the masks after the guesses of a slot's next step.
-    pub(super) fn bind_guesses(&mut self, slot: usize, masks: Vec<Promise>) {
+    /// Sets the masks after the guesses of a slot's next step, and sends those that are finished.
+    pub(super) fn bind_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), Error> {
         let slots = self.kv.slots;
         let pushed = masks
             .into_iter()
             .map_while(|mask| self.late.push_guess(slot, slots, mask));
         self.conversations[slot].guess_masks = pushed.collect();
+        self.send_finished()
     }
 
     /// Discards the masks after guesses of a step of these slots, which has run.
@@ -41,16 +42,22 @@ impl Cuda {
     pub(super) fn send_late(&mut self, until: Option<Instant>) -> Result<(), Error> {
         let next = self.sequence.wrapping_add(1);
         while !self.late.masks.is_empty() && until.is_none_or(|until| Instant::now() < until) {
-            let finished = |late: &mut LateMask| late.mask.now().is_some();
-            for late in self.late.masks.extract_if(.., finished) {
-                if let Some(mask) = late.mask.now().flatten() {
-                    self.scratch.send_mask(late.index, late.number, mask)?;
-                }
-            }
+            self.send_finished()?;
             if self.scratch.tokens.peek(next, 0).is_some() {
                 break;
             }
             std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Sends the masks that are finished.
+    fn send_finished(&mut self) -> Result<(), Error> {
+        let finished = |late: &mut LateMask| late.mask.now().is_some();
+        for late in self.late.masks.extract_if(.., finished) {
+            if let Some(mask) = late.mask.now().flatten() {
+                self.scratch.send_mask(late.index, late.number, mask)?;
+            }
         }
         Ok(())
     }

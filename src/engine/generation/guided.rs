@@ -13,7 +13,7 @@ impl Generation {
         self.guide.is_some()
     }
 
-    /// Returns the tokens that may be chosen next. Must be called before each token.
+    /// Returns the tokens that may be chosen next. Must be called before each step.
     ///
     /// # Errors
     /// If no token may be chosen, and the answer is not complete.
