@@ -318,6 +318,22 @@ mod tests {
         assert_eq!(numbers.len(), 12);
     }
 
+    /// A row of a guess names its own mask, or none.
+    #[test]
+    fn guesses_have_masks_of_their_own() {
+        let mut conversations = vec![Conversation::default()];
+        conversations[0].guess_masks = vec![(9, 40)];
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        let mut masks = Vec::new();
+        Listed::default().commands(
+            (&[0, 0, 0], &given, 4),
+            1,
+            &mut conversations,
+            |_, command| masks.push((command.row.mask, command.row.mask_at)),
+        );
+        assert_eq!(masks[..3], [(0, 0), (9, 40), (0, 0)]);
+    }
+
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.
     #[test]
     fn rows_with_guesses_leave_the_conversation_to_the_host() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::frame::{ANSWER, FromProcess, Guessed, Report, ToProcess};
+use super::guesses::Guesses;
 use super::guide_error::GuideError;
 use super::keeper::{Lost, Process};
 use super::limits::{ANSWERING, Limits};
@@ -57,28 +58,6 @@ struct Known {
     /// Whether the answer needs no further masks.
     ended: bool,
     wake: Option<Wake>,
-}
-
-/// The latest guesses whose masks were requested.
-#[derive(Default)]
-struct Guesses {
-    /// Their number, which identifies late replies for earlier ones.
-    number: u32,
-    /// The guesses, and the value of `reported` that they follow.
-    asked: (usize, Vec<u32>),
-    /// The mask after each of them.
-    masks: Vec<Promise>,
-    /// Those that have not arrived, in order.
-    promised: VecDeque<Promised>,
-}
-
-impl Guesses {
-    /// Breaks the promises of all masks that have not arrived.
-    fn forget(&mut self) {
-        self.asked = (0, Vec::new());
-        self.masks.clear();
-        self.promised.clear();
-    }
 }
 
 /// The tokens that may follow, as far as they are known.
@@ -201,7 +180,10 @@ impl Matching {
         let excludes = |mask: &Mask| others.first().is_some_and(|next| !mask.allows(*next));
         let excluded = known.promise.now().flatten().is_some_and(excludes);
         if !excluded && !others.is_empty() {
-            masks.extend(self.0.ask_guesses(&mut known, others));
+            let after = known.reported;
+            // The receiving thread reports a process that has ended.
+            let send = |message| drop(self.0.process.send(&message));
+            masks.extend(known.guesses.request(after, others, send));
         }
         masks
     }
@@ -328,46 +310,14 @@ impl Shared {
         let _ = self.process.send(&message(known.question));
     }
 
-    /// Requests the masks after guesses that follow the reported tokens, unless they were requested before.
-    fn ask_guesses(&self, known: &mut Known, tokens: &[u32]) -> Vec<Promise> {
-        let (after, guesses) = (known.reported, &mut known.guesses);
-        if guesses.asked.0 != after || !guesses.asked.1.starts_with(tokens) {
-            guesses.forget();
-            guesses.number += 1;
-            guesses.asked = (after, tokens.to_vec());
-            for _ in tokens {
-                let (promise, promised) = Promise::new();
-                guesses.masks.push(promise);
-                guesses.promised.push_back(promised);
-            }
-            let message = ToProcess::Guess {
-                number: guesses.number,
-                after,
-                tokens: tokens.to_vec(),
-            };
-            // The receiving thread reports a process that has ended.
-            let _ = self.process.send(&message);
-        }
-        guesses.masks.iter().take(tokens.len()).cloned().collect()
-    }
-
     /// Records what may follow the next guess.
     fn note_guess(&self, number: u32, report: &Guessed) {
         let mut known = self.lock();
-        let guesses = &mut known.guesses;
-        if guesses.number != number {
-            return;
-        }
-        let mask = match report {
+        known.guesses.note(number, || match report {
             Guessed::Forced(token) => Some(Mask::only(*token, self.vocabulary)),
             Guessed::Mask(place) => self.process.masks().read(*place, self.vocabulary).ok(),
             Guessed::End => None,
-        };
-        match (mask, guesses.promised.pop_front()) {
-            (Some(mask), Some(promised)) => promised.keep(mask),
-            // No further mask is needed, or none arrives.
-            _ => guesses.promised.clear(),
-        }
+        });
     }
 
     /// Receives reports until the answer has ended; returns the bytes of a process that can serve another answer.
@@ -389,7 +339,7 @@ impl Shared {
                     known.after = After::Failed(self.error(&lost));
                     // The masks will never arrive.
                     known.promised = None;
-                    known.guesses.promised.clear();
+                    known.guesses.forget();
                     let wake = known.wake.clone();
                     drop(known);
                     self.changed.notify_all();

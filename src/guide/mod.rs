@@ -5,6 +5,7 @@
 mod frame;
 mod grammar;
 mod grammars;
+mod guesses;
 mod guide_error;
 mod inside;
 mod keeper;
