@@ -1,4 +1,4 @@
-//! Sends masks that are finished after the launch of their step.
+//! Sends masks as they are finished, most of them after the launch of their step.
 
 use std::time::Instant;
 

@@ -326,7 +326,7 @@ mod tests {
         let given = [Given::Guessed(7), Given::Guessed(8)];
         let mut masks = Vec::new();
         Listed::default().commands(
-            (&[0, 0, 0], &given, 4),
+            (&[0, 0, 0][..], &given[..], 4),
             1,
             &mut conversations,
             |_, command| masks.push((command.row.mask, command.row.mask_at)),
