@@ -431,7 +431,8 @@ struct SampleArgs {
     u64 tokens;
     // (MAILBOX_STEPS, STEP_ROWS, 1 + BEST), in pinned memory.
     u64 best;
-    // (slots, mask_words): a head, then a bit for each token that the conversation allows next.
+    // (slots + STEP_ROWS, mask_words): a head, then a bit for each token that the conversation allows next; behind the
+    // slots, after a guess.
     u64 masks;
     // (mask_words): the same for conversations without a guide; or null: they allow all tokens.
     u64 allowed;

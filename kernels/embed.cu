@@ -48,6 +48,7 @@ __device__ __forceinline__ u32 take(const EmbedArgs &a) {
             mine.slot = command->row.slot, mine.first = command->row.first, mine.advances = command->row.advances;
             mine.token = command->row.token, mine.position = command->row.position;
             mine.turned = command->row.turned;
+            mine.mask = command->row.mask, mine.mask_at = command->row.mask_at;
             flags = command->flags;
         }
     }

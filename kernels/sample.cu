@@ -478,12 +478,14 @@ extern "C" __global__ void __launch_bounds__(SAMPLERS, 1) sample(const __grid_co
     u32 held = state->repetition_penalty == 1.0f ? 0 : min(pushed, (u32)HISTORY);
     if (threadIdx.x < held) remembered.add(history[threadIdx.x]);
     __syncthreads();
-    // A mask is for one token of its conversation. It is copied before its number is.
+    // A mask is for one token of its conversation, and each guess has its own. It is copied before its number is.
     const u32 *mask = nullptr;
     bool ready = true;
     if (conversation->guide) {
-        const u32 *own = at<const u32>(a.masks) + (u64)row->slot * a.mask_words;
-        ready = __ldcg(own) == conversation->guide;
+        bool guessed = given && row->advances == GUESSES;
+        u32 number = guessed ? row->mask : conversation->guide;
+        const u32 *own = at<const u32>(a.masks) + (u64)(guessed ? row->mask_at : row->slot) * a.mask_words;
+        ready = number && __ldcg(own) == number;
         __threadfence();
         mask = own + MASK_HEAD;
     } else if (a.allowed) {

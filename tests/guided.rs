@@ -14,8 +14,8 @@ use ganglion::engine::{
     Client, Event, FinishReason, Handle, Likelihood, Message, Options, Outcome, Refusal, Role,
     Ticket,
 };
-use ganglion::guide::{Grammar, GrammarError, Grammars, Limits, Next, Thoughts};
-use ganglion::sampler::Parameters;
+use ganglion::guide::{Grammar, GrammarError, Grammars, Guide, Limits, Next, Thoughts};
+use ganglion::sampler::{Mask, Parameters};
 use serde_json::Value;
 
 use crate::support::tiny_gguf;
@@ -235,6 +235,90 @@ async fn an_unsupported_constraint_is_refused_with_its_option() {
     tokio::time::timeout(Duration::from_secs(60), engine.handle.idle())
         .await
         .expect("no request is left");
+}
+
+/// Returns what may come next as a mask; `None` at the end of the answer.
+fn next_mask(guide: &mut Guide, vocabulary: usize) -> Option<Mask> {
+    match guide.follows().expect("it goes on") {
+        Next::Allowed(mask) => Some(mask),
+        Next::Forced(tokens) => Some(Mask::only(tokens[0], vocabulary)),
+        Next::Nothing | Next::Anything => None,
+    }
+}
+
+/// The masks after guesses are those that the answer meets later, and wrong guesses change nothing.
+#[test]
+fn masks_after_guesses_are_those_that_the_answer_meets() {
+    let language = text::load(text::qwen3_style());
+    let words = language.words();
+    let vocabulary = words.count() as usize;
+    let grammars_of_words = Grammars::new(words.clone());
+    let mut random = fastrand::Rng::with_seed(29);
+    let (mut right, mut forced) = (0, 0);
+    for grammar in grammars().into_iter().chain([Grammar::Json]) {
+        let guide = || {
+            let guide = grammars_of_words.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
+            guide.expect("it is compiled")
+        };
+        for _ in 0..6 {
+            let (mut tokens, mut masks, mut alone) = (Vec::new(), Vec::new(), guide());
+            while let Some(mask) = next_mask(&mut alone, vocabulary) {
+                let ends = words.ends();
+                let may = (0..words.count()).filter(|one| mask.allows(*one) && !ends.contains(one));
+                let may: Vec<_> = may.collect();
+                // What follows the last token is known, too.
+                masks.push(mask);
+                let Some(token) = random.choice(&may).filter(|_| tokens.len() < 60) else {
+                    break;
+                };
+                tokens.push(*token);
+                alone.take(*token);
+            }
+            let (mut guessed, mut at) = (guide(), 0);
+            while at < tokens.len() {
+                // The guesses may be requested before the mask is known.
+                if random.bool() {
+                    assert_eq!(
+                        next_mask(&mut guessed, vocabulary).as_ref(),
+                        Some(&masks[at])
+                    );
+                }
+                let count = random.usize(0..8).min(tokens.len() - at);
+                let mut guesses = tokens[at..at + count].to_vec();
+                assert_eq!(guessed.plausible(&guesses), count, "{grammar:?}");
+                let wrong = random.usize(0..12);
+                if let Some(one) = guesses.get_mut(wrong) {
+                    *one = random.u32(0..words.count());
+                }
+                let promised = guessed.guess(&guesses).expect("it has masks");
+                for (index, promise) in promised.iter().enumerate().take(wrong) {
+                    let later = masks.get(at + index + 1);
+                    assert_eq!(promise.wait(), later, "{grammar:?}, {guesses:?}");
+                    right += 1;
+                    forced += usize::from(later.is_some_and(|mask| one_token(mask)));
+                }
+                // Neither the mask nor what follows several tokens has changed.
+                assert_eq!(
+                    next_mask(&mut guessed, vocabulary).as_ref(),
+                    Some(&masks[at])
+                );
+                let taken = random.usize(1..=count.max(1)).min(tokens.len() - at);
+                guessed.take_all(&tokens[at..at + taken]);
+                at += taken;
+            }
+            assert_eq!(next_mask(&mut guessed, vocabulary).as_ref(), masks.get(at));
+        }
+    }
+    assert!(right > 300 && forced > 50, "{right}, {forced} forced");
+}
+
+/// Whether a mask allows one token.
+fn one_token(mask: &Mask) -> bool {
+    mask.words()
+        .iter()
+        .map(|word| word.count_ones())
+        .sum::<u32>()
+        == 1
 }
 
 /// A grammar accepts only its own bytes, whatever the model's tokenizer composes, marks or puts before a text.

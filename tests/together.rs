@@ -12,3 +12,4 @@ mod talk;
 mod unloads;
 
 pub(crate) use engine::Engine;
+pub(crate) use guesses::of_known_answers;

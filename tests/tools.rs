@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::guided::hot;
 use crate::support::{needs, tiny_gguf};
 use crate::text::python;
-use crate::together::Engine;
+use crate::together::{Engine, of_known_answers};
 
 /// Tools of robot programs.
 pub(crate) const TOOLS: &str = r#"[
@@ -237,7 +237,7 @@ pub(crate) fn fits(name: &str, arguments: &str) -> bool {
 /// Answers at a high temperature of a model with random weights, eight together and each alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
-    let (mut whole, mut several, mut texts) = (0, 0, 0);
+    let (mut whole, mut several, mut texts, mut accepted) = (0, 0, 0, 0);
     for family in families() {
         family.format();
         let (_folder, together) = family.engine(8).await;
@@ -272,6 +272,19 @@ async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
                 assert_eq!(answer, lonely, "{what}");
                 assert_eq!(outcome.calls, other.calls, "{what}: also the ids");
                 assert_eq!(outcome.reasoning, answer.reasoning, "{what}");
+                let guesses = of_known_answers().map(Some);
+                for guess in guesses.into_iter().filter(|_| seed < 4) {
+                    let options = Options {
+                        guess,
+                        ..options(seed)
+                    };
+                    let guessed = ask(&together.handle, vec![user("hello")], options).await;
+                    let (guessed, other) = guessed.expect("it is accepted");
+                    assert_eq!(answer, guessed, "{what}");
+                    assert_eq!(outcome.calls, other.calls, "{what}");
+                    assert_eq!(outcome.reason, other.reason, "{what}");
+                    accepted += other.usage.accepted_tokens;
+                }
                 for (call, heard) in outcome.calls.iter().zip(&answer.calls) {
                     assert_eq!((&call.name, &call.arguments), (&heard.0, &heard.1));
                     assert!(fits(&call.name, &call.arguments), "{what}: {call:?}");
@@ -304,6 +317,7 @@ async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
     }
     assert!(whole > 60, "{whole} answers called");
     assert!(several > 0 && texts > 0, "{several} {texts}");
+    assert!(accepted > 100, "{accepted} guesses were right");
 }
 
 /// An unenforceable keyword refuses no other tool, unless a call is required; required members are declared.

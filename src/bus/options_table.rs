@@ -153,8 +153,7 @@ pub const OPTIONS: &[OptionKey] = &[
         "The logarithm of the probability of each token, as the model alone computes it, and those of this many of the most \
          probable tokens: in frames of the pipe, or else in Request.Result and the info of Complete."),
     option(Of::Requests, "guess",
-        "Whether steps guess several tokens of the answer at once (engine.guess). The answer is the same, and may be faster. \
-         Answers that a schema, a grammar or tools limit are not guessed."),
+        "Whether steps guess several tokens of the answer at once (engine.guess). The answer is the same, and may be faster."),
     OptionKey {
         name: "stream",
         kind: "s",

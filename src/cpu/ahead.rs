@@ -38,6 +38,7 @@ impl Cpu {
             self.discard_ahead_of(slot);
         }
         self.core.conversations[slot].guide = guide;
+        self.core.conversations[slot].guesses.clear();
     }
 
     pub(super) fn snapshot(&self, slots: &[usize]) -> Snapshot {

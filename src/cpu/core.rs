@@ -4,6 +4,7 @@
 //! of a row do not depend on the number of rows or threads. Steps and prompts have two families of loops, as on a GPU,
 //! whose last bits may differ.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::Cache;
@@ -60,6 +61,8 @@ pub(super) struct Conversation {
     pub(super) rotary_offset: isize,
     pub(super) sampler: Sampler,
     pub(super) guide: Guide,
+    /// The masks after the guesses of the next step that were not used yet, in order.
+    pub(super) guesses: VecDeque<Promise>,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// The probabilities of each choice of the last run.

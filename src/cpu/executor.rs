@@ -81,6 +81,7 @@ impl Steps for Cpu {
         conversation.rotary_offset = 0;
         conversation.sampler.begin(parameters, prompt);
         conversation.guide = Guide::Free;
+        conversation.guesses.clear();
         conversation.scored.clear();
         Ok(())
     }
@@ -110,6 +111,11 @@ impl Steps for Cpu {
 
     fn guide_later(&mut self, slot: usize, mask: Promise) -> Result<(), ExecuteError> {
         self.bind(slot, Guide::Later(mask));
+        Ok(())
+    }
+
+    fn guide_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), ExecuteError> {
+        self.core.conversations[slot].guesses = masks.into();
         Ok(())
     }
 
@@ -233,6 +239,9 @@ impl Steps for Cpu {
                 self.previous_logits = None;
                 self.restore(before);
             }
+        }
+        for slot in slots {
+            self.core.conversations[*slot].guesses.clear();
         }
         self.base.times.waited = begun.elapsed();
         ran.map(|()| Pass::Ended)

@@ -31,10 +31,13 @@ impl Core {
                     false
                 }
                 Some(Given::Guessed(_)) => {
-                    let is_chosen = conversation.state == run.state;
-                    // A mask is for one token.
-                    if !is_chosen || !matches!(conversation.guide, Guide::Free) {
+                    if conversation.state != run.state {
                         continue;
+                    }
+                    // The mask after the guess that was chosen.
+                    if !matches!(conversation.guide, Guide::Free) {
+                        let mask = conversation.guesses.pop_front();
+                        conversation.guide = mask.map_or(Guide::Awaited, Guide::Later);
                     }
                     true
                 }
@@ -50,9 +53,15 @@ impl Core {
                 Guide::Allows(mask) => Some(Some(mask)),
                 Guide::Later(mask) => Some(mask.wait_for(MASK).flatten()),
             };
-            conversation.awaits_mask = mask == Some(None);
-            if conversation.awaits_mask {
+            let awaits_mask = mask == Some(None);
+            if !is_guess {
+                conversation.awaits_mask = awaits_mask;
+            }
+            if awaits_mask {
                 // The conversation stays unchanged, as on a GPU.
+                if is_guess {
+                    conversation.guide = Guide::Awaited;
+                }
                 continue;
             }
             let mask = mask.flatten();

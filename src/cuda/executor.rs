@@ -1,10 +1,9 @@
 //! Prefill and decode on a device: turns, prompts and steps.
 
 use std::rc::Rc;
-use std::time::Duration;
 
+use super::Cuda;
 use super::retired::RetiredCuda;
-use super::{AHEAD, Cuda, Launched};
 use crate::device::Modules;
 use crate::executor::{
     Base, Behind, ExecuteError, Executor, Given, Graphs, ImagePrompt, Pass, PreemptPrompt,
@@ -118,6 +117,10 @@ impl Steps for Cuda {
         Ok(())
     }
 
+    fn guide_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), ExecuteError> {
+        Ok(self.bind_guesses(slot, masks)?)
+    }
+
     fn awaits_mask(&self, slot: usize) -> bool {
         self.conversations[slot].awaits_mask
     }
@@ -223,45 +226,11 @@ impl Steps for Cuda {
         preempts: PreemptStep<'_>,
         behind: Option<Behind<'_>>,
     ) -> Result<Pass, ExecuteError> {
-        for slot in slots {
-            let rows = slots.iter().filter(|other| *other == slot).count();
-            self.fits(*slot, rows)?;
-            if rows > 1 {
-                // A step with given tokens cannot be repeated.
-                self.settle_mask(*slot)?;
-            }
+        let ran = self.run_rows((tape, slots, given), preempts, behind);
+        if !given.is_empty() {
+            self.discard_guesses(slots);
         }
-        // A whole step ahead may have other slots too, which stay unchanged. A partial step continues with the same slots.
-        let serves = |step: &Launched| {
-            let of = step.slots();
-            of == slots || step.is_whole() && slots.iter().all(|slot| of.contains(slot))
-        };
-        if !given.is_empty() || !self.ahead().is_none_or(serves) {
-            self.discard_in_flight();
-        }
-        self.resume_step(tape)?;
-        let idle = self.idle_since.take().filter(|_| self.pending.is_empty());
-        self.base.times.idle = idle.map_or(Duration::ZERO, |since| since.elapsed());
-        if self.pending.is_empty() {
-            let cut = preempts.is_some() && given.is_empty();
-            self.launch(tape, slots, given, cut)?;
-        }
-        if self.finish_step(tape, preempts)? == Pass::Preempted {
-            return Ok(Pass::Preempted);
-        }
-        // A slot of the running step whose token is not taken now cannot be in the next step: its command is not known yet.
-        let can_continue = |slot: &usize| {
-            let steps = slots.contains(slot);
-            let fits = self.fits(*slot, 1 + usize::from(steps)).is_ok();
-            fits && (steps || !self.is_launched(*slot))
-        };
-        let behind = behind.filter(|one| given.is_empty() && one.slots.iter().all(can_continue));
-        if let Some(behind) = behind.filter(|_| self.pending.len() < AHEAD) {
-            self.launch_behind(behind)?;
-        }
-        self.send_late(None)?;
-        self.take_tokens(1, given, slots)?;
-        Ok(Pass::Ended)
+        ran
     }
 
     fn preempt_step(&mut self, tape: &Tape) -> Result<bool, ExecuteError> {

@@ -37,6 +37,7 @@ mod recache;
 mod recurrent;
 mod recurrent_kernels;
 mod retired;
+mod rows;
 mod run;
 mod scratch;
 mod send_late;

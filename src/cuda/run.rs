@@ -376,12 +376,11 @@ impl Cuda {
                 continue;
             }
             let position = conversation.state.position + rows;
-            // A mask is for one token.
-            if token >= state::NOT_READY || conversation.is_guided() {
+            if token >= state::NOT_READY {
                 undone = Some(*slot);
             }
             match token {
-                // A guessed row runs again, as the first of its step.
+                // A guess that is chosen runs again, as the first of its step.
                 state::NOT_READY | state::NOT_FINITE if is_guess => {}
                 // The device has not changed the conversation.
                 state::NOT_READY => conversation.awaits_mask = true,

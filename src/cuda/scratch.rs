@@ -27,7 +27,7 @@ pub(super) struct Scratch {
     /// (slots, pages)
     pub(super) device_tables: Region,
     pub(super) prompt: Region,
-    /// The masks in pinned memory, and their destination (slots, words).
+    /// The masks in pinned memory, and their destination (slots + STEP_ROWS, words).
     pub(super) masks: (Masks, Region),
     /// (rows): how the rows of a prompt with images rotate and see each other.
     pub(super) shown: Region,
@@ -55,10 +55,15 @@ pub(super) struct Regions {
 }
 
 impl Scratch {
-    /// Sends the mask of a slot's token `number` to device memory.
-    pub(super) fn send_mask(&mut self, slot: usize, number: u32, mask: &Mask) -> Result<(), Error> {
+    /// Sends the mask for token `number` to its index in device memory: a slot, or a place for the mask after a guess.
+    pub(super) fn send_mask(
+        &mut self,
+        index: usize,
+        number: u32,
+        mask: &Mask,
+    ) -> Result<(), Error> {
         let (masks, to) = &mut self.masks;
-        masks.send(slot, (number, mask.words()), (&mut self.arena, *to))
+        masks.send(index, (number, mask.words()), (&mut self.arena, *to))
     }
 
     /// Plans the memory for a vocabulary and the rows of a prompt.
@@ -77,7 +82,7 @@ impl Scratch {
             angles: plan.add(tables.count * tables.pitch(kv))?,
             arrivals: plan.add(4 * splits::most_arrivals(kv))?,
             best: plan.add(8 * SAMPLE_BLOCKS as usize * STEP_ROWS)?,
-            masks: plan.add(4 * Masks::words(vocabulary) * kv.slots)?,
+            masks: plan.add(4 * Masks::words(vocabulary) * (kv.slots + STEP_ROWS))?,
             shown: plan.add(SHOWN_BYTES * rows)?,
             allowed: plan.add(4 * Masks::words(vocabulary))?,
         };
@@ -120,7 +125,7 @@ impl Scratch {
         let prompts = PromptMailbox::new(context, rows, stream)?;
         let tokens = TokenMailbox::new(context)?;
         let page_tables = PageTables::new(context, kv.slots * kv.blocks() * kv.groups())?;
-        let masks = Masks::new(context, kv.slots, vocabulary)?;
+        let masks = Masks::new(context, kv.slots + STEP_ROWS, vocabulary)?;
         let scores = Scores::new(context)?;
         let prompt = arena.address(at.prompt)?;
         let addresses = Addresses {

@@ -32,6 +32,8 @@ pub(super) struct Conversation {
     held: Option<u32>,
     /// The distance from its positions in the cache to those that its next rows rotate by.
     rotary_offset: i32,
+    /// The number and the index of the mask after each guess of the next step.
+    pub(super) guess_masks: Vec<(u32, usize)>,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// For each token of the last run: that token, then the most probable ones.
@@ -75,6 +77,7 @@ impl Conversation {
             history: device::History(*tokens),
         };
         self.guide = None;
+        self.guess_masks.clear();
         self.scored.clear();
         self.moved();
     }
@@ -270,6 +273,9 @@ impl Listed {
                     let position = conversation.state.position + row - first;
                     command.row.position = narrow(position);
                     command.row.turned = conversation.turned(position);
+                    let masks = &conversation.guess_masks;
+                    let (number, index) = masks.get(row - first - 1).copied().unwrap_or_default();
+                    (command.row.mask, command.row.mask_at) = (number, narrow(index));
                     post(row, &command);
                     continue;
                 }
@@ -310,6 +316,22 @@ mod tests {
             "{numbers:?}"
         );
         assert_eq!(numbers.len(), 12);
+    }
+
+    /// A row of a guess names its own mask, or none.
+    #[test]
+    fn guesses_have_masks_of_their_own() {
+        let mut conversations = vec![Conversation::default()];
+        conversations[0].guess_masks = vec![(9, 40)];
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        let mut masks = Vec::new();
+        Listed::default().commands(
+            (&[0, 0, 0][..], &given[..], 4),
+            1,
+            &mut conversations,
+            |_, command| masks.push((command.row.mask, command.row.mask_at)),
+        );
+        assert_eq!(masks[..3], [(0, 0), (9, 40), (0, 0)]);
     }
 
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.

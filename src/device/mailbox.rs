@@ -51,7 +51,11 @@ pub struct Row {
     pub spare: u32,
     /// The position that the row rotates by, or a prompt's first row if it is text.
     pub turned: u32,
-    pub unused: [u32; 3],
+    /// Of a guess whose conversation masks limit: the number of the mask after it, or 0 if there is none.
+    pub mask: u32,
+    /// The index of that mask.
+    pub mask_at: u32,
+    pub unused: u32,
 }
 
 impl Row {
@@ -60,7 +64,6 @@ impl Row {
     pub const COUNT_AT: u64 = std::mem::offset_of!(Self, count) as u64;
 
     const fn words(self) -> [u32; 12] {
-        let [first, second, third] = self.unused;
         [
             self.slot,
             self.position,
@@ -71,9 +74,9 @@ impl Row {
             self.count,
             self.spare,
             self.turned,
-            first,
-            second,
-            third,
+            self.mask,
+            self.mask_at,
+            self.unused,
         ]
     }
 }

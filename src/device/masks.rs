@@ -16,14 +16,14 @@ use super::pinned::Pinned;
 use super::plan::Region;
 use super::stream::Stream;
 
-/// The mask of each slot, in pinned memory.
+/// Masks in pinned memory, by index: that of each slot, then those after guesses.
 #[derive(Debug)]
 pub struct Masks {
     memory: Pinned,
     stream: Stream,
-    /// The end of the last copy of each slot.
+    /// The end of the last copy of each mask.
     copied: Vec<Event>,
-    /// Words of the mask of a slot.
+    /// Words of a mask.
     words: usize,
 }
 
@@ -37,30 +37,30 @@ impl Masks {
         Self::HEAD + vocabulary.div_ceil(32).next_multiple_of(4)
     }
 
-    /// Allocates the masks of a number of slots.
-    pub fn new(context: &Rc<Context>, slots: usize, vocabulary: usize) -> Result<Self> {
+    /// Allocates a number of masks.
+    pub fn new(context: &Rc<Context>, masks: usize, vocabulary: usize) -> Result<Self> {
         let words = Self::words(vocabulary);
         Ok(Self {
-            memory: Pinned::new(context, 4 * words * slots)?,
+            memory: Pinned::new(context, 4 * words * masks)?,
             stream: Stream::new(context)?,
-            copied: (0..slots)
+            copied: (0..masks)
                 .map(|_| Event::new(context))
                 .collect::<Result<_>>()?,
             words,
         })
     }
 
-    /// Queues the copy of a slot's mask for token `number` to the arena, where the masks have the same order. Missing
-    /// bits are not allowed tokens.
+    /// Queues the copy of a mask for token `number` to the arena, where the masks have the same order. Missing bits are not
+    /// allowed tokens.
     pub fn send(
         &mut self,
-        slot: usize,
+        index: usize,
         (number, bits): (u32, &[u32]),
         (arena, to): (&mut Arena, Region),
     ) -> Result<()> {
         // An unfinished copy of an earlier mask uses the same bytes.
-        self.copied[slot].synchronize()?;
-        let first = slot * self.words;
+        self.copied[index].synchronize()?;
+        let first = index * self.words;
         let mine = &words(&self.memory)[first..][..self.words];
         let bits = bits.iter().copied().chain(std::iter::repeat(0));
         for (word, bits) in mine[Self::HEAD..].iter().zip(bits) {
@@ -71,11 +71,11 @@ impl Masks {
         let stream = &mut self.stream;
         arena.copy_pinned(to, &self.memory, at + 4 * Self::HEAD..at + bytes, stream)?;
         arena.copy_pinned(to, &self.memory, at..at + 4, stream)?;
-        self.copied[slot].record(stream)
+        self.copied[index].record(stream)
     }
 
-    /// Waits until a slot's mask is in device memory.
-    pub fn settle(&self, slot: usize) -> Result<()> {
-        self.copied[slot].synchronize()
+    /// Waits until a mask is in device memory.
+    pub fn settle(&self, index: usize) -> Result<()> {
+        self.copied[index].synchronize()
     }
 }

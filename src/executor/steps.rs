@@ -62,6 +62,13 @@ pub trait Steps {
     /// If the device has failed.
     fn guide_later(&mut self, slot: usize, mask: Promise) -> Result<(), ExecuteError>;
 
+    /// Sets the masks after the guesses of a slot's next step, in order. They may still be computed, and they are for that step
+    /// alone. If a mask is not there in time, the slot chooses no token after its guess.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn guide_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), ExecuteError>;
+
     /// Whether the last step left a slot unchanged because its mask was missing.
     fn awaits_mask(&self, slot: usize) -> bool;
 
@@ -169,7 +176,8 @@ pub trait Steps {
     /// A slot may occur in several adjacent rows, of which all but the first have `given` tokens: all of a slot's are forced,
     /// or all are guesses. After forced tokens, only the last row chooses a token. With guesses each row chooses one, as if the
     /// guesses before it had been chosen. The slot advances by the first of these tokens and by one more for each guess that
-    /// equals the token before it, up to the first that does not. A slot whose tokens a mask limits accepts no guess.
+    /// equals the token before it, up to the first that does not. If masks limit the slot, those after guesses are the ones of
+    /// `guide_guesses`.
     ///
     /// The step may be one that was launched ahead, and `behind` may have other slots. Without `given` tokens, `preempts` is
     /// called between parts of the step. A preempted step continues with the same bits when the same slots run again; a step

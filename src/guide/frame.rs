@@ -17,7 +17,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,15 @@ pub(super) enum ToProcess {
     /// Begins an answer. With `forced`, tokens that must come are reported before a mask is computed. Reports name
     /// `question`.
     Begin { question: u32, forced: bool },
-    /// The answer's next token, which was chosen under the last mask.
-    Take { question: u32, token: u32 },
+    /// The answer's next tokens: each was chosen under the mask after those before it, or had to come.
+    Take { question: u32, tokens: Vec<u32> },
+    /// Asks for the masks after guesses of the answer's next tokens, in order. The guesses follow the first `after` tokens that
+    /// were reported to come next. The process reports them as `number`, and then `Guessed::End`.
+    Guess {
+        number: u32,
+        after: usize,
+        tokens: Vec<u32>,
+    },
     /// The answer has ended.
     End,
     /// Starts a process with the same grammar; descriptors as in `ToKeeper::Fork`.
@@ -108,6 +115,8 @@ pub(super) enum FromProcess {
     Fits(bool, bool),
     /// What follows, as the reply to a question.
     Follows(u32, Report),
+    /// What may follow the next one of the guesses with this number.
+    Guessed(u32, Guessed),
     /// The answer has ended. The number is the bytes that the process shares with no other.
     Ended(usize),
 }
@@ -117,11 +126,22 @@ pub(super) enum FromProcess {
 pub(super) enum Report {
     /// Tokens that come next, in this order. What follows them is reported next.
     Forced(Vec<u32>),
-    /// The mask is in the shared memory. The number is its processor time in microseconds.
+    /// The mask is in the shared memory, at `ANSWER`. The number is its processor time in microseconds.
     Mask(u64),
     /// The answer is complete.
     Over,
     Failed(GuideError),
+}
+
+/// What may follow a guess.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Guessed {
+    /// This token must come.
+    Forced(u32),
+    /// The mask is in the shared memory, at this place.
+    Mask(usize),
+    /// No further mask is reported: the grammar does not allow the next guess, or the answer is complete, or it goes on.
+    End,
 }
 
 /// The reason why a grammar is refused.
@@ -197,6 +217,13 @@ impl Channel {
         let mut next = || arrived.descriptors.pop_front();
         let two = next().zip(next());
         two.ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+
+    /// Whether some of the next message has arrived, without waiting.
+    pub(super) fn has_arrival(&self) -> bool {
+        let peeks = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let arrived = || recv(&self.socket, &mut [0_u8; 1], peeks);
+        !self.arrived.lock().bytes.is_empty() || retry_on_intr(arrived).is_ok()
     }
 
     /// Sets the time after which `receive` returns without a message.
@@ -305,11 +332,16 @@ impl Arrived {
     }
 }
 
-/// Memory that holds one mask, shared by the daemon and a process.
+/// Memory that holds the masks of one answer, shared by the daemon and a process.
 ///
 /// Both sides copy: a mapping would let a process that shrinks the memory stop the daemon with a SIGBUS.
 #[derive(Debug)]
 pub(super) struct Masks(File);
+
+/// The place of the mask of an answer's next token. The places behind it are those of the masks after guesses.
+pub(super) const ANSWER: usize = 0;
+/// Bytes of a place, enough for 8 million tokens. Bytes that no mask has used take no memory.
+const PLACE: usize = 1 << 20;
 
 impl Masks {
     pub(super) fn new() -> io::Result<Self> {
@@ -325,18 +357,25 @@ impl Masks {
         self.0.as_fd()
     }
 
-    pub(super) fn write(&self, words: &[u32]) -> io::Result<()> {
+    pub(super) fn write(&self, place: usize, words: &[u32]) -> io::Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.0.write_all_at(&bytes, 0)
+        if bytes.len() > PLACE {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        self.0.write_all_at(&bytes, offset(place))
     }
 
-    /// Returns the mask of a vocabulary of this number of tokens.
-    pub(super) fn read(&self, vocabulary: usize) -> io::Result<Mask> {
+    /// Returns the mask at a place, of a vocabulary of this number of tokens.
+    pub(super) fn read(&self, place: usize, vocabulary: usize) -> io::Result<Mask> {
         let mut bytes = vec![0; 4 * Mask::words_of(vocabulary)];
-        self.0.read_exact_at(&mut bytes, 0)?;
+        self.0.read_exact_at(&mut bytes, offset(place))?;
         let (words, _) = bytes.as_chunks::<4>();
         Ok(Mask::new(
             words.iter().map(|word| u32::from_le_bytes(*word)).collect(),
         ))
     }
+}
+
+fn offset(place: usize) -> u64 {
+    place.saturating_mul(PLACE) as u64
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::frame::{FromProcess, Report, ToProcess};
+use super::frame::{ANSWER, FromProcess, Guessed, Report, ToProcess};
+use super::guesses::Guesses;
 use super::guide_error::GuideError;
 use super::keeper::{Lost, Process};
 use super::limits::{ANSWERING, Limits};
@@ -41,10 +42,13 @@ struct Known {
     question: u32,
     /// Tokens that must come, in order.
     forced: VecDeque<u32>,
+    /// The tokens that the process has reported to come since the question.
+    reported: usize,
     after: After,
     /// The mask after `forced`, or the first mask that implies it.
     promise: Promise,
     promised: Option<Promised>,
+    guesses: Guesses,
     /// The time of the question that has no reply yet.
     asked: Option<Instant>,
     /// The processor time of the last mask.
@@ -131,16 +135,57 @@ impl Matching {
         }
     }
 
-    /// Adds the next token of the answer.
-    pub(super) fn take(&self, token: u32) {
+    /// Adds the next tokens of the answer.
+    pub(super) fn take(&self, tokens: &[u32]) {
         let mut known = self.0.lock();
-        if known.forced.front() == Some(&token) {
-            // The process has this token already.
-            known.forced.pop_front();
-            return;
+        // The process has these tokens already.
+        let forced = known.follows_forced(tokens);
+        known.forced.drain(..forced);
+        let tokens = tokens[forced..].to_vec();
+        if !tokens.is_empty() {
+            let take = |question| ToProcess::Take { question, tokens };
+            self.0.ask(&mut known, take);
         }
-        let take = |question| ToProcess::Take { question, token };
-        self.0.ask(&mut known, take);
+    }
+
+    /// Returns how many of these tokens may come next, one after the other, as far as that is known.
+    pub(super) fn plausible(&self, tokens: &[u32]) -> usize {
+        let known = self.0.lock();
+        let forced = known.follows_forced(tokens);
+        let goes_on = forced == known.forced.len() && known.goes_on();
+        match (tokens.get(forced), known.promise.now()) {
+            (None, _) => tokens.len(),
+            (Some(next), Some(Some(mask))) if goes_on && !mask.allows(*next) => forced,
+            (Some(_), _) if goes_on => tokens.len(),
+            (Some(_), _) => forced,
+        }
+    }
+
+    /// Requests the masks after guesses of the next tokens, in order. There is none after a guess that is known not to be
+    /// allowed, or known to complete the answer. A promise breaks if the process finds that.
+    pub(super) fn guess(&self, tokens: &[u32]) -> Vec<Promise> {
+        let mut known = self.0.lock();
+        let forced = known.follows_forced(tokens);
+        let mut masks = Vec::with_capacity(tokens.len());
+        for next in known.forced.iter().skip(1).take(forced) {
+            masks.push(Promise::of(Mask::only(*next, self.0.vocabulary)));
+        }
+        if forced < known.forced.len() || !known.goes_on() {
+            return masks;
+        }
+        if forced > 0 {
+            masks.push(known.promise.clone());
+        }
+        let others = &tokens[forced..];
+        let excludes = |mask: &Mask| others.first().is_some_and(|next| !mask.allows(*next));
+        let excluded = known.promise.now().flatten().is_some_and(excludes);
+        if !excluded && !others.is_empty() {
+            let after = known.reported;
+            // The receiving thread reports a process that has ended.
+            let send = |message| drop(self.0.process.send(&message));
+            masks.extend(known.guesses.request(after, others, send));
+        }
+        masks
     }
 
     /// Returns the tokens that may follow, and waits up to `patience` if they are unknown.
@@ -231,6 +276,17 @@ impl Known {
     fn is_settled(&self) -> bool {
         !matches!(self.after, After::Unknown)
     }
+
+    /// Whether a token may follow those that must come, as far as that is known.
+    fn goes_on(&self) -> bool {
+        matches!(self.after, After::Unknown | After::Mask)
+    }
+
+    /// Returns how many of these tokens are those that must come.
+    fn follows_forced(&self, tokens: &[u32]) -> usize {
+        let pairs = self.forced.iter().zip(tokens);
+        pairs.take_while(|(forced, token)| forced == token).count()
+    }
 }
 
 impl Shared {
@@ -242,6 +298,8 @@ impl Shared {
     fn ask(&self, known: &mut Known, message: impl FnOnce(u32) -> ToProcess) {
         known.question += 1;
         known.forced.clear();
+        known.reported = 0;
+        known.guesses.forget();
         let (promise, promised) = Promise::new();
         known.promise = promise;
         known.promised = Some(promised);
@@ -250,6 +308,16 @@ impl Shared {
         known.asked = Some(Instant::now());
         // The receiving thread reports a process that has ended.
         let _ = self.process.send(&message(known.question));
+    }
+
+    /// Records what may follow the next guess.
+    fn note_guess(&self, number: u32, report: &Guessed) {
+        let mut known = self.lock();
+        known.guesses.note(number, || match report {
+            Guessed::Forced(token) => Some(Mask::only(*token, self.vocabulary)),
+            Guessed::Mask(place) => self.process.masks().read(*place, self.vocabulary).ok(),
+            Guessed::End => None,
+        });
     }
 
     /// Receives reports until the answer has ended; returns the bytes of a process that can serve another answer.
@@ -264,12 +332,14 @@ impl Shared {
                         wake();
                     }
                 }
+                Ok(FromProcess::Guessed(number, report)) => self.note_guess(number, &report),
                 Ok(_) => {}
                 Err(lost) => {
                     let mut known = self.lock();
                     known.after = After::Failed(self.error(&lost));
-                    // The mask will never arrive.
+                    // The masks will never arrive.
                     known.promised = None;
+                    known.guesses.forget();
                     let wake = known.wake.clone();
                     drop(known);
                     self.changed.notify_all();
@@ -301,6 +371,7 @@ impl Shared {
                 {
                     promised.keep(Mask::only(*first, self.vocabulary));
                 }
+                known.reported += tokens.len();
                 known.forced.extend(tokens);
                 // The mask after these tokens gets a promise of its own.
                 let (promise, promised) = Promise::new();
@@ -312,7 +383,7 @@ impl Shared {
                 known.took = Duration::from_micros(micros);
                 known.after = After::Mask;
                 let promised = known.promised.take()?;
-                match self.process.masks().read(self.vocabulary) {
+                match self.process.masks().read(ANSWER, self.vocabulary) {
                     Ok(mut mask) => {
                         if let Some(token) = known.thought_begin {
                             mask.allow(token);

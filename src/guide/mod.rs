@@ -5,6 +5,7 @@
 mod frame;
 mod grammar;
 mod grammars;
+mod guesses;
 mod guide_error;
 mod inside;
 mod keeper;
@@ -129,6 +130,20 @@ impl Guide {
 
     /// Adds a token of the answer. The next query reports a token that does not fit.
     pub fn take(&mut self, token: u32) {
+        self.take_all(&[token]);
+    }
+
+    /// Adds tokens of the answer. No mask is computed between them.
+    pub fn take_all(&mut self, tokens: &[u32]) {
+        let of_grammar = tokens.iter().filter(|token| self.advance(**token));
+        let of_grammar: Vec<_> = of_grammar.copied().collect();
+        if let Some(matching) = self.matching.as_ref().filter(|_| !of_grammar.is_empty()) {
+            matching.take(&of_grammar);
+        }
+    }
+
+    /// Adds a token, and returns whether it belongs to the text of the grammar.
+    fn advance(&mut self, token: u32) -> bool {
         let closes = self.closing.front() == Some(&token);
         if closes {
             self.closing.pop_front();
@@ -136,7 +151,7 @@ impl Guide {
         match (&mut self.thinking, self.stage) {
             (Some(thinking), Stage::Begins) if token == thinking.begin => {
                 self.stage = Stage::Thinks;
-                return;
+                return false;
             }
             (Some(thinking), Stage::Thinks) => {
                 thinking.left = thinking.left.map(|left| left.saturating_sub(1));
@@ -149,13 +164,47 @@ impl Guide {
                         }
                     }
                 }
-                return;
+                return false;
             }
             _ => self.stage = Stage::Answers,
         }
-        if let Some(matching) = self.matching.as_ref().filter(|_| !closes) {
-            matching.take(token);
+        !closes
+    }
+
+    /// Returns how many guesses of the next tokens may be right, as far as that is known without waiting. Tokens that begin,
+    /// end or follow thoughts are not guessed.
+    #[must_use]
+    pub fn plausible(&self, guesses: &[u32]) -> usize {
+        if !self.closing.is_empty() || self.stage == Stage::Begins {
+            return 0;
         }
+        match (&self.thinking, &self.matching) {
+            (Some(thinking), _) if self.stage == Stage::Thinks => {
+                // A token is chosen after the last guess.
+                let most = thinking
+                    .left
+                    .map_or(guesses.len(), |left| left.saturating_sub(1));
+                let goes_on =
+                    |guess: &&u32| **guess != thinking.end && thinking.may.allows(**guess);
+                guesses.iter().take(most).take_while(goes_on).count()
+            }
+            (_, Some(matching)) => matching.plausible(guesses),
+            (_, None) => guesses.len(),
+        }
+    }
+
+    /// Requests the masks after plausible guesses of the next tokens, in order. There may be fewer: the guesses after the last
+    /// mask are wrong. A promise breaks if a guess proves wrong, or completes the answer. Returns `None` if no mask limits the
+    /// tokens at present.
+    #[must_use]
+    pub fn guess(&self, guesses: &[u32]) -> Option<Vec<Promise>> {
+        let matching = self.matching.as_ref()?;
+        Some(match &self.thinking {
+            Some(thinking) if self.stage == Stage::Thinks => {
+                vec![Promise::of(thinking.may.clone()); guesses.len()]
+            }
+            _ => matching.guess(guesses),
+        })
     }
 
     /// Waits for the tokens that may follow.

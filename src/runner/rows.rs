@@ -296,6 +296,11 @@ impl Runner {
         Ok(())
     }
 
+    /// Sets the masks after the guesses of a slot's next step, as `Steps::guide_guesses`.
+    pub fn guide_guesses(&mut self, slot: usize, masks: Vec<Promise>) -> Result<(), RunError> {
+        Ok(self.executor.guide_guesses(slot, masks)?)
+    }
+
     /// Returns the token that was chosen last in a slot, then the most probable ones, as `Executor::scored`.
     #[must_use]
     pub fn scored(&self, slot: usize) -> &[Scored] {

@@ -31,6 +31,14 @@ impl Promise {
         (promise.clone(), Promised(promise))
     }
 
+    /// Returns the promise of a mask that exists.
+    #[must_use]
+    pub fn of(mask: Mask) -> Self {
+        let (promise, promised) = Self::new();
+        promised.keep(mask);
+        promise
+    }
+
     /// Returns the mask if it is decided whether there is one.
     #[must_use]
     pub fn now(&self) -> Option<Option<&Mask>> {

@@ -7,7 +7,7 @@ use std::error::Error;
 use ganglion::executor::Given;
 use ganglion::kv::Wanted;
 use ganglion::runner::{Runner, Stepped};
-use ganglion::sampler::{Mask, Parameters, Scored};
+use ganglion::sampler::{Mask, Parameters, Promise, Scored};
 use ganglion::tape::STEP_ROWS;
 
 const PROMPTS: [usize; 8] = [1, 2, 9, 57, 62, 63, 64, 80];
@@ -22,6 +22,8 @@ type Step = (u32, Vec<(u32, u32)>);
 pub(crate) struct Guesses {
     pub(crate) right: usize,
     pub(crate) wrong: usize,
+    /// Right ones of conversations whose tokens masks limit.
+    pub(crate) masked: usize,
 }
 
 struct Talk {
@@ -73,7 +75,7 @@ pub(crate) fn hold(runner: &mut Runner) -> Result<Guesses, Box<dyn Error>> {
     while !all.running.is_empty() {
         all.step()?;
     }
-    masked(all.runner, &all.alone[4])?;
+    all.guesses.masked = masked(all.runner)?;
     Ok(all.guesses)
 }
 
@@ -179,24 +181,114 @@ impl Together<'_> {
     }
 }
 
-/// Whether a conversation whose tokens a mask limits accepts no guess, since the mask is for one token.
-fn masked(runner: &mut Runner, alone: &[Step]) -> Result<(), Box<dyn Error>> {
-    let slot = begin(runner, 4)?;
-    let all = Mask::new(vec![u32::MAX; runner.vocabulary().div_ceil(32)]);
-    runner.guide(slot, Some(&all))?;
-    let given = alone[1..4].iter().map(|(token, _)| Given::Guessed(*token));
-    let given: Vec<_> = given.collect();
-    let rows = [(slot, given)];
-    let Stepped::Chosen(chosen) = runner.step_each(&rows, &[], (None, None))? else {
-        return Err("a step was preempted".into());
-    };
-    for chosen in chosen {
-        if chosen? != [alone[1].0] {
-            return Err("a guess was accepted without a mask".into());
+/// Compares conversations whose tokens masks limit with themselves without guesses. Some masks after guesses are late, or never
+/// come. Returns the number of guesses that were accepted.
+fn masked(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
+    const CONVERSATIONS: [usize; 3] = [1, 4, 6];
+    let alone = CONVERSATIONS.map(|conversation| masked_alone(runner, conversation));
+    let mut running = Vec::new();
+    for (conversation, alone) in CONVERSATIONS.into_iter().zip(alone) {
+        let alone = alone?;
+        let slot = begin(runner, conversation)?;
+        let said = 0;
+        let talk = Talk {
+            conversation,
+            slot,
+            said,
+        };
+        running.push((talk, alone));
+    }
+    let (mut random, mut accepted) = (fastrand::Rng::with_seed(23), 0);
+    let mut tries = 0;
+    while !running.is_empty() {
+        let mut spare = STEP_ROWS - running.len();
+        let mut rows = Vec::new();
+        for (talk, alone) in &running {
+            let tokens: Vec<_> = alone.iter().map(|(token, _)| *token).collect();
+            let (said, coming) = tokens.split_at(talk.said + 1);
+            let count = random.usize(0..=spare.min(coming.len() - 1));
+            let mut guesses = coming[..count].to_vec();
+            if let Some(one) = guesses.get_mut(random.usize(0..8)) {
+                *one ^= 1;
+            }
+            runner.guide(talk.slot, Some(&mask_after(runner, said)))?;
+            let mut masks = Vec::new();
+            for guesses in (1..=count).map(|count| &guesses[..count]) {
+                let mask = mask_after(runner, &[said, guesses].concat());
+                let (promise, promised) = Promise::new();
+                match random.u32(0..16) {
+                    0 => drop(promised),
+                    1 => drop(std::thread::spawn(move || promised.keep(mask))),
+                    _ => promised.keep(mask),
+                }
+                masks.push(promise);
+            }
+            runner.guide_guesses(talk.slot, masks)?;
+            spare -= count;
+            let given = guesses.into_iter().map(Given::Guessed);
+            rows.push((talk.slot, given.collect::<Vec<_>>()));
+        }
+        let Stepped::Chosen(chosen) = runner.step_each(&rows, &[], (None, None))? else {
+            return Err("a step was preempted".into());
+        };
+        for ((talk, alone), chosen) in running.iter_mut().zip(chosen) {
+            let chosen = chosen?;
+            let coming = &alone[talk.said + 1..];
+            for (index, (token, coming)) in chosen.iter().zip(coming).enumerate() {
+                let own = (*token, said(runner, talk.slot, index).1);
+                if own != *coming {
+                    let (conversation, at) = (talk.conversation, talk.said + 1 + index);
+                    return Err(format!(
+                        "masked conversation {conversation}, token {at}: {own:?}, alone {coming:?}"
+                    )
+                    .into());
+                }
+            }
+            talk.said += chosen.len();
+            accepted += chosen.len().saturating_sub(1);
+        }
+        for (talk, _) in running.extract_if(.., |(talk, _)| talk.said == STEPS) {
+            leave(runner, talk.conversation, talk.slot);
+        }
+        tries += 1;
+        if tries > 100 * STEPS {
+            return Err("masks never come".into());
         }
     }
-    leave(runner, 4, slot);
-    Ok(())
+    Ok(accepted)
+}
+
+/// Returns the steps of a conversation each of whose tokens has a mask.
+fn masked_alone(runner: &mut Runner, conversation: usize) -> Result<Vec<Step>, Box<dyn Error>> {
+    let slot = begin(runner, conversation)?;
+    let mut steps = vec![said(runner, slot, 0)];
+    for _ in 0..STEPS {
+        let tokens: Vec<_> = steps.iter().map(|(token, _)| *token).collect();
+        runner.guide(slot, Some(&mask_after(runner, &tokens)))?;
+        let before = runner.state_of(slot).position;
+        let mut tries = 0;
+        // A device copies the mask while the step runs.
+        while runner.state_of(slot).position == before {
+            runner.step_rows(&[slot], false)?;
+            tries += 1;
+            if tries > 100 {
+                return Err("a mask never comes".into());
+            }
+        }
+        steps.push(said(runner, slot, 0));
+    }
+    leave(runner, conversation, slot);
+    Ok(steps)
+}
+
+/// Returns a mask of a quarter of all tokens, which depends on all tokens before.
+fn mask_after(runner: &Runner, tokens: &[u32]) -> Mask {
+    let hash = tokens.iter().fold(7_u32, |hash, token| {
+        hash.wrapping_mul(31).wrapping_add(*token)
+    });
+    let mut random = fastrand::Rng::with_seed(hash.into());
+    let words = 0..Mask::words_of(runner.vocabulary());
+    Mask::new(words.map(|_| 0x1111_1111 << random.u32(0..4)).collect())
 }
 
 /// Starts a conversation of its own user, and returns its slot.

@@ -75,7 +75,7 @@ pub(super) fn all() -> [(&'static str, Guess); 6] {
 }
 
 /// Returns guesses that propose nothing and learn the conversations, and guesses that are mostly right about those.
-fn of_known_answers() -> [Guess; 2] {
+pub(crate) fn of_known_answers() -> [Guess; 2] {
     let known = Arc::new(Mutex::new(Vec::<Vec<u32>>::new()));
     let learned = known.clone();
     let learns = Custom::new(move |tokens, _| {
@@ -284,21 +284,74 @@ async fn turns_after_guesses_are_the_same() {
     }
 }
 
-/// The mask of a guessed token is not known.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_guided_answer_has_no_guesses() {
-    let [folder, _] = models();
-    let engine = Engine::start(folder.path(), 8, 8).await;
-    let (_, guess) = all().into_iter().next().expect("the first");
-    for guess in [None, Some(guess)] {
+/// What answers must fit: texts that are forced in part, and numbers, whose masks a limit changes.
+fn grammars() -> [Grammar; 5] {
+    [
+        Grammar::JsonSchema(
+            r#"{"type": "object", "properties": {"say": {"type": "string", "maxLength": 12}, "far": {"type": "number"},
+            "how": {"enum": ["hello", "slow"]}}, "required": ["say", "far", "how"], "additionalProperties": false}"#
+                .into(),
+        ),
+        Grammar::JsonSchema(
+            r#"{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 5}"#.into(),
+        ),
+        Grammar::Regex("(hello |[a-d]{1,3} ){2,9}".into()),
+        Grammar::Regex("(hello ){6}".into()),
+        Grammar::Json,
+    ]
+}
+
+/// Asks a question of each of some users at once, whose answers must fit one of the grammars.
+async fn ask_guided(engine: &Handle, users: u32, guess: Option<&Guess>) -> (Vec<Answer>, Counts) {
+    let mut asked = Vec::new();
+    for user in 0..users {
+        let message = Message::new(Role::User, format!("hello hello hello hello {user}"));
+        let all = grammars();
+        // Each grammar is answered by greedy and sampled answers, with and without probabilities.
+        let grammar = all[(user + users) as usize % all.len()].clone();
         let options = Options {
-            grammar: Some(Grammar::Regex("(hello ){6}".into())),
-            ..options(1, None, guess.as_ref())
+            grammar: Some(grammar),
+            ..options(user, None, guess)
         };
-        let question = Message::new(Role::User, "hello hello hello hello");
-        let asked = engine.handle.generate(client(1), vec![question], options);
-        let (answer, outcome) = hear(asked.await.expect("it is accepted")).await;
-        assert_eq!(answer.text, "hello ".repeat(6));
-        assert_eq!(outcome.usage.proposed_tokens, 0);
+        let ticket = engine.generate(client(user), vec![message], options).await;
+        asked.push(ticket.expect("it is accepted"));
+    }
+    let (mut answers, mut counts) = (Vec::new(), Counts::default());
+    for ticket in asked {
+        let (answer, Outcome { usage, .. }) = hear(ticket).await;
+        answers.push(answer);
+        counts.proposed += usage.proposed_tokens;
+        counts.accepted += usage.accepted_tokens;
+    }
+    (answers, counts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_change_no_guided_answer() {
+    for folder in models() {
+        let engine = Engine::start(folder.path(), 8, 8).await;
+        let handle = &engine.handle;
+        let [mut of_known, mut of_others] = [Counts::default(); 2];
+        for users in [1, 2, 3, 4, 5, 8] {
+            let (plain, counts) = ask_guided(handle, users, None).await;
+            assert_eq!(counts.proposed, 0);
+            let [learns, knows] = of_known_answers();
+            let (answers, _) = ask_guided(handle, users, Some(&learns)).await;
+            assert_eq!(answers, plain, "{users} users");
+            for (name, guess) in all().into_iter().chain([("known", knows)]) {
+                let (answers, counts) = ask_guided(handle, users, Some(&guess)).await;
+                assert_eq!(answers, plain, "{name}, {users} users");
+                println!("{name}, {users} users: {counts:?}");
+                let sum = if name == "known" {
+                    &mut of_known
+                } else {
+                    &mut of_others
+                };
+                sum.proposed += counts.proposed;
+                sum.accepted += counts.accepted;
+            }
+        }
+        assert!(of_known.accepted > 50, "{of_known:?}");
+        assert!(of_others.proposed > of_others.accepted, "{of_others:?}");
     }
 }

@@ -1,15 +1,24 @@
 //! The guesses of a generation: tokens that its next step computes together with the token that was chosen last.
 //!
-//! It asks the proposer. It decides neither how many rows a step has left, nor which guesses are right.
+//! It asks the proposer, and the guide for masks. It decides neither how many rows a step has left, nor which guesses are right.
 
 use super::state::Generation;
 use crate::guess::StepCosts;
+use crate::guide::Guide;
 use crate::kv::FIRST_IMAGE_ROW;
+use crate::sampler::Promise;
 
 impl Generation {
-    /// Returns at most `most` guesses of its next tokens.
-    pub(crate) fn guesses(&self, most: usize) -> Vec<u32> {
-        self.propose(most.min(self.most_guesses()))
+    /// Returns at most `most` guesses of its next tokens, and the mask after each of them if its guide limits them. A promise
+    /// that breaks belongs to a wrong guess, or to one that completes the answer.
+    pub(crate) fn guesses(&self, most: usize) -> (Vec<u32>, Option<Vec<Promise>>) {
+        let mut guesses = self.propose(most.min(self.most_guesses()));
+        let guide = self.guide.as_ref().filter(|_| !guesses.is_empty());
+        let masks = guide.and_then(|guide| guide.guess(&guesses));
+        if let Some(masks) = &masks {
+            guesses.truncate(masks.len());
+        }
+        (guesses, masks)
     }
 
     /// Whether its next step may have guesses, if it has `spare` rows for them, and if the step that runs has a row of it
@@ -44,12 +53,12 @@ impl Generation {
         guess.map_or(0, |guess| guess.most)
     }
 
-    /// Returns at most `most` tokens that may come next. There are none while a guide limits its tokens: the mask of a guessed
-    /// token is not known. An end-of-turn token is no guess, because no token follows it.
+    /// Returns at most `most` tokens that may come next, as far as its guide is known to allow them. An end-of-turn token is no
+    /// guess, because no token follows it.
     fn propose(&self, most: usize) -> Vec<u32> {
         // The last token is chosen.
         let most = most.min(self.tokens_left().saturating_sub(1));
-        let may = most > 0 && !self.is_guided() && self.is_current();
+        let may = most > 0 && self.is_current();
         let Some(proposer) = self.proposer.as_ref().filter(|_| may) else {
             return Vec::new();
         };
@@ -57,6 +66,9 @@ impl Generation {
         let codec = self.encoder.codec();
         let ends = |token: &u32| *token >= FIRST_IMAGE_ROW || codec.is_end(*token);
         next.truncate(next.iter().position(ends).unwrap_or(most));
+        let plausible = |guide: &Guide| guide.plausible(&next);
+        let plausible = self.guide.as_ref().map_or(next.len(), plausible);
+        next.truncate(plausible);
         next
     }
 }

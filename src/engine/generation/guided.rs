@@ -13,7 +13,7 @@ impl Generation {
         self.guide.is_some()
     }
 
-    /// Returns the tokens that may be chosen next. Must be called before each token.
+    /// Returns the tokens that may be chosen next. Must be called before each step.
     ///
     /// # Errors
     /// If no token may be chosen, and the answer is not complete.
@@ -74,13 +74,17 @@ impl Generation {
         guide.map_or_else(Vec::new, |guide| guide.force(most))
     }
 
-    /// Gives the guide a chosen token before `take`, so that the next mask is computed while others take their tokens.
-    pub(crate) fn show_guide(&mut self, token: u32) {
+    /// Gives the guide the tokens that a step chose before `take`, so that the next mask is computed while others take their
+    /// tokens.
+    pub(crate) fn show_guide(&mut self, tokens: &[u32]) {
+        let codec = self.encoder.codec();
+        let end = tokens.iter().position(|token| codec.is_end(*token));
+        let tokens = &tokens[..end.unwrap_or(tokens.len())];
         if self.is_current()
-            && !self.encoder.codec().is_end(token)
+            && !tokens.is_empty()
             && let Some(guide) = &mut self.guide
         {
-            guide.take(token);
+            guide.take_all(tokens);
             self.shown = true;
         }
     }

@@ -75,13 +75,15 @@ pub(crate) struct Generation {
 pub(crate) enum Token {
     /// The guide has it already.
     Forced(u32),
+    /// A guess that was chosen. The guide has it already, and another chosen token follows.
+    Accepted(u32),
     Chosen(u32),
 }
 
 impl Token {
     const fn token(self) -> u32 {
         match self {
-            Self::Forced(token) | Self::Chosen(token) => token,
+            Self::Forced(token) | Self::Accepted(token) | Self::Chosen(token) => token,
         }
     }
 }

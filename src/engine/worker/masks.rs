@@ -1,8 +1,8 @@
 //! The masks of guided answers, which limit the tokens that may be chosen next.
 //!
 //! Grammar processes compute the masks of all answers at once, while the next step runs. The executor gets a promise for
-//! each mask: a step that finds the mask uses it, and a step that does not repeats the row, so the answer is the same. An
-//! answer whose mask takes long has no row until the mask is there.
+//! each mask: a step that finds the mask uses it, and a step that does not repeats the row, so the answer is the same. A guess
+//! whose mask is late is not accepted. An answer whose mask takes long has no row until the mask is there.
 
 use super::state::Worker;
 use crate::engine::caller::request::RequestError;

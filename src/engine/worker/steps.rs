@@ -122,14 +122,14 @@ impl Worker<'_> {
             rows.push((slot, forced.into_iter().map(Given::Forced).collect()));
         }
         if !self.runner.is_ahead() {
-            self.guess(&mut rows, spare);
+            self.guess(&mut rows, spare)?;
         }
         Ok(rows)
     }
 
     /// Adds guesses to rows without forced tokens, at most `spare` of all together. Generations share them equally, as far as
-    /// they have guesses.
-    fn guess(&self, rows: &mut [Row], mut spare: usize) {
+    /// they have guesses. The masks after guesses are computed while the step runs.
+    fn guess(&mut self, rows: &mut [Row], mut spare: usize) -> Result<(), RunError> {
         let (mut left, mut all) = (rows.len(), row_count(rows));
         for (slot, given) in rows {
             let part = spare.div_ceil(left);
@@ -139,11 +139,15 @@ impl Worker<'_> {
             {
                 let most = part.min(room(&self.runner, *slot));
                 let most = generation.worthwhile(&self.step_costs, all, most);
-                let guesses = generation.guesses(most).into_iter();
-                given.extend(guesses.map(Given::Guessed));
+                let (guesses, masks) = generation.guesses(most);
+                if let Some(masks) = masks {
+                    self.runner.guide_guesses(*slot, masks)?;
+                }
+                given.extend(guesses.into_iter().map(Given::Guessed));
                 (spare, all) = (spare - given.len(), all + given.len());
             }
         }
+        Ok(())
     }
 
     /// Runs a step of `slots`. If one was launched ahead, it takes that step's tokens, and one of `slots` comes behind it if
@@ -317,13 +321,13 @@ impl Worker<'_> {
         // A generation that its forced tokens complete ends before the token that was chosen after them.
         let mut complete = Vec::new();
         for ((slot, _), chosen) in rows.iter().zip(&tokens) {
-            if let (Some(generation), Ok([token, ..])) =
+            if let (Some(generation), Ok(tokens @ [_, ..])) =
                 (self.slots.get_mut(*slot), chosen.as_deref())
             {
                 if generation.is_complete() {
                     complete.push(*slot);
                 } else {
-                    generation.show_guide(*token);
+                    generation.show_guide(tokens);
                 }
             }
         }
@@ -331,7 +335,8 @@ impl Worker<'_> {
             match chosen {
                 // The mask came too late, so the row runs again.
                 Ok(chosen) if chosen.is_empty() => {
-                    debug_assert!(given.is_empty(), "tokens that were taken would be lost");
+                    let guesses = given.iter().all(|one| one.is_guess());
+                    debug_assert!(guesses, "tokens that were taken would be lost");
                     if let Some(generation) = self.slots.get_mut(*slot) {
                         generation.count_repeat();
                     }
@@ -344,8 +349,14 @@ impl Worker<'_> {
                         self.end(*slot, FinishReason::Stop);
                     }
                     // A stop text may end the answer before the last of them.
+                    let last = chosen.len() - 1;
                     for (index, token) in chosen.into_iter().enumerate() {
-                        self.take(*slot, Token::Chosen(token), index)?;
+                        let token = if index < last {
+                            Token::Accepted(token)
+                        } else {
+                            Token::Chosen(token)
+                        };
+                        self.take(*slot, token, index)?;
                     }
                 }
                 Err(error) => self.fail(*slot, error)?,
@@ -390,7 +401,7 @@ impl Worker<'_> {
         };
         let full = self.runner.len_of(slot) >= self.runner.capacity_of(slot);
         let scored = match token {
-            Token::Chosen(_) => self.runner.scored_at(slot, index),
+            Token::Accepted(_) | Token::Chosen(_) => self.runner.scored_at(slot, index),
             Token::Forced(_) => &[],
         };
         match generation.take(token, scored, full) {
@@ -413,7 +424,7 @@ impl Worker<'_> {
         }
         match token {
             Token::Chosen(_) => self.guide(slot).map(drop),
-            Token::Forced(_) => Ok(()),
+            Token::Forced(_) | Token::Accepted(_) => Ok(()),
         }
     }
 }

@@ -7,8 +7,11 @@ mod bounds;
 mod compile;
 mod counting;
 mod error_place;
+mod guesses;
 mod lexer_cache;
 mod numbers;
+mod parsed;
+mod serving;
 mod vocabulary;
 
 use std::io;
@@ -26,9 +29,10 @@ use nix::unistd::{Pid, close, getpid};
 
 use super::frame::{Channel, FromKeeper, FromProcess, Masks, Received, ToKeeper, ToProcess};
 use super::limits::{ANSWERING, COMPILING};
-use answer::{Process, Ready};
+use answer::Ready;
 use bounds::{Clock, Memory};
 use compile::Shared;
+use serving::Process;
 use vocabulary::{Daemon, Words};
 
 /// The data of all processes of a vocabulary. Forks share its memory, and never change it.
@@ -162,9 +166,18 @@ fn serve(
                     ready.begin(shared, &mut process, question, forced)?;
                 }
             }
-            ToProcess::Take { question, token } => {
+            ToProcess::Take { question, tokens } => {
                 if let Some(ready) = &mut ready {
-                    ready.take(&mut process, question, token)?;
+                    ready.take(&mut process, question, &tokens)?;
+                }
+            }
+            ToProcess::Guess {
+                number,
+                after,
+                tokens,
+            } => {
+                if let Some(ready) = &mut ready {
+                    ready.guess(shared, &mut process, (number, after), &tokens)?;
                 }
             }
             ToProcess::End => {

@@ -30,6 +30,11 @@ impl Daemon {
         waiting.map_or_else(|| self.next(), Ok)
     }
 
+    /// Whether a message waits, or some of it has arrived.
+    pub(super) fn has_arrival(&self) -> bool {
+        !self.waiting().is_empty() || self.channel.has_arrival()
+    }
+
     fn next(&self) -> io::Result<ToProcess> {
         loop {
             if let Some(received) = self.channel.receive()? {
