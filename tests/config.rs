@@ -37,7 +37,7 @@ fn the_shipped_file_is_the_default() {
 fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
-    assert!(config.model.chat_template.take().is_some());
+    assert!(config.model.chat_template.take().is_some() && config.draft.model.take().is_some());
     let tower = std::mem::take(&mut config.model.vision);
     assert!(matches!(tower, TowerFile::Named(_)));
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());

@@ -1,15 +1,54 @@
 //! The guesses of a generation: tokens that its next step computes together with the token that was chosen last.
 //!
-//! It asks the proposer. It decides neither how many rows a step has left, nor which guesses are right.
+//! It asks the proposer that needs no device; `drafts` has the guesses of a draft model. It decides neither how many rows a step
+//! has left, nor which guesses are right.
 
 use super::state::Generation;
-use crate::guess::StepCosts;
+use crate::guess::{Acceptance, Proposer, Source, StepCosts};
 use crate::kv::FIRST_IMAGE_ROW;
+use crate::telemetry::{self, GuessCounts};
+
+/// How many guesses of each proposer were right in one conversation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acceptances([Acceptance; telemetry::Proposer::ALL.len()]);
+
+impl Acceptances {
+    pub(super) fn of(&self, proposer: telemetry::Proposer) -> &Acceptance {
+        &self.0[proposer as usize]
+    }
+
+    fn record(&mut self, proposer: telemetry::Proposer, proposed: usize, accepted: usize) {
+        self.0[proposer as usize].record(proposed, accepted);
+    }
+
+    /// Forgets a little, after each token of the conversation.
+    pub(super) fn age(&mut self) {
+        self.0.iter_mut().for_each(Acceptance::age);
+    }
+}
+
+/// Returns the name of the first proposer of a source in a receipt.
+pub(super) fn named(source: &Source) -> telemetry::Proposer {
+    match source {
+        Source::Any | Source::Lookup => telemetry::Proposer::Lookup,
+        Source::Draft => telemetry::Proposer::Draft,
+        Source::Custom(_) => telemetry::Proposer::Custom,
+    }
+}
 
 impl Generation {
-    /// Returns at most `most` guesses of its next tokens.
-    pub(crate) fn guesses(&self, most: usize) -> Vec<u32> {
+    /// Returns at most `most` guesses of its next tokens, for a step.
+    pub(crate) fn guesses(&mut self, most: usize) -> Vec<u32> {
+        self.asked = self.own_proposer();
         self.propose(most.min(self.most_guesses()))
+    }
+
+    /// Returns the proposer that needs no device.
+    fn own_proposer(&self) -> telemetry::Proposer {
+        match self.proposer {
+            Some(Proposer::Custom(..)) => telemetry::Proposer::Custom,
+            Some(Proposer::Lookup(_)) | None => telemetry::Proposer::Lookup,
+        }
     }
 
     /// Whether its next step may have guesses, if it has `spare` rows for them, and if the step that runs has a row of it
@@ -24,7 +63,8 @@ impl Generation {
         let most = most.min(self.most_guesses());
         let guess = self.request.options.guess.as_ref();
         if guess.is_some_and(|guess| guess.is_auto) {
-            costs.best(rows, most, self.acceptance.rate())
+            let acceptance = self.acceptances.of(self.own_proposer());
+            costs.best(rows, most, acceptance.rate())
         } else {
             most
         }
@@ -35,11 +75,24 @@ impl Generation {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.usage.proposed_tokens += count(proposed);
         self.usage.accepted_tokens += count(accepted);
-        self.acceptance.record(proposed, accepted);
+        let counts = GuessCounts {
+            proposed: proposed as u64,
+            accepted: accepted as u64,
+        };
+        self.usage.proposals.add(self.asked, counts);
+        if let Some(most) = self.usage.proposals.most() {
+            self.usage.proposer = Some(most);
+        }
+        self.acceptances.record(self.asked, proposed, accepted);
+    }
+
+    /// Returns what made the guesses of its last step.
+    pub(crate) fn asked(&self) -> telemetry::Proposer {
+        self.asked
     }
 
     /// The most guesses of one step.
-    fn most_guesses(&self) -> usize {
+    pub(super) fn most_guesses(&self) -> usize {
         let guess = self.request.options.guess.as_ref();
         guess.map_or(0, |guess| guess.most)
     }
@@ -53,9 +106,14 @@ impl Generation {
         let Some(proposer) = self.proposer.as_ref().filter(|_| may) else {
             return Vec::new();
         };
-        let mut next = proposer.propose(most);
+        self.guessable(proposer.propose(most))
+    }
+
+    /// Returns guesses up to the first token that cannot be one.
+    pub(super) fn guessable(&self, mut next: Vec<u32>) -> Vec<u32> {
         let codec = self.encoder.codec();
         let ends = |token: &u32| *token >= FIRST_IMAGE_ROW || codec.is_end(*token);
+        let most = next.len();
         next.truncate(next.iter().position(ends).unwrap_or(most));
         next
     }

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::live::{GraphStatus, GuessCounts, News, Sample, Work};
+use super::live::{GraphStatus, News, Sample, Work};
 use crate::engine::intake::shared::Shared;
 use crate::graph::{Event, Renewal};
 use crate::journal;
 use crate::runner::{RetiredRunner, RunError, Runner};
+use crate::telemetry::Proposals;
 
 /// Observes the steps of the engine thread.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl<'a> Observer<'a> {
         &mut self,
         runner: &mut Runner,
         tokens: usize,
-        guesses: GuessCounts,
+        guesses: Proposals,
     ) -> Option<Duration> {
         let now = Instant::now();
         self.shared.progress.advance();

@@ -96,6 +96,9 @@ impl Worker<'_> {
             self.runner.release(one.owner);
         }
         self.runner.erase(place.user);
+        if let Some(draft) = &mut self.draft {
+            draft.erase(place.user);
+        }
     }
 
     /// Returns when pages are to be saved next, if nothing happens before.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::dormant::Dormant;
+use super::draft::Draft;
 use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
@@ -154,14 +155,18 @@ impl Worker<'_> {
         // The pages of the new cache have other numbers.
         self.interrupt_saving();
         // The images of requests are encoded again by the new tower.
-        if let Some((active, keeps_pages)) = replacement.take_place(self.receiver, &mut self.runner)
-        {
+        let draft = &mut self.draft;
+        let free = || *draft = None;
+        let taken = replacement.take_place(self.receiver, &mut self.runner, free);
+        if let Some((active, keeps_pages)) = taken {
             let Active {
                 encoder,
+                draft,
                 tower,
                 cache_bytes,
             } = active;
             self.encoder = encoder;
+            self.draft = draft.map(Draft::new);
             (self.encodings, self.cache_bytes) = (Encodings::new(tower), cache_bytes);
             self.embeddings.clear();
             self.slices = Slices::default();
@@ -209,6 +214,9 @@ impl Worker<'_> {
             // A reply fails to send if its caller has gone.
             Control::ResetGraph(reply) => {
                 self.runner.reset_graph();
+                if let Some(draft) = &mut self.draft {
+                    draft.reset_graph();
+                }
                 let life = self.runner.graph();
                 journal::graph_reset(life.epoch(), life.state().name());
                 self.publish_graph();
@@ -223,6 +231,9 @@ impl Worker<'_> {
             }
             Control::SetMode(mode, reply) => {
                 self.runner.set_graph_mode(mode);
+                if let Some(draft) = &mut self.draft {
+                    draft.set_graph_mode(mode);
+                }
                 self.publish_graph();
                 drop(reply.send(Ok(())));
             }
