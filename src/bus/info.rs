@@ -222,7 +222,10 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
     for proposer in Proposer::USUAL {
         let (counts, name) = (live.proposals.of(proposer), proposer.name());
         info.insert(format!("guesses_of_{name}"), counts.proposed.into());
-        info.insert(format!("guesses_of_{name}_accepted"), counts.accepted.into());
+        info.insert(
+            format!("guesses_of_{name}_accepted"),
+            counts.accepted.into(),
+        );
     }
     for (name, Percentiles { p50, p90, p99, max }) in live.timing.percentiles() {
         for (of, value) in [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)] {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::sections::{
-    Cpu, Device, Draft, Engine, Graph, Heat, Hold, Http, Idle, Kv, Limits, Log, Memory, Model, Queue,
-    Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
+    Cpu, Device, Draft, Engine, Graph, Heat, Hold, Http, Idle, Kv, Limits, Log, Memory, Model,
+    Queue, Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
 use crate::load::Backend;
 

@@ -23,7 +23,9 @@ impl Pace {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is positive, and a cast saturates
     pub fn rows(&self, time: Duration) -> usize {
-        let rows = self.0.map_or(FIRST, |each| (time.as_secs_f64() / each) as usize);
+        let rows = self
+            .0
+            .map_or(FIRST, |each| (time.as_secs_f64() / each) as usize);
         rows.max(1)
     }
 

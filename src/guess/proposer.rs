@@ -2,6 +2,8 @@
 //!
 //! Not here: a draft model, whose guesses are passes of the device (`engine`).
 
+use std::sync::Arc;
+
 use super::custom::Custom;
 use super::lookup::Lookup;
 use super::source::Source;
@@ -22,6 +24,13 @@ impl Proposer {
             Source::Any | Source::Lookup => Some(Self::Lookup(Lookup::default())),
             Source::Draft => None,
             Source::Custom(custom) => Some(Self::Custom(custom.clone(), Vec::new())),
+        }
+    }
+
+    /// Sets earlier answers of the same user, in which the latest tokens may be found as well, the latest first.
+    pub fn set_past(&mut self, answers: Vec<Arc<Lookup>>) {
+        if let Self::Lookup(lookup) = self {
+            lookup.set_others(answers);
         }
     }
 

@@ -75,7 +75,10 @@ pub enum LoadError {
     )]
     Towers { first: PathBuf, second: PathBuf },
     #[error("draft.model {}: {error}", draft.display())]
-    Draft { draft: PathBuf, error: Box<LoadError> },
+    Draft {
+        draft: PathBuf,
+        error: Box<LoadError>,
+    },
     #[error(
         "draft.model: {} has not the vocabulary of {}: {difference}; name a smaller model of the same family, or remove the key",
         draft.display(), model.display()

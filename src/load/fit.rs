@@ -84,7 +84,12 @@ pub(crate) fn admit_on_cuda(
     };
     let admitted = admit(&budget, forward, settings, |tapes, kv| {
         let of_model = cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none());
-        Some(of_model.ok()?.with(settings.tower.on_gpu?).with(beside(kv)?))
+        Some(
+            of_model
+                .ok()?
+                .with(settings.tower.on_gpu?)
+                .with(beside(kv)?),
+        )
     });
     let admitted = admitted.map_err(|error| with_draft(error, draft, beside(forward.kv)))?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {

@@ -102,7 +102,9 @@ pub fn runner_with_draft(
                 "cpu" => Backend::Cpu,
                 _ => Backend::Cuda,
             };
-            let loaded = load_draft(draft, (&beside, backend, threads), &mut || progress(all, all));
+            let loaded = load_draft(draft, (&beside, backend, threads), &mut || {
+                progress(all, all)
+            });
             Some(loaded.map_err(|error| LoadError::Draft {
                 draft: draft.path.clone(),
                 error: Box::new(error),

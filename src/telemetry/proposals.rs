@@ -133,7 +133,10 @@ mod tests {
         all.add(Proposer::Lookup, counts(3, 1));
         assert!(!all.is_empty() && !all.are_mixed());
         all.add(Proposer::Draft, counts(7, 6));
-        assert_eq!((all.all(), all.most()), (counts(10, 7), Some(Proposer::Draft)));
+        assert_eq!(
+            (all.all(), all.most()),
+            (counts(10, 7), Some(Proposer::Draft))
+        );
         assert!(all.are_mixed());
         let text = serde_json::to_string(&all).expect("it is text");
         assert_eq!(

@@ -3,8 +3,10 @@
 //! It asks the proposer that needs no device; `drafts` has the guesses of a draft model. It decides neither how many rows a step
 //! has left, nor which guesses are right.
 
+use std::sync::Arc;
+
 use super::state::Generation;
-use crate::guess::{Acceptance, Proposer, Source, StepCosts};
+use crate::guess::{Acceptance, Lookup, Proposer, Source, StepCosts};
 use crate::kv::FIRST_IMAGE_ROW;
 use crate::telemetry::{self, GuessCounts};
 
@@ -41,6 +43,19 @@ impl Generation {
     pub(crate) fn guesses(&mut self, most: usize) -> Vec<u32> {
         self.asked = self.own_proposer();
         self.propose(most.min(self.most_guesses()))
+    }
+
+    /// Sets earlier answers of its user, which it may repeat, the latest first.
+    pub(crate) fn set_past(&mut self, answers: Vec<Arc<Lookup>>) {
+        if let Some(proposer) = &mut self.proposer {
+            proposer.set_past(answers);
+        }
+    }
+
+    /// Returns its user and its answer if later answers may look it up.
+    pub(crate) fn answered(&self) -> Option<(u32, &[u32])> {
+        let looks_up = matches!(self.proposer, Some(Proposer::Lookup(_)));
+        looks_up.then_some((self.request.client.user, &self.tokens[..]))
     }
 
     /// Returns the proposer that needs no device.

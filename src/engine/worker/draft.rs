@@ -162,7 +162,10 @@ impl Draft {
         let begun = Instant::now();
         let chosen = self.runner.draft(&trials)?;
         let passes = trials.iter().map(|trial| trial.most).max().unwrap_or(0);
-        if let Some(each) = begun.elapsed().checked_div(u32::try_from(passes).unwrap_or(u32::MAX)) {
+        if let Some(each) = begun
+            .elapsed()
+            .checked_div(u32::try_from(passes).unwrap_or(u32::MAX))
+        {
             self.costs.record(trials.len(), each);
         }
         let mut guesses = vec![Vec::new(); asked.len()];
@@ -281,7 +284,9 @@ impl Draft {
             return Ok(());
         };
         let runner = &mut self.runner;
-        let lacks = conversation.len().saturating_sub(runner.len_of(turn.slot) + 1);
+        let lacks = conversation
+            .len()
+            .saturating_sub(runner.len_of(turn.slot) + 1);
         let chunk = runner.prefill_chunk().min(lacks);
         let fits = slice.map_or(chunk, |slice| self.pace.rows(slice).min(chunk));
         let (rows, before) = match turn.slice.take() {

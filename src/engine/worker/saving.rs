@@ -95,6 +95,7 @@ impl Worker<'_> {
         for one in gone.chain(current.map(|one| one.idle)) {
             self.runner.release(one.owner);
         }
+        self.past.forget(place.user);
         self.runner.erase(place.user);
         if let Some(draft) = &mut self.draft {
             draft.erase(place.user);

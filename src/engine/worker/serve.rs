@@ -19,7 +19,7 @@ use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
 use crate::engine::session::sessions::SessionId;
-use crate::guess::StepCosts;
+use crate::guess::{Past, StepCosts};
 use crate::journal;
 use crate::kv::Owner;
 use crate::load::LoadError;
@@ -60,6 +60,7 @@ impl Worker<'_> {
             self.end_unwanted();
             self.end_guided();
             self.replace_if_due()?;
+            self.past.forget_idle(Instant::now());
             let more = self.move_pages()?;
             self.release_memory_if_due()?;
             if let Some(unload) = self.take_unload()? {
@@ -73,6 +74,7 @@ impl Worker<'_> {
                     .into_iter()
                     .chain(self.release_due())
                     .chain(self.unload_due())
+                    .chain(self.past.due())
                     .min();
                 let next = self.queue.next(due);
                 self.mark_energy();
@@ -171,6 +173,7 @@ impl Worker<'_> {
             self.embeddings.clear();
             self.slices = Slices::default();
             self.step_costs = StepCosts::default();
+            self.past = Past::default();
             if !keeps_pages {
                 self.unsaved.clear();
             }

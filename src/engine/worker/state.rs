@@ -24,7 +24,7 @@ use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::policy::Candidate;
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::schedule::slices::Slices;
-use crate::guess::StepCosts;
+use crate::guess::{Past, StepCosts};
 use crate::kv_store::Host;
 use crate::runner::{RunError, Runner};
 
@@ -38,6 +38,8 @@ pub(super) struct Worker<'a> {
     pub(super) draft: Option<Draft>,
     /// The time that it has taken since the last tokens.
     pub(super) drafting: Duration,
+    /// The latest answers of users.
+    pub(super) past: Past,
     pub(super) encoder: Arc<Encoder>,
     /// The tower of the model, if it sees images.
     pub(super) encodings: Encodings,
@@ -92,6 +94,7 @@ impl<'a> Worker<'a> {
             runner,
             draft: draft.map(Draft::new),
             drafting: Duration::ZERO,
+            past: Past::default(),
             encoder,
             encodings: Encodings::new(tower),
             embeddings: EmbeddingCache::default(),

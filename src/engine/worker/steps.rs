@@ -407,6 +407,9 @@ impl Worker<'_> {
     pub(super) fn end(&mut self, slot: usize, reason: FinishReason) {
         let at_once = self.slots.len();
         if let Some(generation) = self.take_out(slot) {
+            if let Some((user, answer)) = generation.answered() {
+                self.past.add(user, answer, Instant::now());
+            }
             generation.finish(reason, at_once);
         }
     }

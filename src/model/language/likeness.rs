@@ -39,7 +39,9 @@ struct Meaning<'a> {
 impl Meaning<'_> {
     /// Whether no text and no template has the token.
     fn is_padding(&self) -> bool {
-        let is_named = self.special.is_some_and(|name| !is_padding(name.as_bytes()));
+        let is_named = self
+            .special
+            .is_some_and(|name| !is_padding(name.as_bytes()));
         !is_named && (self.bytes.is_empty() || is_padding(self.bytes))
     }
 
