@@ -42,6 +42,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("trained_context", model.trained_context.into()),
         ("thinking", model.thinking.into()),
         ("images", model.images.into()),
+        ("draft", text(&model.draft)),
         ("tools", text(&model.tools)),
         ("template", text(&model.template)),
         ("sampling", recommended(&model.sampling).into()),

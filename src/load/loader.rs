@@ -98,9 +98,10 @@ pub fn runner_with_draft(
     let runner = made(model, settings, &mut || progress(all, all))?;
     let draft = match (draft, beside) {
         (Some(draft), Some(beside)) => {
-            let backend = match runner.backend() {
-                "cpu" => Backend::Cpu,
-                _ => Backend::Cuda,
+            let backend = if runner.backend() == "cpu" {
+                Backend::Cpu
+            } else {
+                Backend::Cuda
             };
             let loaded = load_draft(draft, (&beside, backend, threads), &mut || {
                 progress(all, all)

@@ -19,12 +19,6 @@ pub struct Trial {
 }
 
 impl Runner {
-    /// Whether a slot's sequence can be continued from any earlier position.
-    #[must_use]
-    pub fn has_recurrent_state(&self) -> bool {
-        self.forward.state.is_some()
-    }
-
     /// Runs the tokens that conversations have gained, in one step, and then chooses more tokens step by step. Returns the chosen
     /// tokens of each. The tokens of the conversations are in the cache then; the chosen ones are not, until `confirm`.
     ///

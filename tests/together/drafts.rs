@@ -120,6 +120,36 @@ async fn the_same_model_guesses_nearly_all() {
     assert_eq!(of_draft.proposed, u64::from(counts.proposed));
 }
 
+/// A draft model that fails is switched off, and the answers are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_draft_model_is_switched_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut file = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), &file).expect("it is written");
+    // The last tensor is a norm.
+    let end = file.len();
+    file[end - 64..].fill(0xff);
+    let damaged = folder.path().join("damaged.gguf");
+    std::fs::write(&damaged, file).expect("it is written");
+    let settings = load::Settings {
+        draft: Some(damaged),
+        ..with("tiny-granite")
+    };
+    let engine = Engine::with(folder.path(), settings).await;
+    let weights = || engine.handle.status().borrow().memory.weights;
+    let both = weights();
+    let (plain, _) = ask(&engine, None).await;
+    for _ in 0..2 {
+        let (text, counts) = ask(&engine, Some(&guess(Source::Draft, false))).await;
+        assert_eq!((text, counts.proposed), (plain.clone(), 0));
+    }
+    let of_draft = |text: &String| text.contains("the draft model is switched off");
+    let events = engine.journal.take().into_iter();
+    let events = events.filter(|event| event.get("message").is_some_and(of_draft));
+    assert_eq!(events.count(), 1);
+    assert!(weights() < both);
+}
+
 /// A cancelled answer frees the draft model's sequence for the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_answer_leaves_nothing_behind() {

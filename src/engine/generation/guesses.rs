@@ -6,37 +6,9 @@
 use std::sync::Arc;
 
 use super::state::Generation;
-use crate::guess::{Acceptance, Lookup, Proposer, Source, StepCosts};
+use crate::guess::{Lookup, Proposer, StepCosts};
 use crate::kv::FIRST_IMAGE_ROW;
 use crate::telemetry::{self, GuessCounts};
-
-/// How many guesses of each proposer were right in one conversation.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Acceptances([Acceptance; telemetry::Proposer::ALL.len()]);
-
-impl Acceptances {
-    pub(super) fn of(&self, proposer: telemetry::Proposer) -> &Acceptance {
-        &self.0[proposer as usize]
-    }
-
-    fn record(&mut self, proposer: telemetry::Proposer, proposed: usize, accepted: usize) {
-        self.0[proposer as usize].record(proposed, accepted);
-    }
-
-    /// Forgets a little, after each token of the conversation.
-    pub(super) fn age(&mut self) {
-        self.0.iter_mut().for_each(Acceptance::age);
-    }
-}
-
-/// Returns the name of the first proposer of a source in a receipt.
-pub(super) fn named(source: &Source) -> telemetry::Proposer {
-    match source {
-        Source::Any | Source::Lookup => telemetry::Proposer::Lookup,
-        Source::Draft => telemetry::Proposer::Draft,
-        Source::Custom(_) => telemetry::Proposer::Custom,
-    }
-}
 
 impl Generation {
     /// Returns at most `most` guesses of its next tokens, for a step.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::guesses::{Acceptances, named};
+use super::acceptances::{Acceptances, named};
 use super::speech::Speech;
 use super::stop::StopStrings;
 use super::token_times::TokenTimes;

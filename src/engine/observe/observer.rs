@@ -122,6 +122,12 @@ pub(crate) fn report_retired_graph_events(shared: &Shared, runner: &mut RetiredR
     publish_retired_graph(shared, runner);
 }
 
+/// Reports the failures among the events of a draft model's decode graph to the journal. Its state is not published.
+pub(crate) fn report_draft_failures(events: Vec<Event>) {
+    let is_failure = |event: &Event| matches!(event, Event::Failed { .. } | Event::Disabled { .. });
+    report_events(events.into_iter().filter(is_failure).collect());
+}
+
 fn report_events(events: Vec<Event>) {
     for event in events {
         match event {

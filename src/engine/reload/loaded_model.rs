@@ -207,6 +207,8 @@ impl LoadedModel {
             ..settings.runner.clone()
         };
         let draft = draft.as_ref();
+        let path_of_draft = draft.map(|draft| draft.path.display().to_string());
+        let path_of_draft = path_of_draft.unwrap_or_default();
         let loaded = load::runner_with_draft(
             &checkpoint,
             &measured,
@@ -255,6 +257,7 @@ impl LoadedModel {
             trained_context: count(shape.context),
             thinking: language.can_think(),
             images: sight.is_some(),
+            draft: path_of_draft,
             // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),

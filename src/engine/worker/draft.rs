@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::generation::drafts::Conversation;
 use crate::executor::Pass;
-use crate::graph::Mode;
+use crate::graph::{Event, Mode};
 use crate::guess::{Pace, StepCosts, Tried};
 use crate::kv::Wanted;
 use crate::runner::{MemoryUse, RunError, Runner, Trial};
@@ -68,6 +68,11 @@ impl Draft {
 
     pub(super) fn memory(&self) -> MemoryUse {
         self.runner.memory()
+    }
+
+    /// Returns the events of its decode graph since the last call.
+    pub(super) fn take_graph_events(&mut self) -> Vec<Event> {
+        self.runner.take_graph_events()
     }
 
     pub(super) fn reset_graph(&mut self) {

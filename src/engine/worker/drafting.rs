@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::draft::Ask;
 use super::state::Worker;
+use crate::engine::observe::observer;
 use crate::journal;
 use crate::runner::RunError;
 
@@ -59,6 +60,7 @@ impl Worker<'_> {
             });
         }
         let guessed = draft.guess(&asked);
+        observer::report_draft_failures(draft.take_graph_events());
         self.runner.attach_thread()?;
         let chosen = match guessed {
             Ok(chosen) => chosen,
@@ -91,6 +93,7 @@ impl Worker<'_> {
             return Ok(());
         };
         let read = draft.read(slot, conversation, slice);
+        observer::report_draft_failures(draft.take_graph_events());
         // The time of the slice does not count as the time of a step.
         self.observer.interrupt();
         self.shared.progress.advance();
@@ -186,6 +189,7 @@ impl Worker<'_> {
             let memory = &mut status.memory;
             memory.weights = memory.weights.saturating_sub(freed.weights);
             memory.activations = memory.activations.saturating_sub(freed.activations);
+            status.model.draft.clear();
         });
         self.publish_memory();
         self.runner.attach_thread()
