@@ -289,6 +289,35 @@ async fn turns_after_guesses_are_the_same() {
     }
 }
 
+/// A user's earlier answer is looked up, and no other user's.
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_answers_of_the_same_user_are_looked_up() {
+    let [folder, _] = models();
+    let engine = Engine::start(folder.path(), 8, 8).await;
+    let [(_, guess), ..] = all();
+    let mut heard = Vec::new();
+    for user in [1, 2, 1] {
+        let question = Message::new(Role::User, "hello");
+        let options = options(1, None, Some(&guess));
+        let asked = engine
+            .handle
+            .generate(client(user), vec![question], options);
+        let (answer, outcome) = hear(asked.await.expect("it is accepted")).await;
+        heard.push((answer, outcome.usage.accepted_tokens));
+    }
+    let [(first, _), (second, of_other), (third, again)] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    assert!(first == second && first == third, "{heard:?}");
+    // Only the first tokens match nothing.
+    assert!(
+        again + 10 > first.tokens[1],
+        "{again} of {:?}",
+        first.tokens
+    );
+    assert!(again > of_other, "{of_other} of another user");
+}
+
 /// The mask of a guessed token is not known.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guided_answer_has_no_guesses() {
