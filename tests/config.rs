@@ -37,7 +37,7 @@ fn the_shipped_file_is_the_default() {
 fn every_key_is_documented_with_its_default() {
     let mut config = parse(&uncommented()).expect("the shipped file with every key set");
     assert!(config.model.path.take().is_some() && config.model.thinking.take().is_some());
-    assert!(config.model.chat_template.take().is_some());
+    assert!(config.model.chat_template.take().is_some() && config.draft.model.take().is_some());
     let tower = std::mem::take(&mut config.model.vision);
     assert!(matches!(tower, TowerFile::Named(_)));
     assert!(config.sampling.seed.take().is_some() && config.kv.slots.take().is_some());
@@ -258,7 +258,7 @@ fn errors_name_the_place_the_key_the_value_and_the_allowed_values() {
         ),
         (
             "[kvv]\n",
-            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
+            "1:2: unknown key `kvv`, expected one of `backend`, `model`, `draft`, `kv`, `graph`, `memory`, `device`, \
              `cpu`, `engine`, `queue`, `hold`, `heat`, `idle`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: [kvv]",
         ),
         (
@@ -401,7 +401,7 @@ fn drop_ins_win_key_by_key_in_the_order_of_their_names() {
         ),
         (
             "\nkvv = 1",
-            "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `kv`, `graph`, `memory`, `device`, \
+            "50.toml:2:1: unknown key `kvv`, expected one of `backend`, `model`, `draft`, `kv`, `graph`, `memory`, `device`, \
              `cpu`, `engine`, `queue`, `hold`, `heat`, `idle`, `reload`, `limits`, `vision`, `sessions`, `sampling`, `stream`, `http`, `stop`, `watchdog`, `log`; the line is: kvv = 1",
         ),
     ] {
@@ -440,4 +440,15 @@ fn the_types_of_k_and_v_override_the_type_of_both() {
         let error = types(unsupported).expect_err("these do not go together");
         assert!(error.contains("not supported together"), "{error}");
     }
+}
+
+/// A mode that needs a draft model names the key that is missing.
+#[test]
+fn guesses_of_a_draft_model_need_one() {
+    let error = parse("[engine]\nguess = 'draft'\n").expect_err("there is none");
+    assert!(error.contains("toml:2:"), "{error}");
+    assert!(error.contains("draft.model"), "{error}");
+    let config = parse("[engine]\nguess = 'draft'\n[draft]\nmodel = 'small.gguf'\n");
+    let path = config.expect("there is one").draft.model;
+    assert_eq!(path.as_deref(), Some(Path::new("/etc/ganglion/small.gguf")));
 }

@@ -3,6 +3,7 @@
 
 mod alone;
 mod asking;
+mod drafts;
 mod engine;
 mod guesses;
 mod hot;

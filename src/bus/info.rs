@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::runner::{KindTime, KvSelection, MemoryUse};
 use crate::sampler::Partial;
-use crate::telemetry::{Percentiles, decimal};
+use crate::telemetry::{Percentiles, Proposer, decimal};
 use crate::tools;
 
 fn text(text: &str) -> OwnedVariant {
@@ -42,6 +42,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("trained_context", model.trained_context.into()),
         ("thinking", model.thinking.into()),
         ("images", model.images.into()),
+        ("draft", text(&model.draft)),
         ("tools", text(&model.tools)),
         ("template", text(&model.template)),
         ("sampling", recommended(&model.sampling).into()),
@@ -111,6 +112,15 @@ pub(super) fn usage(usage: &Usage) -> Info {
     }
     if let Some(proposer) = usage.proposer {
         info.insert("proposer".to_owned(), text(proposer.name()));
+    }
+    if usage.proposals.are_mixed() {
+        for (proposer, counts) in usage.proposals.guessed() {
+            let name = proposer.name();
+            for (of, count) in [("proposed", counts.proposed), ("accepted", counts.accepted)] {
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                info.insert(format!("{of}_by_{name}"), count.into());
+            }
+        }
     }
     if let Some(joules) = usage.joules {
         info.insert("joules".to_owned(), joules.into());
@@ -210,6 +220,14 @@ pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>
         ("images_reused", live.images.reused.into()),
         ("image_cache_bytes", live.images.cache_bytes.into()),
     ]);
+    for proposer in Proposer::USUAL {
+        let (counts, name) = (live.proposals.of(proposer), proposer.name());
+        info.insert(format!("guesses_of_{name}"), counts.proposed.into());
+        info.insert(
+            format!("guesses_of_{name}_accepted"),
+            counts.accepted.into(),
+        );
+    }
     for (name, Percentiles { p50, p90, p99, max }) in live.timing.percentiles() {
         for (of, value) in [("p50", p50), ("p90", p90), ("p99", p99), ("max", max)] {
             info.insert(format!("{name}_{of}_us"), value.into());

@@ -216,6 +216,8 @@ pub const OPTIONS: &[OptionKey] = &[
         "Of OpenSession: the default of the session's turns."),
     option(Of::Sessions, "logprobs",
         "Of OpenSession: the default of the session's turns."),
+    option(Of::Sessions, "guess",
+        "Of OpenSession: the default of the session's turns."),
     option(Of::Completions, "messages",
         "Of Complete alone: the messages before the prompt. With an empty prompt they are the whole conversation."),
 ];

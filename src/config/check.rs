@@ -12,7 +12,7 @@ use super::document::{Document, Typed};
 use super::error::Fault;
 use super::socket_users::SocketUsers;
 use crate::choice::Choice;
-use crate::guess::MOST_GUESSES;
+use crate::guess::{MOST_GUESSES, Mode};
 use crate::load::TowerFile;
 use crate::sampler::Parameters;
 
@@ -60,6 +60,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
         model.chat_template: path(directory);
         model.thinking: switch_or_unset;
         model.tool_formats: folder(directory);
+        draft.model: path(directory);
         kv.element as "kv.type": choice;
         kv.key as "kv.type_k": choice_or_unset;
         kv.value as "kv.type_v": choice_or_unset;
@@ -135,6 +136,7 @@ pub(super) fn config(typed: &Document, directory: Option<&Path>) -> Result<Confi
     }
     config.kv.context_is_set = typed.kv.context.is_some();
     check_kv_types(&config, typed)?;
+    check_draft(&config, typed)?;
     // Only typed values can contradict each other: a default is lowered to a typed limit.
     let (limits, sampling) = (&mut config.limits, &mut config.sampling);
     let (requests, sessions, tokens) = (limits.requests, limits.sessions, limits.max_tokens);
@@ -161,6 +163,21 @@ fn check_kv_types(config: &Config, typed: &Document) -> Result<(), Fault> {
             message: format!("kv.type, kv.type_k, kv.type_v: {error}"),
             quote: false,
         }
+    })
+}
+
+/// Refuses to guess with a draft model that is not named.
+fn check_draft(config: &Config, typed: &Document) -> Result<(), Fault> {
+    if config.engine.guess != Mode::Draft || config.draft.model.is_some() {
+        return Ok(());
+    }
+    let at = typed.engine.guess.as_ref().map(|typed| typed.span().start);
+    Err(Fault {
+        at: at.unwrap_or_default(),
+        message: "engine.guess = \"draft\" needs a draft model: set draft.model to a smaller model of the same vocabulary, or \
+                  engine.guess to another value"
+            .to_owned(),
+        quote: false,
     })
 }
 

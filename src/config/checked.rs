@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::sections::{
-    Cpu, Device, Engine, Graph, Heat, Hold, Http, Idle, Kv, Limits, Log, Memory, Model, Queue,
-    Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
+    Cpu, Device, Draft, Engine, Graph, Heat, Hold, Http, Idle, Kv, Limits, Log, Memory, Model,
+    Queue, Reload, Sampling, Sessions, Stop, Stream, Vision, Watchdog,
 };
 use crate::load::Backend;
 
@@ -13,6 +13,7 @@ use crate::load::Backend;
 pub struct Config {
     pub backend: Backend,
     pub model: Model,
+    pub draft: Draft,
     pub kv: Kv,
     pub graph: Graph,
     pub memory: Memory,

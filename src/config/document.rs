@@ -43,11 +43,12 @@ macro_rules! sections {
 
 sections! {
     Document: "keys and sections" {
-        backend: Typed, model: Model, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
+        backend: Typed, model: Model, draft: Draft, kv: Kv, graph: Graph, memory: Memory, device: Device, cpu: Cpu,
         engine: Engine, queue: Queue, hold: Hold, heat: Heat, idle: Idle, reload: Reload, limits: Limits, vision: Vision, sessions: Sessions, sampling: Sampling,
         stream: Stream, http: Http, stop: Stop, watchdog: Watchdog, log: Log
     }
     Model: "the section [model]" { path: Typed, vision: Typed, chat_template: Typed, thinking: Typed, tool_formats: Typed }
+    Draft: "the section [draft]" { model: Typed }
     Kv: "the section [kv]" { #[serde(rename = "type")] element: Typed, #[serde(rename = "type_k")] key: Typed,
         #[serde(rename = "type_v")] value: Typed, context: Typed, memory_mib: Typed, reuse: Typed, slots: Typed,
         host_mib: Typed, disk_mib: Typed, disk_writes_mib_per_day: Typed, spill_after_seconds: Typed, stop_seconds: Typed }

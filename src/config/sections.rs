@@ -40,6 +40,13 @@ impl Default for Model {
     }
 }
 
+/// A smaller model, whose guesses make answers faster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Draft {
+    /// A GGUF file or a safetensors directory. A relative path starts in the folder of the configuration file.
+    pub model: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kv {
     /// The type of K and V.

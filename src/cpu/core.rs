@@ -101,9 +101,9 @@ impl Core {
         weights: Vec<Weight>,
         angles: Vec<Angles>,
         kv: KvInfo,
-        threads: usize,
-    ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        Ok(Self {
+        threads: Threads,
+    ) -> Self {
+        Self {
             weights,
             angles,
             cache: Cache::new(kv),
@@ -120,8 +120,12 @@ impl Core {
             precision: Precision::F32,
             chosen: 0,
             timestamps: None,
-            threads: Threads::new(threads)?,
-        })
+            threads,
+        }
+    }
+
+    pub(super) fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Replaces the cache by an empty one, and frees the memory of activations.

@@ -47,6 +47,7 @@ pub use self::load::load;
 pub use self::memory_estimate::memory_estimate;
 pub use self::precision::Precision;
 use self::step::{CpuStep, Living};
+pub use self::threads::Threads;
 pub use self::weight::{Matrix, Weight};
 use crate::executor::{
     Base, ExecuteError, Given, Pass, PreemptPrompt, PreemptStep, PromptRows, STEP_PLACE, StateError,
@@ -91,8 +92,21 @@ impl Cpu {
         threads: usize,
         graph: &GraphOptions,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        Ok(Self {
-            core: Core::new(weights, angles, kv, threads)?,
+        let threads = Threads::new(threads)?;
+        Ok(Self::on(threads, weights, angles, kv, graph))
+    }
+
+    /// Makes an executor on the threads of another one. Both must be used by one thread, one after the other.
+    #[must_use]
+    pub fn on(
+        threads: Threads,
+        weights: Vec<Weight>,
+        angles: Vec<Angles>,
+        kv: KvInfo,
+        graph: &GraphOptions,
+    ) -> Self {
+        Self {
+            core: Core::new(weights, angles, kv, threads),
             base: Base::new(graph),
             preempted_step: None,
             part_bytes: graph.part_bytes,
@@ -102,7 +116,13 @@ impl Cpu {
             launches_ahead: false,
             ahead: None,
             previous_logits: None,
-        })
+        }
+    }
+
+    /// Returns its threads, for another executor.
+    #[must_use]
+    pub fn threads(&self) -> Threads {
+        self.core.threads().clone()
     }
 
     /// Sets the precision of activations; it is that of f32 without this call.

@@ -17,14 +17,18 @@ const PIECES: usize = 4;
 /// Failed searches for work after which a thread yields to the system.
 const LOOKS: u32 = 200;
 
+/// Threads for one executor, or for several of which one runs at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Threads {
+pub struct Threads {
     pool: Arc<rayon::ThreadPool>,
 }
 
 impl Threads {
     /// Starts a number of threads; 0 is one for each core.
-    pub(super) fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("cpu-{index}"))

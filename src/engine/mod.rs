@@ -38,7 +38,7 @@ pub use intake::control::{Command, Control};
 pub use intake::receiver::Receiver;
 pub use intake::request::Request;
 pub use intake::wait_estimate::WaitEstimate;
-pub use observe::live::{GraphStatus, GuessCounts, ImageCounts, Snapshot, Work};
+pub use observe::live::{GraphStatus, ImageCounts, Snapshot, Work};
 pub use observe::progress::{Phase, Progress, Pulse};
 pub use picture::quota::{ImageQuota, ImageShare};
 pub use prompt::codec::Codec;

@@ -39,6 +39,8 @@ pub struct Config {
     pub overflow: Overflow,
     /// Whether answers are guessed whose requests do not set `guess`.
     pub guess: Mode,
+    /// The default of `guess`; a session sets it.
+    pub guess_asked: Option<bool>,
     /// The most tokens that a step guesses for one answer.
     pub guess_tokens: usize,
     /// The limits of images.
@@ -65,6 +67,7 @@ impl Default for Config {
             tools_bytes: Limits::USUAL.bytes,
             overflow: Overflow::default(),
             guess: Mode::default(),
+            guess_asked: None,
             guess_tokens: MOST_GUESSES,
             images: ImageLimits::default(),
             hold_longest: Duration::from_secs(60),

@@ -1,10 +1,11 @@
 //! Proposes the tokens that followed an earlier occurrence of the latest tokens of a conversation: a text that quotes or
-//! edits another repeats much of it (prompt lookup decoding: Saxena 2023).
+//! edits another repeats much of it (prompt lookup decoding: Saxena 2023). Earlier answers of the same user may match as well.
 //!
 //! An index has the latest place of each sequence of `LEAST` tokens, and a chain to the earlier ones. A token takes
 //! constant time and memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The least length of a match, in tokens.
 const LEAST: usize = 3;
@@ -21,6 +22,8 @@ pub struct Lookup {
     latest: HashMap<[u32; LEAST], u32>,
     /// The same for the occurrence before it, by the number of tokens from `LEAST` on; 0 if there is none.
     earlier: Vec<u32>,
+    /// Other texts that may match, the latest first.
+    others: Vec<Arc<Self>>,
 }
 
 impl Lookup {
@@ -36,6 +39,11 @@ impl Lookup {
         }
     }
 
+    /// Sets other texts that may match, the latest first.
+    pub fn set_others(&mut self, others: Vec<Arc<Self>>) {
+        self.others = others;
+    }
+
     /// Returns the tokens so far.
     #[must_use]
     pub fn tokens(&self) -> &[u32] {
@@ -46,7 +54,15 @@ impl Lookup {
     /// match is weak evidence: there are no more tokens than it has.
     #[must_use]
     pub fn propose(&self, most: usize) -> Vec<u32> {
-        let Some((place, length)) = self.longest_match() else {
+        let own = self.longest_match();
+        let own_length = own.map_or(0, |(_, length)| length);
+        if let Some((other, place, length)) = self.longest_other()
+            && length > own_length
+        {
+            let followed = other.tokens[place..].iter().take(most.min(length));
+            return followed.copied().collect();
+        }
+        let Some((place, length)) = own else {
             return Vec::new();
         };
         // A match that reaches the end is a repetition, which may go on.
@@ -57,10 +73,32 @@ impl Lookup {
 
     /// Returns the number of tokens up to the end of the longest match, and its length.
     fn longest_match(&self) -> Option<(usize, usize)> {
+        self.longest_match_of(&self.tokens, self.before(self.tokens.len()))
+    }
+
+    /// Returns the other text with the longest match that a token follows, and the match as `longest_match` does.
+    fn longest_other(&self) -> Option<(&Self, usize, usize)> {
+        let last = self.tokens.last_chunk::<LEAST>()?;
+        let mut longest: Option<(&Self, usize, usize)> = None;
+        for other in &self.others {
+            let end = other.tokens.len();
+            let found = other.latest.get(last).map(|place| *place as usize);
+            let found = found.and_then(|at| if at < end { Some(at) } else { other.before(at) });
+            if let Some((place, length)) = other.longest_match_of(&self.tokens, found)
+                && longest.is_none_or(|(.., most)| length > most)
+            {
+                longest = Some((other, place, length));
+            }
+        }
+        longest
+    }
+
+    /// Returns the longest match of the last tokens of a text, from a place on.
+    fn longest_match_of(&self, text: &[u32], first: Option<usize>) -> Option<(usize, usize)> {
         let mut longest: Option<(usize, usize)> = None;
-        let places = std::iter::successors(self.before(self.tokens.len()), |at| self.before(*at));
+        let places = std::iter::successors(first, |at| self.before(*at));
         for place in places.take(PLACES) {
-            let length = self.match_length(place);
+            let length = self.match_length(text, place);
             if longest.is_none_or(|(_, most)| length > most) {
                 longest = Some((place, length));
             }
@@ -74,11 +112,19 @@ impl Lookup {
         (before > 0).then_some(before as usize)
     }
 
-    /// Returns how many tokens before `place` equal the latest ones.
-    fn match_length(&self, place: usize) -> usize {
+    /// Returns how many tokens before `place` equal the last ones of a text.
+    fn match_length(&self, text: &[u32], place: usize) -> usize {
         let pairs = self.tokens[..place].iter().rev();
-        let pairs = pairs.zip(self.tokens.iter().rev()).take(LONGEST);
+        let pairs = pairs.zip(text.iter().rev()).take(LONGEST);
         pairs.take_while(|(own, latest)| own == latest).count()
+    }
+}
+
+impl FromIterator<u32> for Lookup {
+    fn from_iter<I: IntoIterator<Item = u32>>(tokens: I) -> Self {
+        let mut lookup = Self::default();
+        tokens.into_iter().for_each(|token| lookup.push(token));
+        lookup
     }
 }
 
@@ -87,9 +133,29 @@ mod tests {
     use super::*;
 
     fn of(tokens: &[u32]) -> Lookup {
-        let mut lookup = Lookup::default();
-        tokens.iter().for_each(|token| lookup.push(*token));
-        lookup
+        tokens.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_longer_match_in_another_text_comes_first() {
+        let mut lookup = of(&[1, 2, 3, 9, 8, 1, 2, 3]);
+        let others = [
+            &[7, 7, 1, 2, 3][..],
+            &[8, 1, 2, 3, 4, 5, 6, 7],
+            &[0, 1, 2, 3, 6],
+        ];
+        lookup.set_others(others.map(|text| Arc::new(of(text))).into());
+        assert_eq!(lookup.propose(3), [4, 5, 6]);
+        assert_eq!(lookup.propose(7), [4, 5, 6, 7]);
+        lookup.push(9);
+        assert_eq!(lookup.propose(2), [8, 1], "its own text matches alone");
+        let mut short = of(&[1, 2]);
+        short.set_others(vec![Arc::new(of(&[1, 2, 3]))]);
+        assert!(short.propose(2).is_empty());
+        // No token follows the end of a text.
+        let mut ends = of(&[5, 6, 7]);
+        ends.set_others(vec![Arc::new(of(&[5, 6, 7]))]);
+        assert!(ends.propose(2).is_empty());
     }
 
     #[test]
@@ -126,7 +192,7 @@ mod tests {
                 lookup.push(random.u32(0..tokens));
                 let all = lookup.tokens();
                 let ends = (LEAST..all.len()).rev();
-                let lengths = ends.map(|end| (end, lookup.match_length(end)));
+                let lengths = ends.map(|end| (end, lookup.match_length(all, end)));
                 let places = lengths.filter(|(_, length)| *length >= LEAST).take(PLACES);
                 // Of equal ones the last is the greatest.
                 let best = places.collect::<Vec<_>>().into_iter().rev();

@@ -2,20 +2,26 @@
 //! chooses are accepted.
 //!
 //! A proposer sees the tokens of one conversation. A wrong guess costs time and changes no answer.
-//! Not here: the steps that check guesses (`runner`), and when an answer is guessed (`engine`).
+//! Not here: the steps that check guesses (`runner`), the passes of a draft model, and when an answer is guessed (`engine`).
 
 mod custom;
 mod lookup;
 mod mode;
+mod pace;
+mod past;
 mod proposer;
 mod source;
+mod tried;
 mod worth;
 
 pub use self::custom::Custom;
 pub use self::lookup::Lookup;
 pub use self::mode::Mode;
+pub use self::pace::Pace;
+pub use self::past::Past;
 pub use self::proposer::Proposer;
 pub use self::source::{Guess, Source};
+pub use self::tried::Tried;
 pub use self::worth::{Acceptance, StepCosts};
 
 /// The most tokens that can be guessed in one step: the rows of a step but the first.

@@ -15,16 +15,19 @@ pub enum Mode {
     Auto,
     /// Earlier tokens of the same conversation.
     Lookup,
+    /// A smaller model.
+    Draft,
 }
 
 impl Choice for Mode {
-    const ALL: &'static [Self] = &[Self::Off, Self::Auto, Self::Lookup];
+    const ALL: &'static [Self] = &[Self::Off, Self::Auto, Self::Lookup, Self::Draft];
 
     fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Auto => "auto",
             Self::Lookup => "lookup",
+            Self::Draft => "draft",
         }
     }
 }
@@ -34,15 +37,37 @@ impl Mode {
     /// `most` tokens. If guesses are off, a caller who asks for them gets those that pay.
     #[must_use]
     pub fn guess(self, asked: Option<bool>, most: usize) -> Option<Guess> {
-        let is_auto = match (self, asked) {
+        let (source, is_auto) = match (self, asked) {
             (_, Some(false)) | (Self::Off, None) => return None,
-            (Self::Off | Self::Auto, _) => true,
-            (Self::Lookup, _) => false,
+            (Self::Off | Self::Auto, _) => (Source::Any, true),
+            (Self::Lookup, _) => (Source::Lookup, false),
+            (Self::Draft, _) => (Source::Draft, false),
         };
         Some(Guess {
-            source: Source::Lookup,
+            source,
             most,
             is_auto,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_comes_before_the_mode() {
+        let source = |mode: Mode, asked| {
+            let guess = mode.guess(asked, 7);
+            guess.map(|guess| (guess.source, guess.is_auto))
+        };
+        for mode in Mode::ALL {
+            assert_eq!(source(*mode, Some(false)), None);
+        }
+        assert_eq!(source(Mode::Off, None), None);
+        assert_eq!(source(Mode::Off, Some(true)), Some((Source::Any, true)));
+        assert_eq!(source(Mode::Auto, None), Some((Source::Any, true)));
+        assert_eq!(source(Mode::Lookup, None), Some((Source::Lookup, false)));
+        assert_eq!(source(Mode::Draft, None), Some((Source::Draft, false)));
     }
 }

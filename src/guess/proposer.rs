@@ -1,4 +1,8 @@
-//! The proposer of one conversation.
+//! The proposer of one conversation, without the device.
+//!
+//! Not here: a draft model, whose guesses are passes of the device (`engine`).
+
+use std::sync::Arc;
 
 use super::custom::Custom;
 use super::lookup::Lookup;
@@ -13,12 +17,20 @@ pub enum Proposer {
 }
 
 impl Proposer {
-    /// Makes a proposer for a conversation without tokens.
+    /// Makes a proposer for a conversation without tokens; `None` if the source needs the device.
     #[must_use]
-    pub fn new(source: &Source) -> Self {
+    pub fn new(source: &Source) -> Option<Self> {
         match source {
-            Source::Lookup => Self::Lookup(Lookup::default()),
-            Source::Custom(custom) => Self::Custom(custom.clone(), Vec::new()),
+            Source::Any | Source::Lookup => Some(Self::Lookup(Lookup::default())),
+            Source::Draft => None,
+            Source::Custom(custom) => Some(Self::Custom(custom.clone(), Vec::new())),
+        }
+    }
+
+    /// Sets earlier answers of the same user, in which the latest tokens may be found as well, the latest first.
+    pub fn set_past(&mut self, answers: Vec<Arc<Lookup>>) {
+        if let Self::Lookup(lookup) = self {
+            lookup.set_others(answers);
         }
     }
 

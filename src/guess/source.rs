@@ -15,8 +15,20 @@ pub struct Guess {
 /// What makes the guesses of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// Earlier tokens of the same conversation where they match, and otherwise the draft model, if there is one.
+    Any,
     /// Earlier tokens of the same conversation.
     Lookup,
+    /// A smaller model.
+    Draft,
     /// A test.
     Custom(Custom),
+}
+
+impl Source {
+    /// Whether a draft model may guess.
+    #[must_use]
+    pub const fn drafts(&self) -> bool {
+        matches!(self, Self::Any | Self::Draft)
+    }
 }

@@ -1,4 +1,5 @@
-//! Whether guesses pay: the tokens that they gain, against the time of their rows. Both are measured.
+//! Whether guesses pay: the tokens that they gain, against the time of their rows and of the passes that make them. All are
+//! measured.
 
 use std::time::Duration;
 
@@ -6,6 +7,8 @@ use std::time::Duration;
 const NEW: f64 = 0.1;
 /// Before anything is known, this part of so many guesses counts as right.
 const USUAL: (f64, f64) = (2.0, 3.0);
+/// A guess of a draft model is made if it is right, together with those before it, in this part of all cases.
+const LIKELY: f64 = 0.3;
 /// What stays of the memory of guesses after each token, so that a conversation in which they did not pay tries them again.
 const KEPT: f64 = 0.995;
 
@@ -27,18 +30,32 @@ impl StepCosts {
     /// the next smaller one, so that it is tried.
     #[must_use]
     pub fn best(&self, rows: usize, most: usize, acceptance: f64) -> usize {
+        self.best_at(rows, most, acceptance, 0.0)
+    }
+
+    /// Returns the same if making a guess takes a time, in seconds.
+    #[must_use]
+    pub fn best_at(&self, rows: usize, most: usize, acceptance: f64, each: f64) -> usize {
         #[allow(clippy::cast_precision_loss)] // rows are few
         let (mut tokens, mut gained) = (rows as f64, 1.0);
         let (mut best, mut fastest) = (0, tokens / self.of(rows));
+        let mut making = 0.0;
         for guesses in 1..=most {
             gained *= acceptance;
             tokens += gained;
-            let speed = tokens / self.of(rows + guesses);
+            making += each;
+            let speed = tokens / (self.of(rows + guesses) + making);
             if speed > fastest {
                 (best, fastest) = (guesses, speed);
             }
         }
         best
+    }
+
+    /// Returns the time of a step with a number of rows, in seconds; `None` before it is known.
+    #[must_use]
+    pub fn time(&self, rows: usize) -> Option<f64> {
+        *self.0.get(size(rows))?
     }
 
     fn of(&self, rows: usize) -> f64 {
@@ -87,6 +104,18 @@ impl Acceptance {
     pub fn rate(&self) -> f64 {
         self.right / self.tried
     }
+
+    /// Returns the number of guesses, from 1 to `most`, of which the last is right often enough. Each takes a pass to make.
+    #[must_use]
+    pub fn likely(&self, most: usize) -> usize {
+        let (rate, mut right) = (self.rate(), 1.0);
+        let each = std::iter::repeat_with(|| {
+            right *= rate;
+            right
+        });
+        let likely = each.take(most).take_while(|right| *right >= LIKELY);
+        likely.count().max(1).min(most)
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +143,26 @@ mod tests {
         // Each row costs as much as the first.
         let slow = costs([1000, 2000, 4000, 8000]);
         assert_eq!(slow.best(1, 7, 0.95), 0);
+    }
+
+    #[test]
+    fn passes_that_make_guesses_cost_time() {
+        let gpu = costs([1000, 1100, 1200, 1350]);
+        assert_eq!(gpu.best_at(1, 7, 0.95, 0.0), 7);
+        let few = gpu.best_at(1, 7, 0.8, 150e-6);
+        assert!((1..7).contains(&few), "{few}");
+        assert_eq!(gpu.best_at(1, 7, 0.95, 1000e-6), 0);
+    }
+
+    #[test]
+    fn unlikely_guesses_are_not_made() {
+        let mut acceptance = Acceptance::default();
+        assert_eq!(acceptance.likely(7), 2);
+        assert_eq!(acceptance.likely(0), 0);
+        (0..20).for_each(|_| acceptance.record(7, 7));
+        assert_eq!(acceptance.likely(7), 7);
+        (0..200).for_each(|_| acceptance.record(7, 0));
+        assert_eq!(acceptance.likely(7), 1);
     }
 
     #[test]

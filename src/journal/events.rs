@@ -123,6 +123,11 @@ events! {
     "a3d96b04e1f7482c95c8207b4fe61d3a" "the model cannot be loaded for a request: {error}"
     { error = error }
 
+    /// The draft model has failed, and its memory is released. Answers continue without its guesses.
+    ERROR draft_failed(error: &str)
+    "f26a5d1c0e8b47939a4cb17e30d85f64" "the draft model is switched off: {error}"
+    { error = error }
+
     /// The system lacks memory, so some was released that nobody needed.
     INFO memory_relieved(what: &str, bytes: u64)
     "58f1c2e79a064b3d8e70d5b4916fa2c3" "memory is short: {what} are released, {bytes} bytes"

@@ -75,6 +75,12 @@ pub enum MemoryRefusal {
         have: u64,
         pool: Pool,
     },
+    #[error("{refusal}; the draft model {} needs {} of these MiB: removing draft.model makes room", draft.display(), mebibytes(*.bytes))]
+    WithDraft {
+        refusal: Box<MemoryRefusal>,
+        draft: PathBuf,
+        bytes: u64,
+    },
     #[error(
         "how much memory is available cannot be read from {}: {problem}; a service must not hide it \
          (ProcSubset=pid does)",
@@ -93,6 +99,7 @@ impl MemoryRefusal {
             Self::Passage {
                 weights, reserve, ..
             } => Some(weights + reserve),
+            Self::WithDraft { refusal, .. } => refusal.need(),
             Self::Buffer { .. } | Self::Unknown { .. } => None,
         }
     }
@@ -101,6 +108,7 @@ impl MemoryRefusal {
     pub(crate) fn have(&self) -> Option<u64> {
         match self {
             Self::Memory { have, .. } | Self::Passage { have, .. } => Some(*have),
+            Self::WithDraft { refusal, .. } => refusal.have(),
             Self::Buffer { .. } | Self::Unknown { .. } => None,
         }
     }
@@ -112,9 +120,11 @@ impl MemoryRefusal {
     }
 
     /// Returns the greatest `kv.context` that would be admitted; 0 if none would.
-    pub(crate) fn largest(&self) -> Option<usize> {
+    #[must_use]
+    pub fn largest(&self) -> Option<usize> {
         match self {
             Self::Memory { largest, .. } | Self::Buffer { largest, .. } => Some(*largest),
+            Self::WithDraft { refusal, .. } => refusal.largest(),
             Self::Passage { .. } | Self::Unknown { .. } => None,
         }
     }

@@ -10,6 +10,7 @@ use super::tower_mismatch::TowerMismatch;
 use crate::cuda;
 use crate::executor::FillError;
 use crate::model::ModelError;
+use crate::model::language::VocabularyDifference;
 use crate::model::language_error::LanguageError;
 use crate::runner::{EncodeError, RunError};
 use crate::tape::TapeError;
@@ -73,6 +74,25 @@ pub enum LoadError {
         first.display(), second.display()
     )]
     Towers { first: PathBuf, second: PathBuf },
+    #[error("draft.model {}: {error}", draft.display())]
+    Draft {
+        draft: PathBuf,
+        error: Box<LoadError>,
+    },
+    #[error(
+        "draft.model: {} has not the vocabulary of {}: {difference}; name a smaller model of the same family, or remove the key",
+        draft.display(), model.display()
+    )]
+    DraftVocabulary {
+        model: PathBuf,
+        draft: PathBuf,
+        difference: VocabularyDifference,
+    },
+    #[error(
+        "draft.model: {} has recurrent layers, and wrong guesses cannot be undone in them: name a model of attention layers alone, or remove the key",
+        draft.display()
+    )]
+    DraftRecurrent { draft: PathBuf },
     #[error("kv.type_k, kv.type_v: {0}")]
     KvTypes(#[from] Unsupported),
     #[error(transparent)]
@@ -85,6 +105,9 @@ impl LoadError {
     /// Whether the device or the system is the reason, and not the settings or the files.
     #[must_use]
     pub fn is_of_machine(&self) -> bool {
+        if let Self::Draft { error, .. } = self {
+            return error.is_of_machine();
+        }
         #[cfg(feature = "cuda")]
         if matches!(self, Self::Device(_)) {
             return true;
@@ -107,12 +130,16 @@ impl LoadError {
             Self::Run(error) => error.is_fatal(),
             #[cfg(feature = "cuda")]
             Self::Device(error) => error.is_sticky(),
+            Self::Draft { error, .. } => error.is_fatal(),
             _ => false,
         }
     }
 
     /// Whether a load may succeed a moment later: when a machine starts, the GPU's driver may start after the daemon.
     pub(crate) fn may_pass(&self) -> bool {
+        if let Self::Draft { error, .. } = self {
+            return error.may_pass();
+        }
         #[cfg(feature = "cuda")]
         if let Self::Device(error) = self {
             use cuda::Error::{NoDevice, NoNode, Permission};
@@ -128,6 +155,7 @@ impl LoadError {
             Self::Run(error) => error.driver_error(),
             #[cfg(feature = "cuda")]
             Self::Device(error) => error.driver_error(),
+            Self::Draft { error, .. } => error.driver_error(),
             _ => None,
         }
     }
@@ -136,6 +164,7 @@ impl LoadError {
     pub(crate) fn shortage(&self) -> Option<u64> {
         match self {
             Self::Memory(refusal) => refusal.shortage(),
+            Self::Draft { error, .. } => error.shortage(),
             #[cfg(feature = "cuda")]
             Self::Device(cuda::Error::OutOfMemory { need, free }) => {
                 Some(need.saturating_sub(*free))

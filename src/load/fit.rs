@@ -4,7 +4,8 @@
 
 #[cfg(feature = "cuda")]
 use super::admission::Pool;
-use super::admission::{Admitted, Budget, greatest};
+use super::admission::{Admitted, Budget, MemoryRefusal, greatest};
+use super::draft::DraftPlan;
 use super::error::LoadError;
 use super::kv_memory::KvMemory;
 use super::plan::settle_run;
@@ -18,17 +19,38 @@ use crate::executor::MemoryEstimate;
 use crate::model::forward::Forward;
 use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape};
 
-/// Admits a model to the system's memory, and returns the memory that it needs.
+/// Admits a model, with its draft model if it has one, to the system's memory, and returns the memory that it needs.
 pub(crate) fn admit_on_cpu(
     forward: &mut Forward,
     settings: &Settings,
+    draft: Option<&DraftPlan>,
 ) -> Result<Admitted, LoadError> {
     settle_run(forward, settings)?;
     let budget = Budget::of_system(settings)?;
-    admit(&budget, forward, settings, |tapes| {
+    let beside = |kv| draft.map_or_else(MemoryEstimate::default, |draft| draft.on_cpu(kv));
+    let admitted = admit(&budget, forward, settings, |tapes, kv| {
         let own = cpu::memory_estimate(tapes, settings.threads);
-        Some(own.with(settings.tower.on_cpu))
-    })
+        Some(own.with(settings.tower.on_cpu).with(beside(kv)))
+    });
+    admitted.map_err(|error| with_draft(error, draft, Some(beside(forward.kv))))
+}
+
+/// Names the draft model in the refusal of both.
+fn with_draft(
+    error: LoadError,
+    draft: Option<&DraftPlan>,
+    estimate: Option<MemoryEstimate>,
+) -> LoadError {
+    match (error, draft, estimate) {
+        (LoadError::Memory(refusal), Some(draft), Some(estimate)) => {
+            LoadError::Memory(MemoryRefusal::WithDraft {
+                refusal: Box::new(refusal),
+                draft: draft.path.clone(),
+                bytes: estimate.bytes(),
+            })
+        }
+        (error, ..) => error,
+    }
 }
 
 /// Admits a model to the memory of a GPU. `own` is the free memory of a discrete GPU. An integrated GPU shares the
@@ -38,10 +60,14 @@ pub(crate) fn admit_on_cuda(
     own: Option<u64>,
     forward: &mut Forward,
     settings: &Settings,
+    draft: Option<&DraftPlan>,
 ) -> Result<Admitted, LoadError> {
     settle_run(forward, settings)?;
     for tape in &tapes(forward, settings) {
         cuda::suits(tape)?;
+    }
+    if let Some(draft) = draft {
+        draft.suits_gpu(forward.kv)?;
     }
     let system = || Budget::of_system(settings);
     let budget = match own {
@@ -52,10 +78,20 @@ pub(crate) fn admit_on_cuda(
             pool: Pool::Device,
         },
     };
-    let admitted = admit(&budget, forward, settings, |tapes| {
+    let beside = |kv| match draft {
+        None => Some(MemoryEstimate::default()),
+        Some(draft) => draft.on_gpu(kv, own.is_none()),
+    };
+    let admitted = admit(&budget, forward, settings, |tapes, kv| {
         let of_model = cuda::memory_estimate(tapes, settings.prefill_chunk, own.is_none());
-        Some(of_model.ok()?.with(settings.tower.on_gpu?))
-    })?;
+        Some(
+            of_model
+                .ok()?
+                .with(settings.tower.on_gpu?)
+                .with(beside(kv)?),
+        )
+    });
+    let admitted = admitted.map_err(|error| with_draft(error, draft, beside(forward.kv)))?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.estimate.weights)?;
     }
@@ -85,16 +121,16 @@ fn with_kv(forward: &Forward, kv: KvInfo) -> Forward {
 }
 
 /// Admits a model to `budget`, and sets the number of pages of its cache where the settings leave it open. `estimate`
-/// returns the memory that two tapes need, or `None` where a buffer would be too large.
+/// returns the memory that two tapes and what is next to a cache need, or `None` where a buffer would be too large.
 fn admit(
     budget: &Budget,
     forward: &mut Forward,
     settings: &Settings,
-    estimate: impl Fn(&[&Tape]) -> Option<MemoryEstimate>,
+    estimate: impl Fn(&[&Tape], KvInfo) -> Option<MemoryEstimate>,
 ) -> Result<Admitted, LoadError> {
     let takes = |kv: KvInfo| {
         let [prompt, step] = tapes(&with_kv(forward, kv), settings);
-        estimate(&[&prompt, &step])
+        estimate(&[&prompt, &step], kv)
     };
     let full = forward.kv;
     let choices = settings.kv_memory.choices(full);

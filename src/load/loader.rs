@@ -1,11 +1,12 @@
 //! Loads the weights of a checkpoint into an executor, and makes a runner of it.
 
 use super::admission::Budget;
+use super::draft::{DraftPlan, OpenDraft};
 use super::error::LoadError;
 use super::fit;
 use super::kv_selection::KvPlan;
 use super::page_cache;
-use super::plan::plan;
+use super::plan::{plan, settle_run};
 use super::prefill_chunk;
 use super::settings::{Backend, Settings};
 use super::stored_weights::StoredWeights;
@@ -17,7 +18,7 @@ use crate::executor::Retired;
 use crate::model::Checkpoint;
 use crate::model::forward::Forward;
 use crate::runner::{Model, Options, RetiredRunner, Runner, SystemMemory};
-use crate::tape::{Ending, Input};
+use crate::tape::{Ending, Input, KvInfo};
 
 /// Loads the weights, and prepares the first steps. `progress` is called with the bytes read so far and in all, and after
 /// the last byte once for each preparation.
@@ -47,6 +48,33 @@ pub fn runner_after(
     retired: Option<&mut RetiredRunner>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Runner, LoadError> {
+    let loaded = runner_with_draft(checkpoint, settings, None, retired, progress);
+    loaded.map(|loaded| loaded.runner)
+}
+
+/// A model's runner, and that of its draft model if it has one.
+#[derive(Debug)]
+pub struct Loaded {
+    pub runner: Runner,
+    pub draft: Option<Runner>,
+}
+
+/// Loads a runner as `runner_after` does, and that of its draft model. Both are admitted to the memory together, run on the same
+/// backend, and share the threads of the CPU.
+///
+/// # Errors
+/// As `runner_after`.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(unused_variables, clippy::needless_pass_by_value)
+)] // for a GPU's executor
+pub fn runner_with_draft(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    draft: Option<&OpenDraft>,
+    retired: Option<&mut RetiredRunner>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
     let (forward, tensors) = plan(checkpoint, settings)?;
     page_cache::prepare(checkpoint, settings);
     let (mut done, all) = (0, checkpoint.weight_bytes());
@@ -56,12 +84,70 @@ pub fn runner_after(
         weight_bytes: all,
         #[cfg(feature = "cuda")]
         retired: retired.map(RetiredRunner::executor_mut),
+        draft,
+        beside: None,
+        threads: None,
+        pages: None,
         read: &mut |bytes| {
             done += bytes as u64;
             progress(done, all);
         },
     };
     let model = loader.load(forward, settings)?;
+    let (beside, threads) = (loader.beside.take(), loader.threads.take());
+    let runner = made(model, settings, &mut || progress(all, all))?;
+    let draft = match (draft, beside) {
+        (Some(draft), Some(beside)) => {
+            let backend = if runner.backend() == "cpu" {
+                Backend::Cpu
+            } else {
+                Backend::Cuda
+            };
+            let loaded = load_draft(draft, (&beside, backend, threads), &mut || {
+                progress(all, all)
+            });
+            Some(loaded.map_err(|error| LoadError::Draft {
+                draft: draft.path.clone(),
+                error: Box::new(error),
+            })?)
+        }
+        _ => None,
+    };
+    Ok(Loaded { runner, draft })
+}
+
+/// Loads a draft model that was admitted.
+fn load_draft(
+    draft: &OpenDraft,
+    (beside, backend, threads): (&Beside, Backend, Option<cpu::Threads>),
+    alive: &mut dyn FnMut(),
+) -> Result<Runner, LoadError> {
+    let (checkpoint, settings) = (&draft.checkpoint, &beside.plan.settings_on(backend));
+    let (forward, tensors) = plan(checkpoint, settings)?;
+    page_cache::prepare(checkpoint, settings);
+    let mut loader = Loader {
+        source: StoredWeights::new(checkpoint, tensors),
+        kv: KvPlan::of_settings(checkpoint, settings),
+        weight_bytes: checkpoint.weight_bytes(),
+        #[cfg(feature = "cuda")]
+        retired: None,
+        draft: None,
+        beside: None,
+        threads,
+        pages: Some(beside.plan.pages(beside.model)),
+        read: &mut |_| alive(),
+    };
+    let model = loader.load(forward, settings)?;
+    drop(loader);
+    made(model, settings, alive)
+}
+
+/// Makes a runner of a loaded model.
+fn made(
+    model: Model,
+    settings: &Settings,
+    prepared: &mut dyn FnMut(),
+) -> Result<Runner, LoadError> {
     model.forward.tape(1, Input::Step, Ending::Token).check()?;
     let budget_of = settings.clone();
     let options = Options {
@@ -74,7 +160,7 @@ pub fn runner_after(
         }),
         observer: settings.observer.clone(),
     };
-    Ok(Runner::new(model, options, &mut || progress(all, all))?)
+    Ok(Runner::new(model, options, prepared)?)
 }
 
 /// Loads weights into an executor.
@@ -85,8 +171,23 @@ struct Loader<'a> {
     /// The executor whose device and recordings the new one takes over.
     #[cfg(feature = "cuda")]
     retired: Option<&'a mut Box<dyn Retired>>,
+    /// The draft model that is admitted together with this one.
+    draft: Option<&'a OpenDraft>,
+    /// Its plan, once both are admitted.
+    beside: Option<Beside>,
+    /// The threads of the CPU, once an executor has them.
+    threads: Option<cpu::Threads>,
+    /// The pages of a cache that was admitted before.
+    pages: Option<usize>,
     /// Is called with the number of bytes that were read.
     read: &'a mut dyn FnMut(usize),
+}
+
+/// The plan of a draft model, and the cache of the model that it was admitted with.
+#[derive(Clone, Debug)]
+struct Beside {
+    plan: DraftPlan,
+    model: KvInfo,
 }
 
 impl Loader<'_> {
@@ -117,17 +218,29 @@ impl Loader<'_> {
         description: String,
     ) -> Result<Model, LoadError> {
         let settings = &prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);
-        fit::admit_on_cpu(&mut forward, settings)?;
+        if let Some(pages) = self.pages {
+            settle_run(&mut forward, settings)?;
+            forward.kv.pages = pages;
+        } else {
+            let draft = OpenDraft::planned(self.draft, settings, &forward)?;
+            fit::admit_on_cpu(&mut forward, settings, draft.as_ref())?;
+            self.admitted(draft, &forward);
+        }
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
-        let mut cpu = Cpu::new(
+        let threads = match self.threads.take() {
+            Some(threads) => threads,
+            None => cpu::Threads::new(settings.threads)?,
+        };
+        let mut cpu = Cpu::on(
+            threads,
             weights,
             forward.shape.angles.clone(),
             self.kv.first_cache(forward.kv, settings),
-            settings.threads,
             &settings.graph,
-        )?
+        )
         .launching_ahead(settings.launch_ahead)
         .with_precision(settings.precision);
+        self.threads = Some(cpu.threads());
         let recache = |cpu: &mut Cpu, kv| {
             cpu.replace_cache(kv, &settings.graph);
             Ok(())
@@ -144,6 +257,14 @@ impl Loader<'_> {
             kv_selection,
             weight_bytes: self.weight_bytes,
         })
+    }
+
+    /// Notes the plan of the draft model, which was admitted with the model.
+    fn admitted(&mut self, draft: Option<DraftPlan>, model: &Forward) {
+        self.beside = draft.map(|plan| Beside {
+            plan,
+            model: model.kv,
+        });
     }
 
     #[cfg(feature = "cuda")]
@@ -163,7 +284,7 @@ impl Loader<'_> {
         } else {
             Some(device.free_memory()?)
         };
-        if let Err(error) = fit::admit_on_cuda(own, &mut forward, settings) {
+        if let Err(error) = self.admit_on_cuda(own, &mut forward, settings) {
             if let Some(retired) = self.retired.as_mut() {
                 device.give_back(retired);
             }
@@ -204,6 +325,27 @@ impl Loader<'_> {
             kv_selection,
             weight_bytes: self.weight_bytes,
         })
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Loader<'_> {
+    /// Admits a model, with its draft model, to the memory of a GPU, unless it was admitted before.
+    fn admit_on_cuda(
+        &mut self,
+        own: Option<u64>,
+        forward: &mut Forward,
+        settings: &Settings,
+    ) -> Result<(), LoadError> {
+        if let Some(pages) = self.pages {
+            settle_run(forward, settings)?;
+            forward.kv.pages = pages;
+            return Ok(());
+        }
+        let draft = OpenDraft::planned_on_gpu(self.draft, settings, forward)?;
+        fit::admit_on_cuda(own, forward, settings, draft.as_ref())?;
+        self.admitted(draft, forward);
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! It uses the daemon's own admission, so that advice and refusal cannot differ.
 
 use super::admission::Admitted;
+use super::draft::OpenDraft;
 use super::error::LoadError;
 use super::plan::plan;
 use super::settings::Settings;
@@ -19,7 +20,7 @@ pub enum Target {
     Discrete(u64),
 }
 
-/// Returns the memory that the model would need there. `settings.groups` must be the daemon's, not those of this process.
+/// Returns the memory that the model would need there, with the draft model that the settings name. `settings.groups` must be the daemon's, not those of this process.
 ///
 /// # Errors
 /// The error with which the daemon would refuse the model. If memory is short, it names the largest context that fits.
@@ -29,10 +30,12 @@ pub fn admit(
     target: Target,
 ) -> Result<Admitted, LoadError> {
     let (mut forward, _) = plan(checkpoint, settings)?;
+    let draft = OpenDraft::unchecked(settings)?;
     match target {
         Target::Cpu => {
             let settings = prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);
-            fit::admit_on_cpu(&mut forward, &settings)
+            let draft = OpenDraft::planned(draft.as_ref(), &settings, &forward)?;
+            fit::admit_on_cpu(&mut forward, &settings, draft.as_ref())
         }
         #[cfg(feature = "cuda")]
         Target::Integrated | Target::Discrete(_) => {
@@ -44,7 +47,8 @@ pub fn admit(
             // The memory of a board is only known on it, so this assumes a large one.
             let chunk = prefill_chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
             let settings = prefill_chunk::settled(settings, chunk, &forward);
-            fit::admit_on_cuda(own, &mut forward, &settings)
+            let draft = OpenDraft::planned_on_gpu(draft.as_ref(), &settings, &forward)?;
+            fit::admit_on_cuda(own, &mut forward, &settings, draft.as_ref())
         }
         #[cfg(not(feature = "cuda"))]
         Target::Integrated | Target::Discrete(_) => Err(LoadError::NoCuda),

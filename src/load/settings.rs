@@ -161,6 +161,8 @@ pub struct Settings {
     pub groups: Option<ControlGroups>,
     /// Whether the CPU launches steps ahead as a GPU does: for tests, because it gains nothing.
     pub launch_ahead: bool,
+    /// The draft model: a `.gguf` file or a safetensors directory. `runner_with_draft` alone loads it.
+    pub draft: Option<PathBuf>,
     /// Sees the logits that each token is chosen from: for tests.
     pub observer: Option<LogitsObserver>,
     pub cuda: CudaSettings,
@@ -271,6 +273,7 @@ impl Default for Settings {
             meminfo: "/proc/meminfo".into(),
             groups: Some(ControlGroups::default()),
             launch_ahead: false,
+            draft: None,
             observer: None,
             cuda: CudaSettings::default(),
         }

@@ -10,6 +10,7 @@ mod model;
 mod state_use;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
+mod draft;
 mod image_places;
 mod image_state;
 mod images;
@@ -31,6 +32,7 @@ mod tower;
 use std::collections::HashMap;
 use std::time::Duration;
 
+pub use self::draft::Trial;
 pub use self::error::RunError;
 use self::image_places::ImagePlaces;
 pub use self::image_places::ImageTile;

@@ -325,7 +325,7 @@ impl Runner {
         self.executor.set_token(token);
     }
 
-    fn run_rows(
+    pub(super) fn run_rows(
         &mut self,
         slots: &[usize],
         given: &[Given],

@@ -13,6 +13,25 @@ pub struct MemoryUse {
     pub activations: u64,
 }
 
+impl MemoryUse {
+    /// Returns the bytes of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            weights: self.weights + other.weights,
+            kv: self.kv + other.kv,
+            states: self.states + other.states,
+            activations: self.activations + other.activations,
+        }
+    }
+
+    /// Returns all bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.weights + self.kv + self.states + self.activations
+    }
+}
+
 /// Answers whether the system has a number of bytes to spare.
 pub(crate) struct SystemMemory(Box<dyn Fn(u64) -> bool + Send>);
 

@@ -105,6 +105,7 @@ impl Origin {
         let settings = source::settings(&model, &config).runner;
         let opened =
             OpenModel::read(&model, config.model.chat_template.as_deref()).map_err(failed)?;
+        load::open_draft(&model, &opened.language, &settings).map_err(failed)?;
         load::open_tower(&model, &opened.checkpoint, &settings).map_err(failed)?;
         opened.check(&settings).map_err(failed)
     }

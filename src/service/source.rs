@@ -77,6 +77,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         chat_template: config.model.chat_template.clone(),
         runner: load::Settings {
             backend: config.backend,
+            draft: config.draft.model.clone(),
             vision: load::VisionSettings {
                 tower: config.model.vision.clone(),
                 max_pixels: config.vision.max_pixels,

@@ -3,12 +3,14 @@
 //! Not here: text of prompts and answers, and reporting itself.
 
 mod histogram;
+mod proposals;
 mod timing;
 mod totals;
 
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Distribution, Histogram};
+pub use proposals::{GuessCounts, Proposals, Proposer};
 pub use timing::{Percentiles, Timing};
 pub use totals::{Count, Throughput, Totals};
 
@@ -68,26 +70,6 @@ impl FinishReason {
     }
 }
 
-/// What guesses tokens of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Proposer {
-    /// Earlier tokens of the same conversation.
-    Lookup,
-    /// A test.
-    Custom,
-}
-
-impl Proposer {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lookup => "lookup",
-            Self::Custom => "custom",
-        }
-    }
-}
-
 /// The usage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
@@ -105,15 +87,18 @@ pub struct Usage {
     /// Steps that were repeated because the guide's mask was late.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated_steps: u32,
-    /// What guessed tokens of the answer; `None` if nothing did.
+    /// What guessed the most tokens of the answer; `None` if nothing guesses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposer: Option<Proposer>,
-    /// Tokens that it guessed.
+    /// Tokens that were guessed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub proposed_tokens: u32,
     /// Those of them that were accepted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub accepted_tokens: u32,
+    /// The same of each proposer.
+    #[serde(default, skip_serializing_if = "Proposals::is_empty")]
+    pub proposals: Proposals,
     /// Tokens generated, the end-of-turn token included.
     pub completion_tokens: u32,
     /// Microseconds from acceptance to the start of prefill.

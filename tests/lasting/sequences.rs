@@ -14,6 +14,7 @@ use ganglion::engine::{
     Ticket, channel, worker,
 };
 use ganglion::files::Disk;
+use ganglion::guess::{Guess, MOST_GUESSES, Source};
 use ganglion::guide::Grammar;
 use ganglion::kv::{PAGE, Reuse};
 use ganglion::kv_store::{self, HostRules, Rules, Store as Pages};
@@ -241,6 +242,12 @@ impl Daemon {
     async fn send(&self, session: SessionId, said: &Said) -> Ticket {
         let options = Options {
             grammar: self.words.clone(),
+            // A session whose pages were restored continues with the same answer, with guesses and without.
+            guess: said.tokens.is_multiple_of(2).then(|| Guess {
+                source: Source::Lookup,
+                most: MOST_GUESSES,
+                is_auto: false,
+            }),
             ..Options::new(said.tokens, said.sampling)
         };
         let sent = self.handle.reply(session, vec![said.message()], options);

@@ -1,6 +1,6 @@
 //! Answers of many conversations at once are those that each has alone.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use ganglion::engine::{Held, Replaced, worker};
 use ganglion::load;
 use ganglion::runner::LostStates;
 
+use super::drafts;
 use super::engine::{Engine, TEMPLATE, hold_device, of_rows};
 use super::talk::{Logits, Talk, program};
 use crate::support::tiny_gguf;
@@ -22,7 +23,16 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
-    hold_together(folder.path()).await;
+    hold_together(folder.path(), None).await;
+}
+
+/// The same with guesses of a draft model: of the same one, and of another.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_with_a_draft_model_are_those_of_each_alone() {
+    for draft in ["tiny-granite", "tiny-smollm3"] {
+        let folder = drafts::folder("tiny-granite", None);
+        hold_together(folder.path(), Some(drafts::golden(draft))).await;
+    }
 }
 
 /// The same with recurrent states, which rows of other requests, preemption and eviction must not change.
@@ -38,7 +48,7 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
         let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}> {% endif %}";
         std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
-        let lost = hold_together(folder.path()).await;
+        let lost = hold_together(folder.path(), None).await;
         println!("{name}: {lost:?}");
         assert!(lost.idle > 0, "{name}: no slot lost its state");
     }
@@ -47,12 +57,13 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
 /// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
 /// the hashes that they have alone. `GANGLION_SEED` selects other programs. Returns the recurrent states that others
 /// needed.
-async fn hold_together(folder: &Path) -> LostStates {
+async fn hold_together(folder: &Path, draft: Option<PathBuf>) -> LostStates {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| load::Settings {
         observer: Some(logits.observer()),
         // A new request can preempt a running step, and cannot preempt one that was launched ahead: both are compared.
         launch_ahead: whole > 1,
+        draft: draft.clone(),
         ..of_rows(folder, rows, whole).runner
     };
     let alone = Engine::with(folder, watched(1, 1, &of_alone)).await;

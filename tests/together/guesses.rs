@@ -18,8 +18,8 @@ const TOKENS: usize = 60;
 
 /// What a caller receives.
 #[derive(Debug, PartialEq)]
-struct Answer {
-    text: String,
+pub(super) struct Answer {
+    pub(super) text: String,
     reason: FinishReason,
     stop: Option<String>,
     tokens: [u32; 2],
@@ -28,13 +28,13 @@ struct Answer {
 
 /// Tokens that were proposed, and those of them that were accepted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    proposed: u32,
-    accepted: u32,
+pub(super) struct Counts {
+    pub(super) proposed: u32,
+    pub(super) accepted: u32,
 }
 
 /// Returns how tests guess, by name: as users can, and in ways that are mostly wrong.
-pub(super) fn all() -> [(&'static str, Guess); 6] {
+pub(super) fn all() -> [(&'static str, Guess); 7] {
     let wrong = Custom::new(|tokens, most| {
         let seed = tokens.iter().fold(7_u64, |hash, token| {
             hash.wrapping_mul(31).wrapping_add(u64::from(*token))
@@ -58,7 +58,9 @@ pub(super) fn all() -> [(&'static str, Guess); 6] {
     let custom = Source::Custom;
     [
         ("lookup", Source::Lookup),
-        ("auto", Source::Lookup),
+        ("auto", Source::Any),
+        // Without a draft model there are no such guesses.
+        ("draft", Source::Draft),
         ("wrong", custom(wrong)),
         ("equal", custom(equal)),
         ("repeats", custom(repeats)),
@@ -104,14 +106,14 @@ pub(crate) fn of_known_answers() -> [Guess; 2] {
     })
 }
 
-fn client(user: u32) -> Client {
+pub(super) fn client(user: u32) -> Client {
     Client {
         name: format!(":1.{user}").into(),
         user,
     }
 }
 
-fn options(user: u32, stop: Option<&str>, guess: Option<&Guess>) -> Options {
+pub(super) fn options(user: u32, stop: Option<&str>, guess: Option<&Guess>) -> Options {
     Options {
         stop: stop.map(str::to_owned).into_iter().collect(),
         guess: guess.cloned(),
@@ -128,7 +130,7 @@ fn options(user: u32, stop: Option<&str>, guess: Option<&Guess>) -> Options {
     }
 }
 
-async fn hear(mut ticket: Ticket) -> (Answer, Outcome) {
+pub(super) async fn hear(mut ticket: Ticket) -> (Answer, Outcome) {
     let (mut text, mut likelihoods) = (String::new(), Vec::new());
     loop {
         match ticket.events.recv().await.expect("it ends") {
@@ -152,7 +154,7 @@ async fn hear(mut ticket: Ticket) -> (Answer, Outcome) {
 }
 
 /// Asks a question of each of some users at once. The first half of the answers ends at a text of `stops`.
-async fn ask_all(
+pub(super) async fn ask_all(
     engine: &Handle,
     users: u32,
     stops: &[Option<String>],
@@ -173,19 +175,22 @@ async fn ask_all(
         answers.push(answer);
         counts.proposed += usage.proposed_tokens;
         counts.accepted += usage.accepted_tokens;
-        assert_eq!(
-            usage.proposer,
-            guess.map(|guess| match guess.source {
-                Source::Lookup => Proposer::Lookup,
-                Source::Custom(_) => Proposer::Custom,
-            })
-        );
+        let all = usage.proposals.all();
+        let counted = [usage.proposed_tokens, usage.accepted_tokens].map(u64::from);
+        assert_eq!([all.proposed, all.accepted], counted);
+        let expected = guess.map(|guess| match guess.source {
+            Source::Any => usage.proposals.most().unwrap_or(Proposer::Lookup),
+            Source::Lookup => Proposer::Lookup,
+            Source::Draft => Proposer::Draft,
+            Source::Custom(_) => Proposer::Custom,
+        });
+        assert_eq!(usage.proposer, expected);
     }
     (answers, counts)
 }
 
 /// Some characters from the middle of a text.
-fn middle(text: &str) -> Option<String> {
+pub(super) fn middle(text: &str) -> Option<String> {
     let characters: Vec<char> = text.chars().collect();
     let half = characters.len() / 2;
     let some = characters.get(half..half + 3)?;
@@ -228,7 +233,7 @@ async fn guesses_change_no_answer() {
                 println!("{name}, {users} users: {counts:?}");
                 let sum = match name {
                     "known" => &mut of_known,
-                    "lookup" | "auto" => &mut of_lookup,
+                    "lookup" | "auto" | "draft" => &mut of_lookup,
                     _ => &mut of_others,
                 };
                 sum.proposed += counts.proposed;
@@ -251,7 +256,7 @@ async fn guesses_change_no_answer() {
 }
 
 /// Has a conversation of a user, in which a turn is taken back.
-async fn talk(engine: &Handle, user: u32, guess: Option<&Guess>) -> Vec<Answer> {
+pub(super) async fn talk(engine: &Handle, user: u32, guess: Option<&Guess>) -> Vec<Answer> {
     let session = engine.open_session(client(user), Vec::new());
     let session = session.expect("there is room");
     let mut answers: Vec<Answer> = Vec::new();
@@ -282,6 +287,32 @@ async fn turns_after_guesses_are_the_same() {
             assert_eq!(talk(handle, user, Some(&guess)).await, plain, "{name}");
         }
     }
+}
+
+/// A user's earlier answer is looked up, and no other user's.
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_answers_of_the_same_user_are_looked_up() {
+    let [folder, _] = models();
+    let engine = Engine::start(folder.path(), 8, 8).await;
+    let [(_, guess), ..] = all();
+    let mut heard = Vec::new();
+    for user in [1, 2, 1] {
+        let question = Message::new(Role::User, "hello");
+        let options = options(1, None, Some(&guess));
+        let asked = engine
+            .handle
+            .generate(client(user), vec![question], options);
+        let (answer, outcome) = hear(asked.await.expect("it is accepted")).await;
+        heard.push((answer, outcome.usage.accepted_tokens));
+    }
+    let [(first, _), (second, of_other), (third, again)] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    assert!(first == second && first == third, "{heard:?}");
+    // Only the first tokens match nothing.
+    let [_, all] = first.tokens;
+    assert!(2 * again > all, "{again} of {all}");
+    assert!(again > of_other, "{of_other} of another user");
 }
 
 /// What answers must fit: texts that are forced in part, and numbers, whose masks a limit changes.

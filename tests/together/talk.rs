@@ -106,7 +106,7 @@ pub(super) fn program(random: &mut fastrand::Rng) -> Vec<Step> {
             let text = words.collect::<Vec<_>>().join(" ");
             let sampled = random.bool();
             // Half of the answers are not guessed.
-            let guess = guesses::all().into_iter().nth(random.usize(0..12));
+            let guess = guesses::all().into_iter().nth(random.usize(0..14));
             let guess = guess.map(|(_, guess)| guess);
             Step::Say {
                 text,

@@ -60,6 +60,8 @@ pub struct ModelInfo {
     pub thinking: bool,
     /// Whether it has a vision tower, and so takes images.
     pub images: bool,
+    /// The file or directory of its draft model; empty without one.
+    pub draft: String,
     /// The format in which it calls tools; empty if it cannot.
     pub tools: String,
     /// The origin of its chat template; empty if it has none.

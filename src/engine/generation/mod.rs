@@ -2,6 +2,8 @@
 //!
 //! It never runs a step and never chooses which generation runs next: `worker` and `schedule` do.
 
+mod acceptances;
+pub(super) mod drafts;
 mod guesses;
 mod guided;
 mod heading;

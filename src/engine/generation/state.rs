@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::acceptances::{Acceptances, named};
 use super::speech::Speech;
 use super::stop::StopStrings;
 use super::token_times::TokenTimes;
@@ -17,7 +18,7 @@ use crate::engine::prompt::encoder::Encoder;
 use crate::engine::schedule::policy::{Candidate, Stage};
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::session::sessions::SessionId;
-use crate::guess::{Acceptance, Proposer, Source};
+use crate::guess::Proposer;
 use crate::guide::{Guide, GuideError};
 use crate::kv::{Family, Owner};
 use crate::model::Decoder;
@@ -46,7 +47,9 @@ pub(crate) struct Generation {
     pub(super) text: String,
     /// Guesses its next tokens.
     pub(super) proposer: Option<Proposer>,
-    pub(super) acceptance: Acceptance,
+    pub(super) acceptances: Acceptances,
+    /// What made the guesses of its last step.
+    pub(super) asked: telemetry::Proposer,
     /// Limits the tokens that may be chosen.
     pub(super) guide: Option<Guide>,
     /// The mask of the next token, if it was requested.
@@ -151,8 +154,9 @@ impl Generation {
         };
         Self {
             stops: StopStrings::new(&request.options.stop),
-            proposer: guess.map(|guess| Proposer::new(&guess.source)),
-            acceptance: Acceptance::default(),
+            proposer: guess.and_then(|guess| Proposer::new(&guess.source)),
+            acceptances: Acceptances::default(),
+            asked: telemetry::Proposer::Lookup,
             guide: request.guide.take(),
             promise: None,
             waits: false,
@@ -487,9 +491,9 @@ impl Generation {
         }
         self.tokens.push(token);
         self.repeated += 1;
+        self.acceptances.age();
         if let Some(proposer) = &mut self.proposer {
             proposer.push(token);
-            self.acceptance.age();
         }
         let said = self.speech.take(token);
         if self.send(said) {
@@ -511,14 +515,6 @@ fn micros(duration: Duration) -> u64 {
 /// Returns the owner of a request's pages: its session.
 pub(crate) fn owner(request: &Request) -> Option<Owner> {
     request.session.map(|SessionId(id)| Owner(id))
-}
-
-/// Returns the name of a source of guesses in a receipt.
-fn named(source: &Source) -> telemetry::Proposer {
-    match source {
-        Source::Lookup => telemetry::Proposer::Lookup,
-        Source::Custom(_) => telemetry::Proposer::Custom,
-    }
 }
 
 fn count(n: usize) -> u32 {

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::{Counters, Counts, LifeCycle};
 use crate::runner::{KindTime, LostStates, RetiredRunner, Runner};
-use crate::telemetry::Timing;
+use crate::telemetry::{GuessCounts, Proposals, Timing};
 
 /// The state of the decode graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,13 +67,6 @@ pub struct ImageCounts {
     pub cache_bytes: u64,
 }
 
-/// Tokens that were guessed, and those of them that were accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GuessCounts {
-    pub proposed: u64,
-    pub accepted: u64,
-}
-
 /// What the engine does at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -84,6 +77,8 @@ pub struct Snapshot {
     pub tokens: u64,
     /// Guesses since the start.
     pub guesses: GuessCounts,
+    /// The same by proposer.
+    pub proposals: Proposals,
     /// The time of each kind of operation in the last timed step; empty before the first.
     pub kinds: Vec<KindTime>,
     /// Steps that were timed since the start.
@@ -115,7 +110,7 @@ pub(crate) enum News {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) tokens: u64,
-    pub(crate) guesses: GuessCounts,
+    pub(crate) guesses: Proposals,
     pub(crate) counters: Counters,
     pub(crate) prompts: Counts,
     /// The time of the step, of the idle device and of the engine thread; `None` if not only a step ran.
@@ -220,8 +215,8 @@ impl Snapshot {
             News::Tokens(tokens) => self.tokens += tokens,
             News::Step(sample) => {
                 self.tokens += sample.tokens;
-                self.guesses.proposed += sample.guesses.proposed;
-                self.guesses.accepted += sample.guesses.accepted;
+                self.proposals.add_all(sample.guesses);
+                self.guesses = self.proposals.all();
                 self.graph.counters = sample.counters;
                 self.graph.prompts = sample.prompts;
                 if let Some([step, gap, host]) = sample.times {
@@ -276,16 +271,20 @@ mod tests {
     use crate::engine::schedule::slices::Share;
     use crate::engine::sim::{self, Script};
     use crate::sampler::Parameters;
+    use crate::telemetry::Proposer;
 
     #[test]
     fn a_reader_delays_nothing_and_misses_nothing() {
         let live = Live::default();
+        let mut guesses = Proposals::default();
+        let counts = GuessCounts {
+            proposed: 3,
+            accepted: 1,
+        };
+        guesses.add(Proposer::Lookup, counts);
         let sample = Sample {
             tokens: 2,
-            guesses: GuessCounts {
-                proposed: 3,
-                accepted: 1,
-            },
+            guesses,
             counters: Counters::default(),
             prompts: Counts::default(),
             times: Some([Duration::from_millis(1); 3]),

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::live::{GraphStatus, GuessCounts, News, Sample, Work};
+use super::live::{GraphStatus, News, Sample, Work};
 use crate::engine::intake::shared::Shared;
 use crate::graph::{Event, Renewal};
 use crate::journal;
 use crate::runner::{RetiredRunner, RunError, Runner};
+use crate::telemetry::Proposals;
 
 /// Observes the steps of the engine thread.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl<'a> Observer<'a> {
         &mut self,
         runner: &mut Runner,
         tokens: usize,
-        guesses: GuessCounts,
+        guesses: Proposals,
     ) -> Option<Duration> {
         let now = Instant::now();
         self.shared.progress.advance();
@@ -119,6 +120,12 @@ pub(crate) fn report_graph_events(shared: &Shared, runner: &mut Runner) {
 pub(crate) fn report_retired_graph_events(shared: &Shared, runner: &mut RetiredRunner) {
     report_events(runner.take_graph_events());
     publish_retired_graph(shared, runner);
+}
+
+/// Reports the failures among the events of a draft model's decode graph to the journal. Its state is not published.
+pub(crate) fn report_draft_failures(events: Vec<Event>) {
+    let is_failure = |event: &Event| matches!(event, Event::Failed { .. } | Event::Disabled { .. });
+    report_events(events.into_iter().filter(is_failure).collect());
 }
 
 fn report_events(events: Vec<Event>) {

@@ -12,7 +12,9 @@ use crate::graph::Mode;
 use crate::journal;
 use crate::kv::KvTypes;
 use crate::kv_store::Key;
-use crate::load::{self, FoundTower, LoadError, OpenModel, OpenPart, OpenTower, PROBE, TowerFile};
+use crate::load::{
+    self, FoundTower, LoadError, Loaded, OpenModel, OpenPart, OpenTower, PROBE, TowerFile,
+};
 use crate::model::Checkpoint;
 use crate::model::checkpoint::Identity;
 use crate::runner::{RetiredRunner, RunError, Runner, Tower};
@@ -35,6 +37,8 @@ pub(crate) struct Recipe {
     files: Option<Identity>,
     /// The files that may be its tower, as far as they could be read.
     towers: Vec<Identity>,
+    /// The files of its draft model, if the settings name one, as far as they could be read.
+    draft: Option<Identity>,
     /// The file of its tower, if it is loaded with one from outside of its own files.
     tower: Option<Identity>,
     /// The types of the cache, and the hash of the angles of its rotation, once they are selected.
@@ -65,11 +69,17 @@ fn towers(settings: &Settings) -> Vec<Identity> {
     others.filter_map(|path| Identity::of(path).ok()).collect()
 }
 
+/// Returns the identity of a model's draft model.
+fn draft(settings: &Settings) -> Option<Identity> {
+    Identity::of(settings.runner.draft.as_deref()?).ok()
+}
+
 impl Recipe {
     pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             files: files(settings).ok(),
             towers: towers(settings),
+            draft: draft(settings),
             tower: None,
             settings: settings.clone(),
             cache: None,
@@ -112,8 +122,10 @@ impl Recipe {
         // The reserve only matters while a model is loaded.
         alike.runner.reserve = is.reserve;
         alike.runner.graph.mode = is.graph.mode;
-        let replaced =
-            self.files.is_none() || self.files != next.files || self.towers != next.towers;
+        let replaced = self.files.is_none()
+            || self.files != next.files
+            || self.towers != next.towers
+            || self.draft != next.draft;
         if replaced || self.settings != alike {
             Transition::Load
         } else if is.graph.mode == to_be.graph.mode {
@@ -139,6 +151,8 @@ pub(crate) enum Loading {
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) runner: Runner,
+    /// `None` if the model has no draft model.
+    pub(crate) draft: Option<Runner>,
     pub(crate) codec: Codec,
     pub(crate) recipe: Recipe,
     /// `None` if the model sees no images.
@@ -184,6 +198,7 @@ impl LoadedModel {
             journal::tokenizer_skips(&settings.model.display().to_string(), note);
         }
         let tower = find_tower(settings, &checkpoint)?;
+        let draft = load::open_draft(&settings.model, &language, &settings.runner)?;
         report(Loading::Begins(Phase::Weights));
         let mut shown = 0;
         let measured = load::Settings {
@@ -191,8 +206,15 @@ impl LoadedModel {
             tower: tower.as_ref().map(OpenTower::needs).unwrap_or_default(),
             ..settings.runner.clone()
         };
-        let mut runner =
-            load::runner_after(&checkpoint, &measured, retired, &mut |done, total| {
+        let draft = draft.as_ref();
+        let path_of_draft = draft.map(|draft| draft.path.display().to_string());
+        let path_of_draft = path_of_draft.unwrap_or_default();
+        let loaded = load::runner_with_draft(
+            &checkpoint,
+            &measured,
+            draft,
+            retired,
+            &mut |done, total| {
                 if done >= total {
                     // After the last weight come the memory of the first steps, and recordings.
                     report(Loading::Begins(Phase::Preparing));
@@ -203,7 +225,9 @@ impl LoadedModel {
                     shown = percent;
                 }
                 report(Loading::Read(more.then_some(percent)));
-            })?;
+            },
+        )?;
+        let Loaded { mut runner, draft } = loaded;
         let sight = match tower {
             Some(tower) => load_tower(settings, tower, &mut runner, &mut recipe, &mut report)?,
             None => None,
@@ -233,6 +257,7 @@ impl LoadedModel {
             trained_context: count(shape.context),
             thinking: language.can_think(),
             images: sight.is_some(),
+            draft: path_of_draft,
             // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),
@@ -240,6 +265,7 @@ impl LoadedModel {
         };
         Ok(Self {
             runner,
+            draft,
             codec: Codec::Model(language),
             recipe,
             sight,
@@ -257,6 +283,9 @@ impl LoadedModel {
             let [weights, reserved] = seen.tower.memory();
             status.memory.weights += weights;
             status.memory.activations += reserved;
+        }
+        if let Some(draft) = &self.draft {
+            status.memory = status.memory.with(draft.memory());
         }
     }
 }

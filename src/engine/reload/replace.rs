@@ -123,6 +123,8 @@ fn load(shared: &Shared, settings: &Settings) -> Result<LoadedModel, ReplaceErro
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) encoder: Arc<Encoder>,
+    /// The runner of the draft model, if there is one.
+    pub(crate) draft: Option<Runner>,
     /// `None` if the model sees no images.
     pub(crate) tower: Option<Tower>,
     /// The most bytes of encoded images that stay for later requests.
@@ -131,16 +133,23 @@ pub(crate) struct Active {
 
 impl Replacement {
     /// Activates the model on the engine thread. Returns what belongs to it, and whether the pages of the cache keep their
-    /// content. Returns `None` if the device cannot be used: then the old model stays.
+    /// content. Returns `None` if the device cannot be used: then the old model stays. `free` frees what else belongs to it.
     pub(crate) fn take_place(
         self,
         receiver: &Receiver,
         runner: &mut Runner,
+        free: impl FnOnce(),
     ) -> Option<(Active, bool)> {
         let Self {
             mut model, reply, ..
         } = self;
         let key = model.recipe.key();
+        if let Some(draft) = &model.draft
+            && let Err(error) = draft.attach_thread()
+        {
+            drop(reply.send(Err(error.into())));
+            return None;
+        }
         let taken = if key.is_some() && key == receiver.shared.pages_key() {
             model.runner.inherit(runner)
         } else {
@@ -156,6 +165,7 @@ impl Replacement {
         let (new, active) = activate(receiver, model);
         // This frees the old model's memory before the caller gets its reply.
         *runner = new;
+        free();
         observer::report_graph_events(&receiver.shared, runner);
         drop(reply.send(Ok(())));
         Some((active, keeps))
@@ -193,6 +203,7 @@ fn make_active(
     shared.publish(|status| model.describe(status));
     let LoadedModel {
         runner,
+        draft,
         codec,
         recipe,
         sight,
@@ -210,6 +221,7 @@ fn make_active(
     };
     let active = Active {
         encoder,
+        draft,
         tower,
         cache_bytes,
     };

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use super::draft::Draft;
 use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
@@ -23,7 +24,7 @@ use crate::engine::session::sessions::SessionId;
 use crate::journal;
 use crate::kv::Owner;
 use crate::load::LoadError;
-use crate::runner::{MemoryUse, RetiredRunner};
+use crate::runner::{MemoryUse, RetiredRunner, Runner};
 
 /// What the engine thread owns without a model.
 pub(super) struct Dormant<'a> {
@@ -46,6 +47,7 @@ impl<'a> Dormant<'a> {
         let Worker {
             receiver,
             runner,
+            draft,
             slices,
             image_counts,
             observer,
@@ -53,9 +55,10 @@ impl<'a> Dormant<'a> {
             host,
             ..
         } = worker;
-        drop((encodings, host));
         let work = observer.work();
-        let held = runner.memory();
+        let of_draft = draft.as_ref().map(Draft::memory).unwrap_or_default();
+        let held = runner.memory().with(of_draft);
+        drop((encodings, host, draft));
         let mut dormant = Self {
             receiver,
             settings,
@@ -81,9 +84,8 @@ impl<'a> Dormant<'a> {
             pages_in_host: 0,
             ..work
         }));
-        let bytes = held.weights + held.kv + held.states + held.activations;
         let model = shared.status().borrow().model.name.clone();
-        journal::model_unloaded(&model, bytes, unload.cause.name());
+        journal::model_unloaded(&model, held.bytes(), unload.cause.name());
         shared.publish(|status| status.memory = MemoryUse::default());
         let why = unload.cause.name();
         (self.receiver).idle(&format!(
@@ -169,7 +171,8 @@ impl<'a> Dormant<'a> {
         let Replacement {
             mut model, reply, ..
         } = replacement;
-        if let Err(error) = model.runner.attach_thread() {
+        let mut all = std::iter::once(&model.runner).chain(&model.draft);
+        if let Err(error) = all.try_for_each(Runner::attach_thread) {
             // The caller may have gone.
             drop(reply.send(Err(error.into())));
             return Err(Box::new(self));

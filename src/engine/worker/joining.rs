@@ -105,7 +105,9 @@ impl Worker<'_> {
         if let Some(guide) = &request.guide {
             guide.wake(self.queue.wake());
         }
-        let generation = Generation::new(request, prompt, self.encoder.clone(), decoder);
+        let past = self.past.of(request.client.user);
+        let mut generation = Generation::new(request, prompt, self.encoder.clone(), decoder);
+        generation.set_past(past);
         if matches!(placement, Placement::NoRow | Placement::NoPages) {
             // Its prompt may be longer than it was for another model.
             self.displaced.push(generation);

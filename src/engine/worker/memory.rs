@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::draft::Draft;
 use super::state::Worker;
 use crate::runner::RunError;
 
@@ -17,6 +18,7 @@ impl Worker<'_> {
             // The tokens of a step that is ahead would be lost.
             self.settle()?;
             self.runner.give_back(turns)?;
+            self.release_draft_memory()?;
             self.spare_since = None;
         }
         if self.runner.pages_moved() || due.is_some() {
@@ -35,7 +37,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn publish_memory(&self) {
-        let kv = self.runner.memory().kv;
+        let of_draft = self.draft.as_ref().map(Draft::memory).unwrap_or_default();
+        let kv = self.runner.memory().kv + of_draft.kv;
         if self.shared.memory().kv != kv {
             // The other figures include the vision tower, and stay as they are after a load.
             self.shared.publish(|status| status.memory.kv = kv);

@@ -12,6 +12,8 @@ mod joining;
 mod preemption;
 mod prefill;
 // Steps of all generations whose prompt is in the cache.
+mod draft;
+mod drafting;
 mod masks;
 mod steps;
 // Pages, memory and the board, between two steps.

@@ -9,13 +9,13 @@ use super::preemption::Preemption;
 use super::state::Worker;
 use crate::engine::caller::request::Priority;
 use crate::engine::generation::state::Token;
-use crate::engine::observe::live::GuessCounts;
 use crate::engine::observe::progress::Phase;
 use crate::executor::Pass;
 use crate::journal;
 use crate::kv::Family;
 use crate::runner::RunError;
 use crate::tape::Ending;
+use crate::telemetry::Proposals;
 
 impl Worker<'_> {
     /// Prefills a slice of the prompt in a slot, and waits for its end. `others` is the number of other generations, and
@@ -125,7 +125,7 @@ impl Worker<'_> {
         if last {
             let token = self.runner.token();
             self.observer
-                .tokens(&mut self.runner, 1, GuessCounts::default());
+                .tokens(&mut self.runner, 1, Proposals::default());
             if shows_images {
                 self.shrink_embeddings();
             }

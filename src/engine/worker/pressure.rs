@@ -19,7 +19,7 @@ impl Worker<'_> {
         if self.is_idle() {
             self.save_before_release()?;
         }
-        let pages = self.runner.evict_idle()?;
+        let pages = self.runner.evict_idle()? + self.evict_drafts()?;
         if pages > 0 {
             // A session whose pages are gone is not saved.
             self.interrupt_saving();

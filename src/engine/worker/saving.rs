@@ -95,7 +95,11 @@ impl Worker<'_> {
         for one in gone.chain(current.map(|one| one.idle)) {
             self.runner.release(one.owner);
         }
+        self.past.forget(place.user);
         self.runner.erase(place.user);
+        if let Some(draft) = &mut self.draft {
+            draft.erase(place.user);
+        }
     }
 
     /// Returns when pages are to be saved next, if nothing happens before.

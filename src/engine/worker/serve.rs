@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::dormant::Dormant;
+use super::draft::Draft;
 use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
@@ -18,7 +19,7 @@ use crate::engine::reload::replace::{self, Active};
 use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::slices::Slices;
 use crate::engine::session::sessions::SessionId;
-use crate::guess::StepCosts;
+use crate::guess::{Past, StepCosts};
 use crate::journal;
 use crate::kv::Owner;
 use crate::load::LoadError;
@@ -59,6 +60,7 @@ impl Worker<'_> {
             self.end_unwanted();
             self.end_guided();
             self.replace_if_due()?;
+            self.past.forget_idle(Instant::now());
             let more = self.move_pages()?;
             self.release_memory_if_due()?;
             if let Some(unload) = self.take_unload()? {
@@ -72,6 +74,7 @@ impl Worker<'_> {
                     .into_iter()
                     .chain(self.release_due())
                     .chain(self.unload_due())
+                    .chain(self.past.due())
                     .min();
                 let next = self.queue.next(due);
                 self.mark_energy();
@@ -154,18 +157,23 @@ impl Worker<'_> {
         // The pages of the new cache have other numbers.
         self.interrupt_saving();
         // The images of requests are encoded again by the new tower.
-        if let Some((active, keeps_pages)) = replacement.take_place(self.receiver, &mut self.runner)
-        {
+        let draft = &mut self.draft;
+        let free = || *draft = None;
+        let taken = replacement.take_place(self.receiver, &mut self.runner, free);
+        if let Some((active, keeps_pages)) = taken {
             let Active {
                 encoder,
+                draft,
                 tower,
                 cache_bytes,
             } = active;
             self.encoder = encoder;
+            self.draft = draft.map(Draft::new);
             (self.encodings, self.cache_bytes) = (Encodings::new(tower), cache_bytes);
             self.embeddings.clear();
             self.slices = Slices::default();
             self.step_costs = StepCosts::default();
+            self.past = Past::default();
             if !keeps_pages {
                 self.unsaved.clear();
             }
@@ -209,6 +217,9 @@ impl Worker<'_> {
             // A reply fails to send if its caller has gone.
             Control::ResetGraph(reply) => {
                 self.runner.reset_graph();
+                if let Some(draft) = &mut self.draft {
+                    draft.reset_graph();
+                }
                 let life = self.runner.graph();
                 journal::graph_reset(life.epoch(), life.state().name());
                 self.publish_graph();
@@ -223,6 +234,9 @@ impl Worker<'_> {
             }
             Control::SetMode(mode, reply) => {
                 self.runner.set_graph_mode(mode);
+                if let Some(draft) = &mut self.draft {
+                    draft.set_graph_mode(mode);
+                }
                 self.publish_graph();
                 drop(reply.send(Ok(())));
             }

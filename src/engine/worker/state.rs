@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::draft::Draft;
 use super::restore::Restore;
 use super::slots::Slots;
 use super::unload::Unload;
@@ -23,7 +24,7 @@ use crate::engine::reload::replacement::Replacement;
 use crate::engine::schedule::policy::Candidate;
 use crate::engine::schedule::prefill_time::PrefillTimes;
 use crate::engine::schedule::slices::Slices;
-use crate::guess::StepCosts;
+use crate::guess::{Past, StepCosts};
 use crate::kv_store::Host;
 use crate::runner::{RunError, Runner};
 
@@ -33,6 +34,12 @@ pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared,
     pub(super) queue: &'a Arc<Queue>,
     pub(super) runner: Runner,
+    /// The draft model, if there is one that works.
+    pub(super) draft: Option<Draft>,
+    /// The time that it has taken since the last tokens.
+    pub(super) drafting: Duration,
+    /// The latest answers of users.
+    pub(super) past: Past,
     pub(super) encoder: Arc<Encoder>,
     /// The tower of the model, if it sees images.
     pub(super) encodings: Encodings,
@@ -76,6 +83,7 @@ impl<'a> Worker<'a> {
     pub(super) fn new(receiver: &'a Receiver, (runner, active): (Runner, Active)) -> Self {
         let Active {
             encoder,
+            draft,
             tower,
             cache_bytes,
         } = active;
@@ -84,6 +92,9 @@ impl<'a> Worker<'a> {
             shared: &receiver.shared,
             queue: &receiver.queue,
             runner,
+            draft: draft.map(Draft::new),
+            drafting: Duration::ZERO,
+            past: Past::default(),
             encoder,
             encodings: Encodings::new(tower),
             embeddings: EmbeddingCache::default(),
@@ -119,6 +130,9 @@ impl<'a> Worker<'a> {
         let mut generation = self.slots.remove(slot)?;
         generation.lose_slot(self.runner.len_of(slot));
         self.runner.leave(slot);
+        if let Some(draft) = &mut self.draft {
+            draft.leave(slot);
+        }
         self.restores.retain(|restore| restore.slot != slot);
         if let Some(session) = generation.request().session {
             self.session_is_idle(session);

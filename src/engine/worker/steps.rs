@@ -4,17 +4,18 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use super::arrivals::Arrivals;
+use super::drafting::Wish;
 use super::state::Worker;
 use crate::engine::caller::request::{Priority, RequestError};
 use crate::engine::generation::state::{After, Generation, Lookahead, Token};
-use crate::engine::observe::live::{GuessCounts, Work};
+use crate::engine::observe::live::Work;
 use crate::engine::observe::progress::Phase;
 use crate::engine::schedule::policy::{self, Candidate, Next, Stage};
 use crate::engine::schedule::slices::Slices;
 use crate::executor::Given;
 use crate::kv::Owner;
 use crate::runner::{RunError, Runner, Stepped};
-use crate::telemetry::FinishReason;
+use crate::telemetry::{FinishReason, GuessCounts, Proposals};
 
 /// The rows of a slot in a step: the slot, and the forced or guessed tokens that it runs in the same step.
 type Row = (usize, Vec<Given>);
@@ -36,6 +37,7 @@ impl Worker<'_> {
                 self.prefill(slot, others, decoding)
             }
             Next::Step(slots) => {
+                self.read_draft(&slots)?;
                 let launches_ahead = !self.is_prefill_after_step(&all);
                 self.step(slots, &all, launches_ahead)
             }
@@ -128,23 +130,54 @@ impl Worker<'_> {
     }
 
     /// Adds guesses to rows without forced tokens, at most `spare` of all together. Generations share them equally, as far as
-    /// they have guesses. The masks after guesses are computed while the step runs.
+    /// they have guesses. Proposers that need the device are asked for rows without others. The masks after guesses are computed
+    /// while the step runs.
     fn guess(&mut self, rows: &mut [Row], mut spare: usize) -> Result<(), RunError> {
+        let slots: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
         let (mut left, mut all) = (rows.len(), row_count(rows));
-        for (slot, given) in rows {
+        let mut wishes = Vec::new();
+        for (row, (slot, given)) in rows.iter_mut().enumerate() {
             let part = spare.div_ceil(left);
             left -= 1;
-            if let Some(generation) = self.slots.get(*slot)
+            if let Some(generation) = self.slots.get_mut(*slot)
                 && given.is_empty()
             {
-                let most = part.min(room(&self.runner, *slot));
-                let most = generation.worthwhile(&self.step_costs, all, most);
-                let (guesses, masks) = generation.guesses(most);
-                if let Some(masks) = masks {
-                    self.runner.guide_guesses(*slot, masks)?;
-                }
+                let slot = *slot;
+                let most = part.min(room(&self.runner, slot));
+                let own = generation.worthwhile(&self.step_costs, all, most);
+                let guesses = generation.guesses(own);
+                let mut count = guesses.len();
                 given.extend(guesses.into_iter().map(Given::Guessed));
-                (spare, all) = (spare - given.len(), all + given.len());
+                if count == 0 {
+                    count = self.drafts_of(slot, &slots, all, most);
+                    let wish = Wish {
+                        row,
+                        slot,
+                        most: count,
+                    };
+                    wishes.extend((count > 0).then_some(wish));
+                }
+                (spare, all) = (spare - count, all + count);
+            }
+        }
+        let guesses = self.guesses_of_device(&wishes)?;
+        for (Wish { row, .. }, guesses) in wishes.iter().zip(guesses) {
+            let (_, given) = &mut rows[*row];
+            given.extend(guesses.into_iter().map(Given::Guessed));
+        }
+        self.guide_guesses(rows)
+    }
+
+    /// Gives the executor the masks after the guesses that a guide limits. Guesses without a mask after them are removed.
+    fn guide_guesses(&mut self, rows: &mut [Row]) -> Result<(), RunError> {
+        for (slot, given) in rows {
+            let guesses = given.iter().filter(|one| one.is_guess());
+            let guesses: Vec<_> = guesses.map(|one| one.token()).collect();
+            let generation = self.slots.get(*slot);
+            let masks = generation.and_then(|generation| generation.masks_after(&guesses));
+            if let Some(masks) = masks {
+                given.truncate(masks.len());
+                self.runner.guide_guesses(*slot, masks)?;
             }
         }
         Ok(())
@@ -195,6 +228,9 @@ impl Worker<'_> {
     /// Returns those of `slots` that have a row of the step behind one of `current`, without the generations that end with
     /// that one. Returns none if one of them can go on only once its token is known.
     fn behind(&self, current: &[usize], slots: &[usize]) -> Vec<usize> {
+        if slots.iter().any(|slot| self.may_draft(*slot, slots)) {
+            return Vec::new();
+        }
         let mut behind = Vec::with_capacity(slots.len());
         let spare = self.step_rows().saturating_sub(slots.len());
         for slot in slots.iter().copied() {
@@ -367,7 +403,8 @@ impl Worker<'_> {
 
     /// Counts the tokens and the guesses of a step.
     fn count_tokens(&mut self, rows: &[Row], chosen: &[Result<Vec<u32>, RunError>]) {
-        let (mut tokens, mut all) = (0, GuessCounts::default());
+        let (mut tokens, mut all) = (0, Proposals::default());
+        let drafting = std::mem::take(&mut self.drafting);
         for ((slot, given), chosen) in rows.iter().zip(chosen) {
             let (Some(generation), Ok([_, accepted @ ..])) =
                 (self.slots.get_mut(*slot), chosen.as_deref())
@@ -376,11 +413,15 @@ impl Worker<'_> {
             };
             let proposed = given.iter().filter(|one| one.is_guess()).count();
             generation.count_guesses(proposed, accepted.len());
-            all.proposed += proposed as u64;
-            all.accepted += accepted.len() as u64;
+            let counts = GuessCounts {
+                proposed: proposed as u64,
+                accepted: accepted.len() as u64,
+            };
+            all.add(generation.asked(), counts);
             tokens += 1 + given.len() - proposed + accepted.len();
         }
         if let Some(took) = self.observer.tokens(&mut self.runner, tokens, all) {
+            let took = took.saturating_sub(drafting);
             self.step_costs.record(row_count(rows), took);
         }
     }
@@ -389,6 +430,9 @@ impl Worker<'_> {
     pub(super) fn end(&mut self, slot: usize, reason: FinishReason) {
         let at_once = self.slots.len();
         if let Some(generation) = self.take_out(slot) {
+            if let Some((user, answer)) = generation.answered() {
+                self.past.add(user, answer, Instant::now());
+            }
             generation.finish(reason, at_once);
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Read {
     pub(super) request: Options,
     /// The sampling options that the call and the configuration set.
     pub(super) sampling: Partial,
+    /// Whether guesses were asked for.
+    pub(super) guess: Option<bool>,
     pub(super) system: Option<String>,
     pub(super) messages: GivenMessages,
     pub(super) name: Option<Name>,
@@ -31,7 +33,7 @@ pub(super) struct Read {
 /// Reads the options of a call; `scopes` are those of its options.
 pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> Result<Read, Error> {
     let mut read = Read::defaults(config);
-    let (mut seed, mut guess) = (config.seed, None);
+    let (mut seed, mut guess) = (config.seed, config.guess_asked);
     let mut grammars = Vec::new();
     let mut tools = ToolOptions::default();
     let unknown = |name: &str| OptionError::Unknown {
@@ -103,6 +105,7 @@ pub(super) fn read(given: &GivenOptions, config: &Config, scopes: &[Scope]) -> R
     };
     read.request.sampling = read.sampling.over(&read.request.sampling);
     read.request.guess = config.guess.guess(guess, config.guess_tokens);
+    read.guess = guess;
     read.request.open = config.sampling_from_model.then_some(read.sampling);
     Ok(read)
 }
@@ -123,6 +126,7 @@ impl Read {
                 ..Options::new(config.max_tokens, parameters)
             },
             sampling: config.sampling,
+            guess: None,
             system: None,
             messages: GivenMessages::default(),
             name: None,

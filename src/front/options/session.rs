@@ -111,7 +111,10 @@ impl SessionDefaults {
     /// If the configuration does not allow one of them any more.
     pub fn over(&self, config: &Config) -> Result<Config, Error> {
         let Read {
-            request, sampling, ..
+            request,
+            sampling,
+            guess,
+            ..
         } = read(&self.options, &with_seed(config), &[Scope::Session])?;
         let has_seed = self.options.kept.iter().any(|option| option.name == "seed");
         Ok(Config {
@@ -127,6 +130,7 @@ impl SessionDefaults {
             thinking_tokens: request.thinking_tokens,
             priority: request.priority,
             overflow: request.overflow,
+            guess_asked: guess,
             tools: self.tools.clone(),
             ..config.clone()
         })

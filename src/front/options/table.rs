@@ -86,6 +86,7 @@ pub const OPTIONS: &[OptionKey] = &[
     option(Scope::Session, "thinking", Allowed::Truth),
     option(Scope::Session, "thinking_tokens", U32),
     option(Scope::Session, "logprobs", whole(0, MOST_SCORED as u64)),
+    option(Scope::Session, "guess", Allowed::Truth),
     option(Scope::Completion, "messages", Allowed::Messages),
 ];
 

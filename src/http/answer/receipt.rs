@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::{FinishReason, Outcome};
-use crate::telemetry::Proposer;
+use crate::telemetry::{Proposals, Proposer};
 
 /// The end and the costs of an answer.
 #[derive(Debug, Serialize)]
@@ -17,13 +17,16 @@ pub(in crate::http) struct Receipt<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     joules: Option<f64>,
     seed: u64,
-    /// What guessed tokens of the answer.
+    /// What guessed the most tokens of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     proposer: Option<Proposer>,
     #[serde(skip_serializing_if = "is_zero")]
     proposed_tokens: u32,
     #[serde(skip_serializing_if = "is_zero")]
     accepted_tokens: u32,
+    /// The same of each proposer, if several guessed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposals: Option<Proposals>,
     /// Whether an answer in a format, or with tools, ends before it is complete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     incomplete: bool,
@@ -52,6 +55,7 @@ impl<'a> From<&'a Outcome> for Receipt<'a> {
             proposer: usage.proposer,
             proposed_tokens: usage.proposed_tokens,
             accepted_tokens: usage.accepted_tokens,
+            proposals: Some(usage.proposals).filter(Proposals::are_mixed),
             incomplete: outcome.incomplete,
             unchecked: &outcome.unchecked,
             lost_images: usage.lost_images,

@@ -8,6 +8,7 @@ use super::{board, table};
 use crate::engine::{Handle, Priority, Snapshot, State, Status};
 use crate::http::shared::Shared;
 use crate::http::traffic::Traffic;
+use crate::telemetry::Proposer;
 
 /// The states of the daemon.
 const STATES: [State; 5] = [
@@ -30,7 +31,7 @@ pub(super) fn page(shared: &Shared, machine: &Machine) -> String {
     model(&mut text, &status);
     requests(&mut text, engine, &front.refusals(), &live);
     http(&mut text, &shared.traffic);
-    tokens(&mut text, engine);
+    tokens(&mut text, engine, &live);
     cache(&mut text, &live);
     sessions_and_images(&mut text, engine, &status, &live);
     graph(&mut text, &status, &live);
@@ -110,7 +111,7 @@ fn http(text: &mut Text, traffic: &Traffic) {
     }
 }
 
-fn tokens(text: &mut Text, engine: &Handle) {
+fn tokens(text: &mut Text, engine: &Handle, live: &Snapshot) {
     let totals = engine.totals();
     for (metric, count) in [
         (&table::PROMPT_TOKENS, &totals.prompt_tokens),
@@ -120,6 +121,15 @@ fn tokens(text: &mut Text, engine: &Handle) {
         (&table::GENERATED_TOKENS, &totals.generated_tokens),
     ] {
         text.single(metric, count.get());
+    }
+    text.begin(&table::GUESSED_TOKENS);
+    for proposer in Proposer::USUAL {
+        let counts = live.proposals.of(proposer);
+        let rejected = counts.proposed - counts.accepted;
+        for (outcome, count) in [("accepted", counts.accepted), ("rejected", rejected)] {
+            let labels = [proposer.name(), outcome];
+            text.sample(&table::GUESSED_TOKENS, &labels, count);
+        }
     }
     text.single(&table::PREFILL_TOKENS, totals.prefill.tokens.get());
     text.single(&table::PREFILL_SECONDS, totals.prefill.seconds());

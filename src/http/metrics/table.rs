@@ -156,6 +156,11 @@ pub(super) const GENERATED_TOKENS: Metric = counter(
     &[],
     "Tokens of answers, counted when they are chosen.",
 );
+pub(super) const GUESSED_TOKENS: Metric = counter(
+    "ganglion_guessed_tokens_total",
+    &["proposer", "outcome"],
+    "Tokens that steps guessed (engine.guess), by what guessed them, and by whether the model chose them.",
+);
 pub(super) const PREFILL_TOKENS: Metric = counter(
     "ganglion_prefill_tokens_total",
     &[],
@@ -346,6 +351,7 @@ pub const METRICS: &[Metric] = &[
     RESTORED_TOKENS,
     REREAD_TOKENS,
     GENERATED_TOKENS,
+    GUESSED_TOKENS,
     PREFILL_TOKENS,
     PREFILL_SECONDS,
     DECODE_TOKENS,

@@ -3,10 +3,12 @@
 //! Not here: the tokenizer and templates themselves (`tokenizer`, `chat`).
 
 mod images;
+mod likeness;
 mod prompt;
 mod templates;
 mod words;
 
+pub use likeness::VocabularyDifference;
 pub use prompt::{Prompt, Rendered};
 pub use words::{Part, Words};
 

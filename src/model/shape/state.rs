@@ -26,6 +26,13 @@ impl Shape {
         })
     }
 
+    /// Whether layers have a recurrent state.
+    #[must_use]
+    pub fn is_recurrent(&self) -> bool {
+        let mut mixers = self.layers.iter().filter_map(|layer| layer.mixer);
+        mixers.any(|mixer| !matches!(mixer, MixerShape::Attention(_)))
+    }
+
     /// Returns the number of a recurrent layer among those.
     #[must_use]
     pub fn state_layer(&self, layer: usize) -> usize {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ganglion::config::Config;
-use ganglion::load::{KvMemory, LoadError, MemoryRefusal, Settings, Target, admit, with_tower};
+use ganglion::load::{KvMemory, LoadError, Settings, Target, admit, with_tower};
 use ganglion::model::Checkpoint;
 use ganglion::service;
 
@@ -79,9 +79,10 @@ fn largest(
         })
     };
     match with(settings.context) {
-        Err(LoadError::Memory(
-            MemoryRefusal::Memory { largest, .. } | MemoryRefusal::Buffer { largest, .. },
-        )) if largest >= STEP => with(largest - largest % STEP),
+        Err(LoadError::Memory(refusal)) => match refusal.largest() {
+            Some(largest) if largest >= STEP => with(largest - largest % STEP),
+            _ => Err(refusal.into()),
+        },
         result => result,
     }
 }

@@ -1,0 +1,223 @@
+//! When the draft model reads and guesses: in rows that no other generation needs, and where that pays.
+//!
+//! A draft model that fails is switched off. The answers continue without its guesses.
+
+use std::time::Instant;
+
+use super::draft::Ask;
+use super::state::Worker;
+use crate::engine::observe::observer;
+use crate::journal;
+use crate::runner::RunError;
+
+/// The part of an answer's time that reading its conversation may take.
+const REPAID: f64 = 0.25;
+
+/// A row that has no guesses of its own proposer, and may have some of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// The index of the row in its step.
+    pub(super) row: usize,
+    pub(super) slot: usize,
+    pub(super) most: usize,
+}
+
+impl Worker<'_> {
+    /// Asks the proposers that need passes of the device for guesses, and returns those of each wish. The step that has them
+    /// waits. No step may be ahead.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub(super) fn guesses_of_device(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+        if wishes.is_empty() {
+            return Ok(Vec::new());
+        }
+        // The draft model is the only one.
+        let begun = Instant::now();
+        let guesses = self.guesses_of_draft(wishes)?;
+        let took = begun.elapsed();
+        self.drafting += took;
+        self.stepping += took;
+        Ok(guesses)
+    }
+
+    /// Returns the guesses of the draft model for each wish.
+    fn guesses_of_draft(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+        let none = vec![Vec::new(); wishes.len()];
+        let Some(draft) = &mut self.draft else {
+            return Ok(none);
+        };
+        let mut asked = Vec::with_capacity(wishes.len());
+        for Wish { slot, most, .. } in wishes.iter().copied() {
+            let generation = self.slots.get(slot);
+            let Some(conversation) = generation.and_then(|generation| generation.drafted()) else {
+                return Ok(none);
+            };
+            asked.push(Ask {
+                slot,
+                conversation,
+                most,
+            });
+        }
+        let guessed = draft.guess(&asked);
+        observer::report_draft_failures(draft.take_graph_events());
+        self.runner.attach_thread()?;
+        let chosen = match guessed {
+            Ok(chosen) => chosen,
+            Err(error) => return self.give_up_draft(error).map(|()| none),
+        };
+        let vocabulary = self.runner.vocabulary();
+        let mut guesses = none;
+        for ((Wish { slot, .. }, chosen), guesses) in wishes.iter().zip(chosen).zip(&mut guesses) {
+            if let Some(generation) = self.slots.get_mut(*slot) {
+                *guesses = generation.take_drafts(chosen, vocabulary);
+            }
+        }
+        Ok(guesses)
+    }
+
+    /// Reads a slice of a conversation that the draft model lacks, if one of the `slots` of a step has such a conversation: there
+    /// are no guesses of it until then. Each step of others waits for one slice at most.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub(super) fn read_draft(&mut self, slots: &[usize]) -> Result<(), RunError> {
+        let mut lacking = slots.iter().filter(|slot| self.reads_draft(**slot, slots));
+        let Some(slot) = lacking.next().copied() else {
+            return Ok(());
+        };
+        let slice = self.shared.limits().prefill.slice;
+        let generation = self.slots.get(slot);
+        let conversation = generation.and_then(|generation| generation.drafted());
+        let (Some(draft), Some(conversation)) = (&mut self.draft, conversation) else {
+            return Ok(());
+        };
+        let read = draft.read(slot, conversation, slice);
+        observer::report_draft_failures(draft.take_graph_events());
+        // The time of the slice does not count as the time of a step.
+        self.observer.interrupt();
+        self.shared.progress.advance();
+        self.runner.attach_thread()?;
+        read.or_else(|error| self.give_up_draft(error))
+    }
+
+    /// Whether the draft model is to read more of the conversation in one of the `slots` of a step.
+    fn reads_draft(&self, slot: usize, slots: &[usize]) -> bool {
+        let (Some(draft), Some(generation)) = (&self.draft, self.slots.get(slot)) else {
+            return false;
+        };
+        let Some(conversation) = generation.drafted() else {
+            return false;
+        };
+        let lacks = draft.lacks(slot, conversation).unwrap_or(0);
+        if lacks == 0 || self.drafts_for(slot, slots, self.step_rows()) == 0 {
+            return false;
+        }
+        // A short answer does not repay a long prompt.
+        let times = (draft.reading(lacks), self.step_costs.time(1));
+        match times {
+            (Some(reading), Some(step)) if generation.guesses_where_it_pays() => {
+                #[allow(clippy::cast_precision_loss)] // a number of tokens
+                let answer = conversation.left as f64 * step;
+                reading <= answer * REPAID
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the next step of one of `slots` may have guesses of the draft model, so that it must not be launched ahead.
+    pub(super) fn may_draft(&self, slot: usize, slots: &[usize]) -> bool {
+        self.drafts_of(slot, slots, slots.len(), self.step_rows()) > 0
+    }
+
+    /// Returns how many guesses of the draft model, at most `most`, a row of a step of `slots` gets, if the draft model has read
+    /// its conversation. The step has `rows` rows without them.
+    pub(super) fn drafts_of(
+        &self,
+        slot: usize,
+        slots: &[usize],
+        rows: usize,
+        most: usize,
+    ) -> usize {
+        let (Some(draft), Some(generation)) = (&self.draft, self.slots.get(slot)) else {
+            return 0;
+        };
+        let conversation = generation.drafted();
+        let lacks = conversation.and_then(|conversation| draft.lacks(slot, conversation));
+        if lacks != Some(0) {
+            return 0;
+        }
+        let most = most.min(self.step_rows().saturating_sub(rows));
+        self.worthwhile_drafts(slot, slots, (rows, most))
+    }
+
+    /// Returns how many guesses a slot would get at most.
+    fn drafts_for(&self, slot: usize, slots: &[usize], most: usize) -> usize {
+        let most = most.saturating_sub(slots.len());
+        self.worthwhile_drafts(slot, slots, (slots.len(), most))
+    }
+
+    /// Returns how many guesses pay. A generation that shares the step with a more urgent one gets none, because that one would
+    /// wait for them.
+    fn worthwhile_drafts(&self, slot: usize, slots: &[usize], rows: (usize, usize)) -> usize {
+        let (Some(draft), Some(generation)) = (&self.draft, self.slots.get(slot)) else {
+            return 0;
+        };
+        let all = slots.iter().filter_map(|slot| self.slots.get(*slot));
+        let most_urgent = all.map(|one| one.priority()).max();
+        if most_urgent.is_some_and(|most| most > generation.priority()) {
+            return 0;
+        }
+        generation.worthwhile_drafts(&self.step_costs, rows, draft.each(slots.len()))
+    }
+
+    /// Switches the draft model off because of an error.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn give_up_draft(&mut self, error: RunError) -> Result<(), RunError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        let Some(draft) = self.draft.take() else {
+            return Ok(());
+        };
+        journal::draft_failed(&error.to_string());
+        let freed = draft.memory();
+        drop(draft);
+        self.shared.publish(|status| {
+            let memory = &mut status.memory;
+            memory.weights = memory.weights.saturating_sub(freed.weights);
+            memory.activations = memory.activations.saturating_sub(freed.activations);
+            status.model.draft.clear();
+        });
+        self.publish_memory();
+        self.runner.attach_thread()
+    }
+
+    /// Releases memory of the draft model's cache that nothing uses.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub(super) fn release_draft_memory(&mut self) -> Result<(), RunError> {
+        let Some(draft) = &mut self.draft else {
+            return Ok(());
+        };
+        let released = draft.give_back();
+        self.runner.attach_thread()?;
+        released.or_else(|error| self.give_up_draft(error))
+    }
+
+    /// Releases the memory of the draft model's idle sequences, and returns its bytes.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub(super) fn evict_drafts(&mut self) -> Result<u64, RunError> {
+        let Some(draft) = &mut self.draft else {
+            return Ok(0);
+        };
+        let released = draft.evict_idle();
+        self.runner.attach_thread()?;
+        released.or_else(|error| self.give_up_draft(error).map(|()| 0))
+    }
+}

@@ -1,0 +1,220 @@
+//! Opens a draft model, and plans it next to the model whose tokens it guesses.
+//!
+//! Both are admitted together, so that neither is loaded without the other. The guesses are made by `engine`.
+
+use std::path::{Path, PathBuf};
+
+use super::error::LoadError;
+use super::kv_choice::{KvChoice, KvChoices};
+use super::kv_memory::KvMemory;
+use super::open_model::OpenModel;
+use super::plan::{plan, settle_run};
+use super::settings::{Backend, Settings, TowerNeeds};
+use crate::cpu;
+#[cfg(feature = "cuda")]
+use crate::cuda;
+use crate::executor::MemoryEstimate;
+use crate::kv::Reuse;
+use crate::model::forward::Forward;
+use crate::model::{Checkpoint, Language};
+use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape};
+
+/// The most rows of a prompt that a draft model reads at once. More would need more memory, and delay steps longer.
+const CHUNK: usize = 256;
+
+/// A draft model that fits a model. Its weights are not loaded.
+#[derive(Debug)]
+pub struct OpenDraft {
+    pub path: PathBuf,
+    pub(super) checkpoint: Checkpoint,
+}
+
+/// Opens the draft model that the settings name, and checks that it has the vocabulary of the model.
+///
+/// # Errors
+/// If its files cannot be served, or it does not fit the model.
+pub fn open_draft(
+    model: &Path,
+    language: &Language,
+    settings: &Settings,
+) -> Result<Option<OpenDraft>, LoadError> {
+    let Some(path) = &settings.draft else {
+        return Ok(None);
+    };
+    let opened = OpenModel::read(path, None).map_err(|error| of_draft(path, error))?;
+    if let Some(difference) = language.difference(&opened.language) {
+        return Err(LoadError::DraftVocabulary {
+            model: model.to_owned(),
+            draft: path.clone(),
+            difference,
+        });
+    }
+    let draft = OpenDraft {
+        path: path.clone(),
+        checkpoint: opened.checkpoint,
+    };
+    draft.check()?;
+    Ok(Some(draft))
+}
+
+fn of_draft(path: &Path, error: LoadError) -> LoadError {
+    LoadError::Draft {
+        draft: path.to_owned(),
+        error: Box::new(error),
+    }
+}
+
+impl OpenDraft {
+    /// Opens the draft model that the settings name, without its vocabulary: for tools that only count its memory.
+    pub(super) fn unchecked(settings: &Settings) -> Result<Option<Self>, LoadError> {
+        let Some(path) = &settings.draft else {
+            return Ok(None);
+        };
+        let checkpoint = Checkpoint::open(path).map_err(|error| of_draft(path, error.into()))?;
+        let draft = Self {
+            path: path.clone(),
+            checkpoint,
+        };
+        draft.check()?;
+        Ok(Some(draft))
+    }
+
+    /// Wrong guesses are undone by overwriting their positions, and a recurrent state has none.
+    fn check(&self) -> Result<(), LoadError> {
+        if self.checkpoint.shape.is_recurrent() {
+            return Err(LoadError::DraftRecurrent {
+                draft: self.path.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Plans a draft model, if there is one, next to a model on the CPU.
+    pub(super) fn planned(
+        draft: Option<&Self>,
+        settings: &Settings,
+        model: &Forward,
+    ) -> Result<Option<DraftPlan>, LoadError> {
+        draft
+            .map(|draft| draft.plan(settings, model.kv))
+            .transpose()
+    }
+
+    /// Plans a draft model, if there is one, next to a model on a GPU.
+    #[cfg(feature = "cuda")]
+    pub(super) fn planned_on_gpu(
+        draft: Option<&Self>,
+        settings: &Settings,
+        model: &Forward,
+    ) -> Result<Option<DraftPlan>, LoadError> {
+        let mut planned = Self::planned(draft, settings, model)?;
+        if let Some(planned) = &mut planned {
+            planned.forward.activation = settings.cuda.activations;
+        }
+        Ok(planned)
+    }
+
+    fn plan(&self, settings: &Settings, kv: KvInfo) -> Result<DraftPlan, LoadError> {
+        let settings = Settings {
+            tower: TowerNeeds::default(),
+            kv_type: KvChoices {
+                k: KvChoice::F16,
+                v: KvChoice::F16,
+            },
+            probe: Vec::new(),
+            context: kv.context,
+            shortens: true,
+            kv_memory: KvMemory::Conversations(1),
+            // Its bits decide nothing.
+            reuse: Reuse::Fast,
+            prefill_chunk: settings.prefill_chunk.clamp(1, CHUNK),
+            draft: None,
+            observer: None,
+            ..settings.clone()
+        };
+        let of_this = |error| of_draft(&self.path, error);
+        let (mut forward, _) = plan(&self.checkpoint, &settings).map_err(of_this)?;
+        settle_run(&mut forward, &settings).map_err(of_this)?;
+        let step = forward.tape(1, Input::Step, Ending::Token);
+        step.check().map_err(|error| of_this(error.into()))?;
+        Ok(DraftPlan {
+            path: self.path.clone(),
+            forward,
+            settings,
+        })
+    }
+}
+
+/// What a draft model computes, and how it is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct DraftPlan {
+    pub(super) path: PathBuf,
+    forward: Forward,
+    pub(super) settings: Settings,
+}
+
+impl DraftPlan {
+    /// Returns the number of pages with which it holds the positions that the model's cache holds, if it can see as many.
+    pub(super) fn pages(&self, model: KvInfo) -> usize {
+        let (own, each) = (self.cache(model).pages_each(), model.pages_each().max(1));
+        (own * model.pages).div_ceil(each).max(1)
+    }
+
+    /// Returns its cache for conversations that are no longer than those of a model.
+    fn cache(&self, model: KvInfo) -> KvInfo {
+        let own = self.forward.kv;
+        KvInfo {
+            context: own.context.min(model.context),
+            ..own
+        }
+    }
+
+    /// Returns the memory that it needs on the CPU next to a model with a cache.
+    pub(super) fn on_cpu(&self, model: KvInfo) -> MemoryEstimate {
+        let [prompt, step] = self.tapes(model);
+        cpu::memory_estimate(&[&prompt, &step], self.settings.threads)
+    }
+
+    /// Returns the memory that it needs on a GPU next to a model with a cache; `None` if a buffer would be too large.
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_gpu(&self, model: KvInfo, integrated: bool) -> Option<MemoryEstimate> {
+        let [prompt, step] = self.tapes(model);
+        let chunk = self.settings.prefill_chunk;
+        cuda::memory_estimate(&[&prompt, &step], chunk, integrated).ok()
+    }
+
+    /// Refuses operations that a GPU does not compute.
+    #[cfg(feature = "cuda")]
+    pub(super) fn suits_gpu(&self, model: KvInfo) -> Result<(), LoadError> {
+        for tape in &self.tapes(model) {
+            cuda::suits(tape).map_err(|error| of_draft(&self.path, error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the tapes that decide the memory of activations.
+    fn tapes(&self, model: KvInfo) -> [Tape; 2] {
+        let kv = KvInfo {
+            pages: self.pages(model),
+            ..self.cache(model)
+        };
+        let forward = Forward {
+            kv,
+            ..self.forward.clone()
+        };
+        let rows = self.settings.rows.clamp(1, STEP_ROWS);
+        [
+            forward.tape(self.settings.prefill_chunk, Input::Prompt, Ending::Token),
+            forward.tape(rows.next_power_of_two(), Input::Step, Ending::Token),
+        ]
+    }
+
+    /// Returns the settings of its load on the backend that runs the model.
+    pub(super) fn settings_on(&self, backend: Backend) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.backend = backend;
+        settings.graph.record_at_start = false;
+        settings.graph.refuse_launches = 0;
+        settings
+    }
+}

@@ -1,0 +1,288 @@
+//! Guesses of a draft model change no answer, and it is loaded, replaced and released together with its model.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ganglion::engine::{Message, Replaced, Role, State, worker};
+use ganglion::guess::{Guess, MOST_GUESSES, Source};
+use ganglion::load::{self, KvMemory, LoadError, MemoryRefusal, OpenModel, open_draft};
+use ganglion::telemetry::Proposer;
+
+use super::engine::{Engine, TEMPLATE};
+use super::guesses::{Counts, ask_all, client, hear, middle, options, talk};
+use crate::support::tiny_gguf;
+
+/// Returns the file of a golden model. Most of them have the same vocabulary.
+pub(super) fn golden(name: &str) -> PathBuf {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    golden.join(name).join("model.q8_0.gguf")
+}
+
+/// Writes a golden model into a folder, with a chat template.
+pub(super) fn folder(name: &str, template: Option<&str>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::copy(golden(name), folder.path().join("tiny.gguf")).expect("it is copied");
+    let usual = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+                 {% if add_generation_prompt %}> {% endif %}";
+    let template = template.unwrap_or(usual);
+    std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
+    folder
+}
+
+/// Settings with a draft model.
+fn with(draft: &str) -> load::Settings {
+    load::Settings {
+        kv_memory: KvMemory::Conversations(8),
+        rows: 8,
+        draft: Some(golden(draft)),
+        ..Engine::settings()
+    }
+}
+
+fn guess(source: Source, is_auto: bool) -> Guess {
+    Guess {
+        source,
+        most: MOST_GUESSES,
+        is_auto,
+    }
+}
+
+/// Asks for a greedy answer whose whole conversation is read at once.
+async fn ask(engine: &Engine, guess: Option<&Guess>) -> (String, Counts) {
+    let options = options(1, None, guess);
+    let question = vec![Message::new(Role::User, "hello")];
+    let asked = engine.handle.generate(client(1), question, options).await;
+    let (answer, outcome) = hear(asked.expect("it is accepted")).await;
+    let counts = Counts {
+        proposed: outcome.usage.proposed_tokens,
+        accepted: outcome.usage.accepted_tokens,
+    };
+    (answer.text, counts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_of_a_draft_model_change_no_answer() {
+    for (model, draft) in [
+        ("tiny-granite", "tiny-granite"),
+        ("tiny-granite", "tiny-smollm3"),
+        // Layers that see a window.
+        ("tiny-gemma3", "tiny-gemma3"),
+        ("tiny-qwen3_5", "tiny-smollm3"),
+    ] {
+        let folder = folder(model, None);
+        let engine = Engine::with(folder.path(), with(draft)).await;
+        let handle = &engine.handle;
+        let always = guess(Source::Draft, false);
+        let few = Guess {
+            most: 2,
+            ..always.clone()
+        };
+        let auto = guess(Source::Any, true);
+        let mut all = Counts::default();
+        for users in [1, 2, 5, 8] {
+            let (whole, _) = ask_all(handle, users, &[], None).await;
+            let stops = whole.iter().map(|answer| middle(&answer.text));
+            let stops: Vec<_> = stops.take(users as usize / 2).collect();
+            let (plain, _) = ask_all(handle, users, &stops, None).await;
+            for guess in [&always, &few, &auto] {
+                let (answers, counts) = ask_all(handle, users, &stops, Some(guess)).await;
+                assert_eq!(answers, plain, "{model}, {draft}, {users} users, {guess:?}");
+                println!("{model}, {draft}, {users} users: {counts:?}");
+                all.proposed += counts.proposed;
+                all.accepted += counts.accepted;
+            }
+        }
+        assert!(all.proposed > 0, "{model}, {draft}");
+        // Later turns, also after one was taken back.
+        let plain = talk(handle, 1, None).await;
+        assert_eq!(
+            talk(handle, 2, Some(&always)).await,
+            plain,
+            "{model}, {draft}"
+        );
+    }
+}
+
+/// A model guesses its own greedy answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_model_guesses_nearly_all() {
+    let folder = folder("tiny-granite", None);
+    let engine = Engine::with(folder.path(), with("tiny-granite")).await;
+    let (plain, none) = ask(&engine, None).await;
+    assert_eq!(none.proposed, 0);
+    let (text, counts) = ask(&engine, Some(&guess(Source::Draft, false))).await;
+    assert_eq!(text, plain);
+    assert!(counts.proposed >= 20, "{counts:?}");
+    assert!(10 * counts.accepted > 9 * counts.proposed, "{counts:?}");
+    let live = engine.handle.live();
+    let of_draft = live.proposals.of(Proposer::Draft);
+    assert_eq!(of_draft, live.guesses);
+    assert_eq!(of_draft.proposed, u64::from(counts.proposed));
+}
+
+/// A draft model that fails is switched off, and the answers are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_draft_model_is_switched_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut file = tiny_gguf::with_vocabulary().file();
+    std::fs::write(folder.path().join("tiny.gguf"), &file).expect("it is written");
+    // The last tensor is a norm.
+    let end = file.len();
+    file[end - 64..].fill(0xff);
+    let damaged = folder.path().join("damaged.gguf");
+    std::fs::write(&damaged, file).expect("it is written");
+    let settings = load::Settings {
+        draft: Some(damaged),
+        ..with("tiny-granite")
+    };
+    let engine = Engine::with(folder.path(), settings).await;
+    let weights = || engine.handle.status().borrow().memory.weights;
+    let both = weights();
+    let (plain, _) = ask(&engine, None).await;
+    for _ in 0..2 {
+        let (text, counts) = ask(&engine, Some(&guess(Source::Draft, false))).await;
+        assert_eq!((text, counts.proposed), (plain.clone(), 0));
+    }
+    let of_draft = |text: &String| text.contains("the draft model is switched off");
+    let events = engine.journal.take().into_iter();
+    let events = events.filter(|event| event.get("message").is_some_and(of_draft));
+    assert_eq!(events.count(), 1);
+    assert!(weights() < both);
+}
+
+/// A cancelled answer frees the draft model's sequence for the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_answer_leaves_nothing_behind() {
+    let folder = folder("tiny-granite", None);
+    let engine = Engine::with(folder.path(), with("tiny-granite")).await;
+    let always = guess(Source::Draft, false);
+    let (plain, _) = ask(&engine, None).await;
+    for _ in 0..40 {
+        let asked = engine.handle.generate(
+            client(1),
+            vec![Message::new(Role::User, "hello")],
+            options(1, None, Some(&always)),
+        );
+        let mut ticket = asked.await.expect("it is accepted");
+        ticket.events.recv().await.expect("it has a token");
+        engine.handle.cancel(ticket.id);
+        hear(ticket).await;
+    }
+    let (text, counts) = ask(&engine, Some(&always)).await;
+    assert_eq!(text, plain);
+    assert!(counts.proposed >= 20, "{counts:?}");
+}
+
+/// The draft model is loaded, replaced and released together with its model.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draft_model_comes_and_goes_with_its_model() {
+    let folder = folder("tiny-granite", None);
+    let engine = Engine::with(folder.path(), with("tiny-granite")).await;
+    let handle = &engine.handle;
+    let always = guess(Source::Draft, false);
+    let weights = || handle.status().borrow().memory.weights;
+    let (plain, _) = ask(&engine, None).await;
+    let both = weights();
+
+    handle.idle().await;
+    handle.release().await.expect("nothing runs");
+    assert_eq!(handle.status().borrow().state, State::Idle);
+    assert_eq!(weights(), 0);
+    let (text, counts) = ask(&engine, Some(&always)).await;
+    assert_eq!((text, weights()), (plain.clone(), both));
+    assert!(counts.proposed > 0);
+
+    let of = |draft: Option<&str>| worker::Settings {
+        model: folder.path().join("tiny.gguf"),
+        chat_template: Some(folder.path().join(TEMPLATE)),
+        runner: load::Settings {
+            draft: draft.map(golden),
+            ..with("tiny-granite")
+        },
+    };
+    let replaced = handle
+        .replace(of(Some("tiny-granite")), Duration::ZERO)
+        .await;
+    assert_eq!(replaced.expect("nothing differs"), Replaced::Nothing);
+    for (draft, guesses) in [(Some("tiny-smollm3"), true), (None, false)] {
+        let replaced = handle.replace(of(draft), Duration::ZERO).await;
+        assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
+        let (text, counts) = ask(&engine, Some(&always)).await;
+        assert_eq!(text, plain, "{draft:?}");
+        assert_eq!(counts.proposed > 0, guesses, "{draft:?}");
+    }
+    assert!(weights() < both);
+}
+
+/// Opens a draft model for a model.
+fn opened(model: &Path, draft: &Path) -> Result<(), LoadError> {
+    let language = OpenModel::read(model, None)?.language;
+    let settings = load::Settings {
+        draft: Some(draft.to_owned()),
+        ..Engine::settings()
+    };
+    open_draft(model, &language, &settings).map(drop)
+}
+
+#[test]
+fn a_draft_model_that_does_not_fit_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, other] = [("one.gguf", 0), ("other.gguf", 1)].map(|(name, first_byte)| {
+        let path = folder.path().join(name);
+        let model = tiny_gguf::speaking("tiny", first_byte).file();
+        std::fs::write(&path, model).expect("it is written");
+        path
+    });
+    opened(&one, &one).expect("it is the same");
+    let error = opened(&one, &other).expect_err("its bytes are elsewhere");
+    assert!(
+        matches!(error, LoadError::DraftVocabulary { .. }),
+        "{error:?}"
+    );
+    let error = error.to_string();
+    for part in ["one.gguf", "other.gguf", "token 2 ", "draft.model"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = opened(&golden("tiny-granite"), &golden("tiny-qwen3_5"));
+    let error = error.expect_err("it has recurrent layers");
+    assert!(
+        matches!(error, LoadError::DraftRecurrent { .. }),
+        "{error:?}"
+    );
+    let error = opened(&one, &folder.path().join("none.gguf")).expect_err("there is no file");
+    assert!(error.to_string().contains("draft.model"), "{error}");
+}
+
+/// A model that fits alone is refused with a draft model that does not fit beside it.
+#[test]
+fn both_are_admitted_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let meminfo = folder.path().join("meminfo");
+    let admit = |kilobytes: u64, draft: Option<&str>| {
+        let text = format!("MemAvailable:   {kilobytes} kB\n");
+        std::fs::write(&meminfo, text).expect("it is written");
+        let settings = load::Settings {
+            meminfo: meminfo.clone(),
+            groups: None,
+            reserve: 0,
+            draft: draft.map(golden),
+            ..with("tiny-granite")
+        };
+        let model = OpenModel::read(&golden("tiny-granite"), None).expect("it is right");
+        load::admit(&model.checkpoint, &settings, load::Target::Cpu)
+    };
+    let plenty = 1 << 30;
+    let bytes = |draft| {
+        let admitted = admit(plenty, draft).expect("there is plenty");
+        admitted.estimate.bytes()
+    };
+    let (alone, both) = (bytes(None), bytes(Some("tiny-smollm3")));
+    assert!(both > alone);
+    let between = alone.midpoint(both) >> 10;
+    admit(between, None).expect("it fits alone");
+    let error = admit(between, Some("tiny-smollm3")).expect_err("both do not fit");
+    let LoadError::Memory(MemoryRefusal::WithDraft { .. }) = &error else {
+        panic!("{error:?}");
+    };
+    assert!(error.to_string().contains("tiny-smollm3"), "{error}");
+}
