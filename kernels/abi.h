@@ -84,7 +84,8 @@ struct EmbedArgs {
     u32 pad;
 };
 
-// out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride)
+// out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride). `norm_columns` has f32 for T, no sums, and the first of
+// the columns that it fills as `out`.
 struct NormArgs {
     u64 x;
     // Null: out = T(x)
@@ -336,6 +337,7 @@ struct State {
     u32 pad;
 };
 
+// `shift` has no kernel, bias and silu: its state is the ring of hidden states, as that of a convolution of two taps.
 // out = convolution(input), with `silu` x sigmoid(x) of it, (rows, channels). With `gated`, a row of the input is
 // [b | c | x], and out = T(c convolution(b x)).
 struct ConvolveArgs {
@@ -384,7 +386,7 @@ struct CommitArgs {
 };
 
 // Copies a page of a checkpoint from or to a state. Its words: the position (2), then the heads and the last
-// `taps - 1` inputs of the convolution of each layer, the oldest first.
+// `taps - 1` inputs of the convolution of each layer, the oldest first, then the last hidden state.
 struct CopyStateArgs {
     // Of the first layer.
     State state;
@@ -400,6 +402,9 @@ struct CopyStateArgs {
     u32 layers;
     // Of a stored state. A loaded one's is in the checkpoint.
     u32 position;
+    // Columns of a hidden state, whose ring follows the layers; 0: none.
+    u32 hidden;
+    u32 pad;
 };
 
 // out = T(rmsnorm(y) norm silu(gate)), (rows, columns), where each `group` columns are normed apart; or, with

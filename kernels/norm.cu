@@ -69,6 +69,18 @@ template <typename T> __device__ __forceinline__ void norm_row(const NormArgs &a
     }
 }
 
+// In f32, into some columns of wider rows.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_columns(const __grid_constant__ NormArgs a) {
+    LaunchTurn launch_turn(a.stamp);
+    if (is_padding(a.count, blockIdx.x)) return;
+    __shared__ float scratch[WARPS];
+    const float *x = at<const float>(a.x) + (u64)blockIdx.x * a.hidden, *weight = at<const float>(a.weight);
+    float *out = at<float>(a.out) + (u64)blockIdx.x * a.stride, sum = 0.0f;
+    for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) sum = fmaf(x[i], x[i], sum);
+    const float scale = 1.0f / sqrtf(block_sum(sum, scratch) / (float)a.hidden + a.epsilon);
+    for (u32 i = threadIdx.x; i < a.hidden; i += THREADS) out[i] = x[i] * scale * weight[i];
+}
+
 template <typename T> __device__ __forceinline__ void norm(const NormArgs &a) {
     LaunchTurn launch_turn(a.stamp);
     if (!is_padding(a.count, blockIdx.x)) norm_row<T>(a, blockIdx.x);

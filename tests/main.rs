@@ -17,6 +17,7 @@ mod doctor;
 mod golden;
 mod graph;
 mod guided;
+mod head;
 mod hostile;
 #[cfg(dbus_daemon)]
 mod http;

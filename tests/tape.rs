@@ -61,6 +61,7 @@ fn forward(model: &Path) -> Forward {
         }),
         shape,
         weights,
+        guess: None,
         infos: infos.into(),
         activation: DType::F16,
         kv,

@@ -50,6 +50,29 @@ template <typename T, bool GATED> __device__ __forceinline__ void convolve(const
         column(state, spare, earlier)[channel] = column(state, layer, earlier)[channel];
 }
 
+// out = the input of the position before; the conversation's first row has zeros. The inputs stay in the ring.
+extern "C" __global__ void __launch_bounds__(THREADS) shift(const __grid_constant__ ConvolveArgs a) {
+    LaunchTurn launch_turn(a.stamp);
+    const State &state = a.state;
+    const u32 channel = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
+    const u32 leader = state.places.step ? at<const Row>(state.places.rows)[row].first : 0;
+    const Rows rows = rows_from(state.places, state.places.step ? min(leader, row) : 0, a.rows);
+    if (channel >= state.channels || (!state.places.step && row >= rows.count)) return;
+    float *out = at<float>(a.out) + (u64)row * a.stride + channel;
+    if (rows.slot == NO_SLOT) {
+        *out = 0.0f;
+        return;
+    }
+    u8 *const layer = layer_of_slot(state, rows.slot);
+    const u32 place = row - rows.first, position = rows.position + place;
+    const float *input = at<const float>(a.input) + (u64)row * state.channels + channel;
+    if (place > 0) *out = *(input - state.channels);
+    else *out = position > 0 ? column(state, layer, position - 1)[channel] : 0.0f;
+    if (state.places.step) column(state, layer, position)[channel] = *input;
+    else if (place + 1 == rows.count)
+        column(state, layer_of(state, at<const Row>(state.places.rows)->spare), position)[channel] = *input;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) convolve(const __grid_constant__ ConvolveArgs a) {
     convolve<float, false>(a);
 }

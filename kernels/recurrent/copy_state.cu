@@ -17,13 +17,26 @@ template <bool LOADS> __device__ __forceinline__ void copy_state(const CopyState
     for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < a.words; i += (u64)gridDim.x * THREADS) {
         u32 *const word = at<u32>(a.page) + i;
         const u64 index = a.before + i;
-        if (index >= HEAD + a.layers * each) {
+        if (index >= HEAD + a.layers * each + a.hidden) {
             // Another conversation may have left bytes there.
             if (!LOADS) *word = 0;
             continue;
         }
         if (index < HEAD) {
             if (!LOADS) *word = index == 0 ? position : 0;
+            continue;
+        }
+        if (index >= HEAD + a.layers * each) {
+            // The hidden state of the last position. Rows of the ring are as many as those of two taps.
+            if (position == 0) {
+                if (!LOADS) *word = 0;
+                continue;
+            }
+            u32 *const ring = reinterpret_cast<u32 *>(at<u8>(a.address) + a.layers * a.layer_bytes);
+            const u64 column = index - HEAD - a.layers * each;
+            u32 *const last = ring + (u64)((position - 1) % (1 + COLUMNS)) * a.hidden + column;
+            if (LOADS) *last = *word;
+            else *word = *last;
             continue;
         }
         const u64 within = (index - HEAD) % each;

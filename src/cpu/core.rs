@@ -45,6 +45,8 @@ pub(super) struct Core {
     /// The tokens of rows that are not the first of their slot.
     pub(super) given: Vec<Given>,
     runs: Vec<Run>,
+    /// The tokens that the rows of the last pass of a head have guessed.
+    pub(super) guessed: Vec<Option<u32>>,
     pub(super) precision: Precision,
     /// Tokens chosen since the start.
     pub(super) chosen: u64,
@@ -117,6 +119,7 @@ impl Core {
             rows: vec![0],
             given: Vec::new(),
             runs: Vec::new(),
+            guessed: Vec::new(),
             precision: Precision::F32,
             chosen: 0,
             timestamps: None,
@@ -403,6 +406,21 @@ impl Core {
                     *x = scale * (*x + *added);
                 }
             }
+            Op::Norm {
+                x,
+                norm,
+                epsilon,
+                first,
+                out,
+            } => {
+                let normed = &mut normed[..len(x)];
+                norm::rms_norm(&activations[x.0], weights[norm.0].vector(), epsilon, normed);
+                let (narrow, wide) = (tape.buffer(x).columns, tape.buffer(out).columns);
+                let rows = activations[out.0].chunks_exact_mut(wide);
+                for (out, normed) in rows.zip(normed.chunks_exact(narrow)) {
+                    out[first..][..narrow].copy_from_slice(normed);
+                }
+            }
             Op::LayerInputs {
                 table,
                 scale,
@@ -542,6 +560,7 @@ impl Core {
                 };
                 vision::execute(op, tape, &mut memory);
             }
+            Op::Sample { logits } if tape.guesses() => self.guess(tape, logits, runs),
             Op::Sample { logits } => self.sample(tape, logits, runs)?,
         }
         Ok(())

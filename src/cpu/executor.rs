@@ -247,6 +247,23 @@ impl Steps for Cpu {
         ran.map(|()| Pass::Ended)
     }
 
+    fn guess_rows(
+        &mut self,
+        tape: &Tape,
+        slots: &[usize],
+        given: &[u32],
+    ) -> Result<Vec<Option<u32>>, ExecuteError> {
+        for slot in slots {
+            let rows = slots.iter().filter(|other| *other == slot).count();
+            self.fits(*slot, rows, tape.rows)?;
+        }
+        self.discard_ahead()?;
+        self.previous_logits = None;
+        let given: Vec<_> = given.iter().copied().map(Given::Guessed).collect();
+        self.run_rows(tape, slots, &given, None)?;
+        Ok(self.core.guessed.clone())
+    }
+
     fn preempt_step(&mut self, _: &Tape) -> Result<bool, ExecuteError> {
         Ok(self.is_step_preempted())
     }

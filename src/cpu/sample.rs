@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::core::{Core, Guide};
 use super::rows::Run;
 use crate::executor::{ExecuteError, Given, StepState};
-use crate::sampler::Scored;
+use crate::sampler::{Sampler, Scored};
 use crate::tape::{Buffer, Tape};
 
 /// How long a step waits for a mask. Most masks take a fraction of a step, but a grammar can be made slow.
@@ -88,5 +88,32 @@ impl Core {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Guesses the token after each row of a head, as its conversation would choose it after the tokens of the rows before.
+    /// A conversation that needs a mask has none. No conversation changes.
+    pub(super) fn guess(&mut self, tape: &Tape, logits: Buffer, runs: &[Run]) {
+        let logits = self.buffers.activations[logits.0].chunks_exact(tape.buffer(logits).columns);
+        self.guessed.clear();
+        let mut copies: Option<(usize, Sampler)> = None;
+        for (run, logits) in runs.iter().zip(logits) {
+            let conversation = &self.conversations[run.slot];
+            let mut sampler = match (copies.take(), self.guessed.last()) {
+                (Some((slot, mut sampler)), Some(guess)) if slot == run.slot => {
+                    // The token of this row comes after those before, instead of the guess.
+                    match guess {
+                        Some(_) => sampler.correct(run.state.token),
+                        None => sampler.accept(run.state.token),
+                    }
+                    sampler
+                }
+                _ => conversation.sampler.copied(),
+            };
+            let is_free = matches!(conversation.guide, Guide::Free);
+            let guess = is_free.then(|| sampler.sample(logits, self.allowed.as_ref()));
+            self.guessed.push(guess.flatten());
+            copies = Some((run.slot, sampler));
+        }
+        self.chosen += 1;
     }
 }

@@ -233,6 +233,24 @@ impl Steps for Cuda {
         ran
     }
 
+    fn guess_rows(
+        &mut self,
+        tape: &Tape,
+        slots: &[usize],
+        given: &[u32],
+    ) -> Result<Vec<Option<u32>>, ExecuteError> {
+        for slot in slots {
+            let rows = slots.iter().filter(|other| *other == slot).count();
+            self.fits(*slot, rows)?;
+        }
+        self.discard_in_flight();
+        self.idle_since = None;
+        // Rows with guesses leave the device's conversation where it is.
+        let given: Vec<_> = given.iter().copied().map(Given::Guessed).collect();
+        self.launch(tape, slots, &given, false)?;
+        Ok(self.take_guesses()?)
+    }
+
     fn preempt_step(&mut self, tape: &Tape) -> Result<bool, ExecuteError> {
         if self.pending.len() == 1 && self.is_partial() {
             self.save_step(tape)?;

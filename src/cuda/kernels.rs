@@ -36,6 +36,8 @@ pub(super) struct Kernels {
     pub(super) norm: Kernel<NormArgs>,
     pub(super) sums: Kernel<SumsArgs>,
     pub(super) add_normed: Kernel<AddNormedArgs>,
+    /// Norms in f32, into some columns of a buffer.
+    pub(super) norm_columns: Kernel<NormArgs>,
     pub(super) layer_inputs: Kernel<LayerInputsArgs>,
     pub(super) gate: Kernel<GateArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
@@ -192,6 +194,7 @@ impl Kernels {
             norm: modules.kernel(&format!("norm_{name}"), 0, LaunchOrder::Between)?,
             sums: modules.kernel(&format!("column_sums_{name}"), 0, LaunchOrder::Between)?,
             add_normed: modules.kernel("add_normed", 0, LaunchOrder::Between)?,
+            norm_columns: modules.kernel("norm_columns", 0, LaunchOrder::Between)?,
             layer_inputs: modules.kernel("layer_inputs", 0, LaunchOrder::Between)?,
             gate: modules.kernel(&format!("gate_{name}"), 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,

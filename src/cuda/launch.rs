@@ -11,7 +11,7 @@ use super::queue::LaunchQueue;
 use super::work::{SAMPLE_BLOCKS, THREADS, Work};
 use crate::device::{
     AddNormedArgs, Command, EmbedArgs, Epilogue, Error, GateArgs, Geometry, LayerInputsArgs,
-    SampleArgs, SoftcapArgs, StepArgs,
+    NormArgs, SampleArgs, SoftcapArgs, StepArgs,
 };
 use crate::quant::DType;
 use crate::tape::{Buffer, Ending, Input, Op, Projection, Tape, WeightId};
@@ -149,6 +149,27 @@ impl Work<'_> {
                     pad: 0,
                 };
                 queue.launch(&kernels.add_normed, Geometry::new(rows, THREADS), &args)
+            }
+            Op::Norm {
+                x,
+                norm,
+                epsilon,
+                first,
+                out,
+            } => {
+                let args = NormArgs {
+                    x: self.buffer(x),
+                    weight: self.vector(norm),
+                    out: self.buffer(out) + 4 * first as u64,
+                    sums: 0,
+                    count,
+                    stamp: queue.stamp(),
+                    hidden: columns(x),
+                    stride: columns(out),
+                    epsilon,
+                    rows,
+                };
+                queue.launch(&kernels.norm_columns, Geometry::new(rows, THREADS), &args)
             }
             Op::LayerInputs {
                 table,

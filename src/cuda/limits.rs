@@ -104,6 +104,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
             | Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }
+            | Op::Norm { .. }
             | Op::LayerInputs { .. }
             | Op::Gate { .. }
             | Op::Softcap { .. }

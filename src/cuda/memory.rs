@@ -188,6 +188,7 @@ impl Needs {
                 Op::Embed { .. }
                 | Op::RopeStore { .. }
                 | Op::AddNormed { .. }
+                | Op::Norm { .. }
                 | Op::LayerInputs { .. }
                 | Op::Gate { .. }
                 | Op::Softcap { .. }

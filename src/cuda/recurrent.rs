@@ -54,8 +54,9 @@ impl Work<'_> {
                     silu: silu.into(),
                     ..self.convolution(tape, info, (layer, convolution), input, out, queue)
                 };
-                queue.launch(&kernels.convolve, of_channels(info, tape), &args)
+                queue.launch(&kernels.convolve, of_channels(info.channels, tape), &args)
             }
+            Recurrent::Shift { input, out } => self.shift(tape, info, (input, out), queue),
             Recurrent::ShortConv {
                 layer,
                 input,
@@ -63,7 +64,7 @@ impl Work<'_> {
                 out,
             } => {
                 let args = self.convolution(tape, info, (layer, convolution), input, out, queue);
-                queue.launch(&kernels.short_conv, of_channels(info, tape), &args)
+                queue.launch(&kernels.short_conv, of_channels(info.channels, tape), &args)
             }
             Recurrent::DeltaNet {
                 layer,
@@ -135,6 +136,39 @@ impl Work<'_> {
         }
     }
 
+    /// Queues the shift of hidden states, whose ring follows the layers of a state.
+    fn shift(
+        &self,
+        tape: &Tape,
+        info: StateInfo,
+        (input, out): (Buffer, Buffer),
+        queue: &mut LaunchQueue<'_>,
+    ) -> Result<(), Error> {
+        let Some(kernels) = &self.kernels.recurrent else {
+            return Ok(());
+        };
+        let state = self.state(info, info.layers, self.places_of(tape.input == Input::Step));
+        let args = ConvolveArgs {
+            state: State {
+                columns: 0,
+                channels: narrow(info.hidden),
+                // A row depends on the one before it.
+                taps: 2,
+                ..state
+            },
+            input: self.buffer(input),
+            kernel: 0,
+            bias: 0,
+            out: self.buffer(out),
+            stamp: queue.stamp(),
+            rows: narrow(tape.rows),
+            silu: 0,
+            stride: narrow(stride(tape, out)),
+            pad: 0,
+        };
+        queue.launch(&kernels.shift, of_channels(info.hidden, tape), &args)
+    }
+
     /// Queues replaying the pending updates of all layers: those of the running prompt's slot, or of the state at an
     /// address up to a position.
     pub(super) fn commit(
@@ -184,6 +218,8 @@ impl Work<'_> {
             words: page.bytes as u64 / 4,
             layers: narrow(info.layers),
             position: narrow(stored.unwrap_or_default()),
+            hidden: narrow(info.hidden),
+            pad: 0,
         };
         let kernel = match stored {
             Some(_) => &kernels.store,
@@ -293,13 +329,9 @@ impl Work<'_> {
 }
 
 /// A block for `THREADS` channels of each row.
-fn of_channels(info: StateInfo, tape: &Tape) -> Geometry {
+fn of_channels(channels: usize, tape: &Tape) -> Geometry {
     Geometry {
-        grid: [
-            narrow(info.channels).div_ceil(THREADS),
-            narrow(tape.rows),
-            1,
-        ],
+        grid: [narrow(channels).div_ceil(THREADS), narrow(tape.rows), 1],
         ..Geometry::new(1, THREADS)
     }
 }

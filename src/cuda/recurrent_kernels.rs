@@ -11,6 +11,7 @@ use crate::tape::{StateInfo, UpdateRule};
 #[derive(Debug)]
 pub(super) struct RecurrentKernels {
     pub(super) convolve: Kernel<ConvolveArgs>,
+    pub(super) shift: Kernel<ConvolveArgs>,
     pub(super) short_conv: Kernel<ConvolveArgs>,
     pub(super) gated_norm: Kernel<GatedNormArgs>,
     /// `None` if the convolution is all that a layer remembers.
@@ -47,6 +48,7 @@ impl RecurrentKernels {
         });
         Ok(Self {
             convolve: modules.kernel("convolve", 0, order)?,
+            shift: modules.kernel("shift", 0, order)?,
             short_conv: modules.kernel(&format!("short_conv_{name}"), 0, order)?,
             gated_norm: modules.kernel(&format!("gated_norm_{name}"), 0, order)?,
             updates: updates.transpose()?,

@@ -411,6 +411,33 @@ impl Cuda {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Waits for the pass of a head in flight, and takes the token of each row. The slots stay unchanged.
+    pub(super) fn take_guesses(&mut self) -> Result<Vec<Option<u32>>, Error> {
+        let Some(launched) = self.pending.front().copied() else {
+            return Ok(Vec::new());
+        };
+        let slots = launched.slots();
+        let end = &self.ends[self.place(0)];
+        let (next, spin) = (self.sequence.wrapping_add(1), self.options.spin);
+        let block = || end.synchronize();
+        let tokens = self.scratch.tokens.wait(next, slots.len(), spin, block);
+        let tokens = tokens.inspect_err(|_| self.lose(slots))?;
+        self.sequence = next;
+        if launched.ran == Ran::Replayed {
+            self.base.graph.life_mut().completed();
+        }
+        self.pending.pop_front();
+        self.idle_since = Some(Instant::now());
+        let guessed = slots.iter().zip(tokens).map(|(slot, token)| {
+            let conversation = &mut self.conversations[*slot];
+            conversation.moved();
+            // A mask is for one token.
+            let is_guess = token < state::NOT_READY && !conversation.is_guided();
+            is_guess.then_some(token)
+        });
+        Ok(guessed.collect())
+    }
+
     /// The memory for the timestamps of `time_step`, allocated on first use. No recording contains its address.
     pub(super) fn single_step_addresses(
         &mut self,

@@ -37,6 +37,10 @@ impl Stepper for CudaStep<'_> {
         self.tape.rows
     }
 
+    fn guesses(&self) -> bool {
+        self.tape.guesses()
+    }
+
     fn is_break(&self, operation: usize) -> bool {
         matches!(self.tape.ops[operation], Op::Attend { .. })
     }

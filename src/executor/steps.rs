@@ -194,6 +194,23 @@ pub trait Steps {
         behind: Option<Behind<'_>>,
     ) -> Result<Pass, ExecuteError>;
 
+    /// Runs a prepared pass of a head, a tape that `guesses`: the rows of each of `slots`, at least two, from its token and
+    /// position on, of which all but the first have `given` tokens. Returns the token that the head guesses after each row,
+    /// as if the tokens before it had been chosen. There is none after logits that are not finite, nor where a mask limits
+    /// the tokens.
+    ///
+    /// No slot changes, apart from K and V of the head at the positions of these rows, which no chosen token has yet. A step
+    /// that is ahead is discarded.
+    ///
+    /// # Errors
+    /// As `step_rows`.
+    fn guess_rows(
+        &mut self,
+        tape: &Tape,
+        slots: &[usize],
+        given: &[u32],
+    ) -> Result<Vec<Option<u32>>, ExecuteError>;
+
     /// Preempts the step that was launched ahead, unless most of it has been launched. Returns whether a step is preempted.
     ///
     /// # Errors

@@ -39,6 +39,8 @@ pub struct DecodeGraph<E> {
 #[derive(Debug)]
 struct Size<E> {
     rows: usize,
+    /// Whether these are passes of a head.
+    guesses: bool,
     /// Whether the step is cut into parts for preemption. Each part adds a few microseconds.
     is_cut: bool,
     /// The life cycle's validity at the recording. The graphs are valid while it is equal.
@@ -55,9 +57,10 @@ struct Size<E> {
 }
 
 impl<E> Size<E> {
-    fn of(rows: usize, is_cut: bool) -> Self {
+    fn of((rows, guesses): (usize, bool), is_cut: bool) -> Self {
         Self {
             rows,
+            guesses,
             is_cut,
             validity: None,
             epoch: 0,
@@ -148,7 +151,7 @@ impl<E> DecodeGraph<E> {
             return self.step_eagerly(step).map(whole);
         }
         let is_cut = cut && self.life.mode() != Mode::Piecewise && self.is_divisible(step);
-        let at = self.size(step.rows(), is_cut);
+        let at = self.size((step.rows(), step.guesses()), is_cut);
         self.check(at, step);
         let size = &mut self.sizes[at];
         let replayed = if size.validity == Some(self.life.validity()) {
@@ -230,12 +233,12 @@ impl<E> DecodeGraph<E> {
         is_divisible
     }
 
-    /// The index of the graphs for a number of rows, whole or cut.
-    fn size(&mut self, rows: usize, is_cut: bool) -> usize {
-        let is_it = |size: &Size<E>| (size.rows, size.is_cut) == (rows, is_cut);
+    /// The index of the graphs for a number of rows of the model or of its head, whole or cut.
+    fn size(&mut self, of: (usize, bool), is_cut: bool) -> usize {
+        let is_it = |size: &Size<E>| ((size.rows, size.guesses), size.is_cut) == (of, is_cut);
         let known = self.sizes.iter().position(is_it);
         known.unwrap_or_else(|| {
-            self.sizes.push(Size::of(rows, is_cut));
+            self.sizes.push(Size::of(of, is_cut));
             self.sizes.len() - 1
         })
     }

@@ -20,6 +20,11 @@ pub trait Stepper {
     /// The number of rows. Each number has its own executable graphs.
     fn rows(&self) -> usize;
 
+    /// Whether this is a pass of a head, which has executable graphs of its own.
+    fn guesses(&self) -> bool {
+        false
+    }
+
     /// Whether an operation runs eagerly in piecewise mode.
     fn is_break(&self, operation: usize) -> bool;
 

@@ -77,7 +77,9 @@ pub fn runner_with_draft(
 ) -> Result<Loaded, LoadError> {
     let (forward, tensors) = plan(checkpoint, settings)?;
     page_cache::prepare(checkpoint, settings);
-    let (mut done, all) = (0, checkpoint.weight_bytes());
+    // More than those of the model, if its head is loaded.
+    let all: u64 = tensors.iter().map(|tensor| tensor.bytes() as u64).sum();
+    let mut done = 0;
     let mut loader = Loader {
         source: StoredWeights::new(checkpoint, tensors),
         kv: KvPlan::of_settings(checkpoint, settings),

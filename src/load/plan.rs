@@ -5,7 +5,7 @@ use super::kv_selection::KvPlan;
 use super::settings::Settings;
 use crate::executor::PREEMPTED;
 use crate::model::forward::Forward;
-use crate::model::{Checkpoint, Tensor};
+use crate::model::{Checkpoint, Shape, Tensor};
 use crate::quant::DType;
 use crate::tape::{KvInfo, STEP_ROWS, StatePool, WeightId, WeightInfo};
 
@@ -19,7 +19,11 @@ pub(crate) fn plan<'a>(
     checkpoint: &'a Checkpoint,
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
-    let mut shape = checkpoint.shape.clone();
+    let head = checkpoint.guess.as_ref().filter(|_| settings.head);
+    let mut shape = Shape {
+        guess: head.map(|(layer, _)| *layer),
+        ..checkpoint.shape.clone()
+    };
     let context = match settings.context {
         0 => shape.context,
         context if settings.shortens => context.min(shape.context),
@@ -60,13 +64,16 @@ pub(crate) fn plan<'a>(
     let chunk = (settings.kv_chunk / kv.page_bytes()).max(1);
     let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
     let mut tensors = Vec::new();
-    let weights = checkpoint.tensors.try_map(|tensor| {
+    let mut numbered = |tensor: &'a Tensor| {
         tensors.push(tensor);
         Ok::<_, LoadError>(WeightId(tensors.len() - 1))
-    })?;
+    };
+    let weights = checkpoint.tensors.try_map(&mut numbered)?;
+    let guess = head.map(|(_, head)| head.try_map(&mut numbered));
     let forward = Forward {
         shape,
         weights,
+        guess: guess.transpose()?,
         infos: tensors.iter().map(|tensor| info(tensor)).collect(),
         activation: DType::F32,
         kv,

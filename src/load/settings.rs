@@ -144,6 +144,8 @@ pub struct Settings {
     pub kv_rest: Duration,
     /// Which pages of earlier requests a new one may share.
     pub reuse: Reuse,
+    /// Whether to load the head that guesses tokens, if the model's files have one.
+    pub head: bool,
     /// The most rows of a step, at most 8. Their memory is allocated at the start.
     pub rows: usize,
     pub graph: GraphOptions,
@@ -264,6 +266,7 @@ impl Default for Settings {
             kv_chunk: 64 << 20,
             kv_rest: Duration::from_secs(30),
             reuse: Reuse::Fast,
+            head: false,
             rows: 1,
             graph: GraphOptions::default(),
             threads: 0,

@@ -27,4 +27,4 @@ pub use language_error::LanguageError;
 pub use message::{Call, Message, MessageImage, Role};
 pub use shape::Shape;
 pub use tokenizer::Decoder;
-pub use weights::{Layer, Linear, Tensor, Weights};
+pub use weights::{GuessHead, Layer, Linear, Tensor, Weights};

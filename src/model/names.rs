@@ -32,6 +32,24 @@ pub(in crate::model) struct Names {
     pub(in crate::model) logarithms: bool,
     /// Tensors of a layer that change its result and that `forward` does not support.
     pub(in crate::model) refused: &'static [&'static str],
+    /// The head that guesses tokens, in families that have one.
+    pub(in crate::model) guess: Option<GuessNames>,
+}
+
+/// The names of a head that guesses tokens.
+#[derive(Debug)]
+pub(in crate::model) struct GuessNames {
+    /// The layer's prefix; `None` if it follows the model's layers and is named like them.
+    pub(in crate::model) layer: Option<&'static str>,
+    /// The prefix of the names below; `None` if it is the layer's.
+    pub(in crate::model) prefix: Option<&'static str>,
+    pub(in crate::model) embedding_norm: &'static str,
+    pub(in crate::model) hidden_norm: &'static str,
+    pub(in crate::model) join: &'static str,
+    pub(in crate::model) output_norm: &'static str,
+    pub(in crate::model) head: &'static str,
+    /// Embeddings of its own, which `forward` does not support.
+    pub(in crate::model) embedding: &'static str,
 }
 
 pub(in crate::model) const fn linear(
@@ -126,6 +144,7 @@ pub(in crate::model) const GGUF: Names = Names {
         "ffn_gate_inp.weight",
         "attn_qkv.bias",
     ],
+    guess: None,
 };
 
 pub(in crate::model) const HUGGING_FACE: Names = Names {
@@ -213,4 +232,5 @@ pub(in crate::model) const HUGGING_FACE: Names = Names {
         "self_attn.qkv_proj.bias",
         "mlp.gate_up_proj.bias",
     ],
+    guess: None,
 };

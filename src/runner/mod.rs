@@ -4,6 +4,7 @@
 //! the offline tools drive theirs directly.
 
 // A runner is made from these.
+mod head_tapes;
 mod kv_selection;
 mod logits_observer;
 mod model;
@@ -11,6 +12,7 @@ mod state_use;
 mod system_memory;
 // What a runner does, besides prefill and single steps, which are below.
 mod draft;
+mod head;
 mod image_places;
 mod image_state;
 mod images;
@@ -34,6 +36,7 @@ use std::time::Duration;
 
 pub use self::draft::Trial;
 pub use self::error::RunError;
+use self::head_tapes::HeadTapes;
 use self::image_places::ImagePlaces;
 pub use self::image_places::ImageTile;
 use self::image_state::ImageState;
@@ -78,6 +81,7 @@ pub struct Runner {
     step_bytes: StepBytes,
     /// The tapes of steps, by their rows: 1, 2, 4 or 8.
     steps: HashMap<usize, Tape>,
+    head: HeadTapes,
     /// The most rows of a step. Each has a slot of its own, except the rows of forced and guessed tokens.
     rows: usize,
     /// The most positions of a slot.
@@ -142,6 +146,7 @@ impl Runner {
             step_bytes: StepBytes::of(&step),
             step,
             steps: HashMap::new(),
+            head: HeadTapes::default(),
             rows: rows.clamp(1, STEP_ROWS),
             context: forward.kv.longest(),
             vocabulary: forward.shape.vocabulary,
@@ -167,6 +172,7 @@ impl Runner {
         runner.executor.prepare(&runner.step)?;
         if rows > 1 {
             runner.prepare_steps()?;
+            runner.prepare_head()?;
         }
         prepared();
         if graph.mode == Mode::Full && graph.record_at_start {

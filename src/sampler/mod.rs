@@ -46,6 +46,17 @@ impl Sampler {
         &self.parameters
     }
 
+    /// Returns a sampler that chooses the same tokens, without the memory for candidates.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self {
+            parameters: self.parameters,
+            counter: self.counter,
+            history: self.history.clone(),
+            candidates: Vec::new(),
+        }
+    }
+
     /// Records a token that was given instead of chosen.
     pub fn accept(&mut self, token: u32) {
         self.counter += 1;

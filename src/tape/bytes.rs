@@ -26,6 +26,8 @@ impl Op {
                 let columns = match self {
                     Self::Gate { gate, .. } => tape.buffer(*gate).columns,
                     Self::Images(op) => tape.buffer(op.x()).columns,
+                    // A norm fills a part of its buffer's columns.
+                    Self::Norm { x, .. } => tape.buffer(*x).columns,
                     // A product may fill a part of its buffer's columns.
                     Self::Vision(Vision::Linear { weight, out, .. }) if out == buffer => {
                         tape.weight(*weight).rows
@@ -89,6 +91,13 @@ impl Recurrent {
         match self {
             Self::Convolve { .. } | Self::ShortConv { .. } => {
                 (conversations * (info.taps - 1) + written) * info.column_bytes()
+            }
+            Self::Shift { .. } => {
+                let written = match tape.input {
+                    Input::Step => written,
+                    Input::Prompt | Input::Patches { .. } => 1,
+                };
+                (conversations + written) * info.hidden_bytes()
             }
             Self::DeltaNet { .. } | Self::Mamba2 { .. } => {
                 conversations * (2 * info.state_bytes() + updates)

@@ -41,6 +41,15 @@ impl Tape {
                 .into_iter()
                 .for_each(|one| *one = true);
         }
+        if self.guesses() {
+            // These have the rows of the run before.
+            let kept = self.ops.iter().find_map(|op| match op {
+                Op::Recurrent(Recurrent::Shift { input, .. }) => Some(*input),
+                _ => None,
+            });
+            let kept = kept.and_then(|Buffer(kept)| written.get_mut(kept));
+            kept.into_iter().for_each(|one| *one = true);
+        }
         for (index, op) in self.ops.iter().enumerate() {
             let fail = |reason| TapeError {
                 index,
@@ -58,6 +67,9 @@ impl Tape {
         };
         if self.input == Input::Step && self.rows > STEP_ROWS {
             return Err(fail("a step has at most 8 rows"));
+        }
+        if self.guesses() && (self.input, self.ending) != (Input::Step, Ending::Token) {
+            return Err(fail("a head guesses in a step that ends with a token"));
         }
         self.check_commits().map_err(|reason| fail(&reason))?;
         self.check_input().map_err(|reason| fail(&reason))?;
@@ -206,6 +218,17 @@ impl Tape {
                 self.columns_of(*y, self.buffer(*x).columns)?;
                 scale.map_or(Ok(()), |scale| self.matrix(scale, 1, 1))
             }
+            Op::Norm {
+                x,
+                norm,
+                first,
+                out,
+                ..
+            } => {
+                self.check_normed(*x, *norm)?;
+                self.residual(*out)?;
+                self.has_columns(*out, *first, self.buffer(*x).columns)
+            }
             Op::LayerInputs {
                 table,
                 norm,
@@ -334,7 +357,11 @@ impl Tape {
         };
         self.rows_of(input, self.rows)?;
         self.f32_or_rounded(input)?;
-        let info = self.buffer(input);
+        self.has_columns(input, first, columns)
+    }
+
+    fn has_columns(&self, buffer: Buffer, first: usize, columns: usize) -> Result<(), String> {
+        let info = self.buffer(buffer);
         let fits = first + columns <= info.columns;
         fits.then_some(())
             .ok_or_else(|| format!("{} has no {columns} columns from {first} on", info.name))

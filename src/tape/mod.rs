@@ -138,15 +138,28 @@ impl Tape {
         cuts
     }
 
-    /// The buffers that all layers read: the residual stream, and the additional inputs of layers.
+    /// The buffers that later operations read: the residual stream, the additional inputs of layers, and the normed
+    /// embeddings that a head reads after all layers.
     #[must_use]
     pub fn carried(&self) -> Vec<Buffer> {
-        let carried = self.ops.iter().filter_map(|op| match op {
+        let layers = self.ops.iter().position(Op::adds);
+        let before = layers.unwrap_or(self.ops.len());
+        let carried = self.ops.iter().enumerate().filter_map(|(at, op)| match op {
             Op::Embed { x, .. } => Some(*x),
             Op::LayerInputs { inputs, .. } => Some(*inputs),
+            Op::Norm { first: 0, out, .. } if at < before => Some(*out),
             _ => None,
         });
         carried.collect()
+    }
+
+    /// Whether the tape is a pass of a head, which guesses tokens: it reads hidden states before its layer, and these are
+    /// those that the pass before it has left. It advances no slot.
+    #[must_use]
+    pub fn guesses(&self) -> bool {
+        let shifts = |op: &Op| matches!(op, Op::Recurrent(Recurrent::Shift { .. }));
+        let first = self.ops.iter().find(|op| op.adds() || shifts(op));
+        first.is_some_and(shifts)
     }
 
     /// The number of tokens: the rows of the embeddings, which are the first weight.

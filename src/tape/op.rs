@@ -75,6 +75,15 @@ pub enum Op {
         scale: Option<WeightId>,
         x: Buffer,
     },
+    /// The columns of `out` from `first` on become `rmsnorm(x)`, where nothing is rounded.
+    Norm {
+        x: Buffer,
+        norm: WeightId,
+        epsilon: f32,
+        first: usize,
+        /// f32 (rows, columns)
+        out: Buffer,
+    },
     /// `inputs = (scale table[token] + rmsnorm(inputs)) / sqrt(2)`: the additional inputs of all layers (Gemma 4). The
     /// columns of each layer, as many as the norm has, are normed apart from the others.
     LayerInputs {
@@ -134,6 +143,7 @@ impl Op {
             Self::Project { .. } => "project",
             Self::Product { .. } => "product",
             Self::AddNormed { .. } => "add_normed",
+            Self::Norm { .. } => "norm_columns",
             Self::LayerInputs { .. } => "layer_inputs",
             Self::Gate { .. } => "gate",
             Self::GateUp { .. } => "gate_up",
@@ -163,6 +173,7 @@ impl Op {
             Self::Project { input, x, .. } => (vec![input, x], vec![x]),
             Self::Product { input, out, .. } => (vec![input], vec![out]),
             Self::AddNormed { y, x, .. } => (vec![y, x], vec![x]),
+            Self::Norm { x, out, .. } => (vec![x], vec![out]),
             Self::LayerInputs { inputs, .. } => (vec![inputs], vec![inputs]),
             Self::Gate {
                 gate, input, out, ..
@@ -229,6 +240,7 @@ impl Op {
             Self::Vision(op) => op.weights(),
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],
             Self::AddNormed { norm, scale, .. } => std::iter::once(*norm).chain(*scale).collect(),
+            Self::Norm { norm, .. } => vec![*norm],
             Self::LayerInputs { table, norm, .. } => vec![*table, *norm],
             Self::GateUp { norm, gate, up, .. } => vec![*norm, *gate, *up],
             Self::Head { norm, weight, .. } => vec![*norm, *weight],

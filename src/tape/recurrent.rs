@@ -96,6 +96,14 @@ pub enum Recurrent {
         /// (rows, columns), in the tape's activation type
         out: Buffer,
     },
+    /// `out` is the input's row of the position before, and zero at position 0. Stores the input's rows in the ring of
+    /// hidden states. A tape that reads rows before it writes them, `Tape::guesses`, continues from those of its last run.
+    Shift {
+        /// f32 (rows, hidden)
+        input: Buffer,
+        /// f32 (rows, hidden)
+        out: Buffer,
+    },
     /// Makes the spare state that a prompt wrote the state of its slot, unless the slot has not advanced.
     Swap,
 }
@@ -110,6 +118,7 @@ impl Recurrent {
             Self::DeltaNet { .. } => "delta_net",
             Self::Mamba2 { .. } => "mamba2",
             Self::GatedNorm { .. } => "gated_norm",
+            Self::Shift { .. } => "shift",
             Self::Swap => "swap",
         }
     }
@@ -122,8 +131,14 @@ impl Recurrent {
             | Self::ShortConv { layer, .. }
             | Self::DeltaNet { layer, .. }
             | Self::Mamba2 { layer, .. } => Some(layer),
-            Self::Commit | Self::GatedNorm { .. } | Self::Swap => None,
+            Self::Commit | Self::GatedNorm { .. } | Self::Shift { .. } | Self::Swap => None,
         }
+    }
+
+    /// Whether the operation writes rows into a state: into the spare one of a prompt.
+    #[must_use]
+    pub const fn writes_state(&self) -> bool {
+        self.layer().is_some() || matches!(self, Self::Shift { .. })
     }
 
     /// The buffers that the operation reads, and those that it writes.
@@ -131,9 +146,9 @@ impl Recurrent {
     pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match *self {
             Self::Commit | Self::Swap => (vec![], vec![]),
-            Self::Convolve { input, out, .. } | Self::ShortConv { input, out, .. } => {
-                (vec![input], vec![out])
-            }
+            Self::Convolve { input, out, .. }
+            | Self::ShortConv { input, out, .. }
+            | Self::Shift { input, out } => (vec![input], vec![out]),
             Self::DeltaNet {
                 input,
                 gates: [a, b],
@@ -151,7 +166,7 @@ impl Recurrent {
     #[must_use]
     pub fn weights(&self) -> Vec<WeightId> {
         match *self {
-            Self::Commit | Self::Swap => vec![],
+            Self::Commit | Self::Shift { .. } | Self::Swap => vec![],
             Self::Convolve { convolution, .. } | Self::ShortConv { convolution, .. } => {
                 let Convolution { kernel, bias } = convolution;
                 std::iter::once(kernel).chain(bias).collect()

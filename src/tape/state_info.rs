@@ -23,6 +23,8 @@ pub struct StateInfo {
     pub channels: usize,
     /// Positions that an output of the convolution depends on, including its own.
     pub taps: usize,
+    /// Columns of the hidden states that a head continues from (`Recurrent::Shift`); 0 without a head.
+    pub hidden: usize,
     pub pool: StatePool,
 }
 
@@ -181,10 +183,23 @@ impl StateInfo {
         }
     }
 
-    /// Bytes of one state: all layers with their rings and positions.
+    /// Bytes of one hidden state.
+    #[must_use]
+    pub const fn hidden_bytes(&self) -> usize {
+        4 * self.hidden
+    }
+
+    /// Positions in the ring of hidden states, of which a row reads the one before its own.
+    #[must_use]
+    pub const fn hidden_states() -> usize {
+        1 + COLUMNS
+    }
+
+    /// Bytes of one state: all layers with their rings and positions, then f32 (`hidden_states`, hidden), by position.
     #[must_use]
     pub fn bytes_each(&self) -> usize {
-        self.layers * self.layout().bytes
+        let hidden = Self::hidden_states() * self.hidden_bytes();
+        self.layers * self.layout().bytes + hidden.next_multiple_of(256)
     }
 
     /// Bytes of all states, spare ones included.
@@ -193,10 +208,12 @@ impl StateInfo {
         self.pool.states() * self.bytes_each()
     }
 
-    /// Bytes of a checkpoint: the position, then the state and the last `taps - 1` columns of each layer.
+    /// Bytes of a checkpoint: the position, then the state and the last `taps - 1` columns of each layer, then the last
+    /// hidden state.
     #[must_use]
     pub fn checkpoint_bytes(&self) -> usize {
-        8 + self.layers * (self.state_bytes() + (self.taps - 1) * self.column_bytes())
+        let layer = self.state_bytes() + (self.taps - 1) * self.column_bytes();
+        8 + self.layers * layer + self.hidden_bytes()
     }
 }
 
@@ -217,6 +234,7 @@ mod tests {
         }),
         channels: 8192,
         taps: 4,
+        hidden: 0,
         pool: StatePool {
             slots: 16,
             owned: 10,
@@ -235,6 +253,19 @@ mod tests {
         );
         assert_eq!(layout.positions - layout.columns, 27 * 32768);
         assert_eq!(layout.bytes - layout.positions, 512);
+    }
+
+    #[test]
+    fn a_head_adds_a_ring_of_hidden_states() {
+        let with_head = StateInfo {
+            hidden: 2560,
+            ..QWEN
+        };
+        assert_eq!(with_head.bytes_each() - QWEN.bytes_each(), 25 * 10240);
+        assert_eq!(
+            with_head.checkpoint_bytes() - QWEN.checkpoint_bytes(),
+            10240
+        );
     }
 
     #[test]

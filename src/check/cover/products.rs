@@ -225,6 +225,7 @@ fn layer_inputs(b: &mut Builder, runs: &mut Runs, sizes: &mut Sizes) {
             case.pad(if run.rows == 7 { 2 } else { 0 });
         }
     }
+    norms(b, runs);
     let activations = [
         Activation::GeluTanh,
         Activation::SquaredRelu,
@@ -247,6 +248,32 @@ fn layer_inputs(b: &mut Builder, runs: &mut Runs, sizes: &mut Sizes) {
             let mut buffers = vec![("gate", width, false), ("gated", width, true)];
             buffers.extend(input.map(|rounded| ("inputs", 4 * width, rounded)));
             b.case(&format!("{activation:?} {width}"), run, &buffers, op);
+        }
+    }
+}
+
+/// Norms of two inputs into the halves of a row, and one of a whole row.
+fn norms(b: &mut Builder, runs: &mut Runs) {
+    for width in [33, 256, 2560] {
+        for run in runs.each() {
+            let norm = |b: &mut Builder, (x, first): (Buffer, usize), out: Buffer| Op::Norm {
+                x,
+                norm: b.vector(width, 1.0, 0.3),
+                epsilon: 1e-5,
+                first,
+                out,
+            };
+            let halves = [(Buffer(0), 0), (Buffer(1), width)];
+            let halves = halves.map(|half| norm(b, half, Buffer(2)));
+            let buffers = [
+                ("x", width, false),
+                ("y", width, false),
+                ("out", 2 * width, false),
+            ];
+            b.case_of(&format!("halves of {width}"), run, &buffers, halves.into());
+            let whole = norm(b, (Buffer(0), 0), Buffer(1));
+            let buffers = [("x", width, false), ("out", width, false)];
+            b.case(&format!("{width}"), run, &buffers, whole);
         }
     }
 }

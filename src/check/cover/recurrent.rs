@@ -48,6 +48,7 @@ pub(super) fn worlds() -> impl Iterator<Item = World> {
                     heads,
                     channels,
                     taps,
+                    hidden: 96 + 40 * index,
                     pool: StatePool {
                         slots: STEP_ROWS,
                         owned: STEP_ROWS,
@@ -84,6 +85,7 @@ fn world(seed: u64, info: StateInfo) -> World {
                     updates(&mut b, (info, heads), layer, &mut run);
                 }
             }
+            shift(&mut b, info.hidden, &mut run);
             if let Some(heads) = info.heads {
                 for groups in [groups.deal(), groups.deal()] {
                     norm(&mut b, heads, groups, &mut run);
@@ -107,7 +109,7 @@ fn case<'b>(
     op: Recurrent,
 ) -> &'b mut Case {
     let ops = match run.input {
-        Input::Prompt if op.layer().is_some() => vec![Recurrent::Commit, op, Recurrent::Swap],
+        Input::Prompt if op.writes_state() => vec![Recurrent::Commit, op, Recurrent::Swap],
         _ => vec![op],
     };
     let ops = ops.into_iter().map(Op::Recurrent).collect();
@@ -146,6 +148,15 @@ fn convolutions(b: &mut Builder, info: StateInfo, layer: usize, run: &mut Add<'_
         };
         run(b, &name, &buffers, op);
     }
+}
+
+fn shift(b: &mut Builder, hidden: usize, run: &mut Add<'_>) {
+    let buffers = [("input", hidden, false), ("out", hidden, false)];
+    let op = Recurrent::Shift {
+        input: Buffer(0),
+        out: Buffer(1),
+    };
+    run(b, &format!("{hidden} columns"), &buffers, op);
 }
 
 fn updates(

@@ -11,6 +11,7 @@ mod group;
 mod layer;
 mod prepare;
 mod ring;
+mod shift;
 mod states;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use self::convolution::{Kernel, convolve};
 use self::gated_norm::GatedNorm;
 pub(super) use self::group::Group;
 use self::prepare::{Gates, prepare, prepared};
+use self::shift::shift;
 pub(super) use self::states::States;
 use super::matmul::transpose;
 use super::weight::Weight;
@@ -84,6 +86,7 @@ pub(super) fn execute(
             memory.activations[out.0] = outputs;
             Ok(())
         }
+        Recurrent::Shift { input, out } => memory.shift(groups, columns(out), input, out),
         Recurrent::ShortConv {
             layer,
             input,
@@ -174,6 +177,23 @@ impl<'a> Memory<'a> {
                 places.swap(*slot);
             }
         }
+    }
+
+    fn shift(
+        &mut self,
+        groups: &[Group],
+        columns: usize,
+        input: Buffer,
+        out: Buffer,
+    ) -> Result<(), StateError> {
+        let mut outputs = std::mem::take(&mut self.activations[out.0]);
+        let shifted = groups.iter().try_for_each(|group| {
+            let rows = group.of(columns);
+            let input = &self.activations[input.0][rows.clone()];
+            shift(self.states, group, input, &mut outputs[rows])
+        });
+        self.activations[out.0] = outputs;
+        shifted
     }
 
     fn short_conv(

@@ -2,6 +2,7 @@
 
 use super::columns::replay;
 use super::layer::Layer;
+use super::ring::Ring;
 use crate::executor::{StateError, StatePlaces};
 use crate::tape::StateInfo;
 
@@ -11,6 +12,8 @@ pub(in crate::cpu) struct States {
     pub(super) info: StateInfo,
     /// (states, layers)
     pool: Vec<Vec<Layer>>,
+    /// (states): (`hidden_states`, hidden), by position. Empty without a head.
+    hidden: Vec<Ring>,
     places: StatePlaces,
 }
 
@@ -20,6 +23,9 @@ impl States {
         Self {
             info,
             pool: (0..info.pool.states()).map(|_| layers(info)).collect(),
+            hidden: (0..info.pool.states())
+                .map(|_| Ring::new(StateInfo::hidden_states(), info.hidden))
+                .collect(),
             places: StatePlaces::new(info.pool),
         }
     }
@@ -59,6 +65,28 @@ impl States {
         })
     }
 
+    /// The hidden states of a slot, and those of the spare state that its prompt writes, if it has a prompt.
+    ///
+    /// # Errors
+    /// If the slot has no state.
+    pub(super) fn hidden(
+        &mut self,
+        slot: usize,
+    ) -> Result<(&mut Ring, Option<&mut Ring>), StateError> {
+        let own = self.places.own(slot)?;
+        let Some((spare, _)) = self.places.written(slot) else {
+            return Ok((&mut self.hidden[own], None));
+        };
+        // They are two states of the pool.
+        let (low, high) = self.hidden.split_at_mut(own.max(spare));
+        let (low, high) = (&mut low[own.min(spare)], &mut high[0]);
+        Ok(if own < spare {
+            (low, Some(high))
+        } else {
+            (high, Some(low))
+        })
+    }
+
     /// The states by number.
     pub(in crate::cpu) fn places(&self) -> &StatePlaces {
         &self.places
@@ -83,7 +111,7 @@ impl States {
     }
 
     /// Appends a checkpoint of a slot's state: its position as u64, then for each layer the state and the last
-    /// `taps - 1` inputs of the convolution, the oldest first. All numbers are little-endian.
+    /// `taps - 1` inputs of the convolution, the oldest first, then the last hidden state. All numbers are little-endian.
     ///
     /// # Errors
     /// As `commit`, which runs first.
@@ -108,6 +136,12 @@ impl States {
                 }
             }
         }
+        let none = vec![0.0; self.info.hidden];
+        let hidden = &self.hidden[self.places.own(slot)?];
+        let last = position
+            .checked_sub(1)
+            .map_or(&none[..], |at| hidden.at(at));
+        out.extend(last.iter().flat_map(|value| value.to_le_bytes()));
         Ok(())
     }
 
@@ -125,14 +159,15 @@ impl States {
         self.places.discard(slot);
         let position = usize::try_from(u64::from_le_bytes(*position)).map_err(|_| wrong)?;
         let history = self.info.taps - 1;
-        for layer in &mut self.pool[self.places.own(slot)?] {
-            let mut take = |values: &mut [f32]| {
-                let (own, others) = rest.split_at(4 * values.len());
-                for (value, bytes) in values.iter_mut().zip(own.as_chunks().0) {
-                    *value = f32::from_le_bytes(*bytes);
-                }
-                rest = others;
-            };
+        let mut take = |values: &mut [f32]| {
+            let (own, others) = rest.split_at(4 * values.len());
+            for (value, bytes) in values.iter_mut().zip(own.as_chunks().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+            rest = others;
+        };
+        let own = self.places.own(slot)?;
+        for layer in &mut self.pool[own] {
             take(&mut layer.heads);
             layer.position = position;
             for back in (1..=history).rev() {
@@ -141,6 +176,9 @@ impl States {
                     None => take(&mut vec![0.0; self.info.channels]),
                 }
             }
+        }
+        if let Some(at) = position.checked_sub(1) {
+            take(self.hidden[own].at_mut(at));
         }
         Ok(position)
     }

@@ -262,6 +262,7 @@ fn short_convolutions_are_those_of_plain_loops() {
         heads: None,
         channels: 24,
         taps: TAPS,
+        hidden: 6,
         pool: StatePool {
             slots: 2,
             owned: 2,

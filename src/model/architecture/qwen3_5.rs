@@ -4,13 +4,23 @@ use super::family::{Architecture, Defaults, Keys, PLAIN};
 use super::lists::{flags_or, layer_list};
 use super::qwen3_vl::read_sections;
 use crate::model::error::Defect;
-use crate::model::names::{GGUF, HUGGING_FACE, Names};
-use crate::model::shape::{DeltaNetShape, MixerShape, Shape};
+use crate::model::names::{GGUF, GuessNames, HUGGING_FACE, Names};
+use crate::model::shape::{DeltaNetShape, LayerShape, MixerShape, Shape};
 use crate::model::weights::Mlp;
 use crate::tape::HeadOrder;
 
 const CONFIG_NAMES: Names = Names {
     norms_added: 1.0,
+    guess: Some(GuessNames {
+        layer: Some("mtp.layers.0"),
+        prefix: Some("mtp"),
+        embedding_norm: "pre_fc_norm_embedding.weight",
+        hidden_norm: "pre_fc_norm_hidden.weight",
+        join: "fc.weight",
+        output_norm: "norm.weight",
+        head: "shared_head.head.weight",
+        embedding: "embed_tokens.weight",
+    }),
     ..HUGGING_FACE
 };
 
@@ -19,6 +29,16 @@ const GGUF_NAMES: Names = Names {
         norm: "post_attention_norm.weight",
         ..GGUF.mlp
     },
+    guess: Some(GuessNames {
+        layer: None,
+        prefix: None,
+        embedding_norm: "nextn.enorm.weight",
+        hidden_norm: "nextn.hnorm.weight",
+        join: "nextn.eh_proj.weight",
+        output_norm: "nextn.shared_head_norm.weight",
+        head: "nextn.shared_head_head.weight",
+        embedding: "nextn.embed_tokens.weight",
+    }),
     ..GGUF
 };
 
@@ -70,6 +90,7 @@ fn from_config(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
         order: HeadOrder::Grouped,
     };
     mix(shape, &attends, recurrent);
+    shape.guess = guess_layer(keys, "mtp_num_hidden_layers", shape);
     read_sections(keys, shape, SECTIONS)
 }
 
@@ -91,12 +112,21 @@ fn from_gguf(keys: &dyn Keys, shape: &mut Shape) -> Result<(), Defect> {
     let recurrent = flags_or(keys, key, count, |layer| !attends(layer, interval))?;
     let attends: Vec<bool> = recurrent.iter().map(|recurrent| !recurrent).collect();
     mix(shape, &attends, delta_net);
+    shape.guess = guess_layer(keys, "nextn_predict_layers", shape);
     read_sections(keys, shape, SECTIONS)
 }
 
 /// Whether a layer has attention, if a file does not list the layers.
 const fn attends(layer: usize, interval: usize) -> bool {
     (layer + 1).is_multiple_of(interval)
+}
+
+/// Returns the layer of a head that guesses tokens: it is like the model's with attention. Several such layers, of which
+/// each would make one guess, are not computed.
+fn guess_layer(keys: &dyn Keys, key: &str, shape: &Shape) -> Option<LayerShape> {
+    let mut layers = shape.layers.iter();
+    let attends = layers.find(|layer| layer.attention().is_some()).copied();
+    attends.filter(|_| matches!(keys.size(key), Ok(Some(1))))
 }
 
 fn mix(shape: &mut Shape, attends: &[bool], recurrent: DeltaNetShape) {

@@ -11,6 +11,7 @@ use super::sampling::Recommended;
 use super::unread::Checkpoint;
 use super::{config, files, foreign, safetensors, sampling, templates};
 use crate::model::error::{Defect, ModelError};
+use crate::model::shape::Shape;
 use crate::model::shown::shown;
 
 /// Configs are a few kilobytes, `tokenizer_config.json` with many added tokens some hundred.
@@ -62,20 +63,24 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
     if tied && has_other_head(&plan, &files).map_err(failed)? {
         plan.tied = Some(false);
     }
-    let tensors = plan.weights().map_err(failed)?;
+    let (tensors, guess) = (plan.weights().map_err(failed)?, plan.guess());
     let sampling = sampling(path)?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = full.file_name().unwrap_or_default().to_string_lossy();
     Ok(Checkpoint {
         name: shown(&folder).to_string(),
         tensors,
+        guess,
         sampling,
         file_type: None,
         files,
         language: language(path, shape.vocabulary)
             .map(LanguageSource::HuggingFace)
             .map_err(|error| error.to_string()),
-        shape,
+        shape: Shape {
+            guess: None,
+            ..shape
+        },
     })
 }
 

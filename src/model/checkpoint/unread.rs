@@ -9,8 +9,8 @@ use super::read_buffer::ReadBuffer;
 use super::sampling::Recommended;
 use super::{quantization, templates};
 use crate::model::error::{Defect, ModelError};
-use crate::model::shape::Shape;
-use crate::model::weights::{Tensor, Weights};
+use crate::model::shape::{LayerShape, Shape};
+use crate::model::weights::{GuessHead, Tensor, Weights};
 
 /// A model with checked files, whose weights are not read yet.
 #[derive(Debug)]
@@ -19,6 +19,9 @@ pub struct Checkpoint {
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
+    /// The head that guesses tokens, with its layer, if the files have one. It is no part of `shape` and `tensors`: a model
+    /// is loaded without it unless its settings say otherwise.
+    pub guess: Option<(LayerShape, GuessHead<Tensor>)>,
     /// The sampling that its files recommend.
     pub sampling: Recommended,
     /// `general.file_type` of a GGUF file.

@@ -1,6 +1,7 @@
 //! The forward pass: writes the tape of one pass of `rows` rows.
 
 mod buffers;
+mod guess;
 mod recurrent;
 mod writer;
 
@@ -10,10 +11,10 @@ use buffers::Buffers;
 use writer::Writer;
 
 use super::shape::{AttentionShape, KvSource, MixerShape, Shape};
-use super::weights::{Layer, Weights};
+use super::weights::{GuessHead, Layer, Weights};
 use crate::quant::DType;
 use crate::tape::{
-    Ending, ImageRows, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
+    Buffer, Ending, ImageRows, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
 };
 
 /// The inputs that all tapes of a model share.
@@ -21,6 +22,8 @@ use crate::tape::{
 pub struct Forward {
     pub shape: Shape,
     pub weights: Weights<WeightId>,
+    /// The head that guesses tokens, if it is loaded.
+    pub guess: Option<GuessHead<WeightId>>,
     pub infos: Arc<[WeightInfo]>,
     /// The type of activations between the residual stream and the matrix multiplications.
     pub activation: DType,
@@ -46,6 +49,48 @@ impl Forward {
 
     fn write(&self, rows: usize, input: Input, ending: Ending, has_images: bool) -> Tape {
         let shape = &self.shape;
+        let (mut writer, logits) = self.writer(rows, (input, ending), has_images);
+        let x = writer.x;
+        writer.embed(self.weights.embedding);
+        if has_images {
+            let rows = writer.buffers.of("images", shape.hidden);
+            writer.ops.push(Op::Images(ImageRows::Place { rows, x }));
+        }
+        if let Some(head) = &self.guess {
+            writer.guess_embedding(head);
+        }
+        if let Some(weights) = &self.weights.layer_inputs {
+            writer.layer_inputs(weights);
+        }
+        let writes_state = self.state.is_some() && input == Input::Prompt;
+        let commit = writes_state.then_some(Op::Recurrent(Recurrent::Commit));
+        writer.ops.extend(commit);
+        for (index, weights) in self.weights.layers.iter().enumerate() {
+            writer.layer(index, weights);
+        }
+        if let Some(head) = &self.guess {
+            writer.guess_keys(head, self.weights.output_norm);
+        }
+        if ending != Ending::Kv {
+            let weight = self.weights.head.unwrap_or(self.weights.embedding);
+            writer.head((self.weights.output_norm, weight), logits);
+        }
+        if ending == Ending::Token {
+            writer.ops.push(Op::Sample { logits });
+        }
+        let swap = writes_state.then_some(Op::Recurrent(Recurrent::Swap));
+        writer.ops.extend(swap);
+        self.finish(writer, rows, (input, ending))
+    }
+
+    /// Returns a tape without operations, and its logits.
+    fn writer(
+        &self,
+        rows: usize,
+        (input, ending): (Input, Ending),
+        has_images: bool,
+    ) -> (Writer<'_>, Buffer) {
+        let shape = &self.shape;
         let mut buffers = self.buffers(rows, input, ending);
         if has_images {
             buffers.add("images", [shape.hidden].into_iter());
@@ -57,53 +102,20 @@ impl Forward {
         // The residual stream is divided by the multiplier of what is added to it. The norms remove any common factor,
         // if their epsilon has it, too.
         let residual = shape.multipliers.residual;
-        let epsilon = shape.norm_epsilon / (residual * residual);
-        let x = buffers.of("x", shape.hidden);
         let logits = buffers.of("logits", shape.vocabulary);
-        let mut writer = Writer {
+        let writer = Writer {
             shape,
+            x: buffers.of("x", shape.hidden),
             buffers,
             ops: Vec::new(),
-            x,
-            epsilon,
+            epsilon: shape.norm_epsilon / (residual * residual),
             has_images,
         };
-        writer.ops.push(Op::Embed {
-            table: self.weights.embedding,
-            scale: shape.multipliers.embedding / residual,
-            x,
-        });
-        if has_images {
-            let rows = writer.buffers.of("images", shape.hidden);
-            writer.ops.push(Op::Images(ImageRows::Place { rows, x }));
-        }
-        if let Some(weights) = &self.weights.layer_inputs {
-            writer.layer_inputs(weights);
-        }
-        let writes_state = self.state.is_some() && input == Input::Prompt;
-        let commit = writes_state.then_some(Op::Recurrent(Recurrent::Commit));
-        writer.ops.extend(commit);
-        for (index, weights) in self.weights.layers.iter().enumerate() {
-            writer.layer(index, weights);
-        }
-        let Writer {
-            mut ops, buffers, ..
-        } = writer;
-        if ending != Ending::Kv {
-            let weight = self.weights.head.unwrap_or(self.weights.embedding);
-            ops.push(Op::Head {
-                x,
-                norm: self.weights.output_norm,
-                epsilon,
-                weight,
-                logits,
-            });
-            ops.extend(shape.softcaps.logits.map(|cap| Op::Softcap { logits, cap }));
-        }
-        if ending == Ending::Token {
-            ops.push(Op::Sample { logits });
-        }
-        ops.extend(writes_state.then_some(Op::Recurrent(Recurrent::Swap)));
+        (writer, logits)
+    }
+
+    fn finish(&self, writer: Writer<'_>, rows: usize, (input, ending): (Input, Ending)) -> Tape {
+        let Writer { ops, buffers, .. } = writer;
         Tape {
             rows,
             input,
@@ -176,6 +188,11 @@ impl Forward {
             buffers.add("a", one(heads));
             buffers.add("b", one(heads));
             buffers.add_rounded("mixer", one(width));
+        }
+        if self.guess.is_some() {
+            buffers.add("joined", [2 * shape.hidden].into_iter());
+            buffers.add("hidden", [shape.hidden].into_iter());
+            buffers.add("before", [shape.hidden].into_iter());
         }
         let input = shape.layer_input;
         if input > 0 {

@@ -22,6 +22,29 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Adds the embeddings of tokens, which begin the residual stream.
+    pub(super) fn embed(&mut self, table: WeightId) {
+        let multipliers = self.shape.multipliers;
+        self.ops.push(Op::Embed {
+            table,
+            scale: multipliers.embedding / multipliers.residual,
+            x: self.x,
+        });
+    }
+
+    /// Adds the logits: the product of the normed residual stream, by a norm and a matrix.
+    pub(super) fn head(&mut self, (norm, weight): (WeightId, WeightId), logits: Buffer) {
+        self.ops.push(Op::Head {
+            x: self.x,
+            norm,
+            epsilon: self.epsilon,
+            weight,
+            logits,
+        });
+        let cap = self.shape.softcaps.logits;
+        self.ops.extend(cap.map(|cap| Op::Softcap { logits, cap }));
+    }
+
     /// Adds the operations of a layer.
     pub(super) fn layer(&mut self, index: usize, weights: &Layer<WeightId>) {
         let LayerShape { mixer, mlp } = self.shape.layers[index];
@@ -124,7 +147,12 @@ impl Writer<'_> {
         self.add_result(gated, weights.projection, Some(weights.after));
     }
 
-    fn attention(&mut self, index: usize, shape: AttentionShape, w: &Attention<WeightId>) {
+    pub(super) fn attention(
+        &mut self,
+        index: usize,
+        shape: AttentionShape,
+        w: &Attention<WeightId>,
+    ) {
         let (of_q, of_kv) = (shape.query_width(), shape.kv_width());
         let buffers = &self.buffers;
         let q = buffers.of("q", of_q);
@@ -196,7 +224,7 @@ impl Writer<'_> {
         self.add_result(result, w.output, w.after);
     }
 
-    fn mlp(&mut self, shape: MlpShape, w: &Mlp<WeightId>) {
+    pub(super) fn mlp(&mut self, shape: MlpShape, w: &Mlp<WeightId>) {
         let out = self.buffers.of("mlp", shape.width);
         let (x, norm, epsilon) = (self.x, w.norm, self.epsilon);
         let activation = self.shape.activation;
@@ -262,7 +290,7 @@ impl Writer<'_> {
     }
 }
 
-const fn projection(linear: &Linear<WeightId>, out: Buffer) -> Projection {
+pub(super) const fn projection(linear: &Linear<WeightId>, out: Buffer) -> Projection {
     Projection {
         weight: linear.weight,
         bias: linear.bias,

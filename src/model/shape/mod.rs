@@ -28,6 +28,9 @@ pub struct Shape {
     pub architecture: &'static str,
     pub hidden: usize,
     pub layers: Vec<LayerShape>,
+    /// The layer of the head that guesses tokens, which is no layer of the model, but has the last layer of its kind of the
+    /// cache. `None` also if the head is not loaded.
+    pub guess: Option<LayerShape>,
     /// Columns of the additional input of each layer (Gemma 4); 0 means that there is none.
     pub layer_input: usize,
     pub vocabulary: usize,
@@ -84,6 +87,7 @@ impl Shape {
             architecture,
             hidden: 0,
             layers: Vec::new(),
+            guess: None,
             layer_input: 0,
             vocabulary: 0,
             context: 0,
@@ -123,8 +127,10 @@ impl Shape {
             let Some((_, of)) = alike.next() else {
                 return KvKind::default();
             };
+            let guess = self.guess.as_ref().and_then(LayerShape::attention);
+            let guesses = guess.is_some_and(|guess| guess.kind() == kind);
             KvKind {
-                layers: 1 + alike.count(),
+                layers: 1 + alike.count() + usize::from(guesses),
                 heads: of.kv_heads,
                 head_dim: of.head_dim,
                 window: of.window,
@@ -132,7 +138,8 @@ impl Shape {
         })
     }
 
-    /// Returns the layer of the cache that holds the K and V of a layer with attention.
+    /// Returns the layer of the cache that holds the K and V of a layer with attention. The head's layer has the number
+    /// after the model's last one.
     #[must_use]
     pub fn cache_layer(&self, layer: usize, attention: &AttentionShape) -> CacheLayer {
         let of = match attention.kv {
@@ -147,10 +154,13 @@ impl Shape {
         }
     }
 
-    /// Returns a hash of the angles, which the values of a cache depend on.
+    /// Returns a hash of the angles, which the values of a cache depend on, and of whether a head has a layer of it.
     #[must_use]
     pub fn angles_hash(&self) -> u64 {
         let mut hash = DefaultHasher::new();
+        if self.guess.is_some() {
+            "head".hash(&mut hash);
+        }
         for Angles {
             frequencies,
             amplitude,

@@ -22,6 +22,7 @@ impl Shape {
             heads,
             channels,
             taps,
+            hidden: self.guess.map_or(0, |_| self.hidden),
             pool,
         })
     }

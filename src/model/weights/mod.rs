@@ -5,6 +5,7 @@
 
 mod attention;
 mod delta_net;
+mod guess_head;
 mod layer;
 mod layer_input;
 mod linear;
@@ -15,6 +16,7 @@ mod tensor;
 
 pub use attention::Attention;
 pub use delta_net::DeltaNet;
+pub use guess_head::GuessHead;
 pub use layer::{Layer, Mixer};
 pub use layer_input::{LayerInput, LayerInputs};
 pub use linear::Linear;

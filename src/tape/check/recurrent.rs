@@ -32,7 +32,7 @@ impl Tape {
                 .iter()
                 .position(|op| matches!(op, Op::Recurrent(op) if of(op)))
         };
-        let Some(first) = place(|op| op.layer().is_some()) else {
+        let Some(first) = place(Recurrent::writes_state) else {
             return Ok(());
         };
         let commit = place(|op| *op == Recurrent::Commit);
@@ -52,6 +52,11 @@ impl Tape {
     pub(super) fn check_recurrent(&self, op: &Recurrent) -> Result<(), String> {
         match *op {
             Recurrent::Commit | Recurrent::Swap => Ok(()),
+            Recurrent::Shift { input, out } => {
+                let hidden = self.state_info()?.hidden;
+                self.wide(input, hidden)?;
+                self.wide(out, hidden)
+            }
             Recurrent::Convolve {
                 input,
                 ref convolution,

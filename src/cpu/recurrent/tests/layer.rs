@@ -83,6 +83,7 @@ impl Layer {
             heads: Some(heads),
             channels: 2 * heads.keys() + heads.values(),
             taps: TAPS,
+            hidden: 0,
             pool: StatePool {
                 slots: 3,
                 owned: 3,

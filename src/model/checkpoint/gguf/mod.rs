@@ -80,7 +80,8 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         tied: None,
         biased: None,
     };
-    let tensors = plan.weights()?;
+    let (tensors, guess) = (plan.weights()?, plan.guess());
+    shape.guess = None;
     if let (Some(factors), Some(table)) = (directory.get(FACTORS), shape.angles.first_mut()) {
         let pairs = table.frequencies.len();
         if factors.dimensions != [pairs] {
@@ -119,6 +120,7 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         name,
         shape,
         tensors,
+        guess,
         sampling,
         file_type,
         files: sources,

@@ -2,14 +2,13 @@
 
 use super::Plan;
 use crate::model::error::Defect;
-use crate::model::names::Names;
 use crate::model::shape::{
     AttentionShape, DeltaNetShape, KvSource, LayerShape, Mamba2Shape, MixerShape, MlpShape,
     ShortConvShape,
 };
 use crate::model::weights::{
-    Attention, DeltaNet, Layer, LayerInput, LayerInputs, Linear, Mamba2, Mixer, Mlp, RowOrder,
-    ShortConv, Tensor, Values,
+    Attention, DeltaNet, GuessHead, Layer, LayerInput, LayerInputs, Linear, Mamba2, Mixer, Mlp,
+    RowOrder, ShortConv, Tensor, Values,
 };
 
 /// The problem of a tensor that no operation reads.
@@ -26,26 +25,52 @@ impl Prefix {
 
 impl Plan<'_> {
     pub(super) fn layer(&self, prefix: &str, index: usize) -> Result<Layer<Tensor>, Defect> {
-        let Names {
-            layer_prefix,
-            refused,
-            ..
-        } = self.names;
-        let at = Prefix(format!("{prefix}{layer_prefix}{index}"));
-        let mut refused = refused.iter().map(|suffix| at.name(suffix));
+        let at = format!("{prefix}{}{index}", self.names.layer_prefix);
+        self.layer_at(&Prefix(at), &self.shape.layers[index])
+    }
+
+    /// Returns the head that guesses tokens, if the files have one that is computed.
+    pub(super) fn guess_head(&self) -> Result<Option<GuessHead<Tensor>>, Defect> {
+        let (Some(names), Some(layer)) = (&self.names.guess, &self.shape.guess) else {
+            return Ok(None);
+        };
+        let after = || format!("{}{}", self.names.layer_prefix, self.shape.layers.len());
+        let of_layer = Prefix(names.layer.map_or_else(after, str::to_owned));
+        let at = Prefix(names.prefix.unwrap_or(&of_layer.0).to_owned());
+        let is_there = |suffix: &str| self.directory.contains_key(&at.name(suffix));
+        if !is_there(names.join) || is_there(names.embedding) {
+            return Ok(None);
+        }
+        let hidden = self.shape.hidden;
+        let norm = |suffix: &str| self.norm(at.name(suffix), hidden, 1.0);
+        let head = || self.matrix(at.name(names.head), self.shape.vocabulary, hidden);
+        Ok(Some(GuessHead {
+            embedding_norm: norm(names.embedding_norm)?,
+            hidden_norm: norm(names.hidden_norm)?,
+            join: self.matrix(at.name(names.join), hidden, 2 * hidden)?,
+            layer: self.layer_at(&of_layer, layer)?,
+            output_norm: is_there(names.output_norm)
+                .then(|| norm(names.output_norm))
+                .transpose()?,
+            head: is_there(names.head).then(head).transpose()?,
+        }))
+    }
+
+    fn layer_at(&self, at: &Prefix, shape: &LayerShape) -> Result<Layer<Tensor>, Defect> {
+        let mut refused = self.names.refused.iter().map(|suffix| at.name(suffix));
         if let Some(refused) = refused.find(|name| self.directory.contains_key(name)) {
             return Err(Defect::tensor(&refused, UNCOMPUTED));
         }
-        let LayerShape { mixer, mlp } = &self.shape.layers[index];
+        let LayerShape { mixer, mlp } = shape;
         let scale = self.names.layer_scale.map(|suffix| at.name(suffix));
         let scale = scale.filter(|scale| self.directory.contains_key(scale));
         Ok(Layer {
             mixer: (mixer.as_ref())
-                .map(|mixer| self.mixer(&at, mixer))
+                .map(|mixer| self.mixer(at, mixer))
                 .transpose()?,
-            mlp: mlp.as_ref().map(|mlp| self.mlp(&at, mlp)).transpose()?,
+            mlp: mlp.as_ref().map(|mlp| self.mlp(at, mlp)).transpose()?,
             input: (self.shape.layer_input > 0)
-                .then(|| self.layer_input(&at))
+                .then(|| self.layer_input(at))
                 .transpose()?,
             scale: scale.map(|scale| self.vector(scale, 1)).transpose()?,
         })

@@ -7,8 +7,8 @@ use super::stored::Directory;
 use crate::model::architecture::Architecture;
 use crate::model::error::Defect;
 use crate::model::names::Names;
-use crate::model::shape::Shape;
-use crate::model::weights::{Tensor, Weights};
+use crate::model::shape::{LayerShape, Shape};
+use crate::model::weights::{GuessHead, Tensor, Weights};
 
 /// The inputs of a plan.
 pub(super) struct Plan<'a> {
@@ -59,6 +59,12 @@ impl Plan<'_> {
             output_norm: self.norm(output_norm, shape.hidden, shape.multipliers.logits)?,
             head,
         })
+    }
+
+    /// Returns the head that guesses tokens, with its layer. A head with a defect is as good as none, because the model
+    /// needs none.
+    pub(super) fn guess(&self) -> Option<(LayerShape, GuessHead<Tensor>)> {
+        self.shape.guess.zip(self.guess_head().ok().flatten())
     }
 
     /// Returns the prefixes under which the embedding exists, or else the first ones.

@@ -1,0 +1,238 @@
+//! The golden model tiny-qwen3_5 with a head of random weights, in the form of transformers and in that of llama.cpp.
+//!
+//! Its first logits are its hidden states: the matrix of the logits begins with the identity.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors, serialize_to_file};
+use serde_json::Value;
+
+use crate::support::gguf_writer::{F32, GgufWriter};
+
+pub(crate) const HIDDEN: usize = 64;
+pub(crate) const VOCABULARY: usize = 512;
+pub(crate) const HEADS: usize = 4;
+pub(crate) const KV_HEADS: usize = 2;
+pub(crate) const HEAD_DIM: usize = 32;
+const WIDTH: usize = 128;
+/// Key heads and value heads of the recurrent layers.
+const LINEAR: [usize; 2] = [2, 4];
+
+/// A tensor: its shape and its values.
+pub(crate) type Tensor = (Vec<usize>, Vec<f32>);
+/// Tensors by the names of transformers.
+pub(crate) type Tensors = BTreeMap<String, Tensor>;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny-qwen3_5")
+}
+
+/// Returns the tensors of the model and of its head.
+pub(crate) fn tensors() -> Tensors {
+    let bytes = std::fs::read(golden().join("model.safetensors")).expect("golden data");
+    let stored = SafeTensors::deserialize(&bytes).expect("golden data is well formed");
+    let floats = |view: &TensorView<'_>| {
+        let words = view.data().as_chunks::<4>().0.iter();
+        words.map(|word| f32::from_le_bytes(*word)).collect()
+    };
+    let mut all: Tensors = stored
+        .tensors()
+        .into_iter()
+        .map(|(name, view)| (name, (view.shape().to_vec(), floats(&view))))
+        .collect();
+    let mut random = fastrand::Rng::with_seed(41);
+    let mut add = |name: &str, shape: &[usize], spread: f32| {
+        let count = shape.iter().product();
+        let values = (0..count).map(|_| spread * (2.0 * random.f32() - 1.0));
+        all.insert(name.into(), (shape.to_vec(), values.collect()));
+    };
+    let (query, kv) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
+    add("lm_head.weight", &[VOCABULARY, HIDDEN], 0.3);
+    for norm in ["pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"] {
+        add(&format!("mtp.{norm}.weight"), &[HIDDEN], 0.5);
+    }
+    add("mtp.fc.weight", &[HIDDEN, 2 * HIDDEN], 0.2);
+    for norm in ["input_layernorm", "post_attention_layernorm"] {
+        add(&format!("mtp.layers.0.{norm}.weight"), &[HIDDEN], 0.5);
+    }
+    for (name, rows, columns) in [
+        ("self_attn.q_proj", 2 * query, HIDDEN),
+        ("self_attn.k_proj", kv, HIDDEN),
+        ("self_attn.v_proj", kv, HIDDEN),
+        ("self_attn.o_proj", HIDDEN, query),
+        ("mlp.gate_proj", WIDTH, HIDDEN),
+        ("mlp.up_proj", WIDTH, HIDDEN),
+        ("mlp.down_proj", HIDDEN, WIDTH),
+    ] {
+        add(
+            &format!("mtp.layers.0.{name}.weight"),
+            &[rows, columns],
+            0.3,
+        );
+    }
+    for norm in ["q_norm", "k_norm"] {
+        add(
+            &format!("mtp.layers.0.self_attn.{norm}.weight"),
+            &[HEAD_DIM],
+            0.5,
+        );
+    }
+    if let Some((_, head)) = all.get_mut("lm_head.weight") {
+        for (row, values) in head.chunks_exact_mut(HIDDEN).take(HIDDEN).enumerate() {
+            values.fill(0.0);
+            values[row] = 1.0;
+        }
+    }
+    all
+}
+
+/// Writes the model as transformers does into a folder.
+pub(crate) fn safetensors(folder: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(golden().join("config.json")).expect("golden data");
+    let mut config: Value = serde_json::from_str(&text).expect("golden data is well formed");
+    config["tie_word_embeddings"] = false.into();
+    config["mtp_num_hidden_layers"] = 1.into();
+    std::fs::write(folder.join("config.json"), config.to_string()).expect("it is written");
+    let tensors = tensors().into_iter().map(|(name, (shape, values))| {
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        (name, shape, bytes)
+    });
+    let tensors: Vec<_> = tensors.collect();
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("they fit");
+        (name.as_str(), view)
+    });
+    serialize_to_file(views, None, &folder.join("model.safetensors")).expect("it is written");
+    folder.to_owned()
+}
+
+/// Writes the model as llama.cpp's converter does into a folder.
+pub(crate) fn gguf(folder: &Path) -> PathBuf {
+    let mut gguf = GgufWriter::default();
+    gguf.string("general.architecture", "qwen35");
+    for (key, value) in [
+        ("block_count", 5),
+        ("nextn_predict_layers", 1),
+        ("context_length", 512),
+        ("embedding_length", 64),
+        ("feed_forward_length", 128),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+        ("attention.key_length", 32),
+        ("attention.value_length", 32),
+        ("rope.dimension_count", 8),
+        ("ssm.conv_kernel", 4),
+        ("ssm.state_size", 32),
+        ("ssm.group_count", 2),
+        ("ssm.time_step_rank", 4),
+        ("ssm.inner_size", 128),
+        ("full_attention_interval", 4),
+    ] {
+        gguf.u32(&format!("qwen35.{key}"), value);
+    }
+    gguf.i32s("qwen35.rope.dimension_sections", &[2, 1, 1, 0]);
+    gguf.f32("qwen35.rope.freq_base", 1e7);
+    gguf.f32("qwen35.attention.layer_norm_rms_epsilon", 1e-6);
+    for (name, (shape, values)) in tensors() {
+        let (name, values) = converted(&name, values);
+        // A convolution has no middle dimension there.
+        let shape: Vec<_> = shape.into_iter().filter(|size| *size > 1).collect();
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        gguf.tensor(&name, &shape, F32, &bytes);
+    }
+    let path = folder.join("model.gguf");
+    std::fs::write(&path, gguf.file()).expect("it is written");
+    path
+}
+
+/// Returns a tensor's name and values in a GGUF file.
+fn converted(name: &str, values: Vec<f32>) -> (String, Vec<f32>) {
+    let [key_heads, value_heads] = LINEAR;
+    let keys = 2 * key_heads * HEAD_DIM;
+    let to = match name {
+        "model.embed_tokens.weight" => "token_embd.weight".into(),
+        "model.norm.weight" => "output_norm.weight".into(),
+        "lm_head.weight" => "output.weight".into(),
+        _ => match name.strip_prefix("model.layers.") {
+            Some(rest) => {
+                let (layer, rest) = rest.split_once('.').expect("it has a number");
+                format!("blk.{layer}.{}", of_layer(rest))
+            }
+            None => format!(
+                "blk.4.{}",
+                of_layer(name.trim_start_matches("mtp.layers.0."))
+            ),
+        },
+    };
+    let values = match name.rsplit_once("linear_attn.").map(|(_, rest)| rest) {
+        // The values of heads follow the keys of all of them.
+        Some("in_proj_qkv.weight") => tiled(&values, (keys, HIDDEN), HEAD_DIM * HIDDEN),
+        Some("conv1d.weight") => tiled(&values, (keys, 4), HEAD_DIM * 4),
+        Some("in_proj_z.weight") => tiled(&values, (0, 0), HEAD_DIM * HIDDEN),
+        Some("in_proj_a.weight" | "in_proj_b.weight") => tiled(&values, (0, 0), HIDDEN),
+        Some("dt_bias") => tiled(&values, (0, 0), 1),
+        Some("A_log") => {
+            let decays: Vec<_> = values.iter().map(|value| -value.exp()).collect();
+            tiled(&decays, (0, 0), 1)
+        }
+        Some("out_proj.weight") => {
+            let rows = values.chunks_exact(value_heads * HEAD_DIM);
+            rows.flat_map(|row| tiled(row, (0, 0), HEAD_DIM)).collect()
+        }
+        Some(_) => values,
+        // Norms hold the factor itself.
+        None if name.contains("norm") => values.into_iter().map(|value| 1.0 + value).collect(),
+        None => values,
+    };
+    (to, values)
+}
+
+/// Orders heads of `each` values, after `skipped` ones, so that they take turns with the key heads.
+fn tiled(values: &[f32], skipped: (usize, usize), each: usize) -> Vec<f32> {
+    let [key_heads, value_heads] = LINEAR;
+    let (first, heads) = values.split_at(skipped.0 * skipped.1);
+    let shared = value_heads / key_heads;
+    let ordered = (0..value_heads).flat_map(|head| {
+        let from = head % key_heads * shared + head / key_heads;
+        heads[from * each..][..each].iter().copied()
+    });
+    first.iter().copied().chain(ordered).collect()
+}
+
+fn of_layer(name: &str) -> &str {
+    match name {
+        "input_layernorm.weight" => "attn_norm.weight",
+        "post_attention_layernorm.weight" => "post_attention_norm.weight",
+        "mlp.gate_proj.weight" => "ffn_gate.weight",
+        "mlp.up_proj.weight" => "ffn_up.weight",
+        "mlp.down_proj.weight" => "ffn_down.weight",
+        "self_attn.q_proj.weight" => "attn_q.weight",
+        "self_attn.k_proj.weight" => "attn_k.weight",
+        "self_attn.v_proj.weight" => "attn_v.weight",
+        "self_attn.o_proj.weight" => "attn_output.weight",
+        "self_attn.q_norm.weight" => "attn_q_norm.weight",
+        "self_attn.k_norm.weight" => "attn_k_norm.weight",
+        "linear_attn.in_proj_qkv.weight" => "attn_qkv.weight",
+        "linear_attn.in_proj_z.weight" => "attn_gate.weight",
+        "linear_attn.in_proj_a.weight" => "ssm_alpha.weight",
+        "linear_attn.in_proj_b.weight" => "ssm_beta.weight",
+        "linear_attn.conv1d.weight" => "ssm_conv1d.weight",
+        "linear_attn.dt_bias" => "ssm_dt.bias",
+        "linear_attn.A_log" => "ssm_a",
+        "linear_attn.norm.weight" => "ssm_norm.weight",
+        "linear_attn.out_proj.weight" => "ssm_out.weight",
+        "mtp.fc.weight" => "nextn.eh_proj.weight",
+        "mtp.pre_fc_norm_embedding.weight" => "nextn.enorm.weight",
+        "mtp.pre_fc_norm_hidden.weight" => "nextn.hnorm.weight",
+        "mtp.norm.weight" => "nextn.shared_head_norm.weight",
+        other => unreachable!("the model has no {other}"),
+    }
+}
