@@ -1,11 +1,13 @@
 //! Proposes the tokens that followed an earlier occurrence of the latest tokens of a conversation: a text that quotes or
 //! edits another repeats much of it (prompt lookup decoding: Saxena 2023). Earlier answers of the same user may match as well.
 //!
-//! An index has the latest place of each sequence of `LEAST` tokens, and a chain to the earlier ones. A token takes
-//! constant time and memory.
+//! An index has the latest place of each sequence of `LEAST` tokens, and a chain to the earlier ones. `places` follows what was
+//! found across small changes. A token takes constant time and memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use super::places::Places;
 
 /// The least length of a match, in tokens.
 const LEAST: usize = 3;
@@ -22,6 +24,8 @@ pub struct Lookup {
     latest: HashMap<[u32; LEAST], u32>,
     /// The same for the occurrence before it, by the number of tokens from `LEAST` on; 0 if there is none.
     earlier: Vec<u32>,
+    /// Where the latest tokens go on.
+    places: Places,
     /// Other texts that may match, the latest first.
     others: Vec<Arc<Self>>,
 }
@@ -29,6 +33,7 @@ pub struct Lookup {
 impl Lookup {
     /// Adds the next token.
     pub fn push(&mut self, token: u32) {
+        self.places.follow(&self.tokens, token);
         self.tokens.push(token);
         if let (Some(last), Ok(end)) = (
             self.tokens.last_chunk::<LEAST>(),
@@ -36,6 +41,12 @@ impl Lookup {
         ) {
             let before = self.latest.insert(*last, end);
             self.earlier.push(before.unwrap_or_default());
+        }
+        if self.places.seeks()
+            && let Some((place, length)) = self.longest_match()
+            && length > self.places.hits()
+        {
+            self.places.add(place, length);
         }
     }
 
@@ -50,25 +61,22 @@ impl Lookup {
         &self.tokens
     }
 
-    /// Returns at most `most` tokens that followed the longest match of the latest tokens, the latest of equal ones. A short
-    /// match is weak evidence: there are no more tokens than it has.
+    /// Returns at most `most` tokens that followed the surest place. A short match is weak evidence: it has few of them.
     #[must_use]
     pub fn propose(&self, most: usize) -> Vec<u32> {
-        let own = self.longest_match();
-        let own_length = own.map_or(0, |(_, length)| length);
         if let Some((other, place, length)) = self.longest_other()
-            && length > own_length
+            && length > self.places.hits()
         {
             let followed = other.tokens[place..].iter().take(most.min(length));
             return followed.copied().collect();
         }
-        let Some((place, length)) = own else {
+        let Some((place, good)) = self.places.best() else {
             return Vec::new();
         };
         // A match that reaches the end is a repetition, which may go on.
-        let period = self.tokens.len() - place;
-        let followed = (0..most.min(length)).map(|at| self.tokens[place + at % period]);
-        followed.collect()
+        let period = self.tokens.len().saturating_sub(place);
+        let places = (0..most.min(good)).filter_map(|at| Some(place + at.checked_rem(period)?));
+        places.map(|place| self.tokens[place]).collect()
     }
 
     /// Returns the number of tokens up to the end of the longest match, and its length.
@@ -171,6 +179,20 @@ mod tests {
         assert_eq!(of(&latest).propose(1), [5]);
         let longest = [6, 1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 6, 1, 2, 3];
         assert_eq!(of(&longest).propose(7), [4, 7, 1, 2]);
+    }
+
+    #[test]
+    fn an_edit_is_followed() {
+        let text: Vec<u32> = (1..30).collect();
+        let after = |edited: &[u32]| of(&[&text[..], edited].concat()).propose(3);
+        assert_eq!(after(&[1, 2, 3, 4, 99]), [6, 7, 8], "a replaced token");
+        assert_eq!(after(&[1, 2, 3, 4, 7]), [8, 9, 10], "skipped ones");
+        assert_eq!(after(&[1, 2, 3, 4, 97, 98, 99, 5]), [6, 7, 8], "new ones");
+        let unrelated: Vec<u32> = (100..140).collect();
+        assert!(after(&[&[1, 2, 3, 4], &unrelated[..]].concat()).is_empty());
+        // What follows a part of the new text is in the old one.
+        let form = [1, 2, 3, 50, 51, 52, 4, 5, 6, 50, 51, 52, 7];
+        assert_eq!(after(&form), [8, 9, 10]);
     }
 
     #[test]

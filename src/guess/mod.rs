@@ -9,6 +9,7 @@ mod lookup;
 mod mode;
 mod pace;
 mod past;
+mod places;
 mod proposer;
 mod source;
 mod tried;
