@@ -164,7 +164,7 @@ fn guesses_of_a_head_change_no_token() {
     let alone = |runner: &mut Runner| {
         let slot = begin(runner, 1, &prompt(60));
         let mut said = vec![(runner.state_of(slot).token, Vec::new())];
-        for _ in 0..40 {
+        for _ in 0..90 {
             let token = step(runner, slot, &[])[0];
             said.push((token, runner.row_logits(1).expect("they are there")));
         }

@@ -6,16 +6,16 @@
 /// The part of a memory's bandwidth that steps reach. On an H100 it is 57 to 88% of a copy's speed, by format
 /// (tests/bench/README.md).
 const OF_BANDWIDTH: f64 = 0.7;
-/// The bytes of weights that 16 multiprocessors of an H200 unpack in a second: 226 steps of 2.5 GB (4B Q4_K_M,
+/// The bytes that 16 multiprocessors of an H200 read and unpack in a second: 226.3 steps of 2.594 GB (4B Q4_K_M,
 /// tests/bench/README.md).
-const UNPACKED: f64 = 565e9;
+const UNPACKED: f64 = 587e9;
 const PARTITION: f64 = 16.0;
 /// The highest clock of an H100 and of an H200.
 const HOPPER_HERTZ: f64 = 1.98e9;
-/// The multiplications with a weight that a multiprocessor of an H100 completes in a cycle, in prompts of 2,048 tokens: 32,270
-/// tokens/s of 3.63e9 weights (4B Q4_K) on 132 multiprocessors (tests/bench/README.md).
-const PRODUCTS: f64 = 32_270.0 * 3.63e9 / (132.0 * HOPPER_HERTZ);
-/// The tensor units of an Orin's multiprocessor complete half as many multiplications in a cycle as those of an H100's: 1,024 and
+/// The multiplications with a weight that a multiprocessor of an H200 completes in a cycle, in prompts of 2,048 tokens: 4,356
+/// tokens/s of 3.63e9 weights (4B Q4_K_M) on 16 multiprocessors (tests/bench/README.md).
+const PRODUCTS: f64 = 4_356.0 * 3.63e9 / (PARTITION * HOPPER_HERTZ);
+/// The tensor units of an Orin's multiprocessor complete half as many multiplications in a cycle as those of an H200's: 1,024 and
 /// 2,048 in f16, by their data sheets.
 const TENSOR_UNITS: f64 = 0.5;
 

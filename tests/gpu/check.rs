@@ -7,6 +7,7 @@ mod few_states;
 mod gguf_writer;
 #[path = "../support/guessing.rs"]
 mod guessing;
+mod head;
 mod image_rows;
 mod images;
 #[path = "../support/joining.rs"]
@@ -51,6 +52,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only the cost,
                           and the first-token time of a short prompt
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whichever join or leave
+  head [--cpu] MODEL...   guesses of a model's own head change nothing, and its logits are near the CPU's
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
                           sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
+        Some((check, rest)) if check == "head" && !rest.is_empty() => head::run(rest),
         Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
         Some((check, rest)) if check == "lasting" => lasting::run(rest),
         Some((check, rest)) if check == "reload" && !rest.is_empty() => reload::run(rest),

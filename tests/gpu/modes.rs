@@ -160,7 +160,35 @@ pub(crate) fn load_with(
     (mode, prefill_chunk): (Mode, usize),
     (conversations, rows): (usize, usize),
 ) -> Result<Runner, Box<dyn Error>> {
+    let types = (activations, kv_type);
+    let settings = settings(backend, types, (mode, prefill_chunk), (conversations, rows));
+    let checkpoint = Checkpoint::open(model)?;
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
+}
+
+/// The same for eight conversations and rows, with or without the model's head.
+pub(crate) fn load_head(
+    model: &Path,
+    backend: Backend,
+    types: Types,
+    mode: Mode,
+    head: bool,
+) -> Result<Runner, Box<dyn Error>> {
     let settings = Settings {
+        head,
+        ..settings(backend, types, (mode, 64), (8, 8))
+    };
+    let checkpoint = Checkpoint::open(model)?;
+    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
+}
+
+fn settings(
+    backend: Backend,
+    (activations, kv_type): Types,
+    (mode, prefill_chunk): (Mode, usize),
+    (conversations, rows): (usize, usize),
+) -> Settings {
+    Settings {
         backend,
         kv_type: kv_type.into(),
         context: 256,
@@ -181,9 +209,7 @@ pub(crate) fn load_with(
             ..CudaSettings::default()
         },
         ..Settings::default()
-    };
-    let checkpoint = Checkpoint::open(model)?;
-    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
+    }
 }
 
 /// Tokens of a fixed pseudo-random order.

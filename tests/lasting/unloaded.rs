@@ -40,8 +40,13 @@ pub(crate) async fn graphs_survive(model: &Model) {
     let opened = daemon.handle.open_session(client(USER), Vec::new());
     let session = opened.expect("there is room");
     let mut random = fastrand::Rng::with_seed(3);
+    // Steps with guesses have more rows, and a graph for each number of them.
+    let mut unguessed = || Said {
+        tokens: 7,
+        ..Said::some(&mut random, 1..2)
+    };
     for _ in 0..3 {
-        daemon.say(session, &Said::some(&mut random, 1..2)).await;
+        daemon.say(session, &unguessed()).await;
     }
     let before = daemon.handle.live().graph;
     assert!(before.counters.instantiations > 0, "{before:?}");
@@ -50,7 +55,7 @@ pub(crate) async fn graphs_survive(model: &Model) {
         let idle = daemon.handle.live().graph;
         assert_eq!((idle.state, &*idle.reason), ("invalid", "unloaded"));
         for _ in 0..3 {
-            daemon.say(session, &Said::some(&mut random, 1..2)).await;
+            daemon.say(session, &unguessed()).await;
         }
     }
     let after = daemon.handle.live().graph;

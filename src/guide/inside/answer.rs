@@ -134,8 +134,8 @@ impl Ready {
     ) -> io::Result<()> {
         if let Some(answer) = &mut self.answer
             && let Some(due) = answer.due.get(after..)
-            && let Some(mask) = &answer.mask
         {
+            let mask = answer.mask.as_deref();
             let twin = answer.twin.get_or_insert_with(|| {
                 let (matcher, _) = self.cache.begin();
                 let parsed = Parsed::new(matcher, shared.numbers(&self.grammar));

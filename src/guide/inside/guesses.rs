@@ -58,10 +58,11 @@ impl Twin {
     }
 
     /// Reports the mask after each guess, up to a guess that is not allowed, the end of the answer, or the arrival of the next
-    /// message. Before the guesses come the tokens `due`, and `mask` is the mask after these.
+    /// message. Before the guesses come the tokens `due`, and `mask` is the mask after these; there is none if they complete the
+    /// answer.
     pub(super) fn guess(
         &mut self,
-        (due, mask): (&[u32], &[u32]),
+        (due, mask): (&[u32], Option<&[u32]>),
         guesses: &[u32],
         number: u32,
         process: &mut Process,
@@ -69,14 +70,14 @@ impl Twin {
     ) -> io::Result<()> {
         let mut ahead = self.parsed.clone();
         let mut due: VecDeque<u32> = due.iter().copied().collect();
-        let mut mask = mask.to_vec();
+        let mut mask = mask.map(<[u32]>::to_vec);
         for (place, guess) in (ANSWER + 1..).zip(guesses) {
             if process.daemon.has_arrival() {
                 break;
             }
             match due.pop_front() {
                 Some(next) if next == *guess => {}
-                None if allows(&mask, *guess) => {
+                None if mask.as_ref().is_some_and(|mask| allows(mask, *guess)) => {
                     let followed = process.clock.bound(most, || {
                         ahead.follow(&[*guess], |forced| due.extend(forced))
                     })?;
@@ -92,7 +93,7 @@ impl Twin {
                 break;
             } else if let Ok(words) = process.clock.bound(most, || ahead.mask())? {
                 process.masks.write(place, &words)?;
-                mask = words;
+                mask = Some(words);
                 Guessed::Mask(place)
             } else {
                 break;
