@@ -21,14 +21,21 @@ const CONTEXT: usize = 256;
 
 fn load(model: &Path, head: bool) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("it opens");
-    assert!(checkpoint.guess.is_some(), "the files have a head");
+    assert!(
+        matches!(checkpoint.guess, Ok(Some(_))),
+        "the files have a head"
+    );
     let settings = Settings {
         backend: Backend::Cpu,
         precision: Precision::F32,
         kv_type: KvType::F32.into(),
         context: CONTEXT,
         kv_memory: KvMemory::Conversations(8),
-        head,
+        head: if head {
+            load::Head::Required
+        } else {
+            load::Head::Off
+        },
         rows: 8,
         threads: 2,
         launch_ahead: true,
