@@ -1,7 +1,7 @@
 //! A head that guesses tokens: its logits are those of plain loops, and its guesses change no token. They are those of a
 //! fresh conversation whatever the pages and the state of a slot have gone through.
 
-mod model;
+pub(crate) mod model;
 mod reference;
 
 use std::path::Path;

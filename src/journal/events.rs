@@ -130,12 +130,12 @@ events! {
 
     /// A pass of the model's head has failed. Answers continue without its guesses.
     ERROR head_failed(error: &str)
-    "a40a01691b6fc850b88600c0255bd830" "the model's head guesses no more tokens: {error}"
+    "73cb51cff10444c084d18fe07a6cf256" "the model's head guesses no more tokens: {error}"
     { error = error }
 
     /// The head of a model that guesses tokens is not loaded, because its tensors have a defect.
     WARN head_skipped(model: &str, error: &str)
-    "27249e1b2c7908d9ed279b2aba906955" "the head of {model} that guesses tokens is not loaded: {error}"
+    "c10f75ca913f49968c606b686d92f33e" "the head of {model} that guesses tokens is not loaded: {error}"
     { model = model, error = error }
 
     /// The system lacks memory, so some was released that nobody needed.

@@ -396,7 +396,7 @@ mod tests {
             Transition::Mode
         );
 
-        // A model without a head is none the less for it, and one with it is not loaded for a stricter setting.
+        // A model is loaded again only if its head is added, removed, or missing.
         let heads = |has_head, from, to| {
             let mut is = Recipe::of(&settings(|_| ()));
             (is.has_head, is.settings.runner.head) = (has_head, from);

@@ -95,6 +95,27 @@ impl Worker<'_> {
         Ok(guesses)
     }
 
+    /// Returns the guesses of the model's head for each wish.
+    fn guesses_of_head(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+        let none = vec![Vec::new(); wishes.len()];
+        let Some(head) = &mut self.head else {
+            return Ok(none);
+        };
+        let wanted: Vec<_> = wishes.iter().map(|wish| (wish.slot, wish.most)).collect();
+        let chosen = match head.guess(&mut self.runner, &wanted) {
+            Ok(chosen) => chosen,
+            Err(error) => return self.give_up_head(error).map(|()| none),
+        };
+        let vocabulary = self.runner.vocabulary();
+        let mut guesses = none;
+        for ((Wish { slot, .. }, chosen), guesses) in wishes.iter().zip(chosen).zip(&mut guesses) {
+            if let Some(generation) = self.slots.get_mut(*slot) {
+                *guesses = generation.take_drafts(Proposer::Head, chosen, vocabulary);
+            }
+        }
+        Ok(guesses)
+    }
+
     /// Reads a slice of a conversation that the draft model lacks, if one of the `slots` of a step has such a conversation: there
     /// are no guesses of it until then. Each step of others waits for one slice at most.
     ///
@@ -241,6 +262,20 @@ impl Worker<'_> {
         });
         self.publish_memory();
         self.runner.attach_thread()
+    }
+
+    /// Switches the model's head off because of an error. Its memory is a part of the model's.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn give_up_head(&mut self, error: RunError) -> Result<(), RunError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        self.head = None;
+        journal::head_failed(&error.to_string());
+        self.shared.publish(|status| status.model.head = false);
+        Ok(())
     }
 
     /// Releases memory of the draft model's cache that nothing uses.

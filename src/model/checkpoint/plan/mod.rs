@@ -61,8 +61,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Returns the head that guesses tokens, with its layer, if the files have one. Its defect is none of the model, which
-    /// needs no head.
+    /// Returns the head that guesses tokens, with its layer, if the files have one. The model can be served without it.
     pub(super) fn guess(&self) -> Result<Option<(LayerShape, GuessHead<Tensor>)>, Defect> {
         Ok(self.shape.guess.zip(self.guess_head()?))
     }
