@@ -1,7 +1,7 @@
 //! A head that guesses tokens: its logits are those of plain loops, and its guesses change no token. They are those of a
 //! fresh conversation whatever the pages and the state of a slot have gone through.
 
-mod model;
+pub(crate) mod model;
 mod reference;
 
 use std::path::Path;
@@ -21,14 +21,21 @@ const CONTEXT: usize = 256;
 
 fn load(model: &Path, head: bool) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("it opens");
-    assert!(checkpoint.guess.is_some(), "the files have a head");
+    assert!(
+        matches!(checkpoint.guess, Ok(Some(_))),
+        "the files have a head"
+    );
     let settings = Settings {
         backend: Backend::Cpu,
         precision: Precision::F32,
         kv_type: KvType::F32.into(),
         context: CONTEXT,
         kv_memory: KvMemory::Conversations(8),
-        head,
+        head: if head {
+            load::Head::Required
+        } else {
+            load::Head::Off
+        },
         rows: 8,
         threads: 2,
         launch_ahead: true,

@@ -6,6 +6,7 @@ mod asking;
 mod drafts;
 mod engine;
 mod guesses;
+mod heads;
 mod hot;
 mod reloads;
 mod shares;

@@ -43,6 +43,7 @@ pub(super) fn model(model: &ModelInfo) -> Info {
         ("thinking", model.thinking.into()),
         ("images", model.images.into()),
         ("draft", text(&model.draft)),
+        ("head", model.head.into()),
         ("tools", text(&model.tools)),
         ("template", text(&model.template)),
         ("sampling", recommended(&model.sampling).into()),

@@ -2,7 +2,8 @@
 //! chooses are accepted.
 //!
 //! A proposer sees the tokens of one conversation. A wrong guess costs time and changes no answer.
-//! Not here: the steps that check guesses (`runner`), the passes of a draft model, and when an answer is guessed (`engine`).
+//! Not here: the steps that check guesses and the passes of the model's head (`runner`), the passes of a draft model, and when an
+//! answer is guessed (`engine`).
 
 mod custom;
 mod lookup;

@@ -17,10 +17,12 @@ pub enum Mode {
     Lookup,
     /// A smaller model.
     Draft,
+    /// The model's own head.
+    Head,
 }
 
 impl Choice for Mode {
-    const ALL: &'static [Self] = &[Self::Off, Self::Auto, Self::Lookup, Self::Draft];
+    const ALL: &'static [Self] = &[Self::Off, Self::Auto, Self::Lookup, Self::Draft, Self::Head];
 
     fn name(self) -> &'static str {
         match self {
@@ -28,6 +30,7 @@ impl Choice for Mode {
             Self::Auto => "auto",
             Self::Lookup => "lookup",
             Self::Draft => "draft",
+            Self::Head => "head",
         }
     }
 }
@@ -42,6 +45,7 @@ impl Mode {
             (Self::Off | Self::Auto, _) => (Source::Any, true),
             (Self::Lookup, _) => (Source::Lookup, false),
             (Self::Draft, _) => (Source::Draft, false),
+            (Self::Head, _) => (Source::Head, false),
         };
         Some(Guess {
             source,
@@ -69,5 +73,6 @@ mod tests {
         assert_eq!(source(Mode::Auto, None), Some((Source::Any, true)));
         assert_eq!(source(Mode::Lookup, None), Some((Source::Lookup, false)));
         assert_eq!(source(Mode::Draft, None), Some((Source::Draft, false)));
+        assert_eq!(source(Mode::Head, None), Some((Source::Head, false)));
     }
 }

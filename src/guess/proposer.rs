@@ -1,6 +1,6 @@
 //! The proposer of one conversation, without the device.
 //!
-//! Not here: a draft model, whose guesses are passes of the device (`engine`).
+//! Not here: a draft model and the model's head, whose guesses are passes of the device (`engine`).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Proposer {
     pub fn new(source: &Source) -> Option<Self> {
         match source {
             Source::Any | Source::Lookup => Some(Self::Lookup(Lookup::default())),
-            Source::Draft => None,
+            Source::Draft | Source::Head => None,
             Source::Custom(custom) => Some(Self::Custom(custom.clone(), Vec::new())),
         }
     }

@@ -15,12 +15,15 @@ pub struct Guess {
 /// What makes the guesses of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Earlier tokens of the same conversation where they match, and otherwise the draft model, if there is one.
+    /// Earlier tokens of the same conversation where they match, otherwise the draft model, if there is one, and otherwise the
+    /// model's head, if it is loaded.
     Any,
     /// Earlier tokens of the same conversation.
     Lookup,
     /// A smaller model.
     Draft,
+    /// The model's own head.
+    Head,
     /// A test.
     Custom(Custom),
 }
@@ -30,5 +33,11 @@ impl Source {
     #[must_use]
     pub const fn drafts(&self) -> bool {
         matches!(self, Self::Any | Self::Draft)
+    }
+
+    /// Whether the model's head may guess.
+    #[must_use]
+    pub const fn uses_head(&self) -> bool {
+        matches!(self, Self::Any | Self::Head)
     }
 }

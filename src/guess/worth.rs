@@ -7,7 +7,7 @@ use std::time::Duration;
 const NEW: f64 = 0.1;
 /// Before anything is known, this part of so many guesses counts as right.
 const USUAL: (f64, f64) = (2.0, 3.0);
-/// A guess of a draft model is made if it is right, together with those before it, in this part of all cases.
+/// A guess that takes a pass to make is made if it is right, together with those before it, in this part of all cases.
 const LIKELY: f64 = 0.3;
 /// What stays of the memory of guesses after each token, so that a conversation in which they did not pay tries them again.
 const KEPT: f64 = 0.995;

@@ -128,6 +128,16 @@ events! {
     "f26a5d1c0e8b47939a4cb17e30d85f64" "the draft model is switched off: {error}"
     { error = error }
 
+    /// A pass of the model's head has failed. Answers continue without its guesses.
+    ERROR head_failed(error: &str)
+    "73cb51cff10444c084d18fe07a6cf256" "the model's head guesses no more tokens: {error}"
+    { error = error }
+
+    /// The head of a model that guesses tokens is not loaded, because its tensors have a defect.
+    WARN head_skipped(model: &str, error: &str)
+    "c10f75ca913f49968c606b686d92f33e" "the head of {model} that guesses tokens is not loaded: {error}"
+    { model = model, error = error }
+
     /// The system lacks memory, so some was released that nobody needed.
     INFO memory_relieved(what: &str, bytes: u64)
     "58f1c2e79a064b3d8e70d5b4916fa2c3" "memory is short: {what} are released, {bytes} bytes"

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::LoadError;
+use super::head::Head;
 use super::kv_choice::{KvChoice, KvChoices};
 use super::kv_memory::KvMemory;
 use super::open_model::OpenModel;
@@ -128,6 +129,7 @@ impl OpenDraft {
             // Its bits decide nothing.
             reuse: Reuse::Fast,
             prefill_chunk: settings.prefill_chunk.clamp(1, CHUNK),
+            head: Head::Off,
             draft: None,
             observer: None,
             ..settings.clone()

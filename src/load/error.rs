@@ -93,6 +93,16 @@ pub enum LoadError {
         draft.display()
     )]
     DraftRecurrent { draft: PathBuf },
+    #[error(
+        "engine.guess = \"head\": {} has no head that guesses tokens; set engine.guess to another value",
+        model.display()
+    )]
+    NoHead { model: PathBuf },
+    #[error(
+        "engine.guess = \"head\": {}: the head that guesses tokens cannot be used: {defect}; set engine.guess to another value, or give other files of the model",
+        model.display()
+    )]
+    Head { model: PathBuf, defect: String },
     #[error("kv.type_k, kv.type_v: {0}")]
     KvTypes(#[from] Unsupported),
     #[error(transparent)]

@@ -4,6 +4,7 @@
 
 // What to load, and how.
 mod control_group;
+mod head;
 mod kv_choice;
 mod kv_memory;
 mod settings;
@@ -32,6 +33,7 @@ pub use admission::{Admitted, MemoryRefusal, Pool};
 pub use control_group::{ControlGroups, ServiceGroup};
 pub use draft::{OpenDraft, open_draft};
 pub use error::LoadError;
+pub use head::Head;
 pub use kv_choice::{KvChoice, KvChoices};
 pub use kv_memory::KvMemory;
 pub use kv_selection::{PROBE, expected_kv};

@@ -1,6 +1,7 @@
 //! The plan of a model: what a step computes, which weights it needs, and the size of the cache.
 
 use super::error::LoadError;
+use super::head::Head;
 use super::kv_selection::KvPlan;
 use super::settings::Settings;
 use crate::executor::PREEMPTED;
@@ -19,7 +20,21 @@ pub(crate) fn plan<'a>(
     checkpoint: &'a Checkpoint,
     settings: &Settings,
 ) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
-    let head = checkpoint.guess.as_ref().filter(|_| settings.head);
+    let head = match (settings.head, &checkpoint.guess) {
+        (Head::Off, _) | (Head::IfPresent, Ok(None) | Err(_)) => None,
+        (Head::IfPresent | Head::Required, Ok(Some(head))) => Some(head),
+        (Head::Required, Ok(None)) => {
+            return Err(LoadError::NoHead {
+                model: checkpoint.path().to_owned(),
+            });
+        }
+        (Head::Required, Err(defect)) => {
+            return Err(LoadError::Head {
+                model: checkpoint.path().to_owned(),
+                defect: defect.to_string(),
+            });
+        }
+    };
     let mut shape = Shape {
         guess: head.map(|(layer, _)| *layer),
         ..checkpoint.shape.clone()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::control_group::ControlGroups;
+use super::head::Head;
 use super::kv_choice::KvChoices;
 use super::kv_memory::KvMemory;
 use super::tower_file::TowerFile;
@@ -144,8 +145,8 @@ pub struct Settings {
     pub kv_rest: Duration,
     /// Which pages of earlier requests a new one may share.
     pub reuse: Reuse,
-    /// Whether to load the head that guesses tokens, if the model's files have one.
-    pub head: bool,
+    /// Whether to load the head that guesses tokens.
+    pub head: Head,
     /// The most rows of a step, at most 8. Their memory is allocated at the start.
     pub rows: usize,
     pub graph: GraphOptions,
@@ -266,7 +267,7 @@ impl Default for Settings {
             kv_chunk: 64 << 20,
             kv_rest: Duration::from_secs(30),
             reuse: Reuse::Fast,
-            head: false,
+            head: Head::default(),
             rows: 1,
             graph: GraphOptions::default(),
             threads: 0,

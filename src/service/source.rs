@@ -11,6 +11,7 @@ use crate::engine::sim::{self, Script};
 use crate::engine::{Receiver, worker};
 use crate::graph::Budget;
 use crate::graph::GraphOptions;
+use crate::guess;
 use crate::journal;
 use crate::load::{self, KvMemory};
 
@@ -78,6 +79,7 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
         runner: load::Settings {
             backend: config.backend,
             draft: config.draft.model.clone(),
+            head: head(config.engine.guess),
             vision: load::VisionSettings {
                 tower: config.model.vision.clone(),
                 max_pixels: config.vision.max_pixels,
@@ -105,6 +107,15 @@ pub fn settings(model: &Path, config: &Config) -> worker::Settings {
             },
             ..load::Settings::default()
         },
+    }
+}
+
+/// Returns whether the model's head is loaded.
+fn head(mode: guess::Mode) -> load::Head {
+    match mode {
+        guess::Mode::Off | guess::Mode::Lookup | guess::Mode::Draft => load::Head::Off,
+        guess::Mode::Auto => load::Head::IfPresent,
+        guess::Mode::Head => load::Head::Required,
     }
 }
 

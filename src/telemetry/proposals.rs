@@ -12,20 +12,23 @@ pub enum Proposer {
     Lookup,
     /// A smaller model.
     Draft,
+    /// The model's own head.
+    Head,
     /// A test.
     Custom,
 }
 
 impl Proposer {
-    pub const ALL: [Self; 3] = [Self::Lookup, Self::Draft, Self::Custom];
+    pub const ALL: [Self; 4] = [Self::Lookup, Self::Draft, Self::Head, Self::Custom];
     /// Those that a user can choose.
-    pub const USUAL: [Self; 2] = [Self::Lookup, Self::Draft];
+    pub const USUAL: [Self; 3] = [Self::Lookup, Self::Draft, Self::Head];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lookup => "lookup",
             Self::Draft => "draft",
+            Self::Head => "head",
             Self::Custom => "custom",
         }
     }

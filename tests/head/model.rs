@@ -113,6 +113,13 @@ pub(crate) fn safetensors(folder: &Path) -> PathBuf {
 
 /// Writes the model as llama.cpp's converter does into a folder.
 pub(crate) fn gguf(folder: &Path) -> PathBuf {
+    let path = folder.join("model.gguf");
+    std::fs::write(&path, writer(tensors()).file()).expect("it is written");
+    path
+}
+
+/// Returns a file as llama.cpp's converter writes it, of these tensors, without a vocabulary.
+pub(crate) fn writer(tensors: Tensors) -> GgufWriter {
     let mut gguf = GgufWriter::default();
     gguf.string("general.architecture", "qwen35");
     for (key, value) in [
@@ -138,7 +145,7 @@ pub(crate) fn gguf(folder: &Path) -> PathBuf {
     gguf.i32s("qwen35.rope.dimension_sections", &[2, 1, 1, 0]);
     gguf.f32("qwen35.rope.freq_base", 1e7);
     gguf.f32("qwen35.attention.layer_norm_rms_epsilon", 1e-6);
-    for (name, (shape, values)) in tensors() {
+    for (name, (shape, values)) in tensors {
         let (name, values) = converted(&name, values);
         // A convolution has no middle dimension there.
         let shape: Vec<_> = shape.into_iter().filter(|size| *size > 1).collect();
@@ -148,9 +155,7 @@ pub(crate) fn gguf(folder: &Path) -> PathBuf {
             .collect();
         gguf.tensor(&name, &shape, F32, &bytes);
     }
-    let path = folder.join("model.gguf");
-    std::fs::write(&path, gguf.file()).expect("it is written");
-    path
+    gguf
 }
 
 /// Returns a tensor's name and values in a GGUF file.

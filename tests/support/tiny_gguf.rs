@@ -67,6 +67,12 @@ pub(crate) fn speaking(name: &str, first_byte: usize) -> GgufWriter {
 
 fn without_template(name: &str, first_byte: usize, more: &[&str]) -> GgufWriter {
     let mut gguf = convert(name);
+    add_vocabulary(&mut gguf, first_byte, more);
+    gguf
+}
+
+/// Adds a vocabulary of 512 tokens to a model without one.
+pub(crate) fn add_vocabulary(gguf: &mut GgufWriter, first_byte: usize, more: &[&str]) {
     let mut tokens = vocabulary(512);
     for (token, one) in tokens.iter_mut().rev().zip(more) {
         (*one).clone_into(token);
@@ -88,7 +94,6 @@ fn without_template(name: &str, first_byte: usize, more: &[&str]) -> GgufWriter 
         .u32("tokenizer.ggml.bos_token_id", 0)
         .u32("tokenizer.ggml.eos_token_id", 1)
         .bool("tokenizer.ggml.add_bos_token", false);
-    gguf
 }
 
 /// Control tokens, the 256 bytes in GPT-2's spelling, four merges, and tokens that no text contains.

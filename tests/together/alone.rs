@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use ganglion::engine::{Held, Replaced, worker};
-use ganglion::load;
+use ganglion::guess::Source;
+use ganglion::load::{self, Head};
 use ganglion::runner::LostStates;
 
 use super::drafts;
 use super::engine::{Engine, TEMPLATE, hold_device, of_rows};
-use super::talk::{Logits, Talk, program};
+use super::heads;
+use super::talk::{Logits, Step, Talk, program};
 use crate::support::tiny_gguf;
 
 const TURNS_BETWEEN_RELOADS: usize = 8;
@@ -23,7 +25,14 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = tiny_gguf::with_vocabulary().file();
     std::fs::write(folder.path().join("tiny.gguf"), model).expect("it is written");
-    hold_together(folder.path(), None).await;
+    hold_together(folder.path(), None, Head::Off).await;
+}
+
+/// The same with guesses of the model's head.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_with_a_head_are_those_of_each_alone() {
+    let folder = heads::folder(&heads::model());
+    hold_together(folder.path(), None, Head::Required).await;
 }
 
 /// The same with guesses of a draft model: of the same one, and of another.
@@ -31,7 +40,7 @@ async fn answers_of_many_at_once_are_those_of_each_alone() {
 async fn answers_with_a_draft_model_are_those_of_each_alone() {
     for draft in ["tiny-granite", "tiny-smollm3"] {
         let folder = drafts::folder("tiny-granite", None);
-        hold_together(folder.path(), Some(drafts::golden(draft))).await;
+        hold_together(folder.path(), Some(drafts::golden(draft)), Head::Off).await;
     }
 }
 
@@ -48,22 +57,35 @@ async fn answers_of_a_recurrent_model_are_those_of_each_alone() {
         let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}> {% endif %}";
         std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
-        let lost = hold_together(folder.path(), None).await;
+        let lost = hold_together(folder.path(), None, Head::Off).await;
         println!("{name}: {lost:?}");
         assert!(lost.idle > 0, "{name}: no slot lost its state");
     }
 }
 
+/// Has the head guess the answers that a draft model would guess.
+fn guess_by_head(program: &mut [Step]) {
+    for step in program {
+        if let Step::Say { options, .. } = step
+            && let Some(guess) = &mut options.guess
+            && guess.source == Source::Draft
+        {
+            guess.source = Source::Head;
+        }
+    }
+}
+
 /// Runs with many or few rows and pages, and with priorities that preempt others. The logits of every chosen token have
 /// the hashes that they have alone. `GANGLION_SEED` selects other programs. Returns the recurrent states that others
-/// needed.
-async fn hold_together(folder: &Path, draft: Option<PathBuf>) -> LostStates {
+/// needed. If the head is loaded, it guesses the answers that a draft model would guess.
+async fn hold_together(folder: &Path, draft: Option<PathBuf>, head: Head) -> LostStates {
     let [of_alone, of_together] = [(); 2].map(|()| Logits::default());
     let watched = |rows, whole, logits: &Logits| load::Settings {
         observer: Some(logits.observer()),
         // A new request can preempt a running step, and cannot preempt one that was launched ahead: both are compared.
         launch_ahead: whole > 1,
         draft: draft.clone(),
+        head,
         ..of_rows(folder, rows, whole).runner
     };
     let alone = Engine::with(folder, watched(1, 1, &of_alone)).await;
@@ -76,7 +98,12 @@ async fn hold_together(folder: &Path, draft: Option<PathBuf>) -> LostStates {
     for (rows, whole) in [(8, 8), (4, 1), (2, 3), (3, 1), (8, 2)] {
         let settings = watched(rows, whole, &of_together);
         let together = Engine::with(folder, settings.clone()).await;
-        let programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
+        let mut programs: Vec<_> = (0..CONVERSATIONS).map(|_| program(&mut random)).collect();
+        if head.loads() {
+            for program in &mut programs {
+                guess_by_head(program);
+            }
+        }
         let (mut talks, turns) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
         for (user, program) in (0..).zip(programs.clone()) {
             let (handle, turns) = (together.handle.clone(), turns.clone());

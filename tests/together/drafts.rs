@@ -12,6 +12,10 @@ use super::engine::{Engine, TEMPLATE};
 use super::guesses::{Counts, ask_all, client, hear, middle, options, talk};
 use crate::support::tiny_gguf;
 
+/// A chat template that spells earlier answers apart from the beginning of a new one.
+pub(super) const USUAL_TEMPLATE: &str = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+                                         {% if add_generation_prompt %}> {% endif %}";
+
 /// Returns the file of a golden model. Most of them have the same vocabulary.
 pub(super) fn golden(name: &str) -> PathBuf {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -22,9 +26,7 @@ pub(super) fn golden(name: &str) -> PathBuf {
 pub(super) fn folder(name: &str, template: Option<&str>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::copy(golden(name), folder.path().join("tiny.gguf")).expect("it is copied");
-    let usual = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
-                 {% if add_generation_prompt %}> {% endif %}";
-    let template = template.unwrap_or(usual);
+    let template = template.unwrap_or(USUAL_TEMPLATE);
     std::fs::write(folder.path().join(TEMPLATE), template).expect("it is written");
     folder
 }
@@ -39,7 +41,7 @@ fn with(draft: &str) -> load::Settings {
     }
 }
 
-fn guess(source: Source, is_auto: bool) -> Guess {
+pub(super) fn guess(source: Source, is_auto: bool) -> Guess {
     Guess {
         source,
         most: MOST_GUESSES,
@@ -48,7 +50,7 @@ fn guess(source: Source, is_auto: bool) -> Guess {
 }
 
 /// Asks for a greedy answer whose whole conversation is read at once.
-async fn ask(engine: &Engine, guess: Option<&Guess>) -> (String, Counts) {
+pub(super) async fn ask(engine: &Engine, guess: Option<&Guess>) -> (String, Counts) {
     let options = options(1, None, guess);
     let question = vec![Message::new(Role::User, "hello")];
     let asked = engine.handle.generate(client(1), question, options).await;

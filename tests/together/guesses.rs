@@ -182,6 +182,7 @@ pub(super) async fn ask_all(
             Source::Any => usage.proposals.most().unwrap_or(Proposer::Lookup),
             Source::Lookup => Proposer::Lookup,
             Source::Draft => Proposer::Draft,
+            Source::Head => Proposer::Head,
             Source::Custom(_) => Proposer::Custom,
         });
         assert_eq!(usage.proposer, expected);
@@ -333,7 +334,11 @@ fn grammars() -> [Grammar; 5] {
 }
 
 /// Asks a question of each of some users at once, whose answers must fit one of the grammars.
-async fn ask_guided(engine: &Handle, users: u32, guess: Option<&Guess>) -> (Vec<Answer>, Counts) {
+pub(super) async fn ask_guided(
+    engine: &Handle,
+    users: u32,
+    guess: Option<&Guess>,
+) -> (Vec<Answer>, Counts) {
     let mut asked = Vec::new();
     for user in 0..users {
         let message = Message::new(Role::User, format!("hello hello hello hello {user}"));

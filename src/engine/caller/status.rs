@@ -62,6 +62,8 @@ pub struct ModelInfo {
     pub images: bool,
     /// The file or directory of its draft model; empty without one.
     pub draft: String,
+    /// Whether its head that guesses tokens is loaded.
+    pub head: bool,
     /// The format in which it calls tools; empty if it cannot.
     pub tools: String,
     /// The origin of its chat template; empty if it has none.

@@ -29,6 +29,7 @@ pub(super) fn named(source: &Source) -> Proposer {
     match source {
         Source::Any | Source::Lookup => Proposer::Lookup,
         Source::Draft => Proposer::Draft,
+        Source::Head => Proposer::Head,
         Source::Custom(_) => Proposer::Custom,
     }
 }

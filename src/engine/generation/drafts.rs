@@ -1,6 +1,6 @@
-//! What a draft model needs of a generation: its tokens, and how many guesses are wanted.
+//! What the proposers that run passes need of a generation: its tokens, and how many guesses are wanted.
 //!
-//! It runs no pass, and knows neither the draft model nor what else the device has to do.
+//! It runs no pass, and knows neither the draft model, nor the model's head, nor what else the device has to do.
 
 use super::state::Generation;
 use crate::guess::StepCosts;
@@ -40,12 +40,7 @@ impl Generation {
     pub(crate) fn drafted(&self) -> Option<Conversation<'_>> {
         let guess = self.request.options.guess.as_ref();
         let drafts = guess.is_some_and(|guess| guess.source.drafts());
-        let may = drafts
-            && !self.request.is_prefill_ahead()
-            && self.is_prefilled()
-            && !self.tokens.is_empty()
-            && self.is_current();
-        may.then(|| Conversation {
+        (drafts && self.continues()).then(|| Conversation {
             user: self.request.client.user,
             prompt: self.prompt(),
             answer: &self.tokens,
@@ -53,10 +48,26 @@ impl Generation {
         })
     }
 
-    /// Returns how many guesses of a draft model, at most `most`, pay in a step that has a number of rows without them. A guess
-    /// takes `each` seconds to make.
+    /// Whether the model's head may guess its next tokens. A head makes no guesses where a mask limits the first of them.
+    pub(crate) fn uses_head(&self) -> bool {
+        let guess = self.request.options.guess.as_ref();
+        let uses = guess.is_some_and(|guess| guess.source.uses_head());
+        uses && !self.is_limited && self.continues()
+    }
+
+    /// Whether its next token continues an answer that has begun.
+    fn continues(&self) -> bool {
+        !self.request.is_prefill_ahead()
+            && self.is_prefilled()
+            && !self.tokens.is_empty()
+            && self.is_current()
+    }
+
+    /// Returns how many guesses of a proposer that runs passes, at most `most`, pay in a step that has a number of rows without
+    /// them. A guess takes `each` seconds to make.
     pub(crate) fn worthwhile_drafts(
         &self,
+        proposer: Proposer,
         costs: &StepCosts,
         (rows, most): (usize, usize),
         each: f64,
@@ -64,7 +75,7 @@ impl Generation {
         // The last token is chosen.
         let most = most.min(self.tokens_left().saturating_sub(1));
         let most = most.min(self.most_guesses());
-        let acceptance = self.acceptances.of(Proposer::Draft);
+        let acceptance = self.acceptances.of(proposer);
         if self.guesses_where_it_pays() {
             costs.best_at(rows, most, acceptance.rate(), each)
         } else {
@@ -78,9 +89,14 @@ impl Generation {
         guess.is_some_and(|guess| guess.is_auto)
     }
 
-    /// Returns the guesses for a step, of the tokens that a draft model has chosen. `vocabulary` is that of the model.
-    pub(crate) fn take_drafts(&mut self, mut tokens: Vec<u32>, vocabulary: usize) -> Vec<u32> {
-        self.asked = Proposer::Draft;
+    /// Returns the guesses for a step, of the tokens that a proposer has chosen. `vocabulary` is that of the model.
+    pub(crate) fn take_drafts(
+        &mut self,
+        proposer: Proposer,
+        mut tokens: Vec<u32>,
+        vocabulary: usize,
+    ) -> Vec<u32> {
+        self.asked = proposer;
         // A draft model may have more rows in its embedding.
         let is_other = |token: &u32| *token as usize >= vocabulary;
         let most = tokens.len();

@@ -1,7 +1,7 @@
 //! The guesses of a generation: tokens that its next step computes together with the token that was chosen last.
 //!
-//! It asks the proposer that needs no device, and the guide for masks; `drafts` has the guesses of a draft model. It decides neither
-//! how many rows a step has left, nor which guesses are right.
+//! It asks the proposer that needs no device, and the guide for masks; `drafts` has the guesses of proposers that run passes.
+//! It decides neither how many rows a step has left, nor which guesses are right.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::journal;
 use crate::kv::KvTypes;
 use crate::kv_store::Key;
 use crate::load::{
-    self, FoundTower, LoadError, Loaded, OpenModel, OpenPart, OpenTower, PROBE, TowerFile,
+    self, FoundTower, Head, LoadError, Loaded, OpenModel, OpenPart, OpenTower, PROBE, TowerFile,
 };
 use crate::model::Checkpoint;
 use crate::model::checkpoint::Identity;
@@ -39,6 +39,8 @@ pub(crate) struct Recipe {
     towers: Vec<Identity>,
     /// The files of its draft model, if the settings name one, as far as they could be read.
     draft: Option<Identity>,
+    /// Whether its files have a head that guesses tokens, once they were read.
+    has_head: Option<bool>,
     /// The file of its tower, if it is loaded with one from outside of its own files.
     tower: Option<Identity>,
     /// The types of the cache, and the hash of the angles of its rotation, once they are selected.
@@ -80,6 +82,7 @@ impl Recipe {
             files: files(settings).ok(),
             towers: towers(settings),
             draft: draft(settings),
+            has_head: None,
             tower: None,
             settings: settings.clone(),
             cache: None,
@@ -103,9 +106,16 @@ impl Recipe {
             .with("angles", format_args!("{angles:016x}"))
             .with("reuse", format_args!("{:?}", runner.reuse))
             .with("activations", format_args!("{:?}", runner.cuda.activations));
-        Some(match &self.tower {
+        let key = match &self.tower {
             Some(tower) => key.with("tower", tower),
             None => key,
+        };
+        // The cache then has a layer more.
+        let has_head = self.has_head == Some(true) && runner.head.loads();
+        Some(if has_head {
+            key.with("head", "loaded")
+        } else {
+            key
         })
     }
 
@@ -113,6 +123,18 @@ impl Recipe {
     pub(crate) fn keep_cache_of(&mut self, before: Option<&Self>) {
         self.cache = before.and_then(|before| before.cache);
         self.tower = before.and_then(|before| before.tower.clone());
+        self.has_head = before.and_then(|before| before.has_head);
+    }
+
+    /// Whether the model must be loaded to get to another setting of its head.
+    fn changes_head(&self, to_be: Head) -> bool {
+        let is = self.settings.runner.head;
+        match self.has_head {
+            Some(true) => is.loads() != to_be.loads(),
+            // A load refuses a model without the head that it needs.
+            Some(false) => to_be == Head::Required,
+            None => is != to_be,
+        }
     }
 
     /// Returns what must be done to get from these settings to `next`.
@@ -122,6 +144,9 @@ impl Recipe {
         // The reserve only matters while a model is loaded.
         alike.runner.reserve = is.reserve;
         alike.runner.graph.mode = is.graph.mode;
+        if !self.changes_head(to_be.head) {
+            alike.runner.head = is.head;
+        }
         let replaced = self.files.is_none()
             || self.files != next.files
             || self.towers != next.towers
@@ -235,6 +260,10 @@ impl LoadedModel {
         let selection = runner.kv_selection();
         let shape = runner.shape();
         recipe.cache = Some((selection.types, shape.angles_hash()));
+        recipe.has_head = Some(matches!(checkpoint.guess, Ok(Some(_))));
+        if let (true, Err(defect)) = (settings.runner.head.loads(), &checkpoint.guess) {
+            journal::head_skipped(&checkpoint.name, &defect.to_string());
+        }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (sampling, unused) = load::sampling(&checkpoint.sampling);
         for setting in unused {
@@ -258,6 +287,7 @@ impl LoadedModel {
             thinking: language.can_think(),
             images: sight.is_some(),
             draft: path_of_draft,
+            head: runner.has_head(),
             // The encoder sets it.
             tools: String::new(),
             template: language.template_origin().to_owned(),
@@ -365,6 +395,22 @@ mod tests {
             step(|_| (), |to| to.graph.mode = Mode::Full),
             Transition::Mode
         );
+
+        // A model is loaded again only if its head is added, removed, or missing.
+        let heads = |has_head, from, to| {
+            let mut is = Recipe::of(&settings(|_| ()));
+            (is.has_head, is.settings.runner.head) = (has_head, from);
+            let mut next = is.clone();
+            next.settings.runner.head = to;
+            is.transition_to(&next)
+        };
+        let (off, on, needed) = (Head::Off, Head::IfPresent, Head::Required);
+        assert_eq!(heads(Some(false), off, on), Transition::Nothing);
+        assert_eq!(heads(Some(false), on, off), Transition::Nothing);
+        assert_eq!(heads(Some(false), on, needed), Transition::Load);
+        assert_eq!(heads(Some(true), on, needed), Transition::Nothing);
+        assert_eq!(heads(Some(true), off, on), Transition::Load);
+        assert_eq!(heads(Some(true), needed, off), Transition::Load);
 
         let recorded = |to: &mut load::Settings| {
             to.graph.mode = Mode::Full;

@@ -1,6 +1,7 @@
-//! When the draft model reads and guesses: in rows that no other generation needs, and where that pays.
+//! When the draft model reads, and when it or the model's head guesses: in rows that no other generation needs, and where that
+//! pays.
 //!
-//! A draft model that fails is switched off. The answers continue without its guesses.
+//! A draft model or a head that fails is switched off. The answers continue without its guesses.
 
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use super::state::Worker;
 use crate::engine::observe::observer;
 use crate::journal;
 use crate::runner::RunError;
+use crate::telemetry::Proposer;
 
 /// The part of an answer's time that reading its conversation may take.
 const REPAID: f64 = 0.25;
@@ -19,6 +21,8 @@ pub(super) struct Wish {
     /// The index of the row in its step.
     pub(super) row: usize,
     pub(super) slot: usize,
+    /// The proposer that is asked.
+    pub(super) of: Proposer,
     pub(super) most: usize,
 }
 
@@ -32,9 +36,24 @@ impl Worker<'_> {
         if wishes.is_empty() {
             return Ok(Vec::new());
         }
-        // The draft model is the only one.
         let begun = Instant::now();
-        let guesses = self.guesses_of_draft(wishes)?;
+        let mut guesses = vec![Vec::new(); wishes.len()];
+        for proposer in [Proposer::Draft, Proposer::Head] {
+            let of_this = wishes.iter().copied().enumerate();
+            let of_this = of_this.filter(|(_, wish)| wish.of == proposer);
+            let (places, wishes): (Vec<_>, Vec<_>) = of_this.unzip();
+            if wishes.is_empty() {
+                continue;
+            }
+            let made = if proposer == Proposer::Head {
+                self.guesses_of_head(&wishes)?
+            } else {
+                self.guesses_of_draft(&wishes)?
+            };
+            for (place, made) in places.into_iter().zip(made) {
+                guesses[place] = made;
+            }
+        }
         let took = begun.elapsed();
         self.drafting += took;
         self.stepping += took;
@@ -70,7 +89,28 @@ impl Worker<'_> {
         let mut guesses = none;
         for ((Wish { slot, .. }, chosen), guesses) in wishes.iter().zip(chosen).zip(&mut guesses) {
             if let Some(generation) = self.slots.get_mut(*slot) {
-                *guesses = generation.take_drafts(chosen, vocabulary);
+                *guesses = generation.take_drafts(Proposer::Draft, chosen, vocabulary);
+            }
+        }
+        Ok(guesses)
+    }
+
+    /// Returns the guesses of the model's head for each wish.
+    fn guesses_of_head(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+        let none = vec![Vec::new(); wishes.len()];
+        let Some(head) = &mut self.head else {
+            return Ok(none);
+        };
+        let wanted: Vec<_> = wishes.iter().map(|wish| (wish.slot, wish.most)).collect();
+        let chosen = match head.guess(&mut self.runner, &wanted) {
+            Ok(chosen) => chosen,
+            Err(error) => return self.give_up_head(error).map(|()| none),
+        };
+        let vocabulary = self.runner.vocabulary();
+        let mut guesses = none;
+        for ((Wish { slot, .. }, chosen), guesses) in wishes.iter().zip(chosen).zip(&mut guesses) {
+            if let Some(generation) = self.slots.get_mut(*slot) {
+                *guesses = generation.take_drafts(Proposer::Head, chosen, vocabulary);
             }
         }
         Ok(guesses)
@@ -125,42 +165,71 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the next step of one of `slots` may have guesses of the draft model, so that it must not be launched ahead.
+    /// Whether the next step of one of `slots` may have guesses of a proposer that runs passes, so that it must not be launched
+    /// ahead.
     pub(super) fn may_draft(&self, slot: usize, slots: &[usize]) -> bool {
-        self.drafts_of(slot, slots, slots.len(), self.step_rows()) > 0
+        let (_, count) = self.drafts_of(slot, slots, slots.len(), self.step_rows());
+        count > 0
     }
 
-    /// Returns how many guesses of the draft model, at most `most`, a row of a step of `slots` gets, if the draft model has read
-    /// its conversation. The step has `rows` rows without them.
+    /// Returns how many guesses, at most `most`, a row of a step of `slots` gets of a proposer that runs passes, and which one
+    /// that is. The step has `rows` rows without them.
     pub(super) fn drafts_of(
         &self,
         slot: usize,
         slots: &[usize],
         rows: usize,
         most: usize,
-    ) -> usize {
-        let (Some(draft), Some(generation)) = (&self.draft, self.slots.get(slot)) else {
-            return 0;
-        };
-        let conversation = generation.drafted();
-        let lacks = conversation.and_then(|conversation| draft.lacks(slot, conversation));
-        if lacks != Some(0) {
-            return 0;
-        }
+    ) -> (Proposer, usize) {
         let most = most.min(self.step_rows().saturating_sub(rows));
-        self.worthwhile_drafts(slot, slots, (rows, most))
+        let proposer = if self.has_read_draft(slot) {
+            Proposer::Draft
+        } else {
+            Proposer::Head
+        };
+        let count = self.worthwhile_drafts(proposer, slot, slots, (rows, most));
+        (proposer, count)
     }
 
-    /// Returns how many guesses a slot would get at most.
+    /// Whether the draft model has read the conversation in a slot, so that it can guess.
+    fn has_read_draft(&self, slot: usize) -> bool {
+        let generation = self.slots.get(slot);
+        let conversation = generation.and_then(|generation| generation.drafted());
+        let lacks = self
+            .draft
+            .as_ref()
+            .zip(conversation)
+            .and_then(|(draft, conversation)| draft.lacks(slot, conversation));
+        lacks == Some(0)
+    }
+
+    /// Returns how many guesses of the draft model a slot would get at most.
     fn drafts_for(&self, slot: usize, slots: &[usize], most: usize) -> usize {
         let most = most.saturating_sub(slots.len());
-        self.worthwhile_drafts(slot, slots, (slots.len(), most))
+        self.worthwhile_drafts(Proposer::Draft, slot, slots, (slots.len(), most))
     }
 
-    /// Returns how many guesses pay. A generation that shares the step with a more urgent one gets none, because that one would
-    /// wait for them.
-    fn worthwhile_drafts(&self, slot: usize, slots: &[usize], rows: (usize, usize)) -> usize {
-        let (Some(draft), Some(generation)) = (&self.draft, self.slots.get(slot)) else {
+    /// Returns how many guesses of a proposer pay. A generation that shares the step with a more urgent one gets none, because
+    /// that one would wait for them.
+    fn worthwhile_drafts(
+        &self,
+        proposer: Proposer,
+        slot: usize,
+        slots: &[usize],
+        rows: (usize, usize),
+    ) -> usize {
+        let Some(generation) = self.slots.get(slot) else {
+            return 0;
+        };
+        let each = match proposer {
+            Proposer::Draft => self.draft.as_ref().map(|draft| draft.each(slots.len())),
+            Proposer::Head => {
+                let head = self.head.as_ref().filter(|_| generation.uses_head());
+                head.map(|head| head.each(slots.len()))
+            }
+            Proposer::Lookup | Proposer::Custom => None,
+        };
+        let Some(each) = each else {
             return 0;
         };
         let all = slots.iter().filter_map(|slot| self.slots.get(*slot));
@@ -168,7 +237,7 @@ impl Worker<'_> {
         if most_urgent.is_some_and(|most| most > generation.priority()) {
             return 0;
         }
-        generation.worthwhile_drafts(&self.step_costs, rows, draft.each(slots.len()))
+        generation.worthwhile_drafts(proposer, &self.step_costs, rows, each)
     }
 
     /// Switches the draft model off because of an error.
@@ -193,6 +262,20 @@ impl Worker<'_> {
         });
         self.publish_memory();
         self.runner.attach_thread()
+    }
+
+    /// Switches the model's head off because of an error. Its memory is a part of the model's.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn give_up_head(&mut self, error: RunError) -> Result<(), RunError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        self.head = None;
+        journal::head_failed(&error.to_string());
+        self.shared.publish(|status| status.model.head = false);
+        Ok(())
     }
 
     /// Releases memory of the draft model's cache that nothing uses.

@@ -14,6 +14,7 @@ mod prefill;
 // Steps of all generations whose prompt is in the cache.
 mod draft;
 mod drafting;
+mod head;
 mod masks;
 mod steps;
 // Pages, memory and the board, between two steps.

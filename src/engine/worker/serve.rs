@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::dormant::Dormant;
 use super::draft::Draft;
+use super::head::Head;
 use super::loading::{progress, refuse};
 use super::state::Worker;
 use super::unload::Unload;
@@ -169,6 +170,7 @@ impl Worker<'_> {
             } = active;
             self.encoder = encoder;
             self.draft = draft.map(Draft::new);
+            self.head = Head::of(&self.runner);
             (self.encodings, self.cache_bytes) = (Encodings::new(tower), cache_bytes);
             self.embeddings.clear();
             self.slices = Slices::default();

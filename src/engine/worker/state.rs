@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::draft::Draft;
+use super::head::Head;
 use super::restore::Restore;
 use super::slots::Slots;
 use super::unload::Unload;
@@ -36,7 +37,9 @@ pub(super) struct Worker<'a> {
     pub(super) runner: Runner,
     /// The draft model, if there is one that works.
     pub(super) draft: Option<Draft>,
-    /// The time that it has taken since the last tokens.
+    /// The model's head, if it is loaded and works.
+    pub(super) head: Option<Head>,
+    /// The time that both have taken since the last tokens.
     pub(super) drafting: Duration,
     /// The latest answers of users.
     pub(super) past: Past,
@@ -87,12 +90,14 @@ impl<'a> Worker<'a> {
             tower,
             cache_bytes,
         } = active;
+        let head = Head::of(&runner);
         Self {
             receiver,
             shared: &receiver.shared,
             queue: &receiver.queue,
             runner,
             draft: draft.map(Draft::new),
+            head,
             drafting: Duration::ZERO,
             past: Past::default(),
             encoder,

@@ -149,11 +149,13 @@ impl Worker<'_> {
                 let mut count = guesses.len();
                 given.extend(guesses.into_iter().map(Given::Guessed));
                 if count == 0 {
-                    count = self.drafts_of(slot, &slots, all, most);
+                    let (of, most) = self.drafts_of(slot, &slots, all, most);
+                    count = most;
                     let wish = Wish {
                         row,
                         slot,
-                        most: count,
+                        of,
+                        most,
                     };
                     wishes.extend((count > 0).then_some(wish));
                 }

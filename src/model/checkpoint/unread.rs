@@ -19,9 +19,9 @@ pub struct Checkpoint {
     pub name: String,
     pub shape: Shape,
     pub tensors: Weights<Tensor>,
-    /// The head that guesses tokens, with its layer, if the files have one. It is no part of `shape` and `tensors`: a model
-    /// is loaded without it unless its settings say otherwise.
-    pub guess: Option<(LayerShape, GuessHead<Tensor>)>,
+    /// The head that guesses tokens, with its layer, if the files have one, or the reason why it cannot be used. It is no part
+    /// of `shape` and `tensors`: a model is loaded without it unless its settings say otherwise.
+    pub guess: Result<Option<(LayerShape, GuessHead<Tensor>)>, Defect>,
     /// The sampling that its files recommend.
     pub sampling: Recommended,
     /// `general.file_type` of a GGUF file.
@@ -116,12 +116,15 @@ impl Checkpoint {
     /// # Errors
     /// If a GGUF file has no vocabulary: it can still be driven by token ids.
     pub fn language_source(&self) -> Result<&LanguageSource, ModelError> {
-        self.language.as_ref().map_err(|missing| {
-            let path = self
-                .files
-                .first()
-                .map_or(Path::new(""), |source| &source.path);
-            Defect::NoLanguage(missing.clone()).at(path)
-        })
+        self.language
+            .as_ref()
+            .map_err(|missing| Defect::NoLanguage(missing.clone()).at(self.path()))
+    }
+
+    /// Returns the path of its first file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        let first = self.files.first();
+        first.map_or(Path::new(""), |source| &source.path)
     }
 }

@@ -141,9 +141,9 @@ mv /var/lib/ganglion/away.gguf /var/lib/ganglion/model.gguf
 matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
 
 # This model cannot cause some events: it sees no images, every context fits, its template and vocabulary have no faults, it
-# recommends no sampling, it has no draft model, there is no CUDA, and the system has no sensors. Other places cause the rest: journal-stopped.sh,
+# recommends no sampling, it has no draft model and no head, there is no CUDA, and the system has no sensors. Other places cause the rest: journal-stopped.sh,
 # tests/service/named_sessions.rs (failing disks, sessions that exceed the context), tests/lasting.rs (pages on disk),
 # tests/together/unloads.rs (short memory) and tests/service/board.rs (a hot board).
 journal --output=json | $check fields cuda_error joules largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'decoding_recovered decoding_slowed draft_failed events_dropped grammar_stopped image_encoded kv_harmful memory_relieved pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '
+    'decoding_recovered decoding_slowed draft_failed events_dropped grammar_stopped head_failed head_skipped image_encoded kv_harmful memory_relieved pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '

@@ -13,6 +13,8 @@ use crate::model::weights::{
 
 /// The problem of a tensor that no operation reads.
 const UNCOMPUTED: &str = "the model needs it and Ganglion does not compute it";
+/// The problem of a head's embedding.
+const OWN_EMBEDDING: &str = "a head with an embedding of its own is not supported";
 
 /// The prefix of a layer's names.
 struct Prefix(String);
@@ -29,7 +31,7 @@ impl Plan<'_> {
         self.layer_at(&Prefix(at), &self.shape.layers[index])
     }
 
-    /// Returns the head that guesses tokens, if the files have one that is computed.
+    /// Returns the head that guesses tokens, if the files have one.
     pub(super) fn guess_head(&self) -> Result<Option<GuessHead<Tensor>>, Defect> {
         let (Some(names), Some(layer)) = (&self.names.guess, &self.shape.guess) else {
             return Ok(None);
@@ -38,8 +40,11 @@ impl Plan<'_> {
         let of_layer = Prefix(names.layer.map_or_else(after, str::to_owned));
         let at = Prefix(names.prefix.unwrap_or(&of_layer.0).to_owned());
         let is_there = |suffix: &str| self.directory.contains_key(&at.name(suffix));
-        if !is_there(names.join) || is_there(names.embedding) {
+        if !is_there(names.join) {
             return Ok(None);
+        }
+        if is_there(names.embedding) {
+            return Err(Defect::tensor(&at.name(names.embedding), OWN_EMBEDDING));
         }
         let hidden = self.shape.hidden;
         let norm = |suffix: &str| self.norm(at.name(suffix), hidden, 1.0);

@@ -61,10 +61,9 @@ impl Plan<'_> {
         })
     }
 
-    /// Returns the head that guesses tokens, with its layer. A head with a defect is as good as none, because the model
-    /// needs none.
-    pub(super) fn guess(&self) -> Option<(LayerShape, GuessHead<Tensor>)> {
-        self.shape.guess.zip(self.guess_head().ok().flatten())
+    /// Returns the head that guesses tokens, with its layer, if the files have one. The model can be served without it.
+    pub(super) fn guess(&self) -> Result<Option<(LayerShape, GuessHead<Tensor>)>, Defect> {
+        Ok(self.shape.guess.zip(self.guess_head()?))
     }
 
     /// Returns the prefixes under which the embedding exists, or else the first ones.

@@ -1,0 +1,52 @@
+//! The model's head as a proposer: it guesses for several conversations together, and its passes are timed.
+//!
+//! When it guesses, and how many tokens, is decided in `drafting`. The passes are those of `Runner::head_guesses`.
+
+use std::time::Instant;
+
+use crate::guess::StepCosts;
+use crate::runner::{RunError, Runner};
+
+/// The measured times of the head's passes.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    costs: StepCosts,
+}
+
+impl Head {
+    /// Returns that of a model; `None` if it is loaded without one.
+    pub(super) fn of(runner: &Runner) -> Option<Self> {
+        runner.has_head().then(Self::default)
+    }
+
+    /// Returns the seconds that a guess of one of several conversations takes.
+    #[allow(clippy::cast_precision_loss)] // they are few
+    pub(super) fn each(&self, conversations: usize) -> f64 {
+        let pass = self.costs.time(conversations);
+        pass.unwrap_or_default() / conversations.max(1) as f64
+    }
+
+    /// Has the head guess for slots, each with the most guesses.
+    ///
+    /// # Errors
+    /// As `Runner::head_guesses`.
+    pub(super) fn guess(
+        &mut self,
+        runner: &mut Runner,
+        wanted: &[(usize, usize)],
+    ) -> Result<Vec<Vec<u32>>, RunError> {
+        let recordings = runner.graph().counters().recordings;
+        let begun = Instant::now();
+        let chosen = runner.head_guesses(wanted)?;
+        let took = begun.elapsed();
+        let passes = chosen.iter().map(Vec::len).max().unwrap_or(0);
+        let each = took.checked_div(u32::try_from(passes).unwrap_or(u32::MAX));
+        // A recording takes longer than many passes, and only the first ones need it.
+        if runner.graph().counters().recordings == recordings
+            && let Some(each) = each
+        {
+            self.costs.record(wanted.len(), each);
+        }
+        Ok(chosen)
+    }
+}
