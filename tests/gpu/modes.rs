@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use ganglion::graph::{GraphOptions, Mode};
 use ganglion::kv::{Owner, PAGE};
-use ganglion::load::{self, Backend, CudaSettings, KvMemory, Settings};
+use ganglion::load::{self, Backend, CudaSettings, Head, KvMemory, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
@@ -174,6 +174,7 @@ pub(crate) fn load_head(
     mode: Mode,
     head: bool,
 ) -> Result<Runner, Box<dyn Error>> {
+    let head = if head { Head::Required } else { Head::Off };
     let settings = Settings {
         head,
         ..settings(backend, types, (mode, 64), (8, 8))
