@@ -1,10 +1,12 @@
 //! Conversations that are cleared after a long turn: when it has ended, while a step may be ahead, or while pages are saved.
 //! The next prompt begins with the same few tokens, whose pages have left the windows.
 
+use std::ops::Range;
+
 use super::sequences::{AT_ONCE, Cold, Model, Place, Said, keep_in_host, kept};
 
-/// Words of a long message, whose turn has more than `LONG` tokens.
-const WORDS: usize = 100;
+/// The number of words of a long message, whose turn has more than `LONG` tokens.
+const WORDS: Range<usize> = 100..101;
 const LONG: u32 = 256;
 
 /// Compares the first answers after each of some clears with a cold engine's.
@@ -16,7 +18,7 @@ pub(crate) async fn answers(model: &Model) {
     for in_host in [true, false] {
         keep_in_host(&daemon, in_host);
         for (is_partial, is_saved) in [(true, false), (false, false), (false, true)] {
-            let long = Said::some(&mut random, WORDS..WORDS + 1);
+            let long = Said::some(&mut random, WORDS);
             // Files that are written from now on are of this turn.
             daemon.pages.delete(&kept());
             if is_partial {
