@@ -1,6 +1,7 @@
 //! Random sequences of sessions whose pages are evicted, written to the disk, restored, branched and rewound. The
 //! answers equal those of an engine that has only their journal, to the last bit.
 
+mod cleared;
 mod connection;
 mod damage;
 mod quota;
@@ -80,6 +81,15 @@ async fn a_session_with_images_answers_as_if_it_had_never_lost_its_pages() {
         restored += counts.restored_images;
     }
     assert!(restored > 0);
+}
+
+/// A conversation that has filled its windows several times leaves nothing to the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cleared_session_answers_as_a_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for files in tiny_seeing::write(folder.path()).expect("they are written") {
+        cleared::answers(&Model::seeing(files, Backend::Cpu)).await;
+    }
 }
 
 /// A session of a connection has no file: its pages are restored from the host's memory while it is open.

@@ -52,6 +52,10 @@ pub struct Turn {
     pub change: Change,
 }
 
+/// A turn of a conversation runs, or a step in flight may write to its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs;
+
 /// A copy from one page to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::change::{Change, Resting};
+use super::change::{Change, Resting, Runs};
 use super::checkpoint::Checkpoint;
 use super::prompt::Family;
 use super::{Kv, Owner, Sequence};
@@ -59,27 +59,43 @@ impl Kv {
         }
     }
 
-    /// Cuts a conversation to its first `keep` tokens. Returns `None` if it had no more in the cache, or if a turn of
-    /// it runs.
-    pub fn rewind(&mut self, owner: Owner, keep: usize) -> Option<Change> {
-        let id = self.sequence_of(owner).filter(|id| !self.runs(*id))?;
-        let sequence = self.sequences.get_mut(&id)?;
-        if sequence.tokens.len() <= keep {
-            return None;
+    /// Cuts a conversation to its first `keep` tokens. Returns `None` if it had no more in the cache.
+    ///
+    /// # Errors
+    /// If a turn of it runs, or a step in flight may write to its pages. Then nothing has changed.
+    pub fn rewind(&mut self, owner: Owner, keep: usize) -> Result<Option<Change>, Runs> {
+        let Some(id) = self.sequence_of(owner) else {
+            return Ok(None);
+        };
+        if self.runs(id) {
+            return Err(Runs);
         }
-        let whole = (self.layout).whole(|at| Some(sequence.tokens.get(at)?.0), keep);
-        sequence.tokens.truncate(whole);
-        self.trim(id);
+        if self.sequences[&id].tokens.len() <= keep {
+            return Ok(None);
+        }
+        self.cut(id, keep);
         self.moved = true;
         self.bump();
-        Some(if keep == 0 {
+        Ok(Some(if keep == 0 {
             Change::Cleared
         } else {
             Change::Rewound
-        })
+        }))
+    }
+
+    /// Cuts a sequence that does not run to its first `keep` tokens, or to those before an image that would be cut.
+    pub(super) fn cut(&mut self, id: u64, keep: usize) {
+        // As long as the tables have all elements, they show which pages of a ring were overwritten.
+        self.trim(id);
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            let whole = (self.layout).whole(|at| Some(sequence.tokens.get(at)?.0), keep);
+            sequence.tokens.truncate(whole);
+        }
+        self.trim(id);
     }
 
     /// Forgets rows of images that have these numbers, and what follows them, because the numbers stand for another image.
+    /// No running turn has such rows. A conversation whose step is in flight keeps them, so that the step must end first.
     pub fn forget_rows(&mut self, numbers: &Range<u32>) {
         let has = |(token, _): &(u32, Family)| numbers.contains(token);
         let first = |one: &Sequence| one.tokens.iter().position(has);
@@ -87,11 +103,7 @@ impl Kv {
         let stale = all.filter_map(|(id, one)| Some((*id, first(one)?)));
         let stale: Vec<_> = stale.filter(|(id, _)| !self.runs(*id)).collect();
         for (id, keep) in stale {
-            if let Some(sequence) = self.sequences.get_mut(&id) {
-                let whole = (self.layout).whole(|at| Some(sequence.tokens.get(at)?.0), keep);
-                sequence.tokens.truncate(whole);
-            }
-            self.trim(id);
+            self.cut(id, keep);
             self.moved = true;
             self.bump();
         }

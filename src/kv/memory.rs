@@ -96,23 +96,26 @@ impl Kv {
 
     /// Takes the pages of chunks from a sequence. Earlier tokens can still be reused.
     fn lose_chunks(&mut self, id: u64, chunks: &[usize]) {
+        let Some(sequence) = self.sequences.get(&id) else {
+            return;
+        };
+        let is_lost = |page: usize| chunks.contains(&self.pool.chunk_of(page));
+        if !sequence.used_pages().any(is_lost) {
+            return;
+        }
+        // Before it loses any, all elements show which pages of a ring were overwritten.
+        self.trim(id);
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
         let before = sequence.pages();
         let is_lost = |page: &usize| chunks.contains(&self.pool.chunk_of(*page));
-        if !before.iter().any(is_lost) {
-            return;
-        }
         sequence.replace(|page| Some(page).filter(|page| !is_lost(page)));
-        sequence
-            .tokens
-            .truncate(sequence.tables.reach(&self.layout));
-        let after = sequence.pages();
-        for page in before.difference(&after) {
+        let reach = sequence.tables.reach(&self.layout);
+        for page in before.difference(&sequence.pages()) {
             self.pool.leave(*page);
         }
-        self.trim(id);
+        self.cut(id, reach);
     }
 
     /// For each page, whether a running turn or a conversation needs it, or a sequence that was used after turn

@@ -48,7 +48,7 @@ use self::checkpoint::{Checkpoint, END};
 use self::pool::Pool;
 use self::tables::Tables;
 
-pub use self::change::{Change, Copied, Resting, Turn};
+pub use self::change::{Change, Copied, Resting, Runs, Turn};
 pub use self::checkpoint::StateStart;
 pub use self::kv_type::KvType;
 pub use self::kv_types::KvTypes;
@@ -370,6 +370,10 @@ impl Kv {
         let held = source.map_or_else(Vec::new, |id| self.sequences[&id].tokens[..cached].to_vec());
         let copies = self.take_over((id, user), &plan);
         let sequence = self.sequences.entry(id).or_default();
+        debug_assert!(
+            sequence.tables.holds(&self.layout, cached),
+            "the first {cached} positions were overwritten"
+        );
         sequence.tokens = held;
         let state = sequence.state_at(&self.layout, cached);
         (sequence.owner, sequence.user, sequence.used) = (owner, user, self.turns);

@@ -59,6 +59,21 @@ impl Tables {
         usable
     }
 
+    /// Whether the row after a number of positions finds all that it reads: each element has a page that no other element
+    /// uses, so that no other position was or will be written to it.
+    pub(super) fn holds(&self, layout: &Layout, positions: usize) -> bool {
+        let mut uses = HashMap::<usize, usize>::new();
+        for page in self.used_pages() {
+            *uses.entry(page).or_default() += 1;
+        }
+        let is_own = |block: &Block| !block.recycled && uses[&block.page] == 1;
+        let mut groups = self.groups.iter().enumerate();
+        groups.all(|(group, table)| {
+            let mut needed = layout.needed(group, positions);
+            needed.all(|at| matches!(table.get(at), Some(Some(block)) if is_own(block)))
+        })
+    }
+
     /// The positions up to the first element without a page of a group that sees all positions.
     pub(super) fn reach(&self, layout: &Layout) -> usize {
         let groups = self.groups.iter().enumerate();

@@ -3,6 +3,7 @@
 mod held;
 mod late;
 mod random;
+mod rewinds;
 mod states;
 mod windows;
 
@@ -159,7 +160,7 @@ fn a_branch_keeps_its_pages_when_the_other_ends() {
     kv.branch(Owner(1), Owner(2));
     let pages = |kv: &Kv, owner: u64| kv.resting(Owner(owner)).expect("it rests").pages;
     assert_eq!(pages(&kv, 1), pages(&kv, 2), "nothing is copied");
-    assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
+    assert_eq!(kv.rewind(Owner(1), 0), Ok(Some(Change::Cleared)));
     let held = pages(&kv, 2);
     // Deleted tokens cannot be reused, but another conversation keeps its shared pages.
     turn(&mut kv, None, &tokens(7, 1, 0), PAGE);
@@ -200,10 +201,10 @@ fn each_change_increments_the_epoch_once() {
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (0, Change::NewTurn));
     assert_eq!(short(&mut kv, A, &[1, 2, 3]), (2, Change::Rewound));
     assert_eq!(short(&mut kv, A, &[4]), (0, Change::Cleared));
-    assert_eq!(kv.rewind(Owner(1), 1), None, "it holds no more");
-    assert_eq!(kv.rewind(Owner(2), 0), None, "it holds nothing of it");
+    assert_eq!(kv.rewind(Owner(1), 1), Ok(None), "it holds no more");
+    assert_eq!(kv.rewind(Owner(2), 0), Ok(None), "it holds nothing");
     assert_eq!(kv.epoch(), 3);
-    assert_eq!(kv.rewind(Owner(1), 0), Some(Change::Cleared));
+    assert_eq!(kv.rewind(Owner(1), 0), Ok(Some(Change::Cleared)));
     assert_eq!(short(&mut kv, B, &[5, 6]), (0, Change::Switched));
     assert_eq!(kv.resize(2, (2, 1)), Change::Resized);
     assert_eq!(short(&mut kv, B, &[5, 6]).1, Change::Restored);

@@ -58,3 +58,11 @@ pub enum LanguageError {
     #[error("the process that runs the chat template cannot be started: {0}")]
     Process(io::Error),
 }
+
+impl LanguageError {
+    /// Whether the template did not come to its own end, so that the same conversation may be rendered at another time.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Stopped(_) | Self::Process(_))
+    }
+}

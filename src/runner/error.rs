@@ -33,6 +33,8 @@ pub enum RunError {
         "the pages of slot {slot} belong to other requests: begin its request again, and join it so that it keeps them"
     )]
     Unseated { slot: usize },
+    #[error("a turn of the session runs: rewind it once the turn has ended")]
+    Runs,
 }
 
 impl RunError {
@@ -48,7 +50,8 @@ impl RunError {
             | Self::NoPages { .. }
             | Self::ImageRow { .. }
             | Self::ImageGrid { .. }
-            | Self::Unseated { .. } => None,
+            | Self::Unseated { .. }
+            | Self::Runs => None,
         }
     }
 
@@ -62,7 +65,8 @@ impl RunError {
             | Self::NoPages { .. }
             | Self::ImageRow { .. }
             | Self::ImageGrid { .. }
-            | Self::Unseated { .. } => return false,
+            | Self::Unseated { .. }
+            | Self::Runs => return false,
         };
         match execute {
             #[cfg(feature = "cuda")]

@@ -326,10 +326,22 @@ impl Runner {
     }
 
     /// Rewinds a session to its first `keep` tokens.
-    pub fn rewind(&mut self, owner: Owner, keep: usize) {
-        if let Some(change) = self.kv.rewind(owner, keep) {
+    ///
+    /// # Errors
+    /// If its turn runs, or the device has failed.
+    pub fn rewind(&mut self, owner: Owner, keep: usize) -> Result<(), RunError> {
+        self.lift_quarantine();
+        let mut rewound = self.kv.rewind(owner, keep);
+        if rewound.is_err() && self.kv.is_launched_of(owner) {
+            // Its turn has ended. The tokens of a step that was launched ahead are dropped.
+            self.executor.discard_ahead()?;
+            self.lift_quarantine();
+            rewound = self.kv.rewind(owner, keep);
+        }
+        if let Some(change) = rewound.map_err(|kv::Runs| RunError::Runs)? {
             self.changed(change);
         }
+        Ok(())
     }
 
     /// Reports to the decode graph a change of the cache that may make its recordings invalid.

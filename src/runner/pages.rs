@@ -63,6 +63,9 @@ impl Runner {
         self.turn_to(slot);
         let change = self.kv.restore(slot, tokens);
         self.changed(change);
+        // Other turns may get the pages that it has dropped, or their memory may be released while this turn runs.
+        let tables = self.kv.tables_of(slot);
+        self.executor.set_pages(slot, &tables)?;
         self.begin_slot((slot, tokens.len()), parameters, prompt)?;
         self.settle_rotation(slot)?;
         if self.forward.state.is_some() {

@@ -63,7 +63,7 @@ fn turn_of(
         seed: 11,
         ..Parameters::default()
     };
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0)?;
     // Each owner is its own user, so that no prefix is shared.
     runner.begin(Some(owner), u32::from(owner == OTHER), &PROMPT, parameters)?;
     at(runner, 0);

@@ -122,7 +122,7 @@ pub fn begin_one(
         .map(|at| (at * 37 + 11 * conversation + 5) % vocabulary)
         .collect();
     let owner = Owner(u64::from(conversation));
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0)?;
     let (entry, cached) = runner.join(
         Some(owner),
         conversation,

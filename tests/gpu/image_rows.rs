@@ -91,7 +91,7 @@ fn begin(
         ..Parameters::default()
     };
     let owner = Owner(seed.into());
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0)?;
     let wanted = Wanted::without_answers(&numbers);
     let joined = runner.join(Some(owner), seed, wanted, parameters, runner.context());
     let (entry, mut at) = joined?;

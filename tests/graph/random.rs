@@ -54,7 +54,8 @@ impl World<'_> {
                 let text = self.texts.entry(Some(*owner)).or_default();
                 let keep = keep.index(text.len() + 1);
                 text.truncate(keep);
-                self.runner.rewind(Owner(*owner), keep);
+                let rewound = self.runner.rewind(Owner(*owner), keep);
+                rewound.map_err(|error| error.to_string())?;
                 if let Some(change) = self.cache.rewind(*owner, keep) {
                     self.met.changes.insert(change);
                     self.model.change(change, self.cache.epoch);

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use ganglion::engine::{Codec, Refusal};
 use ganglion::model::checkpoint::LanguageSource;
 use ganglion::model::language_error::LanguageError;
-use ganglion::model::{Checkpoint, Language, Message, Role};
+use ganglion::model::{Checkpoint, Language, Manner, Message, Role};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::support::tiny_gguf;
@@ -85,6 +86,27 @@ const ENDLESS: [&str; 2] = [
     "{% set s = 'x' * 9999999 %}{% for a in range(99999) %}{% if 'y' in s %}{% endif %}{% endfor %}",
 ];
 
+/// A template that one conversation stops.
+const SOMETIMES: &str = "{% set ns = namespace(s='y') %}{% for i in range(60) %}{% if messages[0].content == 'x' %}\
+     {% set ns.s = ns.s ~ ns.s %}{% endif %}{% endfor %}{{ ns.s }}";
+
+/// Otherwise the next turn of a session would have other tokens than its past, without an error.
+#[test]
+fn tokens_are_not_compared_with_a_stopped_rendering() {
+    let codec = Codec::Model(language(SOMETIMES).unwrap());
+    let recognize = |text: &str| {
+        let asked = [Message::new(Role::User, text)];
+        let recognized = codec.recognize(&[1], &asked, Manner::default());
+        recognized.map(|prompt| prompt.is_some())
+    };
+    let stopped = recognize("x");
+    assert!(
+        matches!(stopped, Err(Refusal::InvalidMessages(_))),
+        "{stopped:?}"
+    );
+    assert!(matches!(recognize("hello"), Ok(false)));
+}
+
 #[test]
 fn long_conversations_are_within_the_bounds() {
     let template = "{% for m in messages %}{{ m.role + ': ' + m.content|trim }}\n{% endfor %}";
@@ -122,11 +144,7 @@ fn an_excessive_template_is_an_error_of_its_model() {
     }
     assert!(harmless.is_empty(), "{harmless:#?}");
     // After one conversation has stopped it, the next one is rendered.
-    let language = language(
-        "{% set ns = namespace(s='y') %}{% for i in range(60) %}{% if messages[0].content == 'x' %}\
-         {% set ns.s = ns.s ~ ns.s %}{% endif %}{% endfor %}{{ ns.s }}",
-    );
-    let language = language.unwrap();
+    let language = language(SOMETIMES).unwrap();
     for _ in 0..2 {
         let stopped = say(&language, "x").unwrap_err();
         assert!(matches!(stopped, LanguageError::Stopped(_)), "{stopped}");

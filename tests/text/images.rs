@@ -438,3 +438,22 @@ fn published_templates_write_images() {
         );
     }
 }
+
+/// Whether a template writes images is not concluded from a rendering that was stopped.
+#[test]
+fn a_stopped_template_is_not_taken_for_one_without_images() {
+    const STOPS: &str = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}\
+         {% set ns = namespace(s='y') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}\
+         {% endif %}{% endfor %}";
+    let language = language(&golden("tiny-gemma3.q8_0.gguf"), STOPS);
+    let mut viewer = Viewer::new(&golden("gemma3"));
+    let image = frame(&mut viewer, 1);
+    let asked = [shows(Role::User, "\u{fffc}?", &[image])];
+    for _ in 0..2 {
+        let error = language.render(&asked, viewer.manner()).err();
+        assert!(
+            matches!(error, Some(LanguageError::Stopped(_))),
+            "{error:?}"
+        );
+    }
+}

@@ -21,6 +21,7 @@ use crate::vision::ImageError;
 /// A lent request. Dropping it queues the request again, as it is.
 struct Loan {
     queue: Arc<Queue>,
+    number: u64,
     request: Option<Request>,
 }
 
@@ -28,7 +29,7 @@ impl Loan {
     fn fail(mut self, refusal: Refusal) {
         if let Some(request) = self.request.take() {
             request.fail(RequestError::Refused(refusal), Usage::default());
-            self.queue.end_loan();
+            self.queue.end_loan(self.number);
         }
     }
 }
@@ -36,16 +37,18 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            self.queue.bring_back(request);
+            self.queue.bring_back(self.number, request);
         }
     }
 }
 
 /// Encodes a request for a model, then compiles its grammar, each on the threads for that.
 pub(crate) fn request(queue: &Arc<Queue>, request: Request, encoder: &Arc<Encoder>) {
-    queue.lend();
+    let prompt = request.prompt.as_ref();
+    let pictures = prompt.map_or(&[][..], |prompt| &prompt.pictures);
     let loan = Loan {
         queue: queue.clone(),
+        number: queue.lend(pictures),
         request: Some(request),
     };
     encode(loan, encoder.clone());
@@ -129,11 +132,12 @@ pub(crate) fn generation(
         request(queue, generation.into_request(), encoder);
         return;
     }
-    queue.lend();
     let (id, client) = (generation.id(), (*generation.request().client).clone());
+    let number = queue.lend(generation.pictures());
     let (shared, encoder) = (generation.request().shared.clone(), encoder.clone());
     let mut loan = GenerationLoan {
         queue: queue.clone(),
+        number,
         generation: Some(generation),
     };
     let work = move |_: &Interest| {
@@ -150,8 +154,8 @@ pub(crate) fn generation(
 /// Decodes the images of a generation that have neither pixels nor embeddings, on a thread of low priority. Then it comes
 /// back: as a request, or, if its answer has begun, as a generation without a slot.
 pub(crate) fn pixels(queue: &Arc<Queue>, generation: Generation, encoder: &Arc<Encoder>) {
-    queue.lend();
     let (id, client) = (generation.id(), (*generation.request().client).clone());
+    let number = queue.lend(generation.pictures());
     let (shared, encoder) = (generation.request().shared.clone(), encoder.clone());
     let pictures = generation.pictures().to_vec();
     let decode = move |wanted: &Interest, request: &Request| {
@@ -161,6 +165,7 @@ pub(crate) fn pixels(queue: &Arc<Queue>, generation: Generation, encoder: &Arc<E
     if generation.is_unanswered() {
         let loan = Loan {
             queue: queue.clone(),
+            number,
             request: Some(generation.into_request()),
         };
         let work = move |wanted: &Interest| {
@@ -174,6 +179,7 @@ pub(crate) fn pixels(queue: &Arc<Queue>, generation: Generation, encoder: &Arc<E
     }
     let mut loan = GenerationLoan {
         queue: queue.clone(),
+        number,
         generation: Some(generation),
     };
     let work = move |wanted: &Interest| {
@@ -212,6 +218,7 @@ fn decode(
 /// A lent generation. Dropping it ends the answer: its work was removed because it was cancelled or has no thread.
 struct GenerationLoan {
     queue: Arc<Queue>,
+    number: u64,
     generation: Option<Generation>,
 }
 
@@ -220,6 +227,6 @@ impl Drop for GenerationLoan {
         if let Some(generation) = self.generation.take() {
             generation.finish(FinishReason::Cancelled, 1);
         }
-        self.queue.end_loan();
+        self.queue.end_loan(self.number);
     }
 }

@@ -3,7 +3,7 @@
 //! `fair` chooses the next request of a priority. Callers never wait here, except for the lock.
 
 use std::cmp::Reverse;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::engine::caller::held::{ActiveHold, Held};
 use crate::engine::caller::limits::Limits;
 use crate::engine::caller::request::{Priority, Refusal};
 use crate::engine::observe::progress::Phase;
-use crate::engine::picture::picture::PictureKey;
+use crate::engine::picture::picture::{Picture, PictureKey};
 use crate::engine::session::sessions::SessionId;
 use crate::kv_store::Wake;
 use crate::telemetry::Usage;
@@ -89,14 +89,16 @@ struct Waiting {
     abandoned: bool,
     /// Whether pages have arrived from the disk, or were written.
     moved: bool,
-    /// Requests and generations that are with the threads that encode and compile.
-    away: usize,
+    /// The loans to the threads that encode and compile, by their numbers: the images that each request or generation shows.
+    away: HashMap<u64, Vec<PictureKey>>,
+    /// Loans so far.
+    loans: u64,
 }
 
 impl Waiting {
     /// Reserves a place for a request of `user`.
     fn admit(&mut self, user: u32, limits: &Limits) -> Result<(), Refusal> {
-        if self.requests.len() + self.places.len() + self.away >= limits.queue {
+        if self.requests.len() + self.places.len() + self.away.len() >= limits.queue {
             return Err(Refusal::Busy {
                 capacity: limits.queue,
             });
@@ -200,21 +202,27 @@ impl Queue {
         self.waiting.lock()
     }
 
-    /// Counts a request that goes to the threads that encode and compile. The queue is not empty until it is back.
-    pub(crate) fn lend(&self) {
-        self.lock().away += 1;
+    /// Notes that a request that shows some images goes to the threads that encode and compile. The queue is not empty until
+    /// it is back. Returns the number of the loan.
+    pub(crate) fn lend(&self, pictures: &[Arc<Picture>]) -> u64 {
+        let pictures = pictures.iter().map(|picture| picture.key).collect();
+        let mut waiting = self.lock();
+        waiting.loans += 1;
+        let loan = waiting.loans;
+        waiting.away.insert(loan, pictures);
+        loan
     }
 
-    /// Counts a request that is back, or has ended.
-    pub(crate) fn end_loan(&self) {
-        self.lock().away -= 1;
+    /// Notes that a lent request is back, or has ended.
+    pub(crate) fn end_loan(&self, loan: u64) {
+        self.lock().away.remove(&loan);
         self.changed.notify_all();
     }
 
     /// Queues a request again that was lent. It was accepted before, so a closed queue takes it too.
-    pub(crate) fn bring_back(&self, request: Request) {
+    pub(crate) fn bring_back(&self, loan: u64, request: Request) {
         let mut waiting = self.lock();
-        waiting.away -= 1;
+        waiting.away.remove(&loan);
         if waiting.abandoned {
             drop(waiting);
             request.fail(EngineError::Ended.into(), Usage::default());
@@ -300,15 +308,21 @@ impl Queue {
         self.seen_arrivals.store(arrivals, Ordering::Relaxed);
     }
 
-    /// Returns the images that waiting requests show.
+    /// Returns the images that requests show which wait, or are lent, or come back to the engine thread.
     pub(crate) fn pictures(&self) -> HashSet<PictureKey> {
         let waiting = self.lock();
         let prompts = waiting
             .requests
             .iter()
             .filter_map(|one| one.prompt.as_ref());
-        let pictures = prompts.flat_map(|prompt| &prompt.pictures);
-        pictures.map(|picture| picture.key).collect()
+        let queued = prompts.flat_map(|prompt| &prompt.pictures);
+        let back = waiting.controls.iter().filter_map(|control| match control {
+            Control::Continue(generation) => Some(generation.pictures()),
+            _ => None,
+        });
+        let shown = queued.chain(back.flatten()).map(|picture| picture.key);
+        let lent = waiting.away.values().flatten().copied();
+        shown.chain(lent).collect()
     }
 
     pub(crate) fn remove(&self, id: u64) -> Option<Request> {
@@ -445,7 +459,7 @@ impl Queue {
     /// Whether no request waits, or is being encoded. Requests that a hold keeps off the device wait.
     pub(crate) fn is_quiet(&self) -> bool {
         let waiting = self.lock();
-        waiting.requests.len() == 0 && waiting.places.is_empty() && waiting.away == 0
+        waiting.requests.len() == 0 && waiting.places.is_empty() && waiting.away.is_empty()
     }
 
     /// Closes the queue because the engine thread has ended, and fails the requests that wait.
@@ -549,7 +563,7 @@ impl Queue {
                 return Some(Wanted::Model);
             }
             self.shared.progress.set_idle(true);
-            if waiting.closed && waiting.away == 0 {
+            if waiting.closed && waiting.away.is_empty() {
                 return None;
             }
             self.changed.wait(&mut waiting);
@@ -566,7 +580,7 @@ impl Queue {
             }
             // Only the engine thread sets this: a thread that hangs must not seem idle because its callers gave up.
             self.shared.progress.set_idle(true);
-            if waiting.closed && waiting.away == 0 {
+            if waiting.closed && waiting.away.is_empty() {
                 return None;
             }
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));

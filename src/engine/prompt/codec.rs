@@ -36,13 +36,8 @@ impl Codec {
         self.admit(messages, context)?;
         let prompt = match self {
             Self::Model(language) => {
-                let rendered = language.render(messages, manner).map_err(|error| {
-                    let text = error.to_string();
-                    if let LanguageError::Stopped(_) | LanguageError::Process(_) = error {
-                        journal::template_stopped(&text);
-                    }
-                    Refusal::InvalidMessages(text)
-                })?;
+                let rendered =
+                    (language.render(messages, manner)).map_err(|error| refusal(&error))?;
                 self.admit_bytes(rendered.bytes(), context)?;
                 match last {
                     Some((
@@ -74,18 +69,24 @@ impl Codec {
     }
 
     /// Returns the prompt of a conversation that was encoded as these tokens; `None` unless this model encodes it so too.
-    #[must_use]
+    ///
+    /// # Errors
+    /// `InvalidMessages` if the template was stopped: whether the model encodes the conversation so is unknown then.
     pub fn recognize(
         &self,
         tokens: &[u32],
         messages: &[Message],
         manner: Manner<'_>,
-    ) -> Option<Prompt> {
+    ) -> Result<Option<Prompt>, Refusal> {
         let Self::Model(language) = self else {
-            return None;
+            return Ok(None);
         };
-        let rendered = language.render(messages, manner).ok()?;
-        language.recognize(tokens, rendered)
+        match language.render(messages, manner) {
+            Ok(rendered) => Ok(language.recognize(tokens, rendered)),
+            Err(error) if error.is_interruption() => Err(refusal(&error)),
+            // The conversation had another template.
+            Err(_) => Ok(None),
+        }
     }
 
     /// Refuses a conversation that cannot fit whatever its tokens are, before it is encoded. Thoughts of past answers do not
@@ -183,4 +184,13 @@ impl Codec {
     pub fn is_end(&self, token: u32) -> bool {
         matches!(self, Self::Model(language) if language.is_end(token))
     }
+}
+
+/// Returns the refusal of messages that were not rendered, and reports a template that was stopped.
+fn refusal(error: &LanguageError) -> Refusal {
+    let text = error.to_string();
+    if error.is_interruption() {
+        journal::template_stopped(&text);
+    }
+    Refusal::InvalidMessages(text)
 }

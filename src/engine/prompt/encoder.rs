@@ -209,13 +209,14 @@ impl Encoder {
         last: Option<&(Encoded, Answer)>,
         manner: Manner<'_>,
     ) -> Result<Encoded, Refusal> {
-        let kept = last.and_then(|(encoded, answer)| {
-            let prompt = self.recognized(encoded, messages, manner.images)?;
+        let recognized = last.map(|(encoded, _)| self.recognized(encoded, messages, manner.images));
+        let recognized = recognized.transpose()?.flatten();
+        let kept = recognized.zip(last).map(|(prompt, (encoded, answer))| {
             let encoded = Encoded {
                 prompt,
                 ..encoded.clone()
             };
-            Some((encoded, answer.clone()))
+            (encoded, answer.clone())
         });
         let ran = kept.as_ref().or(last);
         let last = ran.filter(|(encoded, _)| kept.is_some() || encoded.model == self.model);
@@ -234,13 +235,18 @@ impl Encoder {
     }
 
     /// Returns the prompt of tokens of an unknown model, if this model encodes the messages the same way.
+    ///
+    /// # Errors
+    /// As `Codec::recognize`.
     fn recognized(
         &self,
         encoded: &Encoded,
         messages: &[Message],
         images: Option<&ImageTexts>,
-    ) -> Option<Prompt> {
-        let rendering = encoded.rendered.as_ref()?;
+    ) -> Result<Option<Prompt>, Refusal> {
+        let Some(rendering) = &encoded.rendered else {
+            return Ok(None);
+        };
         let tools = rendering.tools.as_deref();
         let tools = tools.map(|tools| serde_json::from_str(tools).unwrap_or_default());
         let manner = Manner {
@@ -249,7 +255,9 @@ impl Encoder {
             tools: tools.as_ref(),
             images,
         };
-        let asked = messages.get(..rendering.messages)?;
+        let Some(asked) = messages.get(..rendering.messages) else {
+            return Ok(None);
+        };
         self.codec.recognize(&encoded.prompt.tokens, asked, manner)
     }
 

@@ -175,7 +175,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Drops embeddings beyond the limit, except those that a generation or a request that waits needs.
+    /// Drops embeddings beyond the limit, except those that a generation needs, or a request that waits or is lent: two requests
+    /// with several images would drop each other's, and be lent again, without an end.
     pub(super) fn shrink_embeddings(&mut self) {
         self.shrink_embeddings_to(self.cache_bytes);
     }

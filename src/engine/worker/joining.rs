@@ -66,7 +66,12 @@ impl Worker<'_> {
             request.finish(reason, Usage::default(), None);
             return Ok(());
         }
-        for numbers in self.shared.pictures.take_reused() {
+        let reused = self.shared.pictures.take_reused();
+        if !reused.is_empty() {
+            // A session whose last step is ahead would keep its rows.
+            self.settle()?;
+        }
+        for numbers in reused {
             self.runner.forget_rows(&numbers);
         }
         // The request may be older than the model.

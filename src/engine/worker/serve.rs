@@ -215,7 +215,7 @@ impl Worker<'_> {
             Control::Rewind {
                 session: SessionId(id),
                 keep,
-            } => self.runner.rewind(Owner(id), keep),
+            } => self.rewind(Owner(id), keep)?,
             // A reply fails to send if its caller has gone.
             Control::ResetGraph(reply) => {
                 self.runner.reset_graph();
@@ -249,6 +249,20 @@ impl Worker<'_> {
         }
         observer::report_graph_events(self.shared, &mut self.runner);
         Ok(())
+    }
+
+    /// Rewinds the pages of a session. Only a lost device is an error: prompts are compared with all tokens of the cache, so a
+    /// session that keeps too many is answered as well.
+    fn rewind(&mut self, owner: Owner, keep: usize) -> Result<(), RunError> {
+        match self.runner.rewind(owner, keep) {
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => {
+                debug_assert_ne!(error, RunError::Runs, "an idle session is rewound");
+                report::engine_error(&EngineError::from(error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Publishes the state of the decode graph, and reports its events, before a caller gets its reply.

@@ -2,13 +2,13 @@
 
 use super::super::*;
 use super::held::Held;
-use super::{pages_of, tokens};
+use super::tokens;
 
-/// A device that runs steps late. A step writes to the page that was in its slot's table when the step was launched.
+/// A device that runs steps late. A step writes to the pages that were in its slot's tables when the step was launched.
 struct Late {
     held: Held,
-    /// Slot, page, and all tokens of the conversation including the one that is written.
-    ahead: Vec<(usize, usize, Vec<u32>)>,
+    /// Slot, page of each group, and all tokens of the conversation including the one that is written.
+    ahead: Vec<(usize, Vec<usize>, Vec<u32>)>,
 }
 
 impl Late {
@@ -17,8 +17,10 @@ impl Late {
         for (slot, said) in running {
             let mut tokens = said.clone();
             tokens.push(7);
-            let page = pages_of(kv, *slot).get(said.len() / PAGE).copied();
-            self.ahead.extend(page.map(|page| (*slot, page, tokens)));
+            let at = said.len() / PAGE;
+            let tables = kv.tables_of(*slot);
+            let pages: Option<Vec<_>> = tables.iter().map(|table| *table.get(at)?).collect();
+            self.ahead.extend(pages.map(|pages| (*slot, pages, tokens)));
         }
         let slots: Vec<_> = self.ahead.iter().map(|(slot, ..)| *slot).collect();
         if reports {
@@ -29,11 +31,13 @@ impl Late {
     /// Ends the step and takes its tokens, including those of conversations that have ended. Returns whether all were
     /// written to memory.
     fn land(&mut self, kv: &mut Kv, running: &mut BTreeMap<usize, Vec<u32>>) -> Result<(), String> {
-        for (slot, page, tokens) in self.ahead.drain(..) {
+        for (slot, pages, tokens) in self.ahead.drain(..) {
             let at = tokens.len() - 1;
-            let written = self.held.pages[page].get_mut(at % PAGE);
-            let written = written.ok_or("a step wrote to a released page")?;
-            written.clone_from(&tokens);
+            for page in pages {
+                let written = self.held.pages[page].get_mut(at % PAGE);
+                let written = written.ok_or("a step wrote to a released page")?;
+                written.clone_from(&tokens);
+            }
             if kv.len_of(slot) == at {
                 kv.push_to(slot, tokens[at]);
             }
@@ -44,14 +48,20 @@ impl Late {
     }
 }
 
-/// Random turns of one user that end and are followed by others before their last step has written. Returns an error if
-/// a page has wrong content. `reports` says whether launched steps are reported to the cache.
-fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
+/// Random turns of one user, of less than `longest` pages, that end and are followed by others before their last step has
+/// written. Returns an error if a page has wrong content. `reports` says whether launched steps are reported to the cache.
+fn turns_with_late_steps(
+    seed: u64,
+    (layout, longest): (&Layout, usize),
+    reports: bool,
+) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed);
+    let least = layout.pages(longest * PAGE);
     for _ in 0..200 {
-        let pages = random.usize(4..12);
+        let pages = random.usize(least + 1..4 * least);
         let chunk = random.usize(1..4);
-        let mut kv = Kv::new(3, (pages, chunk), Reuse::Fast);
+        let kv = Kv::new(3, (pages, chunk), Reuse::Fast);
+        let mut kv = kv.with_layout(layout.clone());
         let held = Held::new(pages, chunk);
         let mut device = Late {
             held,
@@ -75,7 +85,7 @@ fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
                 }
                 _ => {
                     // Most turns end near the end of a page.
-                    let length = random.usize(1..3) * PAGE - random.usize(0..3);
+                    let length = random.usize(1..longest) * PAGE - random.usize(0..3);
                     let mut prompt = tokens(random.u32(0..3), 0, length);
                     prompt[length / 2..].fill(turn);
                     let positions = length + random.usize(3..PAGE);
@@ -121,9 +131,20 @@ fn turns_with_late_steps(seed: u64, reports: bool) -> Result<(), String> {
 /// Quarantine keeps late steps from writing to other sequences' pages. Without it some do.
 #[test]
 fn pages_are_in_quarantine_until_their_steps_end() {
+    let plain = (&Layout::plain(), 3);
     for seed in 0..8 {
-        assert_eq!(turns_with_late_steps(seed, true), Ok(()));
-        let without = turns_with_late_steps(seed, false);
+        assert_eq!(turns_with_late_steps(seed, plain, true), Ok(()));
+        let without = turns_with_late_steps(seed, plain, false);
         assert!(without.is_err(), "without quarantine nothing failed");
+    }
+}
+
+/// The same with rings of two pages: a step also writes to a page that an earlier position had.
+#[test]
+fn pages_of_windows_are_in_quarantine_until_their_steps_end() {
+    let windows = Layout::new(vec![None, Some(20)], 32);
+    for seed in 0..4 {
+        let ran = turns_with_late_steps(seed, (&windows, 7), true);
+        assert_eq!(ran, Ok(()));
     }
 }

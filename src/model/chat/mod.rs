@@ -113,6 +113,17 @@ pub struct Manner<'a> {
     pub images: Option<&'a ImageTexts>,
 }
 
+/// Returns the text of a rendering, or `None` if the template refuses the conversation or is wrong, which stays so.
+///
+/// # Errors
+/// If the template was stopped, which may depend on the load of the machine.
+fn completed(rendered: Result<String, LanguageError>) -> Result<Option<String>, LanguageError> {
+    match rendered {
+        Err(error) if error.is_interruption() => Err(error),
+        rendered => Ok(rendered.ok()),
+    }
+}
+
 impl ChatTemplate {
     pub(super) fn new(source: String, names: &Names) -> Result<Self, LanguageError> {
         if source.len() > LONGEST_SOURCE {
@@ -131,28 +142,36 @@ impl ChatTemplate {
         let question = [Message::new(Role::User, content::PROBE)];
         // A template may refuse this conversation, but one that exceeds a limit here would do so for every answer.
         let rendered = template.render(&question, names, Manner::default(), None);
-        if let Err(error @ (LanguageError::Stopped(_) | LanguageError::Process(_))) = rendered {
-            return Err(error);
-        }
+        let rendered = completed(rendered)?;
         let has_probe =
-            |rendered: Result<String, _>| rendered.is_ok_and(|text| text.contains(content::PROBE));
+            |rendered: Option<String>| rendered.is_some_and(|text| text.contains(content::PROBE));
         if !has_probe(rendered) {
             template.takes_parts = true;
             let rendered = template.render(&question, names, Manner::default(), None);
-            template.takes_parts = has_probe(rendered);
+            template.takes_parts = has_probe(rendered.ok());
         }
         template.takes_text = template.wants_text(names);
         Ok(template)
     }
 
     /// Whether it writes the placeholder of each image of a message.
-    pub(super) fn writes_images(&self, names: &Names, placeholder: &str) -> bool {
-        *self.writes_images.get_or_init(|| {
-            let mut question = Message::new(Role::User, content::PROBE);
-            question.images = vec![MessageImage { at: 0, image: None }];
-            let rendered = self.render(&[question], names, Manner::default(), None);
-            rendered.is_ok_and(|text| text.matches(placeholder).count() == 1)
-        })
+    ///
+    /// # Errors
+    /// If it was stopped: then it is asked again for the next conversation.
+    pub(super) fn writes_images(
+        &self,
+        names: &Names,
+        placeholder: &str,
+    ) -> Result<bool, LanguageError> {
+        if let Some(writes) = self.writes_images.get() {
+            return Ok(*writes);
+        }
+        let mut question = Message::new(Role::User, content::PROBE);
+        question.images = vec![MessageImage { at: 0, image: None }];
+        let rendered = self.render(&[question], names, Manner::default(), None);
+        let rendered = completed(rendered)?;
+        let writes = rendered.is_some_and(|text| text.matches(placeholder).count() == 1);
+        Ok(*self.writes_images.get_or_init(|| writes))
     }
 
     /// Whether it needs the arguments of calls as text: it renders text, and fails with an object or writes it as

@@ -264,7 +264,7 @@ impl Language {
         let images = manner.images.filter(|_| has_images);
         let takes = match images {
             None => Takes::Nothing,
-            Some(texts) if template.writes_images(names, texts.placeholder) => Takes::Parts(texts),
+            Some(texts) if template.writes_images(names, texts.placeholder)? => Takes::Parts(texts),
             Some(texts) => Takes::Text(texts),
         };
         let guarded: Vec<_> = messages

@@ -13,8 +13,10 @@ use crate::engine::prompt::codec::Codec;
 use crate::engine::schedule::policy::{PrefillDemand, preempts_slice};
 use crate::engine::schedule::slices::Share;
 use crate::engine::session::answer::Answer;
+use crate::kv::FIRST_IMAGE_ROW;
 use crate::model::{Message, Role};
 use crate::telemetry::FinishReason;
+use crate::vision::{ContentHash, Fields, Processor, Received, Settings};
 
 const CLIENT: fn() -> Client = || Client {
     name: ":1.1".into(),
@@ -462,4 +464,24 @@ async fn the_wait_estimate_includes_holds() {
     begun.finish(FinishReason::Cancelled, Usage::default(), None);
     assert_eq!(waits(&normal), (0, false), "it has ended");
     engine.cancel_all();
+}
+
+/// A request that is lent comes back and shows its images, so that their embeddings stay needed.
+#[tokio::test]
+async fn images_of_lent_requests_are_needed() {
+    let (engine, _receiver) = engine();
+    let processor = Processor::new(Settings::gemma3()).expect("published settings");
+    let plan = processor.plan(8, 8, None).expect("any image has a plan");
+    let received = Received::new(Box::new([]), Fields::default(), ());
+    let hash = ContentHash([7; 32]);
+    let key = PictureKey { user: 1, hash };
+    let rows = FIRST_IMAGE_ROW..FIRST_IMAGE_ROW + 256;
+    let picture = Arc::new(Picture::new(key, Arc::new(received), plan, rows));
+    let loan = engine.queue.lend(std::slice::from_ref(&picture));
+    let other = engine.queue.lend(&[]);
+    assert_eq!(engine.queue.pictures(), HashSet::from([key]));
+    engine.queue.end_loan(other);
+    assert_eq!(engine.queue.pictures(), HashSet::from([key]));
+    engine.queue.end_loan(loan);
+    assert!(engine.queue.pictures().is_empty());
 }
