@@ -1,6 +1,7 @@
 //! Checks on a GPU what a test without one cannot. Exit codes: 0 if all checks pass, 1 if one fails, 77 without a GPU.
 
 mod diff;
+mod draft;
 #[path = "../support/few_states.rs"]
 mod few_states;
 #[path = "../support/gguf_writer.rs"]
@@ -52,6 +53,7 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           the decode graph's life cycle with refused calls, its memory and its cost; --cost: only the cost,
                           and the first-token time of a short prompt
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whichever join or leave
+  draft [--cpu] MODEL...  a draft model's guesses do not depend on earlier ones
   head [--cpu] MODEL...   guesses of a model's own head change nothing, and its logits are near the CPU's
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Some((check, rest)) if check == "modes" && !rest.is_empty() => modes::run(rest),
         Some((check, rest)) if check == "lifecycle" && !rest.is_empty() => lifecycle::run(rest),
         Some((check, rest)) if check == "rows" && !rest.is_empty() => rows::run(rest),
+        Some((check, rest)) if check == "draft" && !rest.is_empty() => draft::run(rest),
         Some((check, rest)) if check == "head" && !rest.is_empty() => head::run(rest),
         Some((check, rest)) if check == "long" && !rest.is_empty() => long::run(rest),
         Some((check, rest)) if check == "lasting" => lasting::run(rest),
