@@ -274,39 +274,33 @@ fn masks_after_guesses_are_those_that_the_answer_meets() {
                 tokens.push(*token);
                 alone.take(*token);
             }
-            let (mut guessed, mut at) = (guide(), 0);
+            let (mut other, mut at) = (guide(), 0);
             while at < tokens.len() {
                 // The guesses may be requested before the mask is known.
                 if random.bool() {
-                    assert_eq!(
-                        next_mask(&mut guessed, vocabulary).as_ref(),
-                        Some(&masks[at])
-                    );
+                    assert_eq!(next_mask(&mut other, vocabulary).as_ref(), Some(&masks[at]));
                 }
                 let count = random.usize(0..8).min(tokens.len() - at);
                 let mut guesses = tokens[at..at + count].to_vec();
-                assert_eq!(guessed.plausible(&guesses), count, "{grammar:?}");
+                assert_eq!(other.plausible(&guesses), count, "{grammar:?}");
                 let wrong = random.usize(0..12);
                 if let Some(one) = guesses.get_mut(wrong) {
                     *one = random.u32(0..words.count());
                 }
-                let promised = guessed.guess(&guesses).expect("it has masks");
+                let promised = other.guess(&guesses).expect("it has masks");
                 for (index, promise) in promised.iter().enumerate().take(wrong) {
                     let later = masks.get(at + index + 1);
                     assert_eq!(promise.wait(), later, "{grammar:?}, {guesses:?}");
                     right += 1;
-                    forced += usize::from(later.is_some_and(|mask| one_token(mask)));
+                    forced += usize::from(later.is_some_and(one_token));
                 }
                 // Neither the mask nor what follows several tokens has changed.
-                assert_eq!(
-                    next_mask(&mut guessed, vocabulary).as_ref(),
-                    Some(&masks[at])
-                );
+                assert_eq!(next_mask(&mut other, vocabulary).as_ref(), Some(&masks[at]));
                 let taken = random.usize(1..=count.max(1)).min(tokens.len() - at);
-                guessed.take_all(&tokens[at..at + taken]);
+                other.take_all(&tokens[at..at + taken]);
                 at += taken;
             }
-            assert_eq!(next_mask(&mut guessed, vocabulary).as_ref(), masks.get(at));
+            assert_eq!(next_mask(&mut other, vocabulary).as_ref(), masks.get(at));
         }
     }
     assert!(right > 300 && forced > 50, "{right}, {forced} forced");

@@ -230,7 +230,7 @@ fn guesses_are_those_of_a_fresh_conversation() {
     assert_eq!(cached, 64);
     assert_eq!(guess(runner, slot), expected[1], "of a shared prefix");
     runner.leave(slot);
-    runner.rewind(Owner(1), 70);
+    runner.rewind(Owner(1), 70).expect("it does not run");
     let slot = begin(runner, 1, &first);
     assert_eq!(guess(runner, slot), expected[0], "after a rewind");
 

@@ -278,9 +278,9 @@ async fn hot_answers_call_declared_tools_and_are_the_same_alone() {
                         guess,
                         ..options(seed)
                     };
-                    let guessed = ask(&together.handle, vec![user("hello")], options).await;
-                    let (guessed, other) = guessed.expect("it is accepted");
-                    assert_eq!(answer, guessed, "{what}");
+                    let same = ask(&together.handle, vec![user("hello")], options).await;
+                    let (same, other) = same.expect("it is accepted");
+                    assert_eq!(answer, same, "{what}");
                     assert_eq!(outcome.calls, other.calls, "{what}");
                     assert_eq!(outcome.reason, other.reason, "{what}");
                     accepted += other.usage.accepted_tokens;

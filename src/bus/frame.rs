@@ -10,6 +10,7 @@ use crate::tools::Piece;
 /// One line of a stream. A stream that ends without `Done` means that the daemon ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[allow(clippy::large_enum_variant)] // a frame is written or read at once, and not kept
 pub enum Frame {
     /// The last line.
     Done {

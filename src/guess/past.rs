@@ -24,7 +24,7 @@ pub struct Past {
 #[derive(Debug)]
 struct Answers {
     /// The oldest first.
-    answers: VecDeque<Arc<Lookup>>,
+    texts: VecDeque<Arc<Lookup>>,
     tokens: usize,
     last: Instant,
 }
@@ -36,17 +36,17 @@ impl Past {
             return;
         }
         let new = || Answers {
-            answers: VecDeque::new(),
+            texts: VecDeque::new(),
             tokens: 0,
             last: now,
         };
         let of = self.users.entry(user).or_insert_with(new);
         of.last = now;
         of.tokens += tokens.len();
-        of.answers
+        of.texts
             .push_back(Arc::new(tokens.iter().copied().collect()));
-        while of.tokens > TOKENS || of.answers.len() > ANSWERS {
-            let oldest = of.answers.pop_front();
+        while of.tokens > TOKENS || of.texts.len() > ANSWERS {
+            let oldest = of.texts.pop_front();
             of.tokens -= oldest.map_or(0, |oldest| oldest.tokens().len());
         }
         if self.users.len() > USERS {
@@ -61,7 +61,7 @@ impl Past {
     #[must_use]
     pub fn of(&self, user: u32) -> Vec<Arc<Lookup>> {
         let of = self.users.get(&user);
-        of.map_or_else(Vec::new, |of| of.answers.iter().rev().cloned().collect())
+        of.map_or_else(Vec::new, |of| of.texts.iter().rev().cloned().collect())
     }
 
     /// Forgets a user's answers.
@@ -111,7 +111,7 @@ mod tests {
         let all = past.of(1);
         assert_eq!(all.len(), TOKENS / 1000);
         assert_eq!(all[0].tokens()[0], 19);
-        past.add(1, &[7; TOKENS + 1], now);
+        past.add(1, &vec![7; TOKENS + 1], now);
         assert_eq!(past.of(1).len(), all.len(), "it is too long");
         for user in 2..200 {
             past.add(user, &[1], now + IDLE / 2);

@@ -100,18 +100,15 @@ impl Place {
         }
         self.misses += 1;
         self.credit /= 2;
-        let after = text.iter().skip(self.base).take(WINDOW);
-        match after.clone().position(|other| *other == token) {
-            Some(skipped) => {
-                self.next = self.base + skipped + 1;
-                self.hits = 1;
-                self.credit = self.credit.max(AGAIN);
-            }
-            None => {
-                // A replaced token, until more is known.
-                self.next += 1;
-                self.hits = 0;
-            }
+        let mut after = text.iter().skip(self.base).take(WINDOW);
+        if let Some(skipped) = after.position(|other| *other == token) {
+            self.next = self.base + skipped + 1;
+            self.hits = 1;
+            self.credit = self.credit.max(AGAIN);
+        } else {
+            // A replaced token, until more is known.
+            self.next += 1;
+            self.hits = 0;
         }
     }
 }

@@ -178,8 +178,8 @@ impl Matching {
         }
         let others = &tokens[forced..];
         let excludes = |mask: &Mask| others.first().is_some_and(|next| !mask.allows(*next));
-        let excluded = known.promise.now().flatten().is_some_and(excludes);
-        if !excluded && !others.is_empty() {
+        let is_wrong = known.promise.now().flatten().is_some_and(excludes);
+        if !is_wrong && !others.is_empty() {
             let after = known.reported;
             // The receiving thread reports a process that has ended.
             let send = |message| drop(self.0.process.send(&message));

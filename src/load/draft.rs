@@ -47,7 +47,7 @@ pub fn open_draft(
         return Err(LoadError::DraftVocabulary {
             model: model.to_owned(),
             draft: path.clone(),
-            difference,
+            difference: Box::new(difference),
         });
     }
     let draft = OpenDraft {

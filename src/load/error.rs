@@ -86,7 +86,7 @@ pub enum LoadError {
     DraftVocabulary {
         model: PathBuf,
         draft: PathBuf,
-        difference: VocabularyDifference,
+        difference: Box<VocabularyDifference>,
     },
     #[error(
         "draft.model: {} has recurrent layers, and wrong guesses cannot be undone in them: name a model of attention layers alone, or remove the key",

@@ -105,10 +105,10 @@ pub fn runner_with_draft(
             } else {
                 Backend::Cuda
             };
-            let loaded = load_draft(draft, (&beside, backend, threads), &mut || {
-                progress(all, all)
+            let of_draft = load_draft(draft, (&beside, backend, threads), &mut || {
+                progress(all, all);
             });
-            Some(loaded.map_err(|error| LoadError::Draft {
+            Some(of_draft.map_err(|error| LoadError::Draft {
                 draft: draft.path.clone(),
                 error: Box::new(error),
             })?)

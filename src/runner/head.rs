@@ -65,11 +65,11 @@ impl Runner {
                 });
             let given: Vec<u32> = given.collect();
             let tape = &self.head.tapes[&size];
-            let guessed = self.executor.guess_rows(tape, &slots, &given)?;
+            let chosen = self.executor.guess_rows(tape, &slots, &given)?;
             let mut first = 0;
             for ((own, most), rows) in guesses.iter_mut().zip(&most).zip(&rows) {
                 if pass < *most && own.len() == pass {
-                    own.extend(guessed.get(first + pass).copied().flatten());
+                    own.extend(chosen.get(first + pass).copied().flatten());
                 }
                 first += rows;
             }

@@ -173,12 +173,11 @@ impl Op {
             Self::Project { input, x, .. } => (vec![input, x], vec![x]),
             Self::Product { input, out, .. } => (vec![input], vec![out]),
             Self::AddNormed { y, x, .. } => (vec![y, x], vec![x]),
-            Self::Norm { x, out, .. } => (vec![x], vec![out]),
             Self::LayerInputs { inputs, .. } => (vec![inputs], vec![inputs]),
             Self::Gate {
                 gate, input, out, ..
             } => (std::iter::once(gate).chain(input).collect(), vec![out]),
-            Self::GateUp { x, out, .. } => (vec![x], vec![out]),
+            Self::Norm { x, out, .. } | Self::GateUp { x, out, .. } => (vec![x], vec![out]),
             Self::Head { x, logits, .. } => (vec![x], vec![logits]),
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
             Self::Images(op) => (vec![op.rows(), op.x()], vec![op.x()]),

@@ -12,6 +12,7 @@ mod traces;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::time::Instant;
 
@@ -45,7 +46,13 @@ struct Arguments {
 const CALLERS: [u32; 2] = [1, 4];
 const WAYS: [&str; 3] = ["off", "lookup", "auto"];
 
-fn main() {
+fn main() -> ExitCode {
+    // Templates and grammars run in processes of this program if gangliond is not in its folder.
+    if let Some(code) =
+        ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
+    {
+        return code;
+    }
     let arguments = Arguments::parse();
     let backend = match &*arguments.backend {
         "cuda" => Backend::Cuda,
@@ -53,6 +60,7 @@ fn main() {
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(measure(&arguments, backend));
+    ExitCode::SUCCESS
 }
 
 async fn measure(arguments: &Arguments, backend: Backend) {

@@ -70,7 +70,7 @@ fn check(
         runner.head_guesses(&[(slot, 5)])?;
     }
     runner.leave(slot);
-    runner.rewind(Owner(3), 70);
+    runner.rewind(Owner(3), 70)?;
     let slot = begin(&mut runner, 3, &prompt(90))?;
     if guess(&mut runner, slot)? != fresh {
         return Err("guesses after a rewind differ".into());

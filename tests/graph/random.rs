@@ -215,7 +215,7 @@ fn parameters(sampled: Option<u64>) -> Parameters {
 /// Returns the eager answer to a new prompt.
 fn plain(eager: &mut Runner, prompt: &[u32], parameters: Parameters, count: usize) -> Vec<u32> {
     let owner = Owner(0);
-    eager.rewind(owner, 0);
+    eager.rewind(owner, 0).expect("it does not run");
     let cached = eager.begin(Some(owner), 0, prompt, parameters);
     assert_eq!(cached.expect("nothing fails here"), 0);
     eager.prefill_all(prompt).expect("nothing fails here");

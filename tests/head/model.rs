@@ -192,10 +192,9 @@ fn converted(name: &str, values: Vec<f32>) -> (String, Vec<f32>) {
             let rows = values.chunks_exact(value_heads * HEAD_DIM);
             rows.flat_map(|row| tiled(row, (0, 0), HEAD_DIM)).collect()
         }
-        Some(_) => values,
         // Norms hold the factor itself.
         None if name.contains("norm") => values.into_iter().map(|value| 1.0 + value).collect(),
-        None => values,
+        _ => values,
     };
     (to, values)
 }

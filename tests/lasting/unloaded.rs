@@ -41,10 +41,7 @@ pub(crate) async fn graphs_survive(model: &Model) {
     let session = opened.expect("there is room");
     let mut random = fastrand::Rng::with_seed(3);
     // Steps with guesses have more rows, and a graph for each number of them.
-    let mut unguessed = || Said {
-        tokens: 7,
-        ..Said::some(&mut random, 1..2)
-    };
+    let mut unguessed = || Said::some(&mut random, 1..2).unguessed();
     for _ in 0..3 {
         daemon.say(session, &unguessed()).await;
     }

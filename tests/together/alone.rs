@@ -144,16 +144,16 @@ async fn hold_together(folder: &Path, draft: Option<PathBuf>, head: Head) -> Los
                 assert_eq!(replaced.expect("it is loaded"), Replaced::Model);
             }
         });
-        let mut heard = Vec::new();
+        let mut ended = Vec::new();
         for talk in talks {
-            heard.push(talk.await.expect("it ends"));
+            ended.push(talk.await.expect("it ends"));
         }
         reloader.abort();
-        if let Err(ended) = reloader.await {
-            assert!(!ended.is_panic(), "{ended}");
+        if let Err(why) = reloader.await {
+            assert!(!why.is_panic(), "{why}");
         }
         let mut equal = 0;
-        for ((user, program), among) in (0..).zip(&programs).zip(heard) {
+        for ((user, program), among) in (0..).zip(&programs).zip(ended) {
             let talk = Talk::begin(&alone.handle, user);
             equal += talk.hold(program, among).await;
         }

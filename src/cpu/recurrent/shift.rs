@@ -24,11 +24,11 @@ pub(super) fn shift(
         None => head.fill(0.0),
     }
     rest.copy_from_slice(&input[..input.len() - hidden]);
-    let rows = (first..end).zip(input.chunks_exact(hidden));
+    let mut rows = (first..end).zip(input.chunks_exact(hidden));
     match spare {
         // The successors of a prompt need its last row.
         Some(spare) => rows
-            .last()
+            .next_back()
             .into_iter()
             .for_each(|(at, row)| spare.at_mut(at).copy_from_slice(row)),
         None => rows.for_each(|(at, row)| own.at_mut(at).copy_from_slice(row)),

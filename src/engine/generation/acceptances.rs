@@ -14,8 +14,8 @@ impl Acceptances {
     }
 
     /// Adds the guesses of a step.
-    pub(super) fn record(&mut self, proposer: Proposer, proposed: usize, accepted: usize) {
-        self.0[proposer as usize].record(proposed, accepted);
+    pub(super) fn record(&mut self, proposer: Proposer, guesses: usize, accepted: usize) {
+        self.0[proposer as usize].record(guesses, accepted);
     }
 
     /// Forgets a little, after each token of the conversation.

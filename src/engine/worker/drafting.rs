@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::draft::Ask;
 use super::state::Worker;
+use crate::engine::generation::state::Generation;
 use crate::engine::observe::observer;
 use crate::journal;
 use crate::runner::RunError;
@@ -69,7 +70,7 @@ impl Worker<'_> {
         let mut asked = Vec::with_capacity(wishes.len());
         for Wish { slot, most, .. } in wishes.iter().copied() {
             let generation = self.slots.get(slot);
-            let Some(conversation) = generation.and_then(|generation| generation.drafted()) else {
+            let Some(conversation) = generation.and_then(Generation::drafted) else {
                 return Ok(none);
             };
             asked.push(Ask {
@@ -78,10 +79,10 @@ impl Worker<'_> {
                 most,
             });
         }
-        let guessed = draft.guess(&asked);
+        let tried = draft.guess(&asked);
         observer::report_draft_failures(draft.take_graph_events());
         self.runner.attach_thread()?;
-        let chosen = match guessed {
+        let chosen = match tried {
             Ok(chosen) => chosen,
             Err(error) => return self.give_up_draft(error).map(|()| none),
         };
@@ -128,7 +129,7 @@ impl Worker<'_> {
         };
         let slice = self.shared.limits().prefill.slice;
         let generation = self.slots.get(slot);
-        let conversation = generation.and_then(|generation| generation.drafted());
+        let conversation = generation.and_then(Generation::drafted);
         let (Some(draft), Some(conversation)) = (&mut self.draft, conversation) else {
             return Ok(());
         };
@@ -194,7 +195,7 @@ impl Worker<'_> {
     /// Whether the draft model has read the conversation in a slot, so that it can guess.
     fn has_read_draft(&self, slot: usize) -> bool {
         let generation = self.slots.get(slot);
-        let conversation = generation.and_then(|generation| generation.drafted());
+        let conversation = generation.and_then(Generation::drafted);
         let lacks = self
             .draft
             .as_ref()
@@ -233,7 +234,7 @@ impl Worker<'_> {
             return 0;
         };
         let all = slots.iter().filter_map(|slot| self.slots.get(*slot));
-        let most_urgent = all.map(|one| one.priority()).max();
+        let most_urgent = all.map(Generation::priority).max();
         if most_urgent.is_some_and(|most| most > generation.priority()) {
             return 0;
         }

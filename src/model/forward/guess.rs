@@ -116,28 +116,28 @@ impl Writer<'_> {
 
     /// Adds the operations that store K and V of the head's layer. No query is of use here, so the rotation turns those of
     /// the last layer once more.
-    fn guess_store(&mut self, shape: AttentionShape, w: &Attention<WeightId>, x: Buffer) {
-        let (Some(of_k), Some(of_v)) = (&w.k, &w.v) else {
+    fn guess_store(&mut self, shape: AttentionShape, weights: &Attention<WeightId>, x: Buffer) {
+        let (Some(of_k), Some(of_v)) = (&weights.k, &weights.v) else {
             return;
         };
         let (query, width) = (shape.query_width(), shape.kv_width());
-        let [k, v] = ["k", "v"].map(|name| self.buffers.of(name, width));
+        let kv = ["k", "v"].map(|name| self.buffers.of(name, width));
         let [q, rotated] = ["q", "rotated"].map(|name| self.buffers.of(name, query));
         let (has_images, images) = (self.has_images, self.shape.images);
         self.ops.extend([
             Op::Qkv {
                 x,
-                norm: w.norm,
+                norm: weights.norm,
                 epsilon: self.shape.norm_epsilon,
-                projections: vec![projection(of_k, k), projection(of_v, v)],
+                projections: vec![projection(of_k, kv[0]), projection(of_v, kv[1])],
             },
             Op::RopeStore {
                 layer: self.shape.cache_layer(self.shape.layers.len(), &shape),
                 q,
-                kv: Some([k, v]),
+                kv: Some(kv),
                 norms: HeadNorms {
                     q: None,
-                    k: w.k_norm,
+                    k: weights.k_norm,
                     v: shape.norms_values,
                 },
                 epsilon: self.shape.norm_epsilon,

@@ -111,7 +111,7 @@ pub(super) fn many(on: &mut Subject) -> Outcome {
 
 /// A turn from an empty slot: its prompt is one token, so each of its tokens is a step.
 pub(super) fn short_turn(runner: &mut Runner, owner: Owner, tokens: usize) -> Result<(), String> {
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0).map_err(failed)?;
     let begun = runner.begin(Some(owner), 0, &[3], Parameters::default());
     begun.map_err(failed)?;
     runner.prefill_all(&[3]).map_err(failed)?;

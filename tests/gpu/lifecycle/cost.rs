@@ -108,7 +108,7 @@ fn refuse(runner: &mut Runner) -> Result<(), String> {
 fn first_token(runner: &mut Runner) -> Result<Duration, String> {
     let owner = Owner(1);
     let prompt: Vec<u32> = (0..PROMPT).map(|at| (7 + at * at * 31) % 500).collect();
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0).map_err(failed)?;
     let begun = Instant::now();
     let cached = runner.begin(Some(owner), 0, &prompt, Parameters::default());
     same("tokens kept", cached.map_err(failed)?, 0)?;

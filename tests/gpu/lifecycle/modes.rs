@@ -52,7 +52,7 @@ fn generate(runner: &mut Runner, length: u32, temperature: f32) -> Result<Vec<u3
         seed: u64::from(length),
         ..Parameters::default()
     };
-    runner.rewind(owner, 0);
+    runner.rewind(owner, 0)?;
     runner.begin(Some(owner), 0, &prompt, parameters)?;
     runner.prefill_all(&prompt)?;
     let mut tokens = vec![runner.token()];
