@@ -84,8 +84,8 @@ struct EmbedArgs {
     u32 pad;
 };
 
-// out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride). `norm_columns` has f32 for T, no sums, and the first of
-// the columns that it fills as `out`.
+// out = T(x / sqrt(mean(x^2) + epsilon) * weight), (rows, stride). `norm_columns` has f32 for T, no sums, and the first
+// of the columns that it fills as `out`.
 struct NormArgs {
     u64 x;
     // Null: out = T(x)
