@@ -178,21 +178,21 @@ mod tests {
         let latest = [1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 6, 1, 2, 3];
         assert_eq!(of(&latest).propose(1), [5]);
         let longest = [6, 1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 6, 1, 2, 3];
-        assert_eq!(of(&longest).propose(7), [4, 7, 1, 2]);
+        assert_eq!(of(&longest).propose(4), [4, 7, 1, 2]);
     }
 
     #[test]
     fn an_edit_is_followed() {
         let text: Vec<u32> = (1..30).collect();
-        let after = |edited: &[u32]| of(&[&text[..], edited].concat()).propose(3);
-        assert_eq!(after(&[1, 2, 3, 4, 99]), [6, 7, 8], "a replaced token");
-        assert_eq!(after(&[1, 2, 3, 4, 7]), [8, 9, 10], "skipped ones");
-        assert_eq!(after(&[1, 2, 3, 4, 97, 98, 99, 5]), [6, 7, 8], "new ones");
+        let after = |edited: &[u32]| of(&[&text[..], edited].concat()).propose(2);
+        assert_eq!(after(&[1, 2, 3, 4, 99]), [6, 7], "a replaced token");
+        assert_eq!(after(&[1, 2, 3, 4, 7]), [8, 9], "skipped ones");
+        assert_eq!(after(&[1, 2, 3, 4, 97, 98, 99, 5]), [6, 7], "new ones");
         let unrelated: Vec<u32> = (100..140).collect();
         assert!(after(&[&[1, 2, 3, 4], &unrelated[..]].concat()).is_empty());
         // What follows a part of the new text is in the old one.
         let form = [1, 2, 3, 50, 51, 52, 4, 5, 6, 50, 51, 52, 7];
-        assert_eq!(after(&form), [8, 9, 10]);
+        assert_eq!(after(&form), [8, 9]);
     }
 
     #[test]
