@@ -26,7 +26,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 
 # The pack that checks the CUDA backend on a machine with a GPU, and the examples in it.
 GPU      := target/gpu-pack
-CHECKS   := gpu-check callers guides restored
+CHECKS   := gpu-check callers guesses guides restored
 
 # The tests that `make check` leaves to `make test`: a real model, attacks, and those that are slow in the dev profile.
 SLOW     := bus::window service::reload golden::smollm2 bus::hostile_ bus::flood bus::leaks http::leaks hostile::templates \

@@ -2,13 +2,13 @@
 # run.sh [STAGE...]: checks the CUDA backend on this machine's GPU in the named stages, or in all, and prints one table. It needs only
 # the files of `make gpu`. A check that cannot run is NOT RUN. Exit status: 0 all passed, 1 a check failed, 77 a check could not run.
 # run.sh figures MODEL...: the speeds of each model, next to those of the program PEER; see figures.py.
-# run.sh programs [SIZE-TYPE]: the speeds that clients of a random model see: many at once, guided answers, restored sessions. QUESTIONS,
-# ROUNDS and TOKENS set the amount.
+# run.sh programs [SIZE-TYPE]: the speeds that clients of a random model see: many at once, guided answers, guesses as right as those of a
+# real model, restored sessions. QUESTIONS, ROUNDS and TOKENS set the amount.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # shellcheck source-path=SCRIPTDIR source=../support/daemon.sh
 . ./daemon.sh
-stages=(goldens smollm2 device diff self_test towers images modes rows lasting long equal sanitize daemon lifecycle figures anatomy)
+stages=(goldens smollm2 device diff self_test towers images modes rows guesses lasting long equal sanitize daemon lifecycle figures anatomy)
 ctl=./ganglionctl
 smol=SmolLM2-135M-Instruct.Q4_1.gguf
 # The tiny models: folders with safetensors, or else GGUF files. FAMILIES names some of them ("lfm2 gemma4"); the default is all.
@@ -197,6 +197,12 @@ stage_rows() {
     for model in "${tiny[@]}"; do
         check "${model#golden/} rows" rows "$model"
     done
+}
+
+# Models that guess tokens: a head, and draft models of attention layers alone.
+stage_guesses() {
+    check 'a head that guesses' head head
+    check 'draft models' draft golden/tiny-qwen3 golden/tiny-gemma3
 }
 
 # Sessions that are evicted, restored, branched and rewound answer with equal bits. SEQUENCES and SMOL_SEQUENCES set their number.
@@ -511,6 +517,7 @@ programs() {
     PYTHONPATH=$PWD/gguf.whl python3 synthesize.py "${1%%-*}" "${1#*-}" "$model" vocabulary.gguf >/dev/null || return
     ./callers "$model" "$backend" "${CONTEXT:-21000}" "${QUESTIONS:-100}" || status=1
     ./guides "$model" "$backend" "${ROUNDS:-3}" || status=1
+    ./guesses "$model" "$backend" --replay answers.json --rounds "${ROUNDS:-3}" || status=1
     ./restored "$model" "$folder" "$backend" "${lengths[@]}" || status=1
     return $status
 }
