@@ -306,6 +306,41 @@ fn masks_after_guesses_are_those_that_the_answer_meets() {
     assert!(right > 300 && forced > 50, "{right}, {forced} forced");
 }
 
+/// The masks of a long text are computed to its end: each of its nodes counts once.
+#[test]
+fn masks_after_guesses_of_a_long_text_do_not_end() {
+    let language = text::load(text::qwen3_style());
+    let words = language.words();
+    let grammars_of_words = Grammars::new(words.clone());
+    let schema = r#"{"type": "string", "minLength": 600, "maxLength": 700}"#;
+    let grammar = Grammar::JsonSchema(schema.into());
+    let guide = || {
+        let guide = grammars_of_words.guide(&grammar, Limits::USUAL, &[], Thoughts::NONE);
+        guide.expect("it is compiled")
+    };
+    let mut random = fastrand::Rng::with_seed(31);
+    let (mut alone, mut tokens) = (guide(), Vec::new());
+    while tokens.len() < 300
+        && let Some(mask) = next_mask(&mut alone, words.count() as usize)
+    {
+        let may = (0..words.count()).filter(|one| mask.allows(*one) && !words.ends().contains(one));
+        let may: Vec<_> = may.collect();
+        let token = *random.choice(&may).expect("one is allowed");
+        alone.take(token);
+        tokens.push(token);
+    }
+    let mut other = guide();
+    let (mut kept, mut all) = (0, 0);
+    for next in tokens.chunks(4) {
+        let _ = other.follows().expect("it goes on");
+        let promised = other.guess(next).expect("it has masks");
+        kept += promised.iter().filter(|mask| mask.wait().is_some()).count();
+        all += next.len();
+        other.take_all(next);
+    }
+    assert!(all > 100 && kept + 4 > all, "{kept} of {all}");
+}
+
 /// Whether a mask allows one token.
 fn one_token(mask: &Mask) -> bool {
     mask.words()

@@ -74,11 +74,15 @@ async fn measure(arguments: &Arguments, backend: Backend) {
         "tokens/s", "callers", "off", "lookup", "auto", "ratios", "", "right of guessed"
     );
     let mut traces = BTreeMap::new();
-    for task in tasks() {
+    for mut task in tasks() {
+        let replayed = recorded.as_ref().and_then(|all| all.get(task.name));
+        if let Some(replayed) = replayed {
+            task.tokens = replayed.answer.len();
+        }
         let own = trace(&engine, &task).await;
-        let ways = match recorded.as_ref().map(|all| all.get(task.name)) {
-            Some(Some(trace)) => [false, true].map(|auto| traces::replay(&own, trace, auto)),
-            Some(None) => continue,
+        let is_guided = task.grammar.is_some();
+        let ways = match replayed {
+            Some(trace) => [false, true].map(|auto| traces::replay(&own, trace, is_guided, auto)),
             None => [false, true].map(|is_auto| Guess {
                 source: Source::Lookup,
                 most: MOST_GUESSES,

@@ -46,14 +46,14 @@ item SN-33340-Q: thermal camera mount, shelf 21-A, last seen 2026-08-27 by inspe
 item SN-71159-D: emergency stop relay, shelf 09-B, last seen 2026-11-30 by inspector Villanueva";
 
 const SCHEMA: &str = r#"{"type": "array", "minItems": 4, "maxItems": 4, "items": {"type": "object", "properties": {
-    "serial": {"type": "string", "maxLength": 20}, "name": {"type": "string", "maxLength": 40},
-    "shelf": {"type": "string", "maxLength": 12}, "seen": {"type": "string", "maxLength": 16},
-    "inspector": {"type": "string", "maxLength": 32}},
+    "serial": {"type": "string", "minLength": 10, "maxLength": 20}, "name": {"type": "string", "minLength": 13, "maxLength": 40},
+    "shelf": {"type": "string", "minLength": 4, "maxLength": 12}, "seen": {"type": "string", "minLength": 10, "maxLength": 16},
+    "inspector": {"type": "string", "minLength": 9, "maxLength": 32}},
     "required": ["serial", "name", "shelf", "seen", "inspector"], "additionalProperties": false}}"#;
 
 const TOOL: &str = r#"{"type": "object", "properties": {"tool": {"const": "send_report"}, "arguments": {"type": "object",
     "properties": {"to": {"type": "string", "maxLength": 40}, "subject": {"type": "string", "maxLength": 60},
-    "body": {"type": "string", "maxLength": 700}}, "required": ["to", "subject", "body"], "additionalProperties": false}},
+    "body": {"type": "string", "minLength": 500, "maxLength": 700}}, "required": ["to", "subject", "body"], "additionalProperties": false}},
     "required": ["tool", "arguments"], "additionalProperties": false}"#;
 
 pub(crate) fn tasks() -> Vec<Task> {

@@ -29,6 +29,14 @@ impl Trace {
         }
         guesses
     }
+
+    /// Returns the tokens of the answer, by index, after which a step guesses: all but those that guesses have made.
+    fn visited(&self) -> Vec<usize> {
+        let guesses = self.guesses();
+        let next = |at: &usize| guesses.get(*at).map(|(_, right)| at + 1 + right);
+        let visited = std::iter::successors(Some(0), next);
+        visited.take_while(|at| *at < guesses.len()).collect()
+    }
 }
 
 /// Guesses nothing, and keeps the tokens that it sees: the prompt and the answer's first tokens.
@@ -44,13 +52,24 @@ pub(crate) fn recorder() -> (Guess, Arc<Mutex<Vec<u32>>>) {
     (guess(custom, false), seen)
 }
 
-/// Guesses the tokens of `own`, right or wrong as in `trace`, at the same places of the answer.
-pub(crate) fn replay(own: &Trace, trace: &Trace, is_auto: bool) -> Guess {
+/// Guesses the tokens of `own`, right or wrong as in `trace`: at the same places of the answer, or one after the other where a guide
+/// makes the places differ.
+pub(crate) fn replay(own: &Trace, trace: &Trace, is_guided: bool, is_auto: bool) -> Guess {
     let (before, answer) = (own.prompt.len(), own.answer.clone());
-    let guesses: HashMap<_, _> = (1..).zip(trace.guesses()).collect();
+    let all = trace.guesses();
+    let visited = trace.visited();
+    let met = Mutex::<HashMap<usize, usize>>::default();
     let custom = Custom::new(move |tokens: &[u32], most| {
         let at = tokens.len().saturating_sub(before);
-        let (proposed, right) = guesses.get(&at).copied().unwrap_or_default();
+        let place = if is_guided {
+            let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
+            // The same answer again meets the same guesses.
+            let next = met.len();
+            visited[*met.entry(at).or_insert(next) % visited.len()]
+        } else {
+            at.wrapping_sub(1)
+        };
+        let (proposed, right) = all.get(place).copied().unwrap_or_default();
         let next = answer.iter().skip(at).take(proposed.min(most));
         let wrong = |at: usize, token: &u32| if at < right { *token } else { token ^ 1 };
         next.enumerate()

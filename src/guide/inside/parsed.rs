@@ -25,6 +25,11 @@ pub(super) struct Parsed {
     /// until the answer ends.
     nodes: u64,
     items: usize,
+    /// The nodes of its own masks and of those that clones have computed.
+    spent: u64,
+    /// The nodes that clones have computed since its own last mask. llguidance counts them again with its next mask, because the
+    /// lexer is shared.
+    counted: u64,
     failed: bool,
 }
 
@@ -37,6 +42,8 @@ impl Parsed {
             tokens: Vec::new(),
             nodes: 0,
             items: 0,
+            spent: 0,
+            counted: 0,
             failed: false,
         }
     }
@@ -54,6 +61,8 @@ impl Parsed {
     /// Adds the cost of masks that a clone has computed.
     pub(super) fn charge(&mut self, clone: &Self) {
         (self.nodes, self.items) = (clone.nodes, clone.items);
+        self.counted += clone.spent - self.spent;
+        self.spent = clone.spent;
     }
 
     /// Adds tokens, and after each of them those that must come next. The latter may be among `tokens`, and others are passed
@@ -132,7 +141,10 @@ impl Parsed {
         let mask = self.matcher.compute_mask();
         if let Ok(step) = self.matcher.last_step_stats() {
             // The first mask's cost includes that of compiling.
-            self.nodes += step.lexer_cost.min(MASK_NODES);
+            let counted = std::mem::take(&mut self.counted);
+            let nodes = step.lexer_cost.saturating_sub(counted);
+            self.nodes += nodes.min(MASK_NODES);
+            self.spent += nodes;
             self.items += step.all_items;
         }
         let mut mask = mask.map_err(|why| self.fail(&why.to_string()))?;
