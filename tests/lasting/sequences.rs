@@ -70,6 +70,7 @@ pub(crate) const NOWHERE: Rules = Rules {
 pub(crate) struct Daemon {
     pub(crate) handle: Handle,
     pub(crate) pages: Arc<Pages>,
+    sessions: Arc<Store>,
     seen: Seen,
     /// The grammar of answers.
     words: Option<Grammar>,
@@ -153,7 +154,7 @@ impl Daemon {
     /// Starts an engine without a model.
     fn begin(root: &Path, model: &Model, rules: Rules) -> Self {
         let (handle, inbox) = channel(LIMITS);
-        let pages = keep(&handle, root, rules);
+        let (sessions, pages) = keep(&handle, root, rules);
         let seen = Seen::default();
         let settings = worker::Settings {
             model: model.path.clone(),
@@ -175,6 +176,7 @@ impl Daemon {
         Self {
             handle,
             pages,
+            sessions,
             seen,
             words: model.words(),
             engine: Some((inbox, settings)),
@@ -200,6 +202,14 @@ impl Daemon {
         let ended = tokio::task::spawn_blocking(|| thread.join());
         let ended = ended.await.expect("it is waited for").expect("no panic");
         ended.expect("it has served to its end");
+    }
+
+    /// An orderly stop, after which another engine may write the session's file. The store's thread could still replace that
+    /// file by a compacted one, unless the session is opened again. In a daemon it ends with the process.
+    async fn stop_for_another(&mut self) {
+        self.stop().await;
+        let opened = self.sessions.open(USER, &kept().name);
+        drop(opened.expect("the disk works"));
     }
 
     pub(crate) async fn open(&self) -> SessionId {
@@ -319,12 +329,13 @@ impl Daemon {
 }
 
 /// Makes an engine store sessions and their pages below a folder.
-fn keep(handle: &Handle, root: &Path, rules: Rules) -> Arc<Pages> {
-    handle.set_store(store(root));
+fn keep(handle: &Handle, root: &Path, rules: Rules) -> (Arc<Store>, Arc<Pages>) {
+    let sessions = store(root);
+    handle.set_store(sessions.clone());
     let pages = Pages::open(Arc::new(Disk), root.into(), rules);
     let pages = Arc::new(pages.expect("a thread"));
     handle.set_pages(pages.clone());
-    pages
+    (sessions, pages)
 }
 
 /// Makes an engine keep pages in the host's memory, or not.
@@ -639,7 +650,7 @@ struct Sequence<'a> {
 
 impl<'a> Sequence<'a> {
     async fn begin(seed: u64, mut daemon: Daemon, place: Place, cold: &'a Cold) -> Self {
-        daemon.pages = keep(&daemon.handle, place.root.path(), AT_ONCE);
+        (daemon.sessions, daemon.pages) = keep(&daemon.handle, place.root.path(), AT_ONCE);
         let in_host = seed % 2 == 1;
         keep_in_host(&daemon, in_host);
         let session = daemon.open().await;
@@ -733,7 +744,7 @@ impl<'a> Sequence<'a> {
     /// Replaces the engine by another one.
     async fn restart(&mut self) {
         self.grow().await;
-        self.daemon.stop().await;
+        self.daemon.stop_for_another().await;
         self.daemon = self.place.start(AT_ONCE).await;
         keep_in_host(&self.daemon, self.in_host);
         self.session = self.daemon.open().await;
@@ -842,7 +853,7 @@ impl<'a> Sequence<'a> {
             }
             Step::EarlyRestart => {
                 self.grow().await;
-                self.daemon.stop().await;
+                self.daemon.stop_for_another().await;
                 self.daemon = Daemon::begin(self.place.root.path(), &self.place.model, AT_ONCE);
                 keep_in_host(&self.daemon, self.in_host);
                 self.session = self.daemon.open().await;
