@@ -208,12 +208,13 @@ pub(super) fn listed(listed: &Listed) -> Info {
 /// Returns the times of steps and commits, counts of images, and the cost of the last finished request.
 pub(super) fn timing(live: &Snapshot, commits: Commits, receipt: Option<Receipt>) -> Info {
     let Commits { count, p50, p99 } = commits;
+    let guesses = live.proposals.all();
     #[allow(clippy::cast_precision_loss)] // at most a minute
     let mut info = info([
         ("tokens", live.tokens.into()),
         ("steps", live.timing.steps().into()),
-        ("guesses", live.guesses.proposed.into()),
-        ("guesses_accepted", live.guesses.accepted.into()),
+        ("guesses", guesses.proposed.into()),
+        ("guesses_accepted", guesses.accepted.into()),
         ("commits", count.into()),
         ("commit_p50_us", (p50 as f64).into()),
         ("commit_p99_us", (p99 as f64).into()),

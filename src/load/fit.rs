@@ -27,12 +27,12 @@ pub(crate) fn admit_on_cpu(
 ) -> Result<Admitted, LoadError> {
     settle_run(forward, settings)?;
     let budget = Budget::of_system(settings)?;
-    let beside = |kv| draft.map_or_else(MemoryEstimate::default, |draft| draft.on_cpu(kv));
+    let of_draft = |kv| draft.map_or_else(MemoryEstimate::default, |draft| draft.on_cpu(kv));
     let admitted = admit(&budget, forward, settings, |tapes, kv| {
         let own = cpu::memory_estimate(tapes, settings.threads);
-        Some(own.with(settings.tower.on_cpu).with(beside(kv)))
+        Some(own.with(settings.tower.on_cpu).with(of_draft(kv)))
     });
-    admitted.map_err(|error| with_draft(error, draft, Some(beside(forward.kv))))
+    admitted.map_err(|error| with_draft(error, draft, Some(of_draft(forward.kv))))
 }
 
 /// Names the draft model in the refusal of both.
@@ -78,7 +78,7 @@ pub(crate) fn admit_on_cuda(
             pool: Pool::Device,
         },
     };
-    let beside = |kv| match draft {
+    let of_draft = |kv| match draft {
         None => Some(MemoryEstimate::default()),
         Some(draft) => draft.on_gpu(kv, own.is_none()),
     };
@@ -88,10 +88,10 @@ pub(crate) fn admit_on_cuda(
             of_model
                 .ok()?
                 .with(settings.tower.on_gpu?)
-                .with(beside(kv)?),
+                .with(of_draft(kv)?),
         )
     });
-    let admitted = admitted.map_err(|error| with_draft(error, draft, beside(forward.kv)))?;
+    let admitted = admitted.map_err(|error| with_draft(error, draft, of_draft(forward.kv)))?;
     if own.is_some() && settings.cuda.weights == Placement::Unified {
         system()?.admit_passage(admitted.estimate.weights)?;
     }

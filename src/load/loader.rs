@@ -87,7 +87,7 @@ pub fn runner_with_draft(
         #[cfg(feature = "cuda")]
         retired: retired.map(RetiredRunner::executor_mut),
         draft,
-        beside: None,
+        admitted: None,
         threads: None,
         pages: None,
         read: &mut |bytes| {
@@ -96,16 +96,16 @@ pub fn runner_with_draft(
         },
     };
     let model = loader.load(forward, settings)?;
-    let (beside, threads) = (loader.beside.take(), loader.threads.take());
+    let (admitted, threads) = (loader.admitted.take(), loader.threads.take());
     let runner = made(model, settings, &mut || progress(all, all))?;
-    let draft = match (draft, beside) {
-        (Some(draft), Some(beside)) => {
+    let draft = match (draft, admitted) {
+        (Some(draft), Some(admitted)) => {
             let backend = if runner.backend() == "cpu" {
                 Backend::Cpu
             } else {
                 Backend::Cuda
             };
-            let of_draft = load_draft(draft, (&beside, backend, threads), &mut || {
+            let of_draft = load_draft(draft, (&admitted, backend, threads), &mut || {
                 progress(all, all);
             });
             Some(of_draft.map_err(|error| LoadError::Draft {
@@ -121,10 +121,10 @@ pub fn runner_with_draft(
 /// Loads a draft model that was admitted.
 fn load_draft(
     draft: &OpenDraft,
-    (beside, backend, threads): (&Beside, Backend, Option<cpu::Threads>),
+    (admitted, backend, threads): (&AdmittedDraft, Backend, Option<cpu::Threads>),
     alive: &mut dyn FnMut(),
 ) -> Result<Runner, LoadError> {
-    let (checkpoint, settings) = (&draft.checkpoint, &beside.plan.settings_on(backend));
+    let (checkpoint, settings) = (&draft.checkpoint, &admitted.plan.settings_on(backend));
     let (forward, tensors) = plan(checkpoint, settings)?;
     page_cache::prepare(checkpoint, settings);
     let mut loader = Loader {
@@ -134,9 +134,9 @@ fn load_draft(
         #[cfg(feature = "cuda")]
         retired: None,
         draft: None,
-        beside: None,
+        admitted: None,
         threads,
-        pages: Some(beside.plan.pages(beside.model)),
+        pages: Some(admitted.plan.pages(admitted.model)),
         read: &mut |_| alive(),
     };
     let model = loader.load(forward, settings)?;
@@ -176,7 +176,7 @@ struct Loader<'a> {
     /// The draft model that is admitted together with this one.
     draft: Option<&'a OpenDraft>,
     /// Its plan, once both are admitted.
-    beside: Option<Beside>,
+    admitted: Option<AdmittedDraft>,
     /// The threads of the CPU, once an executor has them.
     threads: Option<cpu::Threads>,
     /// The pages of a cache that was admitted before.
@@ -187,7 +187,7 @@ struct Loader<'a> {
 
 /// The plan of a draft model, and the cache of the model that it was admitted with.
 #[derive(Clone, Debug)]
-struct Beside {
+struct AdmittedDraft {
     plan: DraftPlan,
     model: KvInfo,
 }
@@ -263,7 +263,7 @@ impl Loader<'_> {
 
     /// Notes the plan of the draft model, which was admitted with the model.
     fn admitted(&mut self, draft: Option<DraftPlan>, model: &Forward) {
-        self.beside = draft.map(|plan| Beside {
+        self.admitted = draft.map(|plan| AdmittedDraft {
             plan,
             model: model.kv,
         });

@@ -169,7 +169,7 @@ async fn hold_together(folder: &Path, draft: Option<PathBuf>, head: Head) -> Los
         if !reloads {
             made_way += together.made_way();
         }
-        let guesses = together.handle.live().guesses;
+        let guesses = together.handle.live().proposals.all();
         println!("{rows} rows of logits, {guesses:?}");
         accepted += guesses.accepted;
         wrong += guesses.proposed - guesses.accepted;

@@ -118,7 +118,7 @@ async fn the_same_model_guesses_nearly_all() {
     assert!(10 * counts.accepted > 9 * counts.proposed, "{counts:?}");
     let live = engine.handle.live();
     let of_draft = live.proposals.of(Proposer::Draft);
-    assert_eq!(of_draft, live.guesses);
+    assert_eq!(of_draft, live.proposals.all());
     assert_eq!(of_draft.proposed, u64::from(counts.proposed));
 }
 

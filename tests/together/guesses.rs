@@ -244,7 +244,7 @@ async fn guesses_change_no_answer() {
         looked_up += of_lookup.proposed;
         assert!(of_known.accepted > 100, "{of_known:?}");
         assert!(of_others.proposed > 2 * of_others.accepted, "{of_others:?}");
-        let live = handle.live().guesses;
+        let live = handle.live().proposals.all();
         let proposed = of_lookup.proposed + of_known.proposed + of_others.proposed;
         let accepted = of_lookup.accepted + of_known.accepted + of_others.accepted;
         assert_eq!(

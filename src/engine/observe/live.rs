@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::{Counters, Counts, LifeCycle};
 use crate::runner::{KindTime, LostStates, RetiredRunner, Runner};
-use crate::telemetry::{GuessCounts, Proposals, Timing};
+use crate::telemetry::{Proposals, Timing};
 
 /// The state of the decode graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,9 +75,7 @@ pub struct Snapshot {
     pub timing: Timing,
     /// Tokens chosen since the start.
     pub tokens: u64,
-    /// Guesses since the start.
-    pub guesses: GuessCounts,
-    /// The same by proposer.
+    /// Guesses since the start, by proposer.
     pub proposals: Proposals,
     /// The time of each kind of operation in the last timed step; empty before the first.
     pub kinds: Vec<KindTime>,
@@ -216,7 +214,6 @@ impl Snapshot {
             News::Step(sample) => {
                 self.tokens += sample.tokens;
                 self.proposals.add_all(sample.guesses);
-                self.guesses = self.proposals.all();
                 self.graph.counters = sample.counters;
                 self.graph.prompts = sample.prompts;
                 if let Some([step, gap, host]) = sample.times {
@@ -271,7 +268,7 @@ mod tests {
     use crate::engine::schedule::slices::Share;
     use crate::engine::sim::{self, Script};
     use crate::sampler::Parameters;
-    use crate::telemetry::Proposer;
+    use crate::telemetry::{GuessCounts, Proposer};
 
     #[test]
     fn a_reader_delays_nothing_and_misses_nothing() {
@@ -308,7 +305,7 @@ mod tests {
         drop(reader);
         let seen = live.read();
         assert_eq!((seen.tokens, seen.timing.steps()), (6, 3));
-        let GuessCounts { proposed, accepted } = seen.guesses;
+        let GuessCounts { proposed, accepted } = seen.proposals.all();
         assert_eq!((proposed, accepted), (9, 3));
         assert_eq!((seen.graph.state, seen.work.rows), ("valid", 4));
     }
