@@ -7,11 +7,12 @@
 //! medians and fails if an answer with guesses differs; it judges no speed.
 
 mod engine;
+mod late;
 mod tasks;
 mod traces;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -19,7 +20,9 @@ use std::time::Instant;
 use clap::Parser;
 use ganglion::engine::{Client, Event, Handle, Options, Outcome};
 use ganglion::guess::{Guess, MOST_GUESSES, Source};
+use ganglion::guide::Grammars;
 use ganglion::load::Backend;
+use ganglion::model::{Checkpoint, Language};
 use ganglion::sampler::Parameters;
 
 use tasks::{Task, tasks};
@@ -37,6 +40,9 @@ struct Arguments {
     /// Replays the guesses of these answers
     #[arg(long)]
     replay: Option<PathBuf>,
+    /// Measures when the masks after the guesses of these answers arrive, and no answer
+    #[arg(long)]
+    masks: Option<PathBuf>,
     /// Measurements of each way; 0 records alone
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -58,6 +64,10 @@ fn main() -> ExitCode {
         "cuda" => Backend::Cuda,
         _ => Backend::Cpu,
     };
+    if let Some(file) = &arguments.masks {
+        masks(&arguments.model, &read(file));
+        return ExitCode::SUCCESS;
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(measure(&arguments, backend));
     ExitCode::SUCCESS
@@ -65,10 +75,7 @@ fn main() -> ExitCode {
 
 async fn measure(arguments: &Arguments, backend: Backend) {
     let engine = engine::start(arguments.model.clone(), backend, 2048).await;
-    let recorded: Option<BTreeMap<String, Trace>> = arguments.replay.as_ref().map(|file| {
-        let text = std::fs::read_to_string(file).expect("the file is there");
-        serde_json::from_str(&text).expect("they are answers")
-    });
+    let recorded = arguments.replay.as_ref().map(|file| read(file));
     println!(
         "{:<26}{:>8}{:>9}{:>9}{:>9}{:>8}{:>8}{:>18}",
         "tokens/s", "callers", "off", "lookup", "auto", "ratios", "", "right of guessed"
@@ -119,6 +126,24 @@ async fn measure(arguments: &Arguments, backend: Backend) {
     if let Some(file) = &arguments.record {
         let text = serde_json::to_string(&traces).expect("it is JSON");
         std::fs::write(file, text).expect("it is written");
+    }
+}
+
+fn read(answers: &Path) -> BTreeMap<String, Trace> {
+    let text = std::fs::read_to_string(answers).expect("the file is there");
+    serde_json::from_str(&text).expect("they are answers")
+}
+
+/// Prints the times of the masks after guesses, in microseconds: the median and the longest of each place.
+fn masks(model: &Path, answers: &BTreeMap<String, Trace>) {
+    let checkpoint = Checkpoint::open(model).expect("a model");
+    let source = checkpoint.language_source().expect("it has a tokenizer");
+    let language = Language::load(source).expect("it is known");
+    let grammars = Grammars::new(language.words());
+    for task in tasks() {
+        if let (Some(grammar), Some(trace)) = (&task.grammar, answers.get(task.name)) {
+            late::measure(&grammars, task.name, grammar, trace);
+        }
     }
 }
 
