@@ -53,16 +53,27 @@ fn answer(
     let (mut taken, mut at) = (0, 0);
     while at + 1 < trace.answer.len() {
         guide.take_all(&trace.answer[taken..=at]);
-        let right = guesses[at].1;
-        let next = &trace.answer[at + 1..=at + right];
+        taken = at + 1;
         let begun = Instant::now();
-        let masks = guide.guess(next).unwrap_or_default();
-        for (place, mask) in masks.iter().enumerate() {
+        let forced = guide.force(MOST_GUESSES).len();
+        let right = guesses.get(at).map_or(0, |(_, right)| *right);
+        let next = trace.answer.get(taken..=at + right).unwrap_or_default();
+        let masks = if forced > 0 { None } else { guide.guess(next) };
+        for (place, mask) in masks.iter().flatten().enumerate() {
             let is_there = mask.wait().is_some();
             if is_there && place < MOST_GUESSES {
                 times.push((place, begun.elapsed()));
             }
         }
-        (taken, at) = (at + 1, at + 1 + right);
+        // The mask of the token that is chosen next.
+        if let Ok(Soon::Later(next)) = guide.follows_soon() {
+            let _ = next.wait();
+        }
+        if let Some(error) = guide.error() {
+            eprintln!("{at}: {error}");
+            break;
+        }
+        taken += forced;
+        at = taken + if forced > 0 { 0 } else { right };
     }
 }
