@@ -24,6 +24,8 @@ use std::time::Duration;
 pub use grammar::{Grammar, GrammarError};
 pub use grammars::Grammars;
 pub use guide_error::GuideError;
+#[doc(hidden)]
+pub use inside::{Known, replay};
 pub use limits::Limits;
 pub use matching::Wake;
 pub use task::TASK;

@@ -12,9 +12,11 @@ mod tasks;
 mod traces;
 
 use std::collections::BTreeMap;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
@@ -50,10 +52,15 @@ struct Arguments {
 
 /// Simultaneous callers, each with an answer of its own.
 const CALLERS: [u32; 2] = [1, 4];
+/// The next user.
+static USERS: AtomicU32 = AtomicU32::new(1);
 const WAYS: [&str; 3] = ["off", "lookup", "auto"];
 
 fn main() -> ExitCode {
-    // Templates and grammars run in processes of this program if gangliond is not in its folder.
+    // Templates and grammars run in processes of this program, which get no arguments of their own.
+    if replays(parent_id()).unwrap_or(false) {
+        ganglion::guide::replay(traces::recorded);
+    }
     if let Some(code) =
         ganglion::confined::run_if_asked(&[ganglion::model::chat::TASK, ganglion::guide::TASK])
     {
@@ -73,6 +80,13 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether a process of this program replays answers.
+fn replays(process: u32) -> std::io::Result<bool> {
+    let arguments = std::fs::read(format!("/proc/{process}/cmdline"))?;
+    let mut arguments = arguments.split(|byte| *byte == 0);
+    Ok(arguments.any(|argument| argument == b"--replay"))
+}
+
 async fn measure(arguments: &Arguments, backend: Backend) {
     let engine = engine::start(arguments.model.clone(), backend, 2048).await;
     let recorded = arguments.replay.as_ref().map(|file| read(file));
@@ -87,9 +101,13 @@ async fn measure(arguments: &Arguments, backend: Backend) {
             task.tokens = replayed.answer.len();
         }
         let own = trace(&engine, &task).await;
-        let is_guided = task.grammar.is_some();
-        let ways = match replayed {
-            Some(trace) => [false, true].map(|auto| traces::replay(&own, trace, is_guided, auto)),
+        if let Some(replayed) = replayed.filter(|_| task.grammar.is_some())
+            && replayed.answer != own.answer
+        {
+            println!("{}: another answer than the recorded one", task.name);
+        }
+        let ways = match replayed.filter(|_| task.grammar.is_none()) {
+            Some(trace) => [false, true].map(|auto| traces::replay(&own, trace, auto)),
             None => [false, true].map(|is_auto| Guess {
                 source: Source::Lookup,
                 most: MOST_GUESSES,
@@ -171,7 +189,8 @@ struct Burst {
     accepted: u32,
 }
 
-/// The same answer for that many callers at once. Their times after the first token count.
+/// The same answer for that many callers at once. Their times after the first token count. Each caller is a new user, whose
+/// earlier answers do not tell this one, and has its prompt in the cache.
 async fn burst(
     engine: &Handle,
     callers: u32,
@@ -179,11 +198,23 @@ async fn burst(
     guess: Option<&Guess>,
     own: &Trace,
 ) -> Burst {
+    let user = || USERS.fetch_add(1, Ordering::Relaxed);
+    let users: Vec<_> = std::iter::repeat_with(user)
+        .take(callers as usize)
+        .collect();
+    let brief = Task {
+        tokens: 1,
+        ..task.clone()
+    };
+    for user in &users {
+        say(engine, *user, &brief, None, false).await;
+    }
     let begun = Instant::now();
-    let all: Vec<_> = (0..callers)
-        .map(|caller| {
+    let all: Vec<_> = users
+        .into_iter()
+        .map(|user| {
             let (engine, task, guess) = (engine.clone(), task.clone(), guess.cloned());
-            tokio::spawn(async move { say(&engine, caller, &task, guess.as_ref(), false).await })
+            tokio::spawn(async move { say(&engine, user, &task, guess.as_ref(), false).await })
         })
         .collect();
     let (mut tokens, mut alone, mut proposed, mut accepted) = (0, 0.0, 0, 0);
@@ -208,14 +239,14 @@ async fn burst(
 /// Returns the tokens of an answer if `shows`, and how it ended.
 async fn say(
     engine: &Handle,
-    caller: u32,
+    user: u32,
     task: &Task,
     guess: Option<&Guess>,
     shows: bool,
 ) -> (Vec<u32>, Outcome) {
     let client = Client {
-        name: format!(":1.{caller}").into(),
-        user: 0,
+        name: format!(":1.{user}").into(),
+        user,
     };
     let sampling = Parameters {
         temperature: task.temperature,

@@ -1,8 +1,9 @@
 //! Answers of a real model, and the guesses that `lookup` makes for them. A model with random weights replays how many of them
-//! were right, because its own texts repeat nothing.
+//! were right, because its own texts repeat nothing. Guided answers it writes again, token by token, because their masks allow
+//! nothing else: their forced tokens, their guesses and the times of their masks are then those of the real model's text.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use ganglion::guess::{Custom, Guess, Lookup, MOST_GUESSES, Source};
 use serde::{Deserialize, Serialize};
@@ -29,14 +30,6 @@ impl Trace {
         }
         guesses
     }
-
-    /// Returns the tokens of the answer, by index, after which a step guesses: all but those that guesses have made.
-    fn visited(&self) -> Vec<usize> {
-        let guesses = self.guesses();
-        let next = |at: &usize| guesses.get(*at).map(|(_, right)| at + 1 + right);
-        let visited = std::iter::successors(Some(0), next);
-        visited.take_while(|at| *at < guesses.len()).collect()
-    }
 }
 
 /// Guesses nothing, and keeps the tokens that it sees: the prompt and the answer's first tokens.
@@ -52,23 +45,13 @@ pub(crate) fn recorder() -> (Guess, Arc<Mutex<Vec<u32>>>) {
     (guess(custom, false), seen)
 }
 
-/// Guesses the tokens of `own`, right or wrong as in `trace`: at the same places of the answer, or one after the other where a guide
-/// makes the places differ.
-pub(crate) fn replay(own: &Trace, trace: &Trace, is_guided: bool, is_auto: bool) -> Guess {
+/// Guesses the tokens of `own`, right or wrong as in `trace` at the same places of the answer.
+pub(crate) fn replay(own: &Trace, trace: &Trace, is_auto: bool) -> Guess {
     let (before, answer) = (own.prompt.len(), own.answer.clone());
     let all = trace.guesses();
-    let visited = trace.visited();
-    let met = Mutex::<HashMap<usize, usize>>::default();
     let custom = Custom::new(move |tokens: &[u32], most| {
         let at = tokens.len().saturating_sub(before);
-        let place = if is_guided {
-            let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
-            // The same answer again meets the same guesses.
-            let next = met.len();
-            visited[*met.entry(at).or_insert(next) % visited.len()]
-        } else {
-            at.wrapping_sub(1)
-        };
+        let place = at.wrapping_sub(1);
         let (proposed, right) = all.get(place).copied().unwrap_or_default();
         let next = answer.iter().skip(at).take(proposed.min(most));
         let wrong = |at: usize, token: &u32| if at < right { *token } else { token ^ 1 };
@@ -77,6 +60,17 @@ pub(crate) fn replay(own: &Trace, trace: &Trace, is_guided: bool, is_auto: bool)
             .collect()
     });
     guess(custom, is_auto)
+}
+
+/// The answers of `answers.json`, whose guided ones a model with random weights writes again.
+static RECORDED: LazyLock<BTreeMap<String, Trace>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("answers.json")).expect("they are answers"));
+
+/// Returns the token after these ones of a recorded answer.
+pub(crate) fn recorded(tokens: &[u32]) -> Option<u32> {
+    let mut all = RECORDED.values();
+    let begun = all.find(|trace| !tokens.is_empty() && trace.answer.starts_with(tokens))?;
+    begun.answer.get(tokens.len()).copied()
 }
 
 fn guess(custom: Custom, is_auto: bool) -> Guess {

@@ -8,6 +8,7 @@ use super::compile::Shared;
 use super::guesses::Twin;
 use super::lexer_cache::{AnswerLexer, LexerCache};
 use super::parsed::Parsed;
+use super::replayed;
 use super::serving::Process;
 use crate::guide::frame::{ANSWER, FromProcess, Guessed, Report, Why};
 use crate::guide::grammar::{Grammar, GrammarError};
@@ -209,8 +210,8 @@ fn follow(
         let before = bounds::thread_time();
         match parsed.mask() {
             Ok(words) => {
-                masks.write(ANSWER, &words)?;
-                *mask = Some(words);
+                *mask = Some(words.clone());
+                masks.write(ANSWER, &replayed::narrow(words, parsed.tokens()))?;
                 let took = bounds::thread_time().saturating_sub(before);
                 let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                 send(Report::Mask(took))

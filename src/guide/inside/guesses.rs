@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use super::parsed::Parsed;
+use super::replayed;
 use super::serving::Process;
 use crate::guide::frame::{ANSWER, FromProcess, Guessed};
 
@@ -92,8 +93,9 @@ impl Twin {
             } else if ahead.is_over() {
                 break;
             } else if let Ok(words) = process.clock.bound(most, || ahead.mask())? {
+                mask = Some(words.clone());
+                let words = replayed::narrow(words, ahead.tokens());
                 process.masks.write(place, &words)?;
-                mask = Some(words);
                 Guessed::Mask(place)
             } else {
                 break;

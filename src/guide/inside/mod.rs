@@ -11,6 +11,7 @@ mod guesses;
 mod lexer_cache;
 mod numbers;
 mod parsed;
+mod replayed;
 mod serving;
 mod vocabulary;
 
@@ -34,6 +35,8 @@ use bounds::{Clock, Memory};
 use compile::Shared;
 use serving::Process;
 use vocabulary::{Daemon, Words};
+
+pub use replayed::{Known, replay};
 
 /// The data of all processes of a vocabulary. Forks share its memory, and never change it.
 struct Vocabulary {
