@@ -1,5 +1,5 @@
 //! Measures the doors of a running daemon: the time to the first text, the time between texts, and the tokens per second of
-//! one and of eight callers.
+//! one, four and eight callers.
 //!
 //! Run `cargo run --release --example doors -- [OPTION...] DOOR...`, where a DOOR is `bus:ADDRESS` (D-Bus), `unix:PATH` (HTTP
 //! on a UNIX socket) or `tcp:HOST:PORT` (HTTP, also of another server). Doors take turns, so that all see the same machine.
@@ -31,7 +31,7 @@ use tokio::net::{TcpStream, UnixStream, unix::pipe};
 mod http_openings;
 
 /// The numbers of callers.
-const CALLERS: [usize; 2] = [1, 8];
+const CALLERS: [usize; 3] = [1, 4, 8];
 /// Rounds of all doors, after one whose times do not count.
 const ROUNDS: usize = 3;
 /// Questions of each caller in a round.
@@ -91,7 +91,7 @@ async fn main() {
     }
     let mut doors = Vec::new();
     for door in &arguments.doors {
-        let of_callers = (0..CALLERS[1]).map(|_| Door::open(door));
+        let of_callers = (0..CALLERS[CALLERS.len() - 1]).map(|_| Door::open(door));
         let opened = futures_util::future::try_join_all(of_callers).await;
         doors.push(opened.expect("a door"));
     }
