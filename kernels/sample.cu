@@ -14,8 +14,8 @@
 #define NOT_FINITE 0xffffffffu
 // The conversation's mask is for another token, so the row runs again in the next step.
 #define NOT_READY 0xfffffffeu
-// `advances` of all rows of a conversation that has guesses: each row chooses a token, and the conversation stays where
-// it is. The host accepts guesses, and sends with the next step where the conversation goes on.
+// `advances` of the rows of a conversation with guesses, from the last one before them on: each row chooses a token,
+// and the conversation stays where it is. The host accepts guesses, and sends with the next step where it goes on.
 #define GUESSES 2u
 // Weights are exp(x - max) in units of 2^-30; for the logarithms of the n best, in units of 2^-38.
 #define UNIT 1073741824.0f

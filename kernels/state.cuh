@@ -46,8 +46,8 @@ struct Row {
     // The position that the row turns by, or a prompt's first token if it is text: after an image it is less than
     // `position`.
     u32 turned;
-    // Of a guess whose conversation has a guide: the number of the mask after it, or 0 if there is none; and the mask's
-    // index.
+    // Of a forced or guessed token whose conversation has a guide: the number of the mask after it, or 0 if there is
+    // none; and the mask's index.
     u32 mask;
     u32 mask_at;
     u32 unused;

@@ -191,7 +191,10 @@ fn conversations_with_guesses_have_the_bits_of_each_alone() {
             let guesses = held.unwrap_or_else(|differs| panic!("{name}: {differs}"));
             println!("{name}: {guesses:?}");
             assert!(guesses.right > 50 && guesses.wrong > 50, "{guesses:?}");
-            assert!(guesses.masked > 30, "{guesses:?}");
+            assert!(
+                guesses.masked > 30 && guesses.after_forced > 10,
+                "{guesses:?}"
+            );
         }
     }
 }

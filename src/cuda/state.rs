@@ -233,7 +233,7 @@ impl Listed {
     }
 
     /// Posts the commands by which the rows of step `sequence` become those of `slots`. Further rows up to `rows` are padding.
-    /// If a slot has several rows, all but the first start with `given` tokens.
+    /// If a slot has several rows, all but the first start with `given` tokens: forced ones, then guesses.
     pub(super) fn commands(
         &mut self,
         (slots, given, rows): (&[usize], &[Given], usize),
@@ -241,20 +241,19 @@ impl Listed {
         conversations: &mut [Conversation],
         mut post: impl FnMut(usize, &Command),
     ) {
-        let mut given = given.iter();
+        let mut given = given.iter().copied();
+        // The guesses of a slot before the row.
+        let mut guess = 0;
         for row in 0..rows.min(STEP_ROWS) {
             let at = slots.get(row).copied();
             let slot = at.map_or(NO_SLOT, narrow);
             let first = slots.iter().position(|other| Some(*other) == at);
             let first = first.unwrap_or(row);
             let again = slots.iter().skip(row + 1).any(|other| Some(*other) == at);
-            // The next given token belongs to this row or, if this is the first of its slot, to the row behind.
-            let guesses = given.as_slice().first().is_some_and(|next| next.is_guess());
-            let advances = if guesses && (again || first < row) {
-                GUESSES
-            } else {
-                u32::from(!again)
-            };
+            let own = if first < row { given.next() } else { None };
+            let next = if again { given.clone().next() } else { None };
+            let guesses = [own, next].iter().flatten().any(|one| one.is_guess());
+            let advances = if guesses { GUESSES } else { u32::from(!again) };
             let wanted = (slot, narrow(first), advances);
             let named = self.0[row].replace(wanted) == Some(wanted);
             let mut command = Command {
@@ -269,16 +268,21 @@ impl Listed {
             };
             if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
                 if first < row {
-                    command.row.token = given.next().map(|one| one.token()).unwrap_or_default();
+                    command.row.token = own.map(Given::token).unwrap_or_default();
                     let position = conversation.state.position + row - first;
                     command.row.position = narrow(position);
                     command.row.turned = conversation.turned(position);
-                    let masks = &conversation.guess_masks;
-                    let (number, index) = masks.get(row - first - 1).copied().unwrap_or_default();
+                    let mask = match own {
+                        Some(Given::Guessed(_)) => conversation.guess_masks.get(guess).copied(),
+                        _ => conversation.guide.zip(at),
+                    };
+                    guess += usize::from(own.is_some_and(Given::is_guess));
+                    let (number, index) = mask.unwrap_or_default();
                     (command.row.mask, command.row.mask_at) = (number, narrow(index));
                     post(row, &command);
                     continue;
                 }
+                guess = 0;
                 command.row.token = conversation.state.token;
                 command.row.position = narrow(conversation.state.position);
                 if !conversation.take_changes(&mut command) && named {
@@ -332,6 +336,30 @@ mod tests {
             |_, command| masks.push((command.row.mask, command.row.mask_at)),
         );
         assert_eq!(masks[..3], [(0, 0), (9, 40), (0, 0)]);
+    }
+
+    /// The row of the last forced token chooses with the conversation's mask.
+    #[test]
+    fn guesses_come_after_forced_tokens() {
+        let mut conversations = vec![Conversation::default()];
+        let number = conversations[0].guide(true).expect("it is guided");
+        conversations[0].guess_masks = vec![(9, 40)];
+        let given = [Given::Forced(5), Given::Forced(6), Given::Guessed(7)];
+        let mut rows = Vec::new();
+        Listed::default().commands(
+            (&[0; 4][..], &given[..], 4),
+            1,
+            &mut conversations,
+            |_, command| rows.push((command.row.advances, command.row.mask, command.row.token)),
+        );
+        let chooses = GUESSES;
+        let expected = [
+            (0, 0, 0),
+            (0, number, 5),
+            (chooses, number, 6),
+            (chooses, 9, 7),
+        ];
+        assert_eq!(rows, expected);
     }
 
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.

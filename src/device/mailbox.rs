@@ -51,7 +51,7 @@ pub struct Row {
     pub spare: u32,
     /// The position that the row rotates by, or a prompt's first row if it is text.
     pub turned: u32,
-    /// Of a guess whose conversation masks limit: the number of the mask after it, or 0 if there is none.
+    /// Of a given token of a conversation that masks limit: the number of the mask after it, or 0 if there is none.
     pub mask: u32,
     /// The index of that mask.
     pub mask_at: u32,

@@ -173,10 +173,10 @@ pub trait Steps {
 
     /// Runs a prepared step with a row for each element of `slots`. Further rows of the tape are padding.
     ///
-    /// A slot may occur in several adjacent rows, of which all but the first have `given` tokens: all of a slot's are forced,
-    /// or all are guesses. After forced tokens, only the last row chooses a token. With guesses each row chooses one, as if the
-    /// guesses before it had been chosen. The slot advances by the first of these tokens and by one more for each guess that
-    /// equals the token before it, up to the first that does not. If masks limit the slot, those after guesses are the ones of
+    /// A slot may occur in several adjacent rows, of which all but the first have `given` tokens: forced ones, then guesses. The
+    /// last row before the guesses chooses a token, and so does each row of a guess, as if the guesses before it had been chosen.
+    /// The slot advances by the forced tokens, by the first of the chosen ones and by one more for each guess that equals the
+    /// token before it, up to the first that does not. If masks limit the slot, those after guesses are the ones of
     /// `guide_guesses`.
     ///
     /// The step may be one that was launched ahead, and `behind` may have other slots. Without `given` tokens, `preempts` is

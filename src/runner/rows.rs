@@ -136,8 +136,8 @@ impl Runner {
         self.executor.is_ahead() && self.kv.is_launched_of(owner)
     }
 
-    /// Runs a step of several slots, each with its given tokens after the token that was chosen last: all of a slot's are forced,
-    /// or all are guesses. If a step is ahead, it must have the same slots, and no tokens can be given.
+    /// Runs a step of several slots, each with its given tokens after the token that was chosen last: forced ones, then guesses. If
+    /// a step is ahead, it must have the same slots, and no tokens can be given.
     ///
     /// The next step, of the slots `behind`, is launched before this one's tokens are known, unless `skip_next` returns true by
     /// then. The step itself is preempted if `preempt_running` returns true. Logits that are not finite only fail their own slot.
@@ -200,8 +200,8 @@ impl Runner {
         Ok(Stepped::Chosen(each))
     }
 
-    /// Shows the logits of a step to the observer. Rows of free slots, rows after forced tokens and rows of wrong guesses are
-    /// left out, because their tokens may be dropped.
+    /// Shows the logits of a step to the observer. Rows of free slots, rows of forced tokens and rows of wrong guesses are left
+    /// out, because their tokens may be dropped.
     fn show_rows(
         &mut self,
         conversations: &[(usize, Vec<Given>)],
@@ -211,9 +211,10 @@ impl Runner {
         for ((slot, given), chosen) in conversations.iter().zip(chosen) {
             let first = end;
             end += 1 + given.len();
-            let stays = given.iter().all(|one| one.is_guess()) && self.kv.is_pinned(*slot);
-            if let (true, Ok(chosen)) = (stays, chosen) {
-                rows.extend(first..first + chosen.len());
+            let forced = given.iter().filter(|one| !one.is_guess()).count();
+            let after = first + forced;
+            if let (true, Ok(chosen)) = (self.kv.is_pinned(*slot), chosen) {
+                rows.extend(after + usize::from(forced > 0)..after + chosen.len());
             }
         }
         let tape = &self.steps[&end.next_power_of_two()];

@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                     let settings = (mode, 64);
                     let mut eight = load(Path::new(model), backend, types, settings, STEP_ROWS)?;
                     let guesses = guessing::hold(&mut eight)?;
-                    if guesses.right < 50 || guesses.wrong < 50 || guesses.masked < 30 {
+                    let few = guesses.right < 50 || guesses.wrong < 50 || guesses.masked < 30;
+                    if few || guesses.after_forced < 10 {
                         return Err(format!("few guesses: {guesses:?}").into());
                     }
                     let (_, left) = joining::hold(&mut eight)?;

@@ -1,5 +1,5 @@
-//! Conversations with guesses, right and wrong ones: each has the bits that it has without. Several share a step, and some
-//! steps have no guesses and are launched ahead. Runs on any executor whose cache holds eight conversations of 160 positions,
+//! Conversations with guesses, right and wrong ones, some of them after forced tokens: each has the bits that it has without.
+//! Several share a step, and some steps have no guesses and are launched ahead. Runs on any executor whose cache holds eight conversations of 160 positions,
 //! and whose steps have eight rows.
 
 use std::error::Error;
@@ -22,6 +22,8 @@ type Step = (u32, Vec<(u32, u32)>);
 pub(crate) struct Guesses {
     pub(crate) right: usize,
     pub(crate) wrong: usize,
+    /// Right ones after forced tokens.
+    pub(crate) after_forced: usize,
     /// Right ones of conversations whose tokens masks limit.
     pub(crate) masked: usize,
 }
@@ -127,7 +129,7 @@ impl Together<'_> {
         Ok(())
     }
 
-    /// Returns some guesses, of which many are right up to the first that is not.
+    /// Returns some forced tokens, and guesses, of which many are right up to the first that is not.
     fn guess(&mut self, slot: usize, spare: usize) -> Vec<Given> {
         let talk = self.running.iter().find(|talk| talk.slot == slot);
         let Some(talk) = talk else {
@@ -136,14 +138,17 @@ impl Together<'_> {
         let coming = &self.alone[talk.conversation][talk.said + 1..];
         let count = self.random.usize(0..=spare.min(coming.len() - 1));
         let random = &mut self.random;
+        let forced = random.usize(0..=2) * usize::from(random.u32(0..3) == 0);
+        let (forced, coming) = coming[..count].split_at(forced.min(count));
         let guess = |(token, _): &Step| match random.u32(0..8) {
             0 => random.u32(0..256),
             // Close to the right one.
             1 => token ^ 1,
             _ => *token,
         };
-        let guesses = coming.iter().take(count).map(guess);
-        guesses.map(Given::Guessed).collect()
+        let forced = forced.iter().map(|(token, _)| Given::Forced(*token));
+        let guesses = coming.iter().map(guess).map(Given::Guessed);
+        forced.chain(guesses).collect()
     }
 
     /// Compares the tokens that a conversation chose with those of it without guesses.
@@ -157,8 +162,11 @@ impl Together<'_> {
         let Some(talk) = running.find(|talk| talk.slot == slot) else {
             return Ok(());
         };
+        let guesses = given.iter().filter(|one| one.is_guess()).count();
+        let (forced, guesses) = given.split_at(given.len() - guesses);
+        talk.said += forced.len();
         let coming = &self.alone[talk.conversation][talk.said + 1..];
-        let pairs = given.iter().zip(coming);
+        let pairs = guesses.iter().zip(coming);
         let right = pairs.take_while(|(one, coming)| one.token() == coming.0);
         let right = right.count();
         if chosen.len() != 1 + right {
@@ -176,7 +184,8 @@ impl Together<'_> {
         }
         talk.said += chosen.len();
         self.guesses.right += right;
-        self.guesses.wrong += given.len() - right;
+        self.guesses.wrong += guesses.len() - right;
+        self.guesses.after_forced += if forced.is_empty() { 0 } else { right };
         Ok(())
     }
 }
@@ -207,14 +216,16 @@ fn masked(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
             let tokens: Vec<_> = alone.iter().map(|(token, _)| *token).collect();
             let (said, coming) = tokens.split_at(talk.said + 1);
             let count = random.usize(0..=spare.min(coming.len() - 1));
-            let mut guesses = coming[..count].to_vec();
+            let (forced, guesses) = coming[..count].split_at(random.usize(0..3).min(count));
+            let mut guesses = guesses.to_vec();
             if let Some(one) = guesses.get_mut(random.usize(0..8)) {
                 *one ^= 1;
             }
-            runner.guide(talk.slot, Some(&mask_after(runner, said)))?;
+            let said = [said, forced].concat();
+            runner.guide(talk.slot, Some(&mask_after(runner, &said)))?;
             let mut masks = Vec::new();
-            for guesses in (1..=count).map(|count| &guesses[..count]) {
-                let mask = mask_after(runner, &[said, guesses].concat());
+            for guesses in (1..=guesses.len()).map(|count| &guesses[..count]) {
+                let mask = mask_after(runner, &[&said, guesses].concat());
                 let (promise, promised) = Promise::new();
                 match random.u32(0..16) {
                     0 => drop(promised),
@@ -225,14 +236,16 @@ fn masked(runner: &mut Runner) -> Result<usize, Box<dyn Error>> {
             }
             runner.guide_guesses(talk.slot, masks)?;
             spare -= count;
-            let given = guesses.into_iter().map(Given::Guessed);
+            let forced = forced.iter().copied().map(Given::Forced);
+            let given = forced.chain(guesses.into_iter().map(Given::Guessed));
             rows.push((talk.slot, given.collect::<Vec<_>>()));
         }
         let Stepped::Chosen(chosen) = runner.step_each(&rows, &[], (None, None))? else {
             return Err("a step was preempted".into());
         };
-        for ((talk, alone), chosen) in running.iter_mut().zip(chosen) {
+        for (((talk, alone), (_, given)), chosen) in running.iter_mut().zip(&rows).zip(chosen) {
             let chosen = chosen?;
+            talk.said += given.iter().filter(|one| !one.is_guess()).count();
             let coming = &alone[talk.said + 1..];
             for (index, (token, coming)) in chosen.iter().zip(coming).enumerate() {
                 let own = (*token, said(runner, talk.slot, index).1);

@@ -13,10 +13,12 @@ use crate::sampler::Promise;
 use crate::telemetry::{self, GuessCounts};
 
 impl Generation {
-    /// Returns at most `most` guesses of its next tokens, for a step.
-    pub(crate) fn guesses(&mut self, most: usize) -> Vec<u32> {
+    /// Returns at most `most` guesses of its next tokens, for a step that also has so many forced ones, which come before.
+    pub(crate) fn guesses(&mut self, most: usize, forced: usize) -> Vec<u32> {
         self.asked = self.own_proposer();
-        self.propose(most.min(self.most_guesses()))
+        // The last token is chosen.
+        let left = self.tokens_left().saturating_sub(forced + 1);
+        self.propose(most.min(self.most_guesses()).min(left))
     }
 
     /// Returns the masks after guesses of its next tokens, if its guide limits them. There may be fewer: the guesses after the last

@@ -74,7 +74,13 @@ impl Generation {
         let most = most.min(self.tokens_left().saturating_sub(1));
         let replays = !self.is_current();
         let guide = self.guide.as_mut().filter(|_| !replays);
-        guide.map_or_else(Vec::new, |guide| guide.force(most))
+        let forced = guide.map_or_else(Vec::new, |guide| guide.force(most));
+        if let Some(proposer) = &mut self.proposer {
+            // Guesses of the same step come after them.
+            forced.iter().for_each(|token| proposer.push(*token));
+            self.proposed_after += forced.len();
+        }
+        forced
     }
 
     /// Gives the guide the tokens that a step chose before `take`, so that the next mask is computed while others take their

@@ -47,6 +47,8 @@ pub(crate) struct Generation {
     pub(super) text: String,
     /// Guesses its next tokens.
     pub(super) proposer: Option<Proposer>,
+    /// The forced tokens that the proposer has seen before they were added to the answer.
+    pub(super) proposed_after: usize,
     pub(super) acceptances: Acceptances,
     /// What made the guesses of its last step.
     pub(super) asked: telemetry::Proposer,
@@ -157,6 +159,7 @@ impl Generation {
         Self {
             stops: StopStrings::new(&request.options.stop),
             proposer: guess.and_then(|guess| Proposer::new(&guess.source)),
+            proposed_after: 0,
             acceptances: Acceptances::default(),
             asked: telemetry::Proposer::Lookup,
             guide: request.guide.take(),
@@ -496,7 +499,10 @@ impl Generation {
         self.repeated += 1;
         self.acceptances.age();
         if let Some(proposer) = &mut self.proposer {
-            proposer.push(token);
+            match self.proposed_after.checked_sub(1) {
+                Some(left) => self.proposed_after = left,
+                None => proposer.push(token),
+            }
         }
         let said = self.speech.take(token);
         if self.send(said) {

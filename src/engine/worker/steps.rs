@@ -129,9 +129,9 @@ impl Worker<'_> {
         Ok(rows)
     }
 
-    /// Adds guesses to rows without forced tokens, at most `spare` of all together. Generations share them equally, as far as
-    /// they have guesses. Proposers that need the device are asked for rows without others. The masks after guesses are computed
-    /// while the step runs.
+    /// Adds guesses to rows, after their forced tokens, at most `spare` of all together. Generations share them equally, as far
+    /// as they have guesses. Proposers that need the device are asked for rows without other tokens. The masks after guesses are
+    /// computed while the step runs.
     fn guess(&mut self, rows: &mut [Row], mut spare: usize) -> Result<(), RunError> {
         let slots: Vec<_> = rows.iter().map(|(slot, _)| *slot).collect();
         let (mut left, mut all) = (rows.len(), row_count(rows));
@@ -139,16 +139,14 @@ impl Worker<'_> {
         for (row, (slot, given)) in rows.iter_mut().enumerate() {
             let part = spare.div_ceil(left);
             left -= 1;
-            if let Some(generation) = self.slots.get_mut(*slot)
-                && given.is_empty()
-            {
-                let slot = *slot;
-                let most = part.min(room(&self.runner, slot));
+            if let Some(generation) = self.slots.get_mut(*slot) {
+                let (slot, forced) = (*slot, given.len());
+                let most = part.min(room(&self.runner, slot).saturating_sub(forced));
                 let own = generation.worthwhile(&self.step_costs, all, most);
-                let guesses = generation.guesses(own);
+                let guesses = generation.guesses(own, forced);
                 let mut count = guesses.len();
                 given.extend(guesses.into_iter().map(Given::Guessed));
-                if count == 0 {
+                if count + forced == 0 {
                     let (of, most) = self.drafts_of(slot, &slots, all, most);
                     count = most;
                     let wish = Wish {
@@ -178,7 +176,8 @@ impl Worker<'_> {
             let generation = self.slots.get(*slot);
             let masks = generation.and_then(|generation| generation.masks_after(&guesses));
             if let Some(masks) = masks {
-                given.truncate(masks.len());
+                let forced = given.len() - guesses.len();
+                given.truncate(forced + masks.len());
                 self.runner.guide_guesses(*slot, masks)?;
             }
         }
