@@ -301,15 +301,25 @@ fn passes_are_recorded_once() {
     assert_eq!(after.launches, before.launches + 6);
 }
 
+/// A mask limits the chosen token, and no guess. No pass waits for one.
+#[test]
+fn a_mask_changes_no_guess() {
+    let runner = &mut with_head();
+    let slot = begin(runner, 1, &prompt(40));
+    let expected = guess(runner, slot);
+    let mask = Mask::only(7, VOCABULARY);
+    runner.guide(slot, Some(&mask)).expect("it is taken");
+    assert_eq!(guess(runner, slot), expected);
+    assert_eq!(step(runner, slot, &expected.0), [7]);
+    // The mask after this token has not arrived.
+    guess(runner, slot);
+    runner.guide(slot, Some(&mask)).expect("it is taken");
+    assert_eq!(step(runner, slot, &[]), [7]);
+}
+
 #[test]
 fn there_are_no_guesses_where_none_can_be_used() {
     let runner = &mut with_head();
-    let slot = begin(runner, 1, &prompt(40));
-    let mask = Mask::only(7, VOCABULARY);
-    runner.guide(slot, Some(&mask)).expect("it is taken");
-    let guesses = runner.head_guesses(&[(slot, 3)]).expect("it guesses");
-    assert_eq!(guesses, [Vec::<u32>::new()], "a mask limits the next token");
-    runner.leave(slot);
     let slot = begin(runner, 2, &prompt(254));
     let guesses = runner.head_guesses(&[(slot, 3)]).expect("it guesses");
     assert_eq!(guesses[0].len(), 1, "two positions are left");

@@ -22,9 +22,10 @@ impl Runner {
     /// last part of a prompt (`Ending::Token`), `step_each` or `step_forced`, each slot once. The slots must be pinned, as
     /// `join` leaves them. The logits that `row_logits` returns are lost.
     ///
-    /// A slot has no guesses without a head, while a step is ahead or preempted (their tokens come first), while a mask
-    /// limits its next token, if it has lost its recurrent state to another one, and at the end of its pages. The tokens and
-    /// the guesses of all slots together fit into a step: those that come later in `wanted` have fewer guesses, or none.
+    /// A slot has no guesses without a head, while a step is ahead or preempted (their tokens come first), if it has lost its
+    /// recurrent state to another one, and at the end of its pages. The tokens and the guesses of all slots together fit into
+    /// a step: those that come later in `wanted` have fewer guesses, or none. Masks limit no guess: one that a mask forbids is
+    /// wrong.
     ///
     /// No slot changes: neither its position, its sampler and its mask, nor what its pages and its recurrent state have
     /// before its position. The head's K and V at the positions of guesses are overwritten by the rows that run there next.
