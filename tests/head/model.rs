@@ -237,6 +237,7 @@ fn of_layer(name: &str) -> &str {
         "mtp.pre_fc_norm_embedding.weight" => "nextn.enorm.weight",
         "mtp.pre_fc_norm_hidden.weight" => "nextn.hnorm.weight",
         "mtp.norm.weight" => "nextn.shared_head_norm.weight",
+        "mtp.shared_head.head.weight" => "nextn.shared_head_head.weight",
         other => unreachable!("the model has no {other}"),
     }
 }

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use ganglion::engine::{Message, Replaced, Role, State, worker};
 use ganglion::guess::{Guess, MOST_GUESSES, Source};
+use ganglion::guide::Grammar;
 use ganglion::load::{self, KvMemory, LoadError, MemoryRefusal, OpenModel, open_draft};
 use ganglion::telemetry::Proposer;
 
 use super::engine::{Engine, TEMPLATE};
-use super::guesses::{Counts, ask_all, client, hear, middle, options, talk};
+use super::guesses::{
+    Counts, ask_all, ask_fitting, ask_guided, client, hear, middle, options, talk,
+};
 use crate::support::tiny_gguf;
 
 /// A chat template that spells earlier answers apart from the beginning of a new one.
@@ -103,6 +106,30 @@ async fn guesses_of_a_draft_model_change_no_answer() {
             "{model}, {draft}"
         );
     }
+}
+
+/// A draft model guesses without the masks of guided answers, and its guesses that a grammar allows are used.
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_of_a_draft_model_change_no_guided_answer() {
+    let folder = folder("tiny-granite", None);
+    let engine = Engine::with(folder.path(), with("tiny-granite")).await;
+    let handle = &engine.handle;
+    let always = guess(Source::Draft, false);
+    let text = |_| Grammar::Regex("(.|\n)*".into());
+    let mut all = Counts::default();
+    for users in [1, 3, 8] {
+        let (plain, none) = ask_guided(handle, users, None).await;
+        assert_eq!(none.proposed, 0);
+        let (answers, _) = ask_guided(handle, users, Some(&always)).await;
+        assert_eq!(answers, plain, "{users} users");
+        let (plain, _) = ask_fitting(handle, users, None, text).await;
+        let (answers, counts) = ask_fitting(handle, users, Some(&always), text).await;
+        assert_eq!(answers, plain, "{users} users, any text");
+        println!("{users} users: {counts:?}");
+        all.proposed += counts.proposed;
+        all.accepted += counts.accepted;
+    }
+    assert!(all.accepted > 0, "{all:?}");
 }
 
 /// A model guesses its own greedy answers.
