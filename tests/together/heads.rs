@@ -11,7 +11,7 @@ use ganglion::telemetry::Proposer;
 use super::drafts::{USUAL_TEMPLATE, ask, golden, guess};
 use super::engine::{Engine, TEMPLATE};
 use super::guesses::{Counts, ask_all, ask_fitting, ask_guided, client, middle, options, talk};
-use crate::head::model::{HIDDEN, Tensors, VOCABULARY, tensors, writer};
+use crate::head::model::{HIDDEN, Tensors, VOCABULARY, tensors, with_two_layers, writer};
 use crate::support::tiny_gguf;
 
 /// Returns the file of a model with a head, with a vocabulary.
@@ -184,6 +184,21 @@ async fn a_head_comes_and_goes_by_its_setting() {
     let (text, counts) = ask(&engine, Some(&always)).await;
     assert_eq!(text, plain);
     assert!(counts.proposed > 0);
+}
+
+/// The first of several layers guesses, and the journal says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_of_several_layers_guesses() {
+    let folder = folder(&of(with_two_layers()));
+    let engine = Engine::with(folder.path(), with(Head::Required)).await;
+    let (plain, _) = ask(&engine, None).await;
+    let (text, counts) = ask(&engine, Some(&guess(Source::Head, false))).await;
+    assert_eq!(text, plain);
+    assert!(counts.proposed > 0, "{counts:?}");
+    let of_layers = |text: &String| text.contains("has 2 layers that guess tokens");
+    let events = engine.journal.take().into_iter();
+    let events = events.filter(|event| event.get("message").is_some_and(of_layers));
+    assert_eq!(events.count(), 1);
 }
 
 /// With both, the draft model guesses, and the head only for those who ask for it.
