@@ -294,6 +294,26 @@ fn guesses_after_steps_are_those_of_single_steps() {
     assert_eq!((runner.state_of(slot), guess(runner, slot)), expected);
 }
 
+/// Passes end once they are told to. The guesses so far stay, and those after them are the same.
+#[test]
+fn passes_end_early() {
+    let runner = &mut with_head();
+    let slot = begin(runner, 1, &prompt(40));
+    let expected = guess(runner, slot);
+    for (most, passes) in (0..=4).zip(0..) {
+        let (before, mut calls) = (runner.graph().counters().launches, 0);
+        let mut is_over = || {
+            calls += 1;
+            calls > most
+        };
+        let guesses = runner.head_guesses_until(&[(slot, 4)], &mut is_over);
+        assert_eq!(guesses.expect("it guesses"), [&expected.0[..most]]);
+        let launches = runner.graph().counters().launches - before;
+        assert_eq!(launches, passes, "{most} guesses");
+    }
+    assert_eq!(guess(runner, slot), expected);
+}
+
 /// A pass is recorded once for each number of rows, and replayed.
 #[test]
 fn passes_are_recorded_once() {

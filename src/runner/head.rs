@@ -33,6 +33,18 @@ impl Runner {
     /// # Errors
     /// As `step_each`, for errors of the whole step. The slots have not changed then.
     pub fn head_guesses(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<Vec<u32>>, RunError> {
+        self.head_guesses_until(wanted, &mut || false)
+    }
+
+    /// Returns the guesses of `head_guesses` that are made until `is_over` returns true: it is called before each pass.
+    ///
+    /// # Errors
+    /// As `head_guesses`.
+    pub fn head_guesses_until(
+        &mut self,
+        wanted: &[(usize, usize)],
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         let mut guesses = vec![Vec::new(); wanted.len()];
         if !self.has_head() || self.executor.is_ahead() {
             return Ok(guesses);
@@ -56,6 +68,9 @@ impl Runner {
         self.head_tape(size)?;
         self.head.rows = slots.len();
         for pass in 0..most.iter().copied().max().unwrap_or(0) {
+            if is_over() {
+                break;
+            }
             // Rows without a guess yet have any token: no earlier row sees them.
             let given = rows_each()
                 .zip(&guesses)

@@ -6,7 +6,12 @@ use std::time::Duration;
 use ganglion::engine::{Message, Replaced, Role, State, worker};
 use ganglion::guess::{Guess, MOST_GUESSES, Source};
 use ganglion::guide::Grammar;
+use ganglion::kv::Wanted;
 use ganglion::load::{self, KvMemory, LoadError, MemoryRefusal, OpenModel, open_draft};
+use ganglion::model::Checkpoint;
+use ganglion::runner::Trial;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
 use ganglion::telemetry::Proposer;
 
 use super::engine::{Engine, TEMPLATE};
@@ -147,6 +152,45 @@ async fn the_same_model_guesses_nearly_all() {
     let of_draft = live.proposals.of(Proposer::Draft);
     assert_eq!(of_draft, live.guesses);
     assert_eq!(of_draft.proposed, u64::from(counts.proposed));
+}
+
+/// Steps of a draft model end once they are told to, and the guesses so far stay.
+#[test]
+fn steps_of_a_draft_model_end_early() {
+    let checkpoint = Checkpoint::open(&golden("tiny-granite")).expect("golden data");
+    let settings = load::Settings {
+        kv_memory: KvMemory::Conversations(4),
+        rows: 4,
+        ..Engine::settings()
+    };
+    let runner = &mut load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+    let tokens: Vec<u32> = (0..20).map(|at| at * 37 % 256).collect();
+    let mut guesses = |user, passes| {
+        let wanted = Wanted::without_answers(&tokens);
+        let joined = runner.join(None, user, wanted, Parameters::default(), 64);
+        let (slot, _) = joined.expect("it joins");
+        runner.turn_to(slot);
+        let first = runner.prefill(&tokens[..16], Ending::Kv);
+        first.expect("it is read");
+        let trial = Trial {
+            slot,
+            tokens: tokens[16..19].to_vec(),
+            most: 4,
+        };
+        let mut launches = 0;
+        let mut is_over = || {
+            launches += 1;
+            launches > passes
+        };
+        let chosen = runner.draft_until(&[trial], &mut is_over);
+        runner.leave(slot);
+        chosen.expect("it steps").remove(0)
+    };
+    let all = guesses(1, 4);
+    assert_eq!(all.len(), 4);
+    for (user, passes) in (2..).zip(0..4) {
+        assert_eq!(guesses(user, passes), all[..passes], "{passes} passes");
+    }
 }
 
 /// A draft model that fails is switched off, and the answers are the same.

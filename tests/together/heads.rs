@@ -54,7 +54,7 @@ pub(super) fn folder(file: &[u8]) -> tempfile::TempDir {
     folder
 }
 
-fn with(head: Head) -> load::Settings {
+pub(super) fn with(head: Head) -> load::Settings {
     load::Settings {
         kv_memory: KvMemory::Conversations(8),
         rows: 8,
