@@ -354,8 +354,15 @@ fn both_are_admitted_together() {
     let between = alone.midpoint(both) >> 10;
     admit(between, None).expect("it fits alone");
     let error = admit(between, Some("tiny-smollm3")).expect_err("both do not fit");
-    let LoadError::Memory(MemoryRefusal::WithDraft { .. }) = &error else {
+    let LoadError::Memory(MemoryRefusal::WithDraft {
+        model_bytes, bytes, ..
+    }) = &error
+    else {
         panic!("{error:?}");
     };
-    assert!(error.to_string().contains("tiny-smollm3"), "{error}");
+    assert_eq!([*model_bytes, model_bytes + bytes], [alone, both]);
+    let error = error.to_string();
+    for part in ["tiny-granite", "tiny-smollm3", "draft.model"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
