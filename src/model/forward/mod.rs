@@ -50,6 +50,7 @@ impl Forward {
     fn write(&self, rows: usize, input: Input, ending: Ending, has_images: bool) -> Tape {
         let (mut writer, logits) = self.writer(rows, (input, ending), has_images);
         let head = self.guess.as_ref();
+        // On a GPU both operations take the commands of the step. The second one sets the same values again.
         let own = head.and_then(|head| head.embedding.zip(Some(head)));
         if let Some((embedding, head)) = own {
             writer.inputs(embedding);
