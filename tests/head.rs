@@ -14,7 +14,7 @@ use ganglion::runner::{Runner, Stepped};
 use ganglion::sampler::{Mask, Parameters};
 use ganglion::tape::Ending;
 
-use model::{HIDDEN, VOCABULARY};
+use model::{HIDDEN, Tensors, VOCABULARY};
 use reference::Head;
 
 const CONTEXT: usize = 256;
@@ -99,67 +99,78 @@ fn greatest(logits: &[f64]) -> u32 {
     u32::try_from(token.expect("there are some")).expect("tokens are small")
 }
 
-/// The logits of three passes, in the form of either file.
+/// The logits of three passes, in the form of either file: of the usual head, of one with an embedding of its own, and of the
+/// first one of two layers.
 #[test]
 fn logits_are_those_of_plain_loops() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let tensors = model::tensors();
-    for model in [
-        model::safetensors(folder.path()),
-        model::gguf(folder.path()),
+    for tensors in [
+        model::tensors(),
+        model::with_own_embedding(),
+        model::with_two_layers(),
     ] {
-        let runner = &mut load(&model, true);
-        let mut tokens = prompt(70);
-        let (owner, greedy) = (Some(Owner(1)), Parameters::default());
-        let wanted = Wanted::without_answers(&tokens);
-        let joined = runner.join(owner, 1, wanted, greedy, CONTEXT);
-        let (slot, _) = joined.expect("it joins");
-        // In two runs.
-        let first = runner.prefill(&tokens[..64], Ending::Kv);
-        first.expect("it is read");
-        runner.prefill_all(&tokens[64..]).expect("it is read");
-        tokens.push(runner.state_of(slot).token);
-        for guesses in [&[][..], &[3, 4], &[]] {
-            tokens.extend(step(runner, slot, guesses));
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        for model in [
+            model::safetensors_of(folder.path(), tensors.clone()),
+            model::gguf_of(folder.path(), tensors.clone()),
+        ] {
+            compare(&model, &tensors);
         }
-        let guesses = runner
-            .head_guesses(&[(slot, 3)])
-            .expect("it guesses")
-            .remove(0);
-        let found = runner.head_logits().expect("they are there");
-        assert_eq!(found.len(), 3 * VOCABULARY);
-        runner.leave(slot);
+    }
+}
 
-        // The hidden states of all positions but the last, which has not run.
-        let (last, ran) = tokens.split_last().expect("there are tokens");
-        let wanted = Wanted::without_answers(ran);
-        let joined = runner.join(Some(Owner(2)), 2, wanted, greedy, CONTEXT);
-        assert_eq!(joined.expect("it joins").1, 0, "it is another user's");
-        let mut hidden: Vec<Vec<f64>> = vec![vec![0.0; HIDDEN]];
-        let each = |logits: &[f32]| {
-            hidden.push(logits[..HIDDEN].iter().copied().map(f64::from).collect());
-        };
-        runner.logits(ran, each).expect("it is read");
+/// Compares the logits of three passes with those of plain loops.
+fn compare(model: &Path, tensors: &Tensors) {
+    let runner = &mut load(model, true);
+    let mut tokens = prompt(70);
+    let (owner, greedy) = (Some(Owner(1)), Parameters::default());
+    let wanted = Wanted::without_answers(&tokens);
+    let joined = runner.join(owner, 1, wanted, greedy, CONTEXT);
+    let (slot, _) = joined.expect("it joins");
+    // In two runs.
+    let first = runner.prefill(&tokens[..64], Ending::Kv);
+    first.expect("it is read");
+    runner.prefill_all(&tokens[64..]).expect("it is read");
+    tokens.push(runner.state_of(slot).token);
+    for guesses in [&[][..], &[3, 4], &[]] {
+        tokens.extend(step(runner, slot, guesses));
+    }
+    let guesses = runner
+        .head_guesses(&[(slot, 3)])
+        .expect("it guesses")
+        .remove(0);
+    let found = runner.head_logits().expect("they are there");
+    assert_eq!(found.len(), 3 * VOCABULARY);
+    runner.leave(slot);
 
-        let mut head = Head::new(&tensors);
-        for (token, before) in ran.iter().zip(&hidden) {
-            head.run(*token, before);
-        }
-        let (mut token, mut before) = (*last, hidden.pop().expect("there are states"));
-        for (pass, found) in found.chunks_exact(VOCABULARY).enumerate() {
-            let row = head.run(token, &before);
-            let far = row.logits.iter().zip(found);
-            let far = far.map(|(exact, found)| (exact - f64::from(*found)).abs());
-            let far: Vec<_> = far.collect();
-            #[allow(clippy::cast_precision_loss)] // logits are few
-            let mean = far.iter().sum::<f64>() / far.len() as f64;
-            let most = far.iter().copied().fold(0.0, f64::max);
-            println!("{}, pass {pass}: {mean:e}, {most:e}", model.display());
-            assert!(mean < 1e-4 && most < 1e-3, "{mean} in the mean, {most}");
-            token = greatest(&row.logits);
-            assert_eq!(guesses[pass], token, "pass {pass}");
-            before = row.hidden;
-        }
+    // The hidden states of all positions but the last, which has not run.
+    let (last, ran) = tokens.split_last().expect("there are tokens");
+    let wanted = Wanted::without_answers(ran);
+    let joined = runner.join(Some(Owner(2)), 2, wanted, greedy, CONTEXT);
+    assert_eq!(joined.expect("it joins").1, 0, "it is another user's");
+    let mut hidden: Vec<Vec<f64>> = vec![vec![0.0; HIDDEN]];
+    let each = |logits: &[f32]| {
+        hidden.push(logits[..HIDDEN].iter().copied().map(f64::from).collect());
+    };
+    runner.logits(ran, each).expect("it is read");
+
+    let mut head = Head::new(tensors);
+    for (token, before) in ran.iter().zip(&hidden) {
+        head.run(*token, before);
+    }
+    let (mut token, mut before) = (*last, hidden.pop().expect("there are states"));
+    for (pass, found) in found.chunks_exact(VOCABULARY).enumerate() {
+        let row = head.run(token, &before);
+        let far = row.logits.iter().zip(found);
+        let far = far.map(|(exact, found)| (exact - f64::from(*found)).abs());
+        let far: Vec<_> = far.collect();
+        #[allow(clippy::cast_precision_loss)] // logits are few
+        let mean = far.iter().sum::<f64>() / far.len() as f64;
+        let most = far.iter().copied().fold(0.0, f64::max);
+        println!("{}, pass {pass}: {mean:e}, {most:e}", model.display());
+        assert!(mean < 1e-4 && most < 1e-3, "{mean} in the mean, {most}");
+        token = greatest(&row.logits);
+        assert_eq!(guesses[pass], token, "pass {pass}");
+        before = row.hidden;
     }
 }
 
@@ -283,6 +294,26 @@ fn guesses_after_steps_are_those_of_single_steps() {
     assert_eq!((runner.state_of(slot), guess(runner, slot)), expected);
 }
 
+/// Passes end once they are told to. The guesses so far stay, and those after them are the same.
+#[test]
+fn passes_end_early() {
+    let runner = &mut with_head();
+    let slot = begin(runner, 1, &prompt(40));
+    let expected = guess(runner, slot);
+    for (most, passes) in (0..=4).zip(0..) {
+        let (before, mut calls) = (runner.graph().counters().launches, 0);
+        let mut is_over = || {
+            calls += 1;
+            calls > most
+        };
+        let guesses = runner.head_guesses_until(&[(slot, 4)], &mut is_over);
+        assert_eq!(guesses.expect("it guesses"), [&expected.0[..most]]);
+        let launches = runner.graph().counters().launches - before;
+        assert_eq!(launches, passes, "{most} guesses");
+    }
+    assert_eq!(guess(runner, slot), expected);
+}
+
 /// A pass is recorded once for each number of rows, and replayed.
 #[test]
 fn passes_are_recorded_once() {
@@ -301,15 +332,25 @@ fn passes_are_recorded_once() {
     assert_eq!(after.launches, before.launches + 6);
 }
 
+/// A mask limits the chosen token, and no guess. No pass waits for one.
+#[test]
+fn a_mask_changes_no_guess() {
+    let runner = &mut with_head();
+    let slot = begin(runner, 1, &prompt(40));
+    let expected = guess(runner, slot);
+    let mask = Mask::only(7, VOCABULARY);
+    runner.guide(slot, Some(&mask)).expect("it is taken");
+    assert_eq!(guess(runner, slot), expected);
+    assert_eq!(step(runner, slot, &expected.0), [7]);
+    // The mask after this token has not arrived.
+    guess(runner, slot);
+    runner.guide(slot, Some(&mask)).expect("it is taken");
+    assert_eq!(step(runner, slot, &[]), [7]);
+}
+
 #[test]
 fn there_are_no_guesses_where_none_can_be_used() {
     let runner = &mut with_head();
-    let slot = begin(runner, 1, &prompt(40));
-    let mask = Mask::only(7, VOCABULARY);
-    runner.guide(slot, Some(&mask)).expect("it is taken");
-    let guesses = runner.head_guesses(&[(slot, 3)]).expect("it guesses");
-    assert_eq!(guesses, [Vec::<u32>::new()], "a mask limits the next token");
-    runner.leave(slot);
     let slot = begin(runner, 2, &prompt(254));
     let guesses = runner.head_guesses(&[(slot, 3)]).expect("it guesses");
     assert_eq!(guesses[0].len(), 1, "two positions are left");

@@ -2,6 +2,7 @@
 //! priorities and preemption change no answer.
 
 mod alone;
+mod arrivals;
 mod asking;
 mod drafts;
 mod engine;

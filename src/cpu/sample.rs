@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// Guesses the token after each row of a head, as its conversation would choose it after the tokens of the rows before.
-    /// A conversation that needs a mask has none. No conversation changes.
+    /// The masks of conversations limit no guess. No conversation changes.
     pub(super) fn guess(&mut self, tape: &Tape, logits: Buffer, runs: &[Run]) {
         let logits = self.buffers.activations[logits.0].chunks_exact(tape.buffer(logits).columns);
         self.guessed.clear();
@@ -109,9 +109,8 @@ impl Core {
                 }
                 _ => conversation.sampler.copied(),
             };
-            let is_free = matches!(conversation.guide, Guide::Free);
-            let guess = is_free.then(|| sampler.sample(logits, self.allowed.as_ref()));
-            self.guessed.push(guess.flatten());
+            self.guessed
+                .push(sampler.sample(logits, self.allowed.as_ref()));
             copies = Some((run.slot, sampler));
         }
         self.chosen += 1;

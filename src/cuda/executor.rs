@@ -247,7 +247,14 @@ impl Steps for Cuda {
         self.idle_since = None;
         // Rows with guesses leave the device's conversation where it is.
         let given: Vec<_> = given.iter().copied().map(Given::Guessed).collect();
-        self.launch(tape, slots, &given, false)?;
+        // A mask may not have arrived, and the pass does not wait for it.
+        let free = |slot: &usize| self.conversations[*slot].set_free();
+        let guides: Vec<_> = slots.iter().map(free).collect();
+        let launched = self.launch(tape, slots, &given, false);
+        for (slot, guide) in slots.iter().zip(guides) {
+            self.conversations[*slot].guide_again(guide);
+        }
+        launched?;
         Ok(self.take_guesses()?)
     }
 

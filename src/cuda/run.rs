@@ -429,11 +429,8 @@ impl Cuda {
         self.pending.pop_front();
         self.idle_since = Some(Instant::now());
         let guessed = slots.iter().zip(tokens).map(|(slot, token)| {
-            let conversation = &mut self.conversations[*slot];
-            conversation.moved();
-            // A mask is for one token.
-            let is_guess = token < state::NOT_READY && !conversation.is_guided();
-            is_guess.then_some(token)
+            self.conversations[*slot].moved();
+            (token < state::NOT_READY).then_some(token)
         });
         Ok(guessed.collect())
     }

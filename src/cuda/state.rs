@@ -160,6 +160,20 @@ impl Conversation {
         }
     }
 
+    /// Has launches choose without a mask until `guide_again` gets the number that this returns.
+    pub(super) fn set_free(&mut self) -> Option<u32> {
+        let number = self.guide.take();
+        self.guide_changed |= number.is_some();
+        number
+    }
+
+    /// Has launches need the mask again that they needed before `set_free`.
+    pub(super) fn guide_again(&mut self, number: Option<u32>) {
+        if number.is_some() {
+            (self.guide, self.guide_changed) = (number, true);
+        }
+    }
+
     fn next_number(&mut self) -> u32 {
         self.number = self.number.checked_add(1).unwrap_or(1);
         self.number
@@ -360,6 +374,27 @@ mod tests {
             (chooses, 9, 7),
         ];
         assert_eq!(rows, expected);
+    }
+
+    /// A pass of a head chooses without the mask of the next token, which the step after it has again.
+    #[test]
+    fn a_pass_of_a_head_has_no_mask() {
+        let mut conversations = vec![Conversation::default()];
+        let number = conversations[0].guide(true);
+        let mut listed = Listed::default();
+        let mut posted = |all: &mut [Conversation]| {
+            let mut guides = Vec::new();
+            listed.commands((&[0][..], &[][..], 1), 1, all, |_, command| {
+                guides.push(command.guide);
+            });
+            guides
+        };
+        assert_eq!(posted(&mut conversations), [number]);
+        let freed = conversations[0].set_free();
+        assert_eq!(posted(&mut conversations), [Some(0)]);
+        conversations[0].guide_again(freed);
+        assert_eq!(posted(&mut conversations), [number]);
+        assert!(posted(&mut conversations).is_empty());
     }
 
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.

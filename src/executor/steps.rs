@@ -196,8 +196,8 @@ pub trait Steps {
 
     /// Runs a prepared pass of a head, a tape that `guesses`: the rows of each of `slots`, at least two, from its token and
     /// position on, of which all but the first have `given` tokens. Returns the token that the head guesses after each row,
-    /// as if the tokens before it had been chosen. There is none after logits that are not finite, nor where a mask limits
-    /// the tokens.
+    /// as if the tokens before it had been chosen. There is none after logits that are not finite. The masks of conversations
+    /// limit no guess, and none is waited for.
     ///
     /// No slot changes, apart from K and V of the head at the positions of these rows, which no chosen token has yet. A step
     /// that is ahead is discarded.

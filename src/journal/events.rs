@@ -138,6 +138,11 @@ events! {
     "c10f75ca913f49968c606b686d92f33e" "the head of {model} that guesses tokens is not loaded: {error}"
     { model = model, error = error }
 
+    /// The head of a model has several layers that guess tokens, of which only the first is used.
+    INFO head_layers(model: &str, layers: usize)
+    "85db07837f0541469a0ebec9eef3b9cf" "{model} has {layers} layers that guess tokens: the first one is used"
+    { model = model, layers = layers }
+
     /// The system lacks memory, so some was released that nobody needed.
     INFO memory_relieved(what: &str, bytes: u64)
     "58f1c2e79a064b3d8e70d5b4916fa2c3" "memory is short: {what} are released, {bytes} bytes"

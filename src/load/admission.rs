@@ -75,9 +75,15 @@ pub enum MemoryRefusal {
         have: u64,
         pool: Pool,
     },
-    #[error("{refusal}; the draft model {} needs {} of these MiB: removing draft.model makes room", draft.display(), mebibytes(*.bytes))]
+    #[error(
+        "{refusal}; {} MiB of these are for {}, and {} MiB for its draft model {}: remove draft.model, or choose a smaller one",
+        mebibytes(*.model_bytes), model.display(), mebibytes(*.bytes), draft.display()
+    )]
     WithDraft {
         refusal: Box<MemoryRefusal>,
+        model: PathBuf,
+        /// The memory that it needs without the draft model.
+        model_bytes: u64,
         draft: PathBuf,
         bytes: u64,
     },

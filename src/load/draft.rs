@@ -27,6 +27,8 @@ const CHUNK: usize = 256;
 #[derive(Debug)]
 pub struct OpenDraft {
     pub path: PathBuf,
+    /// The model that it is opened for.
+    model: PathBuf,
     pub(super) checkpoint: Checkpoint,
 }
 
@@ -52,6 +54,7 @@ pub fn open_draft(
     }
     let draft = OpenDraft {
         path: path.clone(),
+        model: model.to_owned(),
         checkpoint: opened.checkpoint,
     };
     draft.check()?;
@@ -67,13 +70,14 @@ fn of_draft(path: &Path, error: LoadError) -> LoadError {
 
 impl OpenDraft {
     /// Opens the draft model that the settings name, without its vocabulary: for tools that only count its memory.
-    pub(super) fn unchecked(settings: &Settings) -> Result<Option<Self>, LoadError> {
+    pub(super) fn unchecked(model: &Path, settings: &Settings) -> Result<Option<Self>, LoadError> {
         let Some(path) = &settings.draft else {
             return Ok(None);
         };
         let checkpoint = Checkpoint::open(path).map_err(|error| of_draft(path, error.into()))?;
         let draft = Self {
             path: path.clone(),
+            model: model.to_owned(),
             checkpoint,
         };
         draft.check()?;
@@ -141,6 +145,7 @@ impl OpenDraft {
         step.check().map_err(|error| of_this(error.into()))?;
         Ok(DraftPlan {
             path: self.path.clone(),
+            model: self.model.clone(),
             forward,
             settings,
         })
@@ -151,6 +156,8 @@ impl OpenDraft {
 #[derive(Clone, Debug)]
 pub(crate) struct DraftPlan {
     pub(super) path: PathBuf,
+    /// The model that it is planned for.
+    pub(super) model: PathBuf,
     forward: Forward,
     pub(super) settings: Settings,
 }

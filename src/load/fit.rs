@@ -35,7 +35,7 @@ pub(crate) fn admit_on_cpu(
     admitted.map_err(|error| with_draft(error, draft, Some(of_draft(forward.kv))))
 }
 
-/// Names the draft model in the refusal of both.
+/// Names both models in the refusal of both. A buffer that is too large is one of the model's own.
 fn with_draft(
     error: LoadError,
     draft: Option<&DraftPlan>,
@@ -43,10 +43,16 @@ fn with_draft(
 ) -> LoadError {
     match (error, draft, estimate) {
         (LoadError::Memory(refusal), Some(draft), Some(estimate)) => {
+            let MemoryRefusal::Memory { estimate: both, .. } = &refusal else {
+                return LoadError::Memory(refusal);
+            };
+            let (both, bytes) = (both.bytes(), estimate.bytes());
             LoadError::Memory(MemoryRefusal::WithDraft {
                 refusal: Box::new(refusal),
+                model: draft.model.clone(),
+                model_bytes: both.saturating_sub(bytes),
                 draft: draft.path.clone(),
-                bytes: estimate.bytes(),
+                bytes,
             })
         }
         (error, ..) => error,

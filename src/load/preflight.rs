@@ -30,7 +30,7 @@ pub fn admit(
     target: Target,
 ) -> Result<Admitted, LoadError> {
     let (mut forward, _) = plan(checkpoint, settings)?;
-    let draft = OpenDraft::unchecked(settings)?;
+    let draft = OpenDraft::unchecked(checkpoint.path(), settings)?;
     match target {
         Target::Cpu => {
             let settings = prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);

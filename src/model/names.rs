@@ -39,16 +39,16 @@ pub(in crate::model) struct Names {
 /// The names of a head that guesses tokens.
 #[derive(Debug)]
 pub(in crate::model) struct GuessNames {
-    /// The layer's prefix; `None` if it follows the model's layers and is named like them.
-    pub(in crate::model) layer: Option<&'static str>,
-    /// The prefix of the names below; `None` if it is the layer's.
+    /// The prefix of the numbers of its layers; `None` if they follow the model's layers and are named like them.
+    pub(in crate::model) layers: Option<&'static str>,
+    /// The prefix of the names below; `None` if it is that of the first layer.
     pub(in crate::model) prefix: Option<&'static str>,
     pub(in crate::model) embedding_norm: &'static str,
     pub(in crate::model) hidden_norm: &'static str,
     pub(in crate::model) join: &'static str,
     pub(in crate::model) output_norm: &'static str,
     pub(in crate::model) head: &'static str,
-    /// Embeddings of its own, which `forward` does not support.
+    /// The embeddings of its own.
     pub(in crate::model) embedding: &'static str,
 }
 

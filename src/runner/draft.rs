@@ -25,6 +25,19 @@ impl Runner {
     /// # Errors
     /// As `step_each`, if any of them fails.
     pub fn draft(&mut self, trials: &[Trial]) -> Result<Vec<Vec<u32>>, RunError> {
+        self.draft_until(trials, &mut || false)
+    }
+
+    /// Runs the steps of `draft` until `is_over` returns true: it is called before each step is launched. If none has run, the
+    /// slots have only the tokens that they had.
+    ///
+    /// # Errors
+    /// As `draft`.
+    pub fn draft_until(
+        &mut self,
+        trials: &[Trial],
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         let (mut rows, mut given) = (Vec::new(), Vec::new());
         for Trial { slot, tokens, .. } in trials {
             let Some((first, others)) = tokens.split_first() else {
@@ -39,11 +52,16 @@ impl Runner {
         let mut chosen = vec![Vec::new(); trials.len()];
         let most = trials.iter().map(|trial| trial.most).max().unwrap_or(0);
         for round in 1..=most {
+            // A step that was launched behind the one before has no further one behind it.
+            if !self.executor.is_ahead() && is_over() {
+                break;
+            }
             let goes_on = |trial: &&Trial| trial.most > round;
             let next: Vec<_> = trials.iter().filter(goes_on).map(|one| one.slot).collect();
             // A device launches no step behind one with given tokens.
             let behind = if given.is_empty() { &next[..] } else { &[] };
-            let ran = self.run_rows(&rows, &given, behind, (None, None));
+            let skip_next: &mut dyn FnMut() -> bool = &mut *is_over;
+            let ran = self.run_rows(&rows, &given, behind, (None, Some(skip_next)));
             if let Err(error) = ran {
                 // An error here shows at the next launch, too.
                 let _ = self.executor.discard_ahead();

@@ -22,9 +22,10 @@ impl Runner {
     /// last part of a prompt (`Ending::Token`), `step_each` or `step_forced`, each slot once. The slots must be pinned, as
     /// `join` leaves them. The logits that `row_logits` returns are lost.
     ///
-    /// A slot has no guesses without a head, while a step is ahead or preempted (their tokens come first), while a mask
-    /// limits its next token, if it has lost its recurrent state to another one, and at the end of its pages. The tokens and
-    /// the guesses of all slots together fit into a step: those that come later in `wanted` have fewer guesses, or none.
+    /// A slot has no guesses without a head, while a step is ahead or preempted (their tokens come first), if it has lost its
+    /// recurrent state to another one, and at the end of its pages. The tokens and the guesses of all slots together fit into
+    /// a step: those that come later in `wanted` have fewer guesses, or none. Masks limit no guess: one that a mask forbids is
+    /// wrong.
     ///
     /// No slot changes: neither its position, its sampler and its mask, nor what its pages and its recurrent state have
     /// before its position. The head's K and V at the positions of guesses are overwritten by the rows that run there next.
@@ -32,6 +33,18 @@ impl Runner {
     /// # Errors
     /// As `step_each`, for errors of the whole step. The slots have not changed then.
     pub fn head_guesses(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<Vec<u32>>, RunError> {
+        self.head_guesses_until(wanted, &mut || false)
+    }
+
+    /// Returns the guesses of `head_guesses` that are made until `is_over` returns true: it is called before each pass.
+    ///
+    /// # Errors
+    /// As `head_guesses`.
+    pub fn head_guesses_until(
+        &mut self,
+        wanted: &[(usize, usize)],
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         let mut guesses = vec![Vec::new(); wanted.len()];
         if !self.has_head() || self.executor.is_ahead() {
             return Ok(guesses);
@@ -55,6 +68,9 @@ impl Runner {
         self.head_tape(size)?;
         self.head.rows = slots.len();
         for pass in 0..most.iter().copied().max().unwrap_or(0) {
+            if is_over() {
+                break;
+            }
             // Rows without a guess yet have any token: no earlier row sees them.
             let given = rows_each()
                 .zip(&guesses)

@@ -144,13 +144,20 @@ impl Tape {
     pub fn carried(&self) -> Vec<Buffer> {
         let layers = self.ops.iter().position(Op::adds);
         let before = layers.unwrap_or(self.ops.len());
-        let carried = self.ops.iter().enumerate().filter_map(|(at, op)| match op {
+        let all = self.ops.iter().enumerate().filter_map(|(at, op)| match op {
             Op::Embed { x, .. } => Some(*x),
             Op::LayerInputs { inputs, .. } => Some(*inputs),
             Op::Norm { first: 0, out, .. } if at < before => Some(*out),
             _ => None,
         });
-        carried.collect()
+        let mut carried = Vec::new();
+        for buffer in all {
+            // A head with an embedding of its own has the residual stream filled twice.
+            if !carried.contains(&buffer) {
+                carried.push(buffer);
+            }
+        }
+        carried
     }
 
     /// Whether the tape is a pass of a head, which guesses tokens: it reads hidden states before its layer, and these are

@@ -1,6 +1,6 @@
 """Writes the golden model tiny-qwen3_5 with a head of random weights that guesses tokens.
 
-usage: add_head.py GOLDEN OUT    GOLDEN: the folder tiny-qwen3_5
+usage: add_head.py GOLDEN OUT [own]    GOLDEN: the folder tiny-qwen3_5; own: the head has an embedding of its own
 """
 
 import json
@@ -38,7 +38,7 @@ def write(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
 
 
-def main(golden, out):
+def main(golden, out, own=None):
     golden, out = pathlib.Path(golden), pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     config = json.loads((golden / "config.json").read_text())
@@ -66,10 +66,12 @@ def main(golden, out):
     add(f"{layer}.mlp.gate_proj.weight", 0.3, WIDTH, HIDDEN)
     add(f"{layer}.mlp.up_proj.weight", 0.3, WIDTH, HIDDEN)
     add(f"{layer}.mlp.down_proj.weight", 0.3, HIDDEN, WIDTH)
+    if own:
+        add("mtp.embed_tokens.weight", 1.0, VOCABULARY, HIDDEN)
     write(out / "model.safetensors", tensors)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["own"]):
         sys.exit(__doc__)
     main(*sys.argv[1:])

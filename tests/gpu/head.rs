@@ -11,7 +11,7 @@ use ganglion::kv::{KvType, KvTypes, Owner, Wanted};
 use ganglion::load::Backend;
 use ganglion::quant::DType;
 use ganglion::runner::{Runner, Stepped};
-use ganglion::sampler::Parameters;
+use ganglion::sampler::{Mask, Parameters, Promise};
 
 use super::Types;
 use super::modes::load_head;
@@ -19,6 +19,8 @@ use super::modes::load_head;
 /// Tokens of an answer.
 const STEPS: usize = 60;
 const GUESSES: usize = 3;
+/// The only token that a mask allows.
+const ALLOWED: u32 = 7;
 /// The mean difference of the head's logits, whose spread is about 1. Those of 16-bit types and caches differ by this much.
 const NEAR: f32 = 0.05;
 
@@ -75,6 +77,8 @@ fn check(
     if guess(&mut runner, slot)? != fresh {
         return Err("guesses after a rewind differ".into());
     }
+    runner.leave(slot);
+    guided(&mut runner, &fresh)?;
     let far = distance(model, &mut runner)?;
     if far > NEAR {
         return Err(format!("the head's logits differ from the CPU's by {far:.4}").into());
@@ -164,6 +168,38 @@ fn guessed(runner: &mut Runner, expected: &[Said]) -> Result<(usize, usize), Box
         return Err(format!("few guesses: {all}, {wrong} steps with wrong ones").into());
     }
     Ok((all, wrong))
+}
+
+/// Guesses where a mask limits the next token, once without waiting for it. The guesses are those without a mask, and the mask
+/// limits the step after them.
+fn guided(runner: &mut Runner, expected: &(Vec<u32>, Vec<u32>)) -> Result<(), Box<dyn Error>> {
+    let mask = Mask::only(ALLOWED, runner.vocabulary());
+    for (user, is_late) in [(4, false), (5, true)] {
+        let slot = begin(runner, user, &prompt(90))?;
+        let (promise, promised) = Promise::new();
+        if is_late {
+            runner.guide_later(slot, promise)?;
+        } else {
+            runner.guide(slot, Some(&mask))?;
+        }
+        if guess(runner, slot)? != *expected {
+            return Err("a mask changes guesses".into());
+        }
+        promised.keep(mask.clone());
+        // A step that does not find a late mask chooses nothing, and runs again.
+        let mut chosen = Vec::new();
+        for _ in 0..100 {
+            chosen = step(runner, slot, &expected.0)?;
+            if !chosen.is_empty() {
+                break;
+            }
+        }
+        if chosen != [ALLOWED] {
+            return Err(format!("{chosen:?} under a mask after guesses").into());
+        }
+        runner.leave(slot);
+    }
+    Ok(())
 }
 
 /// Returns the mean difference of the head's first logits from those of the CPU, after a prompt with the same first token.

@@ -16,9 +16,10 @@ cp target/templates/ggml-vocab-qwen2.gguf "$out/vocabulary.gguf"
 cp tests/gpu/run.sh tests/gpu/*.py tests/gpu/peer*.cpp tests/gpu/peer.sh tests/support/daemon.sh tests/support/bus.conf \
     config/org.ganglion.Llm1.conf "$out"
 
-# The answers whose guesses run.sh replays, and a model with a head.
+# The answers whose guesses run.sh replays, and models with a head, without and with an embedding of its own.
 cp tests/bench/answers.json "$out"
 target/venv/bin/python tests/gpu/add_head.py tests/golden/tiny-qwen3_5 "$out/head"
+target/venv/bin/python tests/gpu/add_head.py tests/golden/tiny-qwen3_5 "$out/own" own
 
 # Debian's message bus with its libraries, C library and loader. Started by that loader it needs only the machine's kernel.
 bus=$(command -v dbus-daemon)

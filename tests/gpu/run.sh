@@ -201,7 +201,7 @@ stage_rows() {
 
 # Models that guess tokens: a head, and draft models of attention layers alone.
 stage_guesses() {
-    check 'a head that guesses' head head
+    check 'heads that guess' head head own
     check 'draft models' draft golden/tiny-qwen3 golden/tiny-gemma3
 }
 

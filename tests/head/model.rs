@@ -88,14 +88,50 @@ pub(crate) fn tensors() -> Tensors {
     all
 }
 
+/// Returns the tensors with an embedding of the head's own.
+pub(crate) fn with_own_embedding() -> Tensors {
+    let mut all = tensors();
+    let mut random = fastrand::Rng::with_seed(43);
+    let values = (0..VOCABULARY * HIDDEN).map(|_| 2.0 * random.f32() - 1.0);
+    let embedding = (vec![VOCABULARY, HIDDEN], values.collect());
+    all.insert("mtp.embed_tokens.weight".into(), embedding);
+    all
+}
+
+/// Returns the tensors with a second layer that guesses tokens.
+pub(crate) fn with_two_layers() -> Tensors {
+    let mut all = tensors();
+    let second = all.iter().filter_map(|(name, (shape, values))| {
+        let name = name.strip_prefix("mtp.layers.0.")?;
+        let values = values.iter().map(|value| -value).collect();
+        Some((format!("mtp.layers.1.{name}"), (shape.clone(), values)))
+    });
+    let second: Vec<(String, Tensor)> = second.collect();
+    all.extend(second);
+    all
+}
+
+/// Returns the number of layers that guess tokens.
+fn head_layers(tensors: &Tensors) -> u32 {
+    let layers = tensors.keys().filter(|name| {
+        name.starts_with("mtp.layers.") && name.ends_with(".input_layernorm.weight")
+    });
+    layers.count().try_into().expect("they are few")
+}
+
 /// Writes the model as transformers does into a folder.
 pub(crate) fn safetensors(folder: &Path) -> PathBuf {
+    safetensors_of(folder, tensors())
+}
+
+/// Writes these tensors as transformers does into a folder.
+pub(crate) fn safetensors_of(folder: &Path, tensors: Tensors) -> PathBuf {
     let text = std::fs::read_to_string(golden().join("config.json")).expect("golden data");
     let mut config: Value = serde_json::from_str(&text).expect("golden data is well formed");
     config["tie_word_embeddings"] = false.into();
-    config["mtp_num_hidden_layers"] = 1.into();
+    config["mtp_num_hidden_layers"] = head_layers(&tensors).into();
     std::fs::write(folder.join("config.json"), config.to_string()).expect("it is written");
-    let tensors = tensors().into_iter().map(|(name, (shape, values))| {
+    let tensors = tensors.into_iter().map(|(name, (shape, values))| {
         let bytes: Vec<u8> = values
             .iter()
             .flat_map(|value| value.to_le_bytes())
@@ -111,10 +147,10 @@ pub(crate) fn safetensors(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// Writes the model as llama.cpp's converter does into a folder.
-pub(crate) fn gguf(folder: &Path) -> PathBuf {
+/// Writes these tensors as llama.cpp's converter does into a folder.
+pub(crate) fn gguf_of(folder: &Path, tensors: Tensors) -> PathBuf {
     let path = folder.join("model.gguf");
-    std::fs::write(&path, writer(tensors()).file()).expect("it is written");
+    std::fs::write(&path, writer(tensors).file()).expect("it is written");
     path
 }
 
@@ -122,9 +158,10 @@ pub(crate) fn gguf(folder: &Path) -> PathBuf {
 pub(crate) fn writer(tensors: Tensors) -> GgufWriter {
     let mut gguf = GgufWriter::default();
     gguf.string("general.architecture", "qwen35");
+    let layers = head_layers(&tensors);
     for (key, value) in [
-        ("block_count", 5),
-        ("nextn_predict_layers", 1),
+        ("block_count", 4 + layers),
+        ("nextn_predict_layers", layers),
         ("context_length", 512),
         ("embedding_length", 64),
         ("feed_forward_length", 128),
@@ -171,10 +208,13 @@ fn converted(name: &str, values: Vec<f32>) -> (String, Vec<f32>) {
                 let (layer, rest) = rest.split_once('.').expect("it has a number");
                 format!("blk.{layer}.{}", of_layer(rest))
             }
-            None => format!(
-                "blk.4.{}",
-                of_layer(name.trim_start_matches("mtp.layers.0."))
-            ),
+            None => {
+                let of_head = name.strip_prefix("mtp.layers.");
+                let of_head = of_head.and_then(|rest| rest.split_once('.'));
+                let (layer, rest) = of_head.unwrap_or(("0", name));
+                let layer: usize = layer.parse().expect("it has a number");
+                format!("blk.{}.{}", 4 + layer, of_layer(rest))
+            }
         },
     };
     let values = match name.rsplit_once("linear_attn.").map(|(_, rest)| rest) {
@@ -233,10 +273,12 @@ fn of_layer(name: &str) -> &str {
         "linear_attn.A_log" => "ssm_a",
         "linear_attn.norm.weight" => "ssm_norm.weight",
         "linear_attn.out_proj.weight" => "ssm_out.weight",
+        "mtp.embed_tokens.weight" => "nextn.embed_tokens.weight",
         "mtp.fc.weight" => "nextn.eh_proj.weight",
         "mtp.pre_fc_norm_embedding.weight" => "nextn.enorm.weight",
         "mtp.pre_fc_norm_hidden.weight" => "nextn.hnorm.weight",
         "mtp.norm.weight" => "nextn.shared_head_norm.weight",
+        "mtp.shared_head.head.weight" => "nextn.shared_head_head.weight",
         other => unreachable!("the model has no {other}"),
     }
 }

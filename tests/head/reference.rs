@@ -33,7 +33,8 @@ impl<'a> Head<'a> {
     /// Runs the row at the next position: a token, and the hidden state of the position before.
     pub(crate) fn run(&mut self, token: u32, before: &[f64]) -> Row {
         let at = |name: &str| format!("mtp.layers.0.{name}.weight");
-        let embedding = &self.tensors["model.embed_tokens.weight"].1;
+        let own = self.tensors.get("mtp.embed_tokens.weight");
+        let (_, embedding) = own.unwrap_or(&self.tensors["model.embed_tokens.weight"]);
         let embedding = &embedding[token as usize * HIDDEN..][..HIDDEN];
         let embedding: Vec<_> = embedding.iter().copied().map(f64::from).collect();
         let mut joined = self.norm("mtp.pre_fc_norm_embedding.weight", &embedding);

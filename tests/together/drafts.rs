@@ -5,11 +5,19 @@ use std::time::Duration;
 
 use ganglion::engine::{Message, Replaced, Role, State, worker};
 use ganglion::guess::{Guess, MOST_GUESSES, Source};
+use ganglion::guide::Grammar;
+use ganglion::kv::Wanted;
 use ganglion::load::{self, KvMemory, LoadError, MemoryRefusal, OpenModel, open_draft};
+use ganglion::model::Checkpoint;
+use ganglion::runner::Trial;
+use ganglion::sampler::Parameters;
+use ganglion::tape::Ending;
 use ganglion::telemetry::Proposer;
 
 use super::engine::{Engine, TEMPLATE};
-use super::guesses::{Counts, ask_all, client, hear, middle, options, talk};
+use super::guesses::{
+    Counts, ask_all, ask_fitting, ask_guided, client, hear, middle, options, talk,
+};
 use crate::support::tiny_gguf;
 
 /// A chat template that spells earlier answers apart from the beginning of a new one.
@@ -105,6 +113,30 @@ async fn guesses_of_a_draft_model_change_no_answer() {
     }
 }
 
+/// A draft model guesses without the masks of guided answers, and its guesses that a grammar allows are used.
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_of_a_draft_model_change_no_guided_answer() {
+    let folder = folder("tiny-granite", None);
+    let engine = Engine::with(folder.path(), with("tiny-granite")).await;
+    let handle = &engine.handle;
+    let always = guess(Source::Draft, false);
+    let text = |_| Grammar::Regex("(.|\n)*".into());
+    let mut all = Counts::default();
+    for users in [1, 3, 8] {
+        let (plain, none) = ask_guided(handle, users, None).await;
+        assert_eq!(none.proposed, 0);
+        let (answers, _) = ask_guided(handle, users, Some(&always)).await;
+        assert_eq!(answers, plain, "{users} users");
+        let (plain, _) = ask_fitting(handle, users, None, text).await;
+        let (answers, counts) = ask_fitting(handle, users, Some(&always), text).await;
+        assert_eq!(answers, plain, "{users} users, any text");
+        println!("{users} users: {counts:?}");
+        all.proposed += counts.proposed;
+        all.accepted += counts.accepted;
+    }
+    assert!(all.accepted > 0, "{all:?}");
+}
+
 /// A model guesses its own greedy answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_model_guesses_nearly_all() {
@@ -120,6 +152,45 @@ async fn the_same_model_guesses_nearly_all() {
     let of_draft = live.proposals.of(Proposer::Draft);
     assert_eq!(of_draft, live.proposals.all());
     assert_eq!(of_draft.proposed, u64::from(counts.proposed));
+}
+
+/// Steps of a draft model end once they are told to, and the guesses so far stay.
+#[test]
+fn steps_of_a_draft_model_end_early() {
+    let checkpoint = Checkpoint::open(&golden("tiny-granite")).expect("golden data");
+    let settings = load::Settings {
+        kv_memory: KvMemory::Conversations(4),
+        rows: 4,
+        ..Engine::settings()
+    };
+    let runner = &mut load::runner(&checkpoint, &settings, &mut |_, _| {}).expect("it loads");
+    let tokens: Vec<u32> = (0..20).map(|at| at * 37 % 256).collect();
+    let mut guesses = |user, passes| {
+        let wanted = Wanted::without_answers(&tokens);
+        let joined = runner.join(None, user, wanted, Parameters::default(), 64);
+        let (slot, _) = joined.expect("it joins");
+        runner.turn_to(slot);
+        let first = runner.prefill(&tokens[..16], Ending::Kv);
+        first.expect("it is read");
+        let trial = Trial {
+            slot,
+            tokens: tokens[16..19].to_vec(),
+            most: 4,
+        };
+        let mut launches = 0;
+        let mut is_over = || {
+            launches += 1;
+            launches > passes
+        };
+        let chosen = runner.draft_until(&[trial], &mut is_over);
+        runner.leave(slot);
+        chosen.expect("it steps").remove(0)
+    };
+    let all = guesses(1, 4);
+    assert_eq!(all.len(), 4);
+    for (user, passes) in (2..).zip(0..4) {
+        assert_eq!(guesses(user, passes), all[..passes], "{passes} passes");
+    }
 }
 
 /// A draft model that fails is switched off, and the answers are the same.
@@ -283,8 +354,15 @@ fn both_are_admitted_together() {
     let between = alone.midpoint(both) >> 10;
     admit(between, None).expect("it fits alone");
     let error = admit(between, Some("tiny-smollm3")).expect_err("both do not fit");
-    let LoadError::Memory(MemoryRefusal::WithDraft { .. }) = &error else {
+    let LoadError::Memory(MemoryRefusal::WithDraft {
+        model_bytes, bytes, ..
+    }) = &error
+    else {
         panic!("{error:?}");
     };
-    assert!(error.to_string().contains("tiny-smollm3"), "{error}");
+    assert_eq!([*model_bytes, model_bytes + bytes], [alone, both]);
+    let error = error.to_string();
+    for part in ["tiny-granite", "tiny-smollm3", "draft.model"] {
+        assert!(error.contains(part), "{error}");
+    }
 }

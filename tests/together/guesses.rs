@@ -340,14 +340,24 @@ pub(super) async fn ask_guided(
     users: u32,
     guess: Option<&Guess>,
 ) -> (Vec<Answer>, Counts) {
+    let all = grammars();
+    // Each grammar is answered by greedy and sampled answers, with and without probabilities.
+    let grammar = |user| all[(user + users) as usize % all.len()].clone();
+    ask_fitting(engine, users, guess, grammar).await
+}
+
+/// Asks a question of each of some users at once, whose answers must fit the user's grammar.
+pub(super) async fn ask_fitting(
+    engine: &Handle,
+    users: u32,
+    guess: Option<&Guess>,
+    grammar: impl Fn(u32) -> Grammar,
+) -> (Vec<Answer>, Counts) {
     let mut asked = Vec::new();
     for user in 0..users {
         let message = Message::new(Role::User, format!("hello hello hello hello {user}"));
-        let all = grammars();
-        // Each grammar is answered by greedy and sampled answers, with and without probabilities.
-        let grammar = all[(user + users) as usize % all.len()].clone();
         let options = Options {
-            grammar: Some(grammar),
+            grammar: Some(grammar(user)),
             ..options(user, None, guess)
         };
         let ticket = engine.generate(client(user), vec![message], options).await;

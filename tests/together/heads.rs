@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use ganglion::engine::{Message, Replaced, Role, State, worker};
 use ganglion::guess::{Guess, Source};
+use ganglion::guide::Grammar;
 use ganglion::load::{self, Head, KvMemory, LoadError, OpenModel};
 use ganglion::telemetry::Proposer;
 
 use super::drafts::{USUAL_TEMPLATE, ask, golden, guess};
 use super::engine::{Engine, TEMPLATE};
-use super::guesses::{Counts, ask_all, ask_guided, client, middle, options, talk};
-use crate::head::model::{Tensors, tensors, writer};
+use super::guesses::{Counts, ask_all, ask_fitting, ask_guided, client, middle, options, talk};
+use crate::head::model::{HIDDEN, Tensors, VOCABULARY, tensors, with_two_layers, writer};
 use crate::support::tiny_gguf;
 
 /// Returns the file of a model with a head, with a vocabulary.
@@ -32,6 +33,19 @@ fn damaged() -> Vec<u8> {
     of(all)
 }
 
+/// Returns the same model, whose head guesses "a" or "b", by the sign of the first value of its hidden state.
+fn of_two_letters() -> Vec<u8> {
+    let mut all = tensors();
+    let mut head = vec![0.0; VOCABULARY * HIDDEN];
+    for (letter, weight) in [(b'a', 50.0), (b'b', -50.0)] {
+        // Two control tokens come before those of bytes.
+        head[(2 + usize::from(letter)) * HIDDEN] = weight;
+    }
+    let name = "mtp.shared_head.head.weight";
+    all.insert(name.into(), (vec![VOCABULARY, HIDDEN], head));
+    of(all)
+}
+
 /// Writes a model into a folder, with a chat template.
 pub(super) fn folder(file: &[u8]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
@@ -40,7 +54,7 @@ pub(super) fn folder(file: &[u8]) -> tempfile::TempDir {
     folder
 }
 
-fn with(head: Head) -> load::Settings {
+pub(super) fn with(head: Head) -> load::Settings {
     load::Settings {
         kv_memory: KvMemory::Conversations(8),
         rows: 8,
@@ -83,6 +97,29 @@ async fn guesses_of_a_head_change_no_answer() {
     // Later turns, also after one was taken back.
     let plain = talk(&without.handle, 1, None).await;
     assert_eq!(talk(handle, 1, Some(&always)).await, plain);
+}
+
+/// A head guesses without the masks of guided answers, and its guesses that a grammar allows are used.
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_of_a_head_change_no_guided_answer() {
+    let folder = folder(&of_two_letters());
+    let engine = Engine::with(folder.path(), with(Head::Required)).await;
+    let handle = &engine.handle;
+    let always = guess(Source::Head, false);
+    let letters = |_| Grammar::Regex("[ab]{100}".into());
+    let mut all = Counts::default();
+    for users in [1, 4, 8] {
+        let (plain, none) = ask_fitting(handle, users, None, letters).await;
+        assert_eq!(none.proposed, 0);
+        let (answers, counts) = ask_fitting(handle, users, Some(&always), letters).await;
+        assert_eq!(answers, plain, "{users} users");
+        println!("{users} users: {counts:?}");
+        all.proposed += counts.proposed;
+        all.accepted += counts.accepted;
+    }
+    assert!(all.accepted > 0, "{all:?}");
+    let of_head = handle.live().proposals.of(Proposer::Head);
+    assert_eq!(of_head.accepted, u64::from(all.accepted));
 }
 
 /// A cancelled answer changes none of the next one's guesses.
@@ -147,6 +184,21 @@ async fn a_head_comes_and_goes_by_its_setting() {
     let (text, counts) = ask(&engine, Some(&always)).await;
     assert_eq!(text, plain);
     assert!(counts.proposed > 0);
+}
+
+/// The first of several layers guesses, and the journal says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_of_several_layers_guesses() {
+    let folder = folder(&of(with_two_layers()));
+    let engine = Engine::with(folder.path(), with(Head::Required)).await;
+    let (plain, _) = ask(&engine, None).await;
+    let (text, counts) = ask(&engine, Some(&guess(Source::Head, false))).await;
+    assert_eq!(text, plain);
+    assert!(counts.proposed > 0, "{counts:?}");
+    let of_layers = |text: &String| text.contains("has 2 layers that guess tokens");
+    let events = engine.journal.take().into_iter();
+    let events = events.filter(|event| event.get("message").is_some_and(of_layers));
+    assert_eq!(events.count(), 1);
 }
 
 /// With both, the draft model guesses, and the head only for those who ask for it.

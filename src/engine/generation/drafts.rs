@@ -48,11 +48,11 @@ impl Generation {
         })
     }
 
-    /// Whether the model's head may guess its next tokens. A head makes no guesses where a mask limits the first of them.
+    /// Whether the model's head may guess its next tokens.
     pub(crate) fn uses_head(&self) -> bool {
         let guess = self.request.options.guess.as_ref();
         let uses = guess.is_some_and(|guess| guess.source.uses_head());
-        uses && !self.is_limited && self.continues()
+        uses && self.continues()
     }
 
     /// Whether its next token continues an answer that has begun.
@@ -101,6 +101,13 @@ impl Generation {
         let is_other = |token: &u32| *token as usize >= vocabulary;
         let most = tokens.len();
         tokens.truncate(tokens.iter().position(is_other).unwrap_or(most));
-        self.guessable(tokens)
+        let tokens = self.before_end(tokens);
+        let guessed = !tokens.is_empty();
+        let guesses = self.plausible(tokens);
+        if guessed && guesses.is_empty() {
+            // No step runs this guess, and its pass has taken its time.
+            self.acceptances.record(proposer, 1, 0);
+        }
+        guesses
     }
 }

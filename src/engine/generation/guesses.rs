@@ -104,15 +104,20 @@ impl Generation {
         let Some(proposer) = self.proposer.as_ref().filter(|_| may) else {
             return Vec::new();
         };
-        self.guessable(proposer.propose(most))
+        self.plausible(self.before_end(proposer.propose(most)))
     }
 
-    /// Returns guesses up to the first token that cannot be one.
-    pub(super) fn guessable(&self, mut next: Vec<u32>) -> Vec<u32> {
+    /// Returns guesses up to the first token after which no other one follows.
+    pub(super) fn before_end(&self, mut next: Vec<u32>) -> Vec<u32> {
         let codec = self.encoder.codec();
         let ends = |token: &u32| *token >= FIRST_IMAGE_ROW || codec.is_end(*token);
         let most = next.len();
         next.truncate(next.iter().position(ends).unwrap_or(most));
+        next
+    }
+
+    /// Returns guesses as far as the guide is known to allow them.
+    pub(super) fn plausible(&self, mut next: Vec<u32>) -> Vec<u32> {
         let plausible = |guide: &Guide| guide.plausible(&next);
         let plausible = self.guide.as_ref().map_or(next.len(), plausible);
         next.truncate(plausible);

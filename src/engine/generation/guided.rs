@@ -20,12 +20,11 @@ impl Generation {
     pub(crate) fn allowed_next(&mut self, vocabulary: usize) -> Result<Allowed, GuideError> {
         self.promise = None;
         self.waits = false;
-        self.is_limited = false;
         let replays = !self.is_current();
         let Some(guide) = self.guide.as_mut().filter(|_| !replays) else {
             return Ok(Allowed::Any);
         };
-        let allowed = match guide.follows_soon()? {
+        Ok(match guide.follows_soon()? {
             // A complete answer has ended.
             Soon::Known(Next::Anything | Next::Nothing) => Allowed::Any,
             Soon::Known(Next::Allowed(mask)) => Allowed::Mask(mask),
@@ -36,9 +35,7 @@ impl Generation {
                 self.promise = Some(promise.clone());
                 Allowed::Pending(promise)
             }
-        };
-        self.is_limited = !matches!(allowed, Allowed::Any);
-        Ok(allowed)
+        })
     }
 
     /// Whether it must wait for a mask: a prefill cannot be repeated as a step can, and a step that found no mask is repeated

@@ -58,8 +58,6 @@ pub(crate) struct Generation {
     pub(super) promise: Option<Promise>,
     /// Whether its last step found no mask.
     pub(super) waits: bool,
-    /// Whether a mask limits its next token.
-    pub(super) is_limited: bool,
     /// Whether the guide has the token that was chosen last.
     pub(super) shown: bool,
     /// Why it ends, unless its guide reports that the answer is complete.
@@ -165,7 +163,6 @@ impl Generation {
             guide: request.guide.take(),
             promise: None,
             waits: false,
-            is_limited: false,
             shown: false,
             ending: None,
             held: request.past().min(prompt.len().saturating_sub(1)),

@@ -265,14 +265,25 @@ impl Queue {
     /// Whether a request has arrived since the last call for which `matches` is true. Arrivals that the queue takes at this
     /// moment are reported by the next call.
     pub(crate) fn has_arrival(&self, matches: impl Fn(&Request) -> bool) -> bool {
-        if self.arrivals.load(Ordering::Acquire) == self.seen_arrivals.load(Ordering::Relaxed) {
-            return false;
-        }
-        let Some(waiting) = self.waiting.try_lock() else {
+        let Some(waiting) = self.with_unseen() else {
             return false;
         };
         self.note_seen(&waiting);
         waiting.requests.iter().any(matches)
+    }
+
+    /// Whether `has_arrival` would report a request for which `matches` is true. It still does so afterwards.
+    pub(crate) fn has_unseen_arrival(&self, matches: impl Fn(&Request) -> bool) -> bool {
+        let waiting = self.with_unseen();
+        waiting.is_some_and(|waiting| waiting.requests.iter().any(matches))
+    }
+
+    /// Returns the requests that wait, if the engine thread has not seen all of them and no caller has the lock.
+    fn with_unseen(&self) -> Option<MutexGuard<'_, Waiting>> {
+        if self.arrivals.load(Ordering::Acquire) == self.seen_arrivals.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.waiting.try_lock()
     }
 
     /// Waits until `until`, or until a request arrives for which `matches` is true. Returns whether one has.

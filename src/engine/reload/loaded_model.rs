@@ -264,6 +264,9 @@ impl LoadedModel {
         if let (true, Err(defect)) = (settings.runner.head.loads(), &checkpoint.guess) {
             journal::head_skipped(&checkpoint.name, &defect.to_string());
         }
+        if runner.has_head() && checkpoint.guess_layers > 1 {
+            journal::head_layers(&checkpoint.name, checkpoint.guess_layers);
+        }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (sampling, unused) = load::sampling(&checkpoint.sampling);
         for setting in unused {

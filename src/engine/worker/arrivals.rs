@@ -1,4 +1,4 @@
-//! Requests that arrive while a step runs: whether the step is preempted for one of them.
+//! Requests that arrive while a step runs, or while the device makes guesses for it: whether one of them preempts that.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl Arrivals<'_> {
         let steps_due = self.slices.are_steps_due();
         self.queue.wait_for_arrival(until, |request| {
             self.has_arrival
-                .set(self.has_arrival.get() || self.gets_row(request));
+                .set(self.has_arrival.get() || gets_row(request, self.has_row));
             let (user, remaining) = (request.client.user, request.wanted().1.tokens.len());
             let one = Candidate {
                 slot: usize::MAX,
@@ -50,10 +50,35 @@ impl Arrivals<'_> {
     /// Whether a request has arrived that is prefilled right after the running step at the latest: then no step is launched
     /// behind it.
     pub(super) fn preempts_next(&self) -> bool {
-        self.has_arrival.get() || self.queue.has_arrival(|request| self.gets_row(request))
+        let has_row = self.has_row;
+        self.has_arrival.get() || (self.queue).has_arrival(|request| gets_row(request, has_row))
     }
+}
 
-    fn gets_row(&self, request: &Request) -> bool {
-        self.has_row || request.options.priority == Priority::Realtime
+/// What ends the passes that make guesses for a step, and the slice of a draft model before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interruption<'a> {
+    pub(super) queue: &'a Queue,
+    /// Whether a row of a step is free.
+    pub(super) has_row: bool,
+    /// The priority of the most urgent generation of the step.
+    pub(super) priority: Priority,
+}
+
+impl Interruption<'_> {
+    /// Whether a request has arrived that is prefilled right after the step at the latest, and that is no less urgent. The step
+    /// notices the same arrival.
+    pub(super) fn is_due(self) -> bool {
+        self.queue.has_unseen_arrival(|request| {
+            let priority = request.options.priority;
+            gets_row(request, self.has_row)
+                && priority >= self.priority
+                && !self.queue.held().suspends(priority)
+        })
     }
+}
+
+/// Whether a request gets a row of a step at once. `has_row` says that one is free.
+fn gets_row(request: &Request, has_row: bool) -> bool {
+    has_row || request.options.priority == Priority::Realtime
 }

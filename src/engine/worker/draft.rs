@@ -132,7 +132,7 @@ impl Draft {
         Some(if lacks > READ_AT_ONCE { lacks } else { 0 })
     }
 
-    /// Reads a slice of what a slot's sequence lacks, for about as long as a slice may take.
+    /// Reads a slice of what a slot's sequence lacks, for about as long as a slice may take, or until `is_over` returns true.
     ///
     /// # Errors
     /// As `Runner::prefill_until`.
@@ -140,21 +140,30 @@ impl Draft {
         &mut self,
         slot: usize,
         conversation: Conversation<'_>,
-        slice: Duration,
+        (slice, is_over): (Duration, &mut dyn FnMut() -> bool),
     ) -> Result<(), RunError> {
         self.runner.attach_thread()?;
         // Earlier turns may have left nothing to read.
         if self.follow(slot, conversation)? && self.lacks(slot, conversation) != Some(0) {
-            self.read_rows(slot, conversation, Some(slice))?;
+            self.read_rows(slot, conversation, Some((slice, is_over)))?;
         }
         Ok(())
     }
 
-    /// Has the draft model guess, all conversations together. Returns the guesses of each: none for one that it cannot follow.
+    /// Has the draft model guess, all conversations together, until `is_over` returns true before a step. Returns the guesses of
+    /// each: none for one that it cannot follow.
     ///
     /// # Errors
-    /// As `Runner::draft`.
-    pub(super) fn guess(&mut self, asked: &[Ask<'_>]) -> Result<Vec<Vec<u32>>, RunError> {
+    /// As `Runner::draft_until`.
+    pub(super) fn guess(
+        &mut self,
+        asked: &[Ask<'_>],
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
+        let mut guesses = vec![Vec::new(); asked.len()];
+        if is_over() {
+            return Ok(guesses);
+        }
         self.runner.attach_thread()?;
         let rows = (self.runner.rows() / asked.len().max(1)).max(1);
         let (mut trials, mut of) = (Vec::new(), Vec::new());
@@ -165,15 +174,14 @@ impl Draft {
             }
         }
         let begun = Instant::now();
-        let chosen = self.runner.draft(&trials)?;
-        let passes = trials.iter().map(|trial| trial.most).max().unwrap_or(0);
+        let chosen = self.runner.draft_until(&trials, is_over)?;
+        let passes = chosen.iter().map(Vec::len).max().unwrap_or(0);
         if let Some(each) = begun
             .elapsed()
             .checked_div(u32::try_from(passes).unwrap_or(u32::MAX))
         {
             self.costs.record(trials.len(), each);
         }
-        let mut guesses = vec![Vec::new(); asked.len()];
         for (index, chosen) in of.into_iter().zip(chosen) {
             self.note_tried(asked[index].slot, &chosen);
             guesses[index] = chosen;
@@ -278,12 +286,13 @@ impl Draft {
         }
     }
 
-    /// Reads tokens that a sequence lacks: all of them, or those of a slice that takes about so long.
+    /// Reads tokens that a sequence lacks: all of them, or those of a slice that takes about so long, unless its function returns
+    /// true.
     fn read_rows(
         &mut self,
         slot: usize,
         conversation: Conversation<'_>,
-        slice: Option<Duration>,
+        slice: Option<(Duration, &mut dyn FnMut() -> bool)>,
     ) -> Result<(), RunError> {
         let Some(Seat::Taken(turn)) = self.seats.get_mut(slot) else {
             return Ok(());
@@ -293,6 +302,7 @@ impl Draft {
             .len()
             .saturating_sub(runner.len_of(turn.slot) + 1);
         let chunk = runner.prefill_chunk().min(lacks);
+        let (slice, mut is_over) = slice.unzip();
         let fits = slice.map_or(chunk, |slice| self.pace.rows(slice).min(chunk));
         let (rows, before) = match turn.slice.take() {
             Some(slice) => slice,
@@ -306,8 +316,11 @@ impl Draft {
         let begun = Instant::now();
         // It may take longer than was expected.
         let until = slice.map(|slice| begun + slice);
-        let mut is_over = || until.is_some_and(|until| Instant::now() >= until);
-        let pass = runner.prefill_until(&tokens, Ending::Kv, Some(&mut is_over))?;
+        let mut is_due = || {
+            until.is_some_and(|until| Instant::now() >= until)
+                || is_over.as_mut().is_some_and(|is_over| is_over())
+        };
+        let pass = runner.prefill_until(&tokens, Ending::Kv, Some(&mut is_due))?;
         runner.finish()?;
         let took = before + begun.elapsed();
         if pass == Pass::Preempted {

@@ -5,8 +5,10 @@
 
 use std::time::Instant;
 
+use super::arrivals::Interruption;
 use super::draft::Ask;
 use super::state::Worker;
+use crate::engine::caller::request::Priority;
 use crate::engine::generation::state::Generation;
 use crate::engine::observe::observer;
 use crate::journal;
@@ -27,16 +29,21 @@ pub(super) struct Wish {
     pub(super) most: usize,
 }
 
-impl Worker<'_> {
-    /// Asks the proposers that need passes of the device for guesses, and returns those of each wish. The step that has them
-    /// waits. No step may be ahead.
+impl<'a> Worker<'a> {
+    /// Asks the proposers that need passes of the device for guesses, and returns those of each wish. The step of `slots` that
+    /// has them waits. No step may be ahead. A request that arrives ends the passes: the guesses so far are returned.
     ///
     /// # Errors
     /// If the device is lost.
-    pub(super) fn guesses_of_device(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+    pub(super) fn guesses_of_device(
+        &mut self,
+        wishes: &[Wish],
+        slots: &[usize],
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         if wishes.is_empty() {
             return Ok(Vec::new());
         }
+        let interruption = self.interruption(slots);
         let begun = Instant::now();
         let mut guesses = vec![Vec::new(); wishes.len()];
         for proposer in [Proposer::Draft, Proposer::Head] {
@@ -47,9 +54,9 @@ impl Worker<'_> {
                 continue;
             }
             let made = if proposer == Proposer::Head {
-                self.guesses_of_head(&wishes)?
+                self.guesses_of_head(&wishes, interruption)?
             } else {
-                self.guesses_of_draft(&wishes)?
+                self.guesses_of_draft(&wishes, interruption)?
             };
             for (place, made) in places.into_iter().zip(made) {
                 guesses[place] = made;
@@ -62,7 +69,11 @@ impl Worker<'_> {
     }
 
     /// Returns the guesses of the draft model for each wish.
-    fn guesses_of_draft(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+    fn guesses_of_draft(
+        &mut self,
+        wishes: &[Wish],
+        interruption: Interruption<'_>,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         let none = vec![Vec::new(); wishes.len()];
         let Some(draft) = &mut self.draft else {
             return Ok(none);
@@ -79,7 +90,7 @@ impl Worker<'_> {
                 most,
             });
         }
-        let tried = draft.guess(&asked);
+        let tried = draft.guess(&asked, &mut || interruption.is_due());
         observer::report_draft_failures(draft.take_graph_events());
         self.runner.attach_thread()?;
         let chosen = match tried {
@@ -97,13 +108,18 @@ impl Worker<'_> {
     }
 
     /// Returns the guesses of the model's head for each wish.
-    fn guesses_of_head(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u32>>, RunError> {
+    fn guesses_of_head(
+        &mut self,
+        wishes: &[Wish],
+        interruption: Interruption<'_>,
+    ) -> Result<Vec<Vec<u32>>, RunError> {
         let none = vec![Vec::new(); wishes.len()];
         let Some(head) = &mut self.head else {
             return Ok(none);
         };
         let wanted: Vec<_> = wishes.iter().map(|wish| (wish.slot, wish.most)).collect();
-        let chosen = match head.guess(&mut self.runner, &wanted) {
+        let mut is_over = || interruption.is_due();
+        let chosen = match head.guess(&mut self.runner, &wanted, &mut is_over) {
             Ok(chosen) => chosen,
             Err(error) => return self.give_up_head(error).map(|()| none),
         };
@@ -118,7 +134,7 @@ impl Worker<'_> {
     }
 
     /// Reads a slice of a conversation that the draft model lacks, if one of the `slots` of a step has such a conversation: there
-    /// are no guesses of it until then. Each step of others waits for one slice at most.
+    /// are no guesses of it until then. Each step of others waits for one slice at most. A request that arrives preempts it.
     ///
     /// # Errors
     /// If the device is lost.
@@ -127,19 +143,35 @@ impl Worker<'_> {
         let Some(slot) = lacking.next().copied() else {
             return Ok(());
         };
+        let interruption = self.interruption(slots);
+        if interruption.is_due() {
+            return Ok(());
+        }
         let slice = self.shared.limits().prefill.slice;
         let generation = self.slots.get(slot);
         let conversation = generation.and_then(Generation::drafted);
         let (Some(draft), Some(conversation)) = (&mut self.draft, conversation) else {
             return Ok(());
         };
-        let read = draft.read(slot, conversation, slice);
+        let mut is_over = || interruption.is_due();
+        let read = draft.read(slot, conversation, (slice, &mut is_over));
         observer::report_draft_failures(draft.take_graph_events());
         // The time of the slice does not count as the time of a step.
         self.observer.interrupt();
         self.shared.progress.advance();
         self.runner.attach_thread()?;
         read.or_else(|error| self.give_up_draft(error))
+    }
+
+    /// Returns what ends guesses for a step of `slots`.
+    fn interruption(&self, slots: &[usize]) -> Interruption<'a> {
+        let all = slots.iter().filter_map(|slot| self.slots.get(*slot));
+        let most_urgent = all.map(Generation::priority).max();
+        Interruption {
+            queue: self.queue,
+            has_row: self.slots.len() < self.step_rows(),
+            priority: most_urgent.unwrap_or(Priority::Background),
+        }
     }
 
     /// Whether the draft model is to read more of the conversation in one of the `slots` of a step.

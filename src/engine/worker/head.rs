@@ -1,6 +1,6 @@
 //! The model's head as a proposer: it guesses for several conversations together, and its passes are timed.
 //!
-//! When it guesses, and how many tokens, is decided in `drafting`. The passes are those of `Runner::head_guesses`.
+//! When it guesses, and how many tokens, is decided in `drafting`. The passes are those of `Runner::head_guesses_until`.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Head {
         pass.unwrap_or_default() / conversations.max(1) as f64
     }
 
-    /// Has the head guess for slots, each with the most guesses.
+    /// Has the head guess for slots, each with the most guesses, until `is_over` returns true before a pass.
     ///
     /// # Errors
     /// As `Runner::head_guesses`.
@@ -34,10 +34,11 @@ impl Head {
         &mut self,
         runner: &mut Runner,
         wanted: &[(usize, usize)],
+        is_over: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Vec<u32>>, RunError> {
         let recordings = runner.graph().counters().recordings;
         let begun = Instant::now();
-        let chosen = runner.head_guesses(wanted)?;
+        let chosen = runner.head_guesses_until(wanted, is_over)?;
         let took = begun.elapsed();
         let passes = chosen.iter().map(Vec::len).max().unwrap_or(0);
         let each = took.checked_div(u32::try_from(passes).unwrap_or(u32::MAX));

@@ -160,7 +160,7 @@ impl Worker<'_> {
                 (spare, all) = (spare - count, all + count);
             }
         }
-        let guesses = self.guesses_of_device(&wishes)?;
+        let guesses = self.guesses_of_device(&wishes, &slots)?;
         for (Wish { row, .. }, guesses) in wishes.iter().zip(guesses) {
             let (_, given) = &mut rows[*row];
             given.extend(guesses.into_iter().map(Given::Guessed));

@@ -12,7 +12,7 @@ use crate::tape::HeadOrder;
 const CONFIG_NAMES: Names = Names {
     norms_added: 1.0,
     guess: Some(GuessNames {
-        layer: Some("mtp.layers.0"),
+        layers: Some("mtp.layers."),
         prefix: Some("mtp"),
         embedding_norm: "pre_fc_norm_embedding.weight",
         hidden_norm: "pre_fc_norm_hidden.weight",
@@ -30,7 +30,7 @@ const GGUF_NAMES: Names = Names {
         ..GGUF.mlp
     },
     guess: Some(GuessNames {
-        layer: None,
+        layers: None,
         prefix: None,
         embedding_norm: "nextn.enorm.weight",
         hidden_norm: "nextn.hnorm.weight",
@@ -121,12 +121,14 @@ const fn attends(layer: usize, interval: usize) -> bool {
     (layer + 1).is_multiple_of(interval)
 }
 
-/// Returns the layer of a head that guesses tokens: it is like the model's with attention. Several such layers, of which
-/// each would make one guess, are not computed.
+/// Returns the layer of a head that guesses tokens: it is like the model's with attention.
+///
+/// Of several such layers, only the first is computed, in all passes. Keys of the second one depend on hidden states of the
+/// first one at all earlier positions, where a step computes only keys and values of the head.
 fn guess_layer(keys: &dyn Keys, key: &str, shape: &Shape) -> Option<LayerShape> {
     let mut layers = shape.layers.iter();
     let attends = layers.find(|layer| layer.attention().is_some()).copied();
-    attends.filter(|_| matches!(keys.size(key), Ok(Some(1))))
+    attends.filter(|_| matches!(keys.size(key), Ok(Some(1..))))
 }
 
 fn mix(shape: &mut Shape, attends: &[bool], recurrent: DeltaNetShape) {

@@ -64,6 +64,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
         plan.tied = Some(false);
     }
     let (tensors, guess) = (plan.weights().map_err(failed)?, plan.guess());
+    let guess_layers = plan.guess_layers();
     let sampling = sampling(path)?;
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = full.file_name().unwrap_or_default().to_string_lossy();
@@ -71,6 +72,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
         name: shown(&folder).to_string(),
         tensors,
         guess,
+        guess_layers,
         sampling,
         file_type: None,
         files,

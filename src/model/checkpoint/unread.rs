@@ -22,6 +22,8 @@ pub struct Checkpoint {
     /// The head that guesses tokens, with its layer, if the files have one, or the reason why it cannot be used. It is no part
     /// of `shape` and `tensors`: a model is loaded without it unless its settings say otherwise.
     pub guess: Result<Option<(LayerShape, GuessHead<Tensor>)>, Defect>,
+    /// The layers of the files that guess tokens. The head has the first one.
+    pub guess_layers: usize,
     /// The sampling that its files recommend.
     pub sampling: Recommended,
     /// `general.file_type` of a GGUF file.

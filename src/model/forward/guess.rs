@@ -20,7 +20,7 @@ impl Forward {
         let (input, ending) = (Input::Step, Ending::Token);
         let (mut writer, logits) = self.writer(rows, (input, ending), false);
         let x = writer.x;
-        writer.embed(self.weights.embedding);
+        writer.embed(head.embedding.unwrap_or(self.weights.embedding));
         writer.guess_embedding(head);
         writer.guess_join(head, x);
         writer.guess_layer(head);

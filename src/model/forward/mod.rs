@@ -14,7 +14,7 @@ use super::shape::{AttentionShape, KvSource, MixerShape, Shape};
 use super::weights::{GuessHead, Layer, Weights};
 use crate::quant::DType;
 use crate::tape::{
-    Buffer, Ending, ImageRows, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
+    Buffer, Ending, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
 };
 
 /// The inputs that all tapes of a model share.
@@ -48,15 +48,16 @@ impl Forward {
     }
 
     fn write(&self, rows: usize, input: Input, ending: Ending, has_images: bool) -> Tape {
-        let shape = &self.shape;
         let (mut writer, logits) = self.writer(rows, (input, ending), has_images);
-        let x = writer.x;
-        writer.embed(self.weights.embedding);
-        if has_images {
-            let rows = writer.buffers.of("images", shape.hidden);
-            writer.ops.push(Op::Images(ImageRows::Place { rows, x }));
+        let head = self.guess.as_ref();
+        // On a GPU both operations take the commands of the step. The second one sets the same values again.
+        let own = head.and_then(|head| head.embedding.zip(Some(head)));
+        if let Some((embedding, head)) = own {
+            writer.inputs(embedding);
+            writer.guess_embedding(head);
         }
-        if let Some(head) = &self.guess {
+        writer.inputs(self.weights.embedding);
+        if let (Some(head), None) = (head, own) {
             writer.guess_embedding(head);
         }
         if let Some(weights) = &self.weights.layer_inputs {

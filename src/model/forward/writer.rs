@@ -32,6 +32,15 @@ impl Writer<'_> {
         });
     }
 
+    /// Adds the embeddings of the tokens, with those of images in their places.
+    pub(super) fn inputs(&mut self, table: WeightId) {
+        self.embed(table);
+        if self.has_images {
+            let (rows, x) = (self.buffers.of("images", self.shape.hidden), self.x);
+            self.ops.push(Op::Images(ImageRows::Place { rows, x }));
+        }
+    }
+
     /// Adds the logits: the product of the normed residual stream, by a norm and a matrix.
     pub(super) fn head(&mut self, (norm, weight): (WeightId, WeightId), logits: Buffer) {
         self.ops.push(Op::Head {

@@ -9,6 +9,8 @@ use super::layer::Layer;
 /// after its output norm. Its layer's result, after the head's output norm, is the hidden state of the next pass.
 #[derive(Clone, Debug)]
 pub struct GuessHead<T> {
+    /// (vocabulary, hidden); `None` if it is the model's.
+    pub embedding: Option<T>,
     /// (hidden)
     pub embedding_norm: T,
     /// (hidden)
@@ -29,6 +31,7 @@ impl<T> GuessHead<T> {
         mut f: impl FnMut(&'a T) -> Result<U, E>,
     ) -> Result<GuessHead<U>, E> {
         Ok(GuessHead {
+            embedding: self.embedding.as_ref().map(&mut f).transpose()?,
             embedding_norm: f(&self.embedding_norm)?,
             hidden_norm: f(&self.hidden_norm)?,
             join: f(&self.join)?,

@@ -31,9 +31,11 @@ impl Tape {
         }
         let embeds = |op: &Op| matches!(op, Op::Embed { .. });
         let pairs = self.ops.windows(2);
-        let follows = pairs.filter(|pair| embeds(&pair[0]) && placed(&pair[1]));
-        if follows.count() != 1 || self.ops.iter().filter(|op| placed(op)).count() != 1 {
-            return Err("images must be placed once, after the embeddings of tokens".into());
+        let follow = pairs.filter(|pair| embeds(&pair[0]) && placed(&pair[1]));
+        let follow = follow.count();
+        let count = |is: &dyn Fn(&Op) -> bool| self.ops.iter().filter(|op| is(op)).count();
+        if follow == 0 || [count(&embeds), count(&placed)] != [follow; 2] {
+            return Err("images must be placed once after all embeddings of tokens".into());
         }
         let mut written = self.ops.iter().flat_map(|op| op.buffers().1);
         match written.find(|buffer| self.image_buffers().any(|rows| rows == *buffer)) {

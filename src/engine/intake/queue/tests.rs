@@ -381,7 +381,13 @@ async fn an_arrival_is_noticed_once_during_a_prefill() {
         let comes = asks(request.client.user, request.options.priority);
         preempts_slice(comes, is_read, false, Duration::ZERO)
     };
-    let notices = || receiver.queue.has_arrival(comes);
+    let notices = || {
+        let unseen = receiver.queue.has_unseen_arrival(comes);
+        assert_eq!(receiver.queue.has_unseen_arrival(comes), unseen);
+        let notices = receiver.queue.has_arrival(comes);
+        assert_eq!(notices, unseen);
+        notices
+    };
     assert!(!notices());
     let mut tickets = vec![ask(1, Priority::Normal).await];
     assert!(!notices(), "it is the same user's");

@@ -81,6 +81,7 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         biased: None,
     };
     let (tensors, guess) = (plan.weights()?, plan.guess());
+    let guess_layers = plan.guess_layers();
     shape.guess = None;
     if let (Some(factors), Some(table)) = (directory.get(FACTORS), shape.angles.first_mut()) {
         let pairs = table.frequencies.len();
@@ -121,6 +122,7 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         shape,
         tensors,
         guess,
+        guess_layers,
         sampling,
         file_type,
         files: sources,

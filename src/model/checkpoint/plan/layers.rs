@@ -2,6 +2,7 @@
 
 use super::Plan;
 use crate::model::error::Defect;
+use crate::model::names::GuessNames;
 use crate::model::shape::{
     AttentionShape, DeltaNetShape, KvSource, LayerShape, Mamba2Shape, MixerShape, MlpShape,
     ShortConvShape,
@@ -13,8 +14,6 @@ use crate::model::weights::{
 
 /// The problem of a tensor that no operation reads.
 const UNCOMPUTED: &str = "the model needs it and Ganglion does not compute it";
-/// The problem of a head's embedding.
-const OWN_EMBEDDING: &str = "a head with an embedding of its own is not supported";
 
 /// The prefix of a layer's names.
 struct Prefix(String);
@@ -31,25 +30,25 @@ impl Plan<'_> {
         self.layer_at(&Prefix(at), &self.shape.layers[index])
     }
 
-    /// Returns the head that guesses tokens, if the files have one.
+    /// Returns the head that guesses tokens, with the first of its layers, if the files have one.
     pub(super) fn guess_head(&self) -> Result<Option<GuessHead<Tensor>>, Defect> {
         let (Some(names), Some(layer)) = (&self.names.guess, &self.shape.guess) else {
             return Ok(None);
         };
-        let after = || format!("{}{}", self.names.layer_prefix, self.shape.layers.len());
-        let of_layer = Prefix(names.layer.map_or_else(after, str::to_owned));
+        let of_layer = self.guess_layer(names, 0);
         let at = Prefix(names.prefix.unwrap_or(&of_layer.0).to_owned());
         let is_there = |suffix: &str| self.directory.contains_key(&at.name(suffix));
         if !is_there(names.join) {
             return Ok(None);
         }
-        if is_there(names.embedding) {
-            return Err(Defect::tensor(&at.name(names.embedding), OWN_EMBEDDING));
-        }
         let hidden = self.shape.hidden;
         let norm = |suffix: &str| self.norm(at.name(suffix), hidden, 1.0);
-        let head = || self.matrix(at.name(names.head), self.shape.vocabulary, hidden);
+        let own = |suffix: &str| {
+            let matrix = || self.matrix(at.name(suffix), self.shape.vocabulary, hidden);
+            is_there(suffix).then(matrix).transpose()
+        };
         Ok(Some(GuessHead {
+            embedding: own(names.embedding)?,
             embedding_norm: norm(names.embedding_norm)?,
             hidden_norm: norm(names.hidden_norm)?,
             join: self.matrix(at.name(names.join), hidden, 2 * hidden)?,
@@ -57,8 +56,27 @@ impl Plan<'_> {
             output_norm: is_there(names.output_norm)
                 .then(|| norm(names.output_norm))
                 .transpose()?,
-            head: is_there(names.head).then(head).transpose()?,
+            head: own(names.head)?,
         }))
+    }
+
+    /// Returns how many layers of the files guess tokens.
+    pub(super) fn guess_layers(&self) -> usize {
+        let is_there = |names: &GuessNames, index| {
+            let norm = self
+                .guess_layer(names, index)
+                .name(self.names.attention.norm);
+            self.directory.contains_key(&norm)
+        };
+        self.names.guess.as_ref().map_or(0, |names| {
+            (0..).take_while(|index| is_there(names, *index)).count()
+        })
+    }
+
+    fn guess_layer(&self, names: &GuessNames, index: usize) -> Prefix {
+        let after = (self.names.layer_prefix, self.shape.layers.len());
+        let (prefix, first) = names.layers.map_or(after, |prefix| (prefix, 0));
+        Prefix(format!("{prefix}{}", first + index))
     }
 
     fn layer_at(&self, at: &Prefix, shape: &LayerShape) -> Result<Layer<Tensor>, Defect> {
