@@ -247,7 +247,15 @@ impl Steps for Cuda {
         self.idle_since = None;
         // Rows with guesses leave the device's conversation where it is.
         let given: Vec<_> = given.iter().copied().map(Given::Guessed).collect();
-        self.launch(tape, slots, &given, false)?;
+        let assists = tape.assists();
+        if assists {
+            self.assist(slots, true);
+        }
+        let launched = self.launch(tape, slots, &given, false);
+        if assists {
+            self.assist(slots, false);
+        }
+        launched?;
         Ok(self.take_guesses()?)
     }
 

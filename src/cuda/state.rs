@@ -34,6 +34,8 @@ pub(super) struct Conversation {
     rotary_offset: i32,
     /// The number and the index of the mask after each guess of the next step.
     pub(super) guess_masks: Vec<(u32, usize)>,
+    /// Whether the rows of the next launch are those of an assistant's pass.
+    assisted: bool,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// For each token of the last run: that token, then the most probable ones.
@@ -95,6 +97,31 @@ impl Conversation {
     /// The position that a row of text rotates by.
     fn turned(&self, position: usize) -> u32 {
         narrow(position).saturating_add_signed(self.rotary_offset)
+    }
+
+    /// Puts the rows of the next launch at the last position with keys, where they rotate by the next one, or back.
+    pub(super) fn assist(&mut self, on: bool) {
+        if self.assisted == on || on && self.state.position == 0 {
+            return;
+        }
+        self.assisted = on;
+        if on {
+            self.state.position -= 1;
+            self.rotary_offset += 1;
+        } else {
+            self.state.position += 1;
+            self.rotary_offset -= 1;
+        }
+        self.moved();
+    }
+
+    /// The position of a row, by the number of rows of its conversation before it in the same step.
+    const fn position_of(&self, back: usize) -> usize {
+        if self.assisted {
+            self.state.position
+        } else {
+            self.state.position + back
+        }
     }
 
     /// Notes that the device has another state, so that the next command contains all of it.
@@ -270,7 +297,7 @@ impl Listed {
             if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
                 if first < row {
                     command.row.token = given.next().map(|one| one.token()).unwrap_or_default();
-                    let position = conversation.state.position + row - first;
+                    let position = conversation.position_of(row - first);
                     command.row.position = narrow(position);
                     command.row.turned = conversation.turned(position);
                     let masks = &conversation.guess_masks;

@@ -1,12 +1,14 @@
 //! The plan of a model: what a step computes, which weights it needs, and the size of the cache.
 
+use super::assistant::OpenAssistant;
 use super::error::LoadError;
 use super::head::Head;
 use super::kv_selection::KvPlan;
 use super::settings::Settings;
+use super::stored_weights::StoredTensor;
 use crate::executor::PREEMPTED;
-use crate::model::forward::Forward;
-use crate::model::{Checkpoint, Shape, Tensor};
+use crate::model::forward::{Assistant, Forward, Guesser};
+use crate::model::{Checkpoint, Shape, Tensor, weights};
 use crate::quant::DType;
 use crate::tape::{KvInfo, STEP_ROWS, StatePool, WeightId, WeightInfo};
 
@@ -15,12 +17,15 @@ const SLOTS_PER_ROW: usize = 2;
 /// The positions that a step and the step ahead of it write at most.
 const RUN_OF_STEPS: usize = 2 * STEP_ROWS;
 
-/// Returns what a step computes, and the tensors in the order of their weight ids.
+/// Returns what a step computes, and the tensors in the order of their weight ids. An assistant guesses in place of
+/// the model's own head.
 pub(crate) fn plan<'a>(
     checkpoint: &'a Checkpoint,
+    assistant: Option<&'a OpenAssistant>,
     settings: &Settings,
-) -> Result<(Forward, Vec<&'a Tensor>), LoadError> {
+) -> Result<(Forward, Vec<StoredTensor<'a>>), LoadError> {
     let head = match (settings.head, &checkpoint.guess) {
+        _ if assistant.is_some() => None,
         (Head::Off, _) | (Head::IfPresent, Ok(None) | Err(_)) => None,
         (Head::IfPresent | Head::Required, Ok(Some(head))) => Some(head),
         (Head::Required, Ok(None)) => {
@@ -39,6 +44,15 @@ pub(crate) fn plan<'a>(
         guess: head.map(|(layer, _)| *layer),
         ..checkpoint.shape.clone()
     };
+    let fitted = assistant.map(|OpenAssistant { path, files }| {
+        let fitted = shape.fit_assistant(&files.checkpoint.shape, files.model_hidden);
+        fitted.map_err(|mismatch| LoadError::Assistant {
+            model: checkpoint.path().to_owned(),
+            draft: path.clone(),
+            mismatch,
+        })
+    });
+    let fitted = fitted.transpose()?;
     let context = match settings.context {
         0 => shape.context,
         context if settings.shortens => context.min(shape.context),
@@ -80,16 +94,37 @@ pub(crate) fn plan<'a>(
     let kv = settings.kv_memory.of(KvInfo { chunk, ..kv })?;
     let mut tensors = Vec::new();
     let mut numbered = |tensor: &'a Tensor| {
-        tensors.push(tensor);
+        tensors.push(StoredTensor {
+            checkpoint,
+            tensor,
+            other_files: 0,
+        });
         Ok::<_, LoadError>(WeightId(tensors.len() - 1))
     };
     let weights = checkpoint.tensors.try_map(&mut numbered)?;
-    let guess = head.map(|(_, head)| head.try_map(&mut numbered));
+    let head = head.map(|(_, head)| head.try_map(&mut numbered));
+    let mut guess = head.transpose()?.map(Guesser::Head);
+    if let (Some(OpenAssistant { files: of, .. }), Some(shape)) = (assistant, fitted) {
+        let mut numbered = |tensor: &'a Tensor| {
+            tensors.push(StoredTensor {
+                checkpoint: &of.checkpoint,
+                tensor,
+                other_files: checkpoint.file_count(),
+            });
+            Ok::<_, LoadError>(WeightId(tensors.len() - 1))
+        };
+        let weights = weights::Assistant {
+            join: numbered(&of.join)?,
+            weights: of.checkpoint.tensors.try_map(&mut numbered)?,
+            hidden: numbered(&of.hidden)?,
+        };
+        guess = Some(Guesser::Assistant(Box::new(Assistant { shape, weights })));
+    }
     let forward = Forward {
         shape,
         weights,
-        guess: guess.transpose()?,
-        infos: tensors.iter().map(|tensor| info(tensor)).collect(),
+        guess,
+        infos: tensors.iter().map(|one| info(one.tensor)).collect(),
         activation: DType::F32,
         kv,
         state,
