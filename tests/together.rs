@@ -3,6 +3,7 @@
 
 mod alone;
 mod asking;
+mod assistants;
 mod drafts;
 mod engine;
 mod guesses;

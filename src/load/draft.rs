@@ -78,7 +78,10 @@ fn of_draft(path: &Path, error: LoadError) -> LoadError {
 
 impl OpenDraft {
     /// Opens the draft model that the settings name, without its vocabulary: for tools that only count its memory.
-    pub(super) fn unchecked(settings: &Settings) -> Result<Option<Self>, LoadError> {
+    ///
+    /// # Errors
+    /// If its files cannot be read, or it has recurrent layers.
+    pub fn unchecked(settings: &Settings) -> Result<Option<Self>, LoadError> {
         let Some(path) = &settings.draft else {
             return Ok(None);
         };

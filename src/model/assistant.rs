@@ -89,8 +89,32 @@ impl Shape {
             });
         }
         fitted.angles.clone_from(&self.angles);
-        // The logits' bound of the configuration is that of the model.
+        // No bound is applied to the logits of an assistant.
         fitted.softcaps.logits = None;
         Ok(fitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_of_both_must_be_equal() {
+        let of = |hidden, vocabulary| Shape {
+            hidden,
+            vocabulary,
+            ..Shape::plain(FAMILY)
+        };
+        let mut model = of(1536, 512);
+        let mut refused = |assistant: &Shape, hidden| {
+            let refused = model.fit_assistant(assistant, hidden);
+            refused.expect_err("they differ").to_string()
+        };
+        let said = refused(&of(256, 512), 2560);
+        assert!(said.contains("2560 columns"), "{said}");
+        assert!(said.contains("have 1536"), "{said}");
+        let said = refused(&of(256, 256), 1536);
+        assert!(said.contains("256 tokens"), "{said}");
     }
 }
