@@ -103,7 +103,7 @@ pub enum LoadError {
         mismatch: AssistantMismatch,
     },
     #[error(
-        "engine.guess = \"head\": {} has no head that guesses tokens; set engine.guess to another value",
+        "engine.guess = \"head\": {} has no head that guesses tokens; set engine.guess to another value, or draft.model to the assistant of a Gemma 4",
         model.display()
     )]
     NoHead { model: PathBuf },
