@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::Cache;
-use super::hidden;
 use super::images::Images;
 use super::matmul::Family;
 use super::precision::Precision;
@@ -17,7 +16,7 @@ use super::rows::{Run, groups};
 use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
-use super::{attention, matmul, norm, rope, vision};
+use super::{attention, hidden, matmul, norm, rope, vision};
 use crate::executor::{ExecuteError, Given, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{Angles, Buffer, Ending, Input, KvInfo, Op, Projection, Tape, WeightId};

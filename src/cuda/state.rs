@@ -361,6 +361,35 @@ mod tests {
         assert_eq!(masks[..3], [(0, 0), (9, 40), (0, 0)]);
     }
 
+    /// All rows of an assistant's pass have the last position with keys, and rotate by the next one.
+    #[test]
+    fn an_assistant_moves_a_conversation_for_one_launch() {
+        let mut conversations = vec![Conversation::default()];
+        conversations[0].state = StepState {
+            token: 3,
+            position: 5,
+        };
+        conversations[0].assist(true);
+        let mut posted = Vec::new();
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        Listed::default().commands(
+            (&[0, 0, 0][..], &given[..], 4),
+            1,
+            &mut conversations,
+            |_, command| posted.push((command.row.position, command.row.turned, command.offset)),
+        );
+        assert_eq!(posted[0], (4, 0, Some(1)), "the device adds the offset");
+        assert_eq!(posted[1..3], [(4, 5, None); 2]);
+        conversations[0].assist(false);
+        assert_eq!(conversations[0].state.position, 5);
+        assert_eq!(conversations[0].rotary_offset, 0);
+        // At its first token no position has keys.
+        conversations[0].state.position = 0;
+        conversations[0].assist(true);
+        conversations[0].assist(false);
+        assert_eq!(conversations[0].state.position, 0);
+    }
+
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.
     #[test]
     fn rows_with_guesses_leave_the_conversation_to_the_host() {
