@@ -8,7 +8,7 @@ use crate::tape::WeightId;
 #[derive(Clone, Debug)]
 pub enum Guesser {
     /// A layer of the model's files, with keys of its own.
-    Head(GuessHead<WeightId>),
+    Head(Box<GuessHead<WeightId>>),
     /// A small model of other files that reads the model's keys.
     Assistant(Box<Assistant>),
 }
@@ -24,7 +24,7 @@ pub struct Assistant {
 impl Guesser {
     /// Returns the model's own head.
     #[must_use]
-    pub const fn head(&self) -> Option<&GuessHead<WeightId>> {
+    pub fn head(&self) -> Option<&GuessHead<WeightId>> {
         match self {
             Self::Head(head) => Some(head),
             Self::Assistant(_) => None,
