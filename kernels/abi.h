@@ -446,6 +446,23 @@ struct SampleArgs {
     u32 mask_words;
 };
 
+// The hidden states that an assistant continues from: a ring by position for each slot. `keep_hidden` stores the rows of
+// `states`, of a prompt only the last one. `join_hidden`: out = [x | state]; a slot's first row has the state of its position
+// in the ring, and a later one that of the row before it in `states`.
+struct HiddenArgs {
+    Places places;
+    // f32 (rows, hidden)
+    u64 states;
+    // f32 (slots, HIDDEN_PLACES, hidden)
+    u64 ring;
+    // f32 (rows, hidden) and (rows, 2 hidden); of `join_hidden` alone.
+    u64 x;
+    u64 out;
+    u64 stamp;
+    u32 hidden;
+    u32 pad;
+};
+
 // x = values for the rows of images, (rows, hidden); with `adds`, x += values.
 struct ShowArgs {
     // f32 (rows, stride): the first of the columns that are read.

@@ -17,7 +17,7 @@ use ganglion::tape::Ending;
 use model::{HIDDEN, Tensors, VOCABULARY};
 use reference::Head;
 
-const CONTEXT: usize = 256;
+pub(crate) const CONTEXT: usize = 256;
 
 fn load(model: &Path, head: bool) -> Runner {
     let checkpoint = Checkpoint::open(model).expect("it opens");
@@ -49,7 +49,7 @@ fn with_head() -> Runner {
     load(&model::safetensors(folder.path()), true)
 }
 
-fn prompt(length: u32) -> Vec<u32> {
+pub(crate) fn prompt(length: u32) -> Vec<u32> {
     (0..length).map(|at| (at * 37 + 11) % 512).collect()
 }
 
@@ -72,7 +72,7 @@ fn begin(runner: &mut Runner, user: u32, prompt: &[u32]) -> usize {
 }
 
 /// Runs a step of a slot with guesses, and returns the chosen tokens.
-fn step(runner: &mut Runner, slot: usize, guesses: &[u32]) -> Vec<u32> {
+pub(crate) fn step(runner: &mut Runner, slot: usize, guesses: &[u32]) -> Vec<u32> {
     let given = guesses.iter().copied().map(Given::Guessed).collect();
     let stepped = runner.step_each(&[(slot, given)], &[], (None, None));
     match stepped.expect("it steps") {
@@ -82,7 +82,7 @@ fn step(runner: &mut Runner, slot: usize, guesses: &[u32]) -> Vec<u32> {
 }
 
 /// The guesses of a slot, and the bits of the logits of all passes.
-fn guess(runner: &mut Runner, slot: usize) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn guess(runner: &mut Runner, slot: usize) -> (Vec<u32>, Vec<u32>) {
     let before = runner.state_of(slot);
     let guesses = runner
         .head_guesses(&[(slot, 4)])

@@ -6,6 +6,7 @@
 #[cfg(dbus_daemon)]
 mod admission;
 mod architecture;
+mod assistant;
 #[cfg(dbus_daemon)]
 mod bus;
 mod check;

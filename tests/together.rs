@@ -4,6 +4,7 @@
 mod alone;
 mod arrivals;
 mod asking;
+mod assistants;
 mod drafts;
 mod engine;
 mod guesses;

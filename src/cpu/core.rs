@@ -16,7 +16,7 @@ use super::rows::{Run, groups};
 use super::threads::Threads;
 use super::timestamps::Timestamps;
 use super::weight::Weight;
-use super::{attention, matmul, norm, rope, vision};
+use super::{attention, hidden, matmul, norm, rope, vision};
 use crate::executor::{ExecuteError, Given, PLACES, StepState};
 use crate::sampler::{Mask, Promise, Sampler, Scored};
 use crate::tape::{Angles, Buffer, Ending, Input, KvInfo, Op, Projection, Tape, WeightId};
@@ -205,13 +205,19 @@ impl Core {
             Input::Patches { .. } => {}
             Input::Step if tape.rows == 1 => runs.push(run(slot, 0..1)),
             Input::Step => {
+                let assists = tape.assists();
                 let mut given = self.given.iter();
                 for (row, slot) in self.rows.iter().enumerate() {
                     let (before, after) = (&self.rows[..row], &self.rows[row + 1..]);
                     let back = before.iter().filter(|other| *other == slot).count();
                     let mut run = run(*slot, row..row + 1);
-                    run.state.position += back;
-                    run.turned += back;
+                    if assists {
+                        // The last position with keys. It rotates by that of the token.
+                        run.state.position = run.state.position.saturating_sub(1);
+                    } else {
+                        run.state.position += back;
+                        run.turned += back;
+                    }
                     if back > 0
                         && let Some(given) = given.next()
                     {
@@ -551,6 +557,7 @@ impl Core {
                 let groups = groups(runs, tape.input);
                 recurrent::execute(op, tape, &groups, memory, advanced)?;
             }
+            Op::Hidden(op) => hidden::execute(op, tape, runs, activations),
             Op::Vision(ref op) => {
                 let mut memory = vision::Memory {
                     weights,

@@ -34,11 +34,11 @@ impl Lengths {
                 let buffers = buffers.into_iter().map(|buffer| tape.buffer(buffer));
                 buffers.map(|info| info.rows * info.columns).sum()
             };
-            // A gate has no scratch memory, and the operations of vision towers take a block of rows at a time.
+            // Gates and hidden states have no scratch memory, and the operations of vision towers take a block of rows at a time.
             let others = || {
                 tape.ops
                     .iter()
-                    .filter(|op| !matches!(op, Op::Vision(_) | Op::Gate { .. }))
+                    .filter(|op| !matches!(op, Op::Vision(_) | Op::Gate { .. } | Op::Hidden(_)))
             };
             let longest = |of: fn(&Op) -> Vec<Buffer>| {
                 let lengths = others().map(|op| length(of(op)));

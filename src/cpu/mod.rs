@@ -13,6 +13,7 @@ mod encode;
 mod executor;
 mod exp;
 mod groups;
+mod hidden;
 mod images;
 mod inspect;
 mod int16;

@@ -250,7 +250,14 @@ impl Steps for Cuda {
         // A mask may not have arrived, and the pass does not wait for it.
         let free = |slot: &usize| self.conversations[*slot].set_free();
         let guides: Vec<_> = slots.iter().map(free).collect();
+        let assists = tape.assists();
+        if assists {
+            self.assist(slots, true);
+        }
         let launched = self.launch(tape, slots, &given, false);
+        if assists {
+            self.assist(slots, false);
+        }
         for (slot, guide) in slots.iter().zip(guides) {
             self.conversations[*slot].guide_again(guide);
         }

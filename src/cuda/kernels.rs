@@ -10,9 +10,9 @@ use super::shapes::SHAPES;
 use super::step_attend::StepAttend;
 use super::step_shared::{self, Fit};
 use crate::device::{
-    ALL_SHARED, AddNormedArgs, EmbedArgs, Error, GateArgs, Kernel, LaunchOrder, LayerInputsArgs,
-    MixedStepArgs, Modules, NormArgs, PromptArgs, RopeStoreArgs, SampleArgs, ShowArgs, SoftcapArgs,
-    StepArgs, SumsArgs,
+    ALL_SHARED, AddNormedArgs, EmbedArgs, Error, GateArgs, HiddenArgs, Kernel, LaunchOrder,
+    LayerInputsArgs, MixedStepArgs, Modules, NormArgs, PromptArgs, RopeStoreArgs, SampleArgs,
+    ShowArgs, SoftcapArgs, StepArgs, SumsArgs,
 };
 use crate::quant::{DType, Format, Storage};
 use crate::tape::{KvHeads, KvInfo, StateInfo};
@@ -42,6 +42,9 @@ pub(super) struct Kernels {
     pub(super) gate: Kernel<GateArgs>,
     pub(super) softcap: Kernel<SoftcapArgs>,
     pub(super) show: Kernel<ShowArgs>,
+    /// In models with an assistant.
+    pub(super) keep_hidden: Kernel<HiddenArgs>,
+    pub(super) join_hidden: Kernel<HiddenArgs>,
     /// In vision towers.
     pub(super) encode: Option<EncodeKernels>,
     /// In models with recurrent layers.
@@ -199,6 +202,8 @@ impl Kernels {
             gate: modules.kernel(&format!("gate_{name}"), 0, LaunchOrder::Between)?,
             softcap: modules.kernel("softcap", 0, LaunchOrder::Between)?,
             show: modules.kernel("show", 0, LaunchOrder::Between)?,
+            keep_hidden: modules.kernel("keep_hidden", 0, LaunchOrder::Between)?,
+            join_hidden: modules.kernel("join_hidden", 0, LaunchOrder::Between)?,
             encode: tower
                 .then(|| EncodeKernels::load(modules, activation))
                 .transpose()?,

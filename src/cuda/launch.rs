@@ -315,6 +315,7 @@ impl Work<'_> {
                 queue.launch(&kernels.softcap, geometry, &args)
             }
             Op::Recurrent(ref op) => self.recurrent(tape, op, queue),
+            Op::Hidden(op) => self.hidden(tape, op, queue),
             Op::Vision(ref op) => self.vision(tape, op, queue),
             Op::Images(op) => self.show(tape, op, queue),
             Op::Sample { logits } => {

@@ -101,6 +101,7 @@ pub fn suits(tape: &Tape) -> Result<(), Unsuited> {
             Op::Vision(ref op) => tower(tape, op)?,
             Op::Images(_)
             | Op::Recurrent(_)
+            | Op::Hidden(_)
             | Op::Embed { .. }
             | Op::RopeStore { .. }
             | Op::AddNormed { .. }

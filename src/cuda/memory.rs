@@ -194,6 +194,7 @@ impl Needs {
                 | Op::Softcap { .. }
                 | Op::Images(_)
                 | Op::Recurrent(_)
+                | Op::Hidden(_)
                 | Op::Sample { .. } => {}
                 Op::Vision(ref op) => tower.add(tape, op),
             }

@@ -13,6 +13,7 @@ mod encode_linear;
 mod encode_needs;
 mod encode_ops;
 mod executor;
+mod hidden;
 mod images;
 mod inspect;
 mod kernels;

@@ -411,6 +411,13 @@ impl Cuda {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Puts the rows of the next launch where an assistant's pass has them, or back.
+    pub(super) fn assist(&mut self, slots: &[usize], on: bool) {
+        for slot in slots {
+            self.conversations[*slot].assist(on);
+        }
+    }
+
     /// Waits for the pass of a head in flight, and takes the token of each row. The slots stay unchanged.
     pub(super) fn take_guesses(&mut self) -> Result<Vec<Option<u32>>, Error> {
         let Some(launched) = self.pending.front().copied() else {

@@ -34,6 +34,8 @@ pub(super) struct Conversation {
     rotary_offset: i32,
     /// The number and the index of the mask after each guess of the next step.
     pub(super) guess_masks: Vec<(u32, usize)>,
+    /// Whether the rows of the next launch are those of an assistant's pass.
+    assisted: bool,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// For each token of the last run: that token, then the most probable ones.
@@ -95,6 +97,31 @@ impl Conversation {
     /// The position that a row of text rotates by.
     fn turned(&self, position: usize) -> u32 {
         narrow(position).saturating_add_signed(self.rotary_offset)
+    }
+
+    /// Puts the rows of the next launch at the last position with keys, where they rotate by the next one, or back.
+    pub(super) fn assist(&mut self, on: bool) {
+        if self.assisted == on || on && self.state.position == 0 {
+            return;
+        }
+        self.assisted = on;
+        if on {
+            self.state.position -= 1;
+            self.rotary_offset += 1;
+        } else {
+            self.state.position += 1;
+            self.rotary_offset -= 1;
+        }
+        self.moved();
+    }
+
+    /// The position of a row, by the number of rows of its conversation before it in the same step.
+    const fn position_of(&self, back: usize) -> usize {
+        if self.assisted {
+            self.state.position
+        } else {
+            self.state.position + back
+        }
     }
 
     /// Notes that the device has another state, so that the next command contains all of it.
@@ -283,7 +310,7 @@ impl Listed {
             if let Some(conversation) = at.and_then(|at| conversations.get_mut(at)) {
                 if first < row {
                     command.row.token = own.map(Given::token).unwrap_or_default();
-                    let position = conversation.state.position + row - first;
+                    let position = conversation.position_of(row - first);
                     command.row.position = narrow(position);
                     command.row.turned = conversation.turned(position);
                     let mask = match own {
@@ -395,6 +422,35 @@ mod tests {
         conversations[0].guide_again(freed);
         assert_eq!(posted(&mut conversations), [number]);
         assert!(posted(&mut conversations).is_empty());
+    }
+
+    /// All rows of an assistant's pass have the last position with keys, and rotate by the next one.
+    #[test]
+    fn an_assistant_moves_a_conversation_for_one_launch() {
+        let mut conversations = vec![Conversation::default()];
+        conversations[0].state = StepState {
+            token: 3,
+            position: 5,
+        };
+        conversations[0].assist(true);
+        let mut posted = Vec::new();
+        let given = [Given::Guessed(7), Given::Guessed(8)];
+        Listed::default().commands(
+            (&[0, 0, 0][..], &given[..], 4),
+            1,
+            &mut conversations,
+            |_, command| posted.push((command.row.position, command.row.turned, command.offset)),
+        );
+        assert_eq!(posted[0], (4, 0, Some(1)), "the device adds the offset");
+        assert_eq!(posted[1..3], [(4, 5, None); 2]);
+        conversations[0].assist(false);
+        assert_eq!(conversations[0].state.position, 5);
+        assert_eq!(conversations[0].rotary_offset, 0);
+        // At its first token no position has keys.
+        conversations[0].state.position = 0;
+        conversations[0].assist(true);
+        conversations[0].assist(false);
+        assert_eq!(conversations[0].state.position, 0);
     }
 
     /// Each row with a guess chooses a token, and the device learns with the next step where the conversation goes on.

@@ -199,6 +199,9 @@ pub trait Steps {
     /// as if the tokens before it had been chosen. There is none after logits that are not finite. The masks of conversations
     /// limit no guess, and none is waited for.
     ///
+    /// The rows of a tape that `assists` have no positions of their own: all rows of a slot see those before its position, and
+    /// rotate by its position.
+    ///
     /// No slot changes, apart from K and V of the head at the positions of these rows, which no chosen token has yet. A step
     /// that is ahead is discarded.
     ///

@@ -1,9 +1,11 @@
 //! Opens a draft model, and plans it next to the model whose tokens it guesses.
 //!
-//! Both are admitted together, so that neither is loaded without the other. The guesses are made by `engine`.
+//! Both are admitted together, so that neither is loaded without the other. The guesses are made by `engine`. An assistant is
+//! a part of its model's plan: it has no cache, and guesses as the model's own head does.
 
 use std::path::{Path, PathBuf};
 
+use super::assistant::OpenAssistant;
 use super::error::LoadError;
 use super::head::Head;
 use super::kv_choice::{KvChoice, KvChoices};
@@ -23,16 +25,26 @@ use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape};
 /// The most rows of a prompt that a draft model reads at once. More would need more memory, and delay steps longer.
 const CHUNK: usize = 256;
 
-/// A draft model that fits a model. Its weights are not loaded.
+/// What the settings name as the draft model. Its weights are not loaded.
 #[derive(Debug)]
-pub struct OpenDraft {
-    pub path: PathBuf,
-    /// The model that it is opened for.
-    model: PathBuf,
-    pub(super) checkpoint: Checkpoint,
+pub enum OpenDraft {
+    /// A model with a runner of its own.
+    Model(DraftModel),
+    /// An assistant, which guesses as the head of its model.
+    Assistant(Box<OpenAssistant>),
 }
 
-/// Opens the draft model that the settings name, and checks that it has the vocabulary of the model.
+/// A draft model with the vocabulary of its model.
+#[derive(Debug)]
+pub struct DraftModel {
+    pub(super) path: PathBuf,
+    /// The model that it is opened for.
+    model: PathBuf,
+    pub(super) checkpoint: Box<Checkpoint>,
+}
+
+/// Opens the draft model that the settings name, and checks that it has the vocabulary of the model. The plan of the model
+/// checks whether an assistant fits it.
 ///
 /// # Errors
 /// If its files cannot be served, or it does not fit the model.
@@ -44,6 +56,9 @@ pub fn open_draft(
     let Some(path) = &settings.draft else {
         return Ok(None);
     };
+    if let Some(assistant) = OpenAssistant::open(path)? {
+        return Ok(Some(OpenDraft::Assistant(Box::new(assistant))));
+    }
     let opened = OpenModel::read(path, None).map_err(|error| of_draft(path, error))?;
     if let Some(difference) = language.difference(&opened.language) {
         return Err(LoadError::DraftVocabulary {
@@ -52,13 +67,8 @@ pub fn open_draft(
             difference: Box::new(difference),
         });
     }
-    let draft = OpenDraft {
-        path: path.clone(),
-        model: model.to_owned(),
-        checkpoint: opened.checkpoint,
-    };
-    draft.check()?;
-    Ok(Some(draft))
+    let draft = DraftModel::of(path, model, opened.checkpoint)?;
+    Ok(Some(OpenDraft::Model(draft)))
 }
 
 fn of_draft(path: &Path, error: LoadError) -> LoadError {
@@ -70,28 +80,44 @@ fn of_draft(path: &Path, error: LoadError) -> LoadError {
 
 impl OpenDraft {
     /// Opens the draft model that the settings name, without its vocabulary: for tools that only count its memory.
-    pub(super) fn unchecked(model: &Path, settings: &Settings) -> Result<Option<Self>, LoadError> {
+    ///
+    /// # Errors
+    /// If its files cannot be read, or it has recurrent layers.
+    pub fn unchecked(model: &Path, settings: &Settings) -> Result<Option<Self>, LoadError> {
         let Some(path) = &settings.draft else {
             return Ok(None);
         };
+        if let Some(assistant) = OpenAssistant::open(path)? {
+            return Ok(Some(Self::Assistant(Box::new(assistant))));
+        }
         let checkpoint = Checkpoint::open(path).map_err(|error| of_draft(path, error.into()))?;
-        let draft = Self {
-            path: path.clone(),
-            model: model.to_owned(),
-            checkpoint,
-        };
-        draft.check()?;
-        Ok(Some(draft))
+        Ok(Some(Self::Model(DraftModel::of(path, model, checkpoint)?)))
     }
 
-    /// Wrong guesses are undone by overwriting their positions, and a recurrent state has none.
-    fn check(&self) -> Result<(), LoadError> {
-        if self.checkpoint.shape.is_recurrent() {
-            return Err(LoadError::DraftRecurrent {
-                draft: self.path.clone(),
-            });
+    /// Returns the file or directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Model(model) => &model.path,
+            Self::Assistant(assistant) => &assistant.path,
         }
-        Ok(())
+    }
+
+    /// Returns the model that has a runner of its own.
+    pub(super) const fn model(&self) -> Option<&DraftModel> {
+        match self {
+            Self::Model(model) => Some(model),
+            Self::Assistant(_) => None,
+        }
+    }
+
+    /// Returns the assistant.
+    #[must_use]
+    pub fn assistant(&self) -> Option<&OpenAssistant> {
+        match self {
+            Self::Model(_) => None,
+            Self::Assistant(assistant) => Some(assistant),
+        }
     }
 
     /// Plans a draft model, if there is one, next to a model on the CPU.
@@ -100,6 +126,7 @@ impl OpenDraft {
         settings: &Settings,
         model: &Forward,
     ) -> Result<Option<DraftPlan>, LoadError> {
+        let draft = draft.and_then(Self::model);
         draft
             .map(|draft| draft.plan(settings, model.kv))
             .transpose()
@@ -117,6 +144,22 @@ impl OpenDraft {
             planned.forward.activation = settings.cuda.activations;
         }
         Ok(planned)
+    }
+}
+
+impl DraftModel {
+    /// Wrong guesses are undone by overwriting their positions, and a recurrent state has none.
+    fn of(path: &Path, model: &Path, checkpoint: Checkpoint) -> Result<Self, LoadError> {
+        if checkpoint.shape.is_recurrent() {
+            return Err(LoadError::DraftRecurrent {
+                draft: path.to_owned(),
+            });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            model: model.to_owned(),
+            checkpoint: Box::new(checkpoint),
+        })
     }
 
     fn plan(&self, settings: &Settings, kv: KvInfo) -> Result<DraftPlan, LoadError> {
@@ -139,7 +182,7 @@ impl OpenDraft {
             ..settings.clone()
         };
         let of_this = |error| of_draft(&self.path, error);
-        let (mut forward, _) = plan(&self.checkpoint, &settings).map_err(of_this)?;
+        let (mut forward, _) = plan(&self.checkpoint, None, &settings).map_err(of_this)?;
         settle_run(&mut forward, &settings).map_err(of_this)?;
         let step = forward.tape(1, Input::Step, Ending::Token);
         step.check().map_err(|error| of_this(error.into()))?;

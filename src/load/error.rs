@@ -9,9 +9,9 @@ use super::tower_mismatch::TowerMismatch;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::executor::FillError;
-use crate::model::ModelError;
 use crate::model::language::VocabularyDifference;
 use crate::model::language_error::LanguageError;
+use crate::model::{AssistantMismatch, ModelError};
 use crate::runner::{EncodeError, RunError};
 use crate::tape::TapeError;
 
@@ -94,7 +94,16 @@ pub enum LoadError {
     )]
     DraftRecurrent { draft: PathBuf },
     #[error(
-        "engine.guess = \"head\": {} has no head that guesses tokens; set engine.guess to another value",
+        "draft.model: {} does not guess for {}: {mismatch}; name the assistant of this model, or remove the key",
+        draft.display(), model.display()
+    )]
+    Assistant {
+        model: PathBuf,
+        draft: PathBuf,
+        mismatch: AssistantMismatch,
+    },
+    #[error(
+        "engine.guess = \"head\": {} has no head that guesses tokens; set engine.guess to another value, or draft.model to the assistant of a Gemma 4",
         model.display()
     )]
     NoHead { model: PathBuf },

@@ -72,6 +72,9 @@ pub(crate) fn admit_on_cuda(
     for tape in &tapes(forward, settings) {
         cuda::suits(tape)?;
     }
+    if let Some(pass) = forward.guess_tape(2) {
+        cuda::suits(&pass)?;
+    }
     if let Some(draft) = draft {
         draft.suits_gpu(forward.kv)?;
     }

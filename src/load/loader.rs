@@ -1,7 +1,7 @@
 //! Loads the weights of a checkpoint into an executor, and makes a runner of it.
 
 use super::admission::Budget;
-use super::draft::{DraftPlan, OpenDraft};
+use super::draft::{DraftModel, DraftPlan, OpenDraft};
 use super::error::LoadError;
 use super::fit;
 use super::kv_selection::KvPlan;
@@ -75,13 +75,18 @@ pub fn runner_with_draft(
     retired: Option<&mut RetiredRunner>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
-    let (forward, tensors) = plan(checkpoint, settings)?;
+    let assistant = draft.and_then(OpenDraft::assistant);
+    let (forward, tensors) = plan(checkpoint, assistant, settings)?;
     page_cache::prepare(checkpoint, settings);
-    // More than those of the model, if its head is loaded.
-    let all: u64 = tensors.iter().map(|tensor| tensor.bytes() as u64).sum();
+    if let Some(assistant) = assistant {
+        page_cache::prepare(&assistant.files.checkpoint, settings);
+    }
+    // More than those of the model, if its head or an assistant is loaded.
+    let bytes = tensors.iter().map(|stored| stored.tensor.bytes() as u64);
+    let all: u64 = bytes.sum();
     let mut done = 0;
     let mut loader = Loader {
-        source: StoredWeights::new(checkpoint, tensors),
+        source: StoredWeights::new(tensors),
         kv: KvPlan::of_settings(checkpoint, settings),
         weight_bytes: all,
         #[cfg(feature = "cuda")]
@@ -98,7 +103,7 @@ pub fn runner_with_draft(
     let model = loader.load(forward, settings)?;
     let (admitted, threads) = (loader.admitted.take(), loader.threads.take());
     let runner = made(model, settings, &mut || progress(all, all))?;
-    let draft = match (draft, admitted) {
+    let draft = match (draft.and_then(OpenDraft::model), admitted) {
         (Some(draft), Some(admitted)) => {
             let backend = if runner.backend() == "cpu" {
                 Backend::Cpu
@@ -120,15 +125,15 @@ pub fn runner_with_draft(
 
 /// Loads a draft model that was admitted.
 fn load_draft(
-    draft: &OpenDraft,
+    draft: &DraftModel,
     (admitted, backend, threads): (&AdmittedDraft, Backend, Option<cpu::Threads>),
     alive: &mut dyn FnMut(),
 ) -> Result<Runner, LoadError> {
-    let (checkpoint, settings) = (&draft.checkpoint, &admitted.plan.settings_on(backend));
-    let (forward, tensors) = plan(checkpoint, settings)?;
+    let (checkpoint, settings) = (&*draft.checkpoint, &admitted.plan.settings_on(backend));
+    let (forward, tensors) = plan(checkpoint, None, settings)?;
     page_cache::prepare(checkpoint, settings);
     let mut loader = Loader {
-        source: StoredWeights::new(checkpoint, tensors),
+        source: StoredWeights::new(tensors),
         kv: KvPlan::of_settings(checkpoint, settings),
         weight_bytes: checkpoint.weight_bytes(),
         #[cfg(feature = "cuda")]
@@ -173,7 +178,7 @@ struct Loader<'a> {
     /// The executor whose device and recordings the new one takes over.
     #[cfg(feature = "cuda")]
     retired: Option<&'a mut Box<dyn Retired>>,
-    /// The draft model that is admitted together with this one.
+    /// The draft model that is admitted together with this one, or its assistant.
     draft: Option<&'a OpenDraft>,
     /// Its plan, once both are admitted.
     admitted: Option<AdmittedDraft>,
@@ -225,7 +230,8 @@ impl Loader<'_> {
             forward.kv.pages = pages;
         } else {
             let draft = OpenDraft::planned(self.draft, settings, &forward)?;
-            fit::admit_on_cpu(&mut forward, settings, draft.as_ref())?;
+            let admitted = fit::admit_on_cpu(&mut forward, settings, draft.as_ref());
+            admitted.map_err(|error| self.refused(error))?;
             self.admitted(draft, &forward);
         }
         let weights = cpu::load(&forward.infos, &self.source, self.read)?;
@@ -259,6 +265,14 @@ impl Loader<'_> {
             kv_selection,
             weight_bytes: self.weight_bytes,
         })
+    }
+
+    /// Names the assistant in a refusal of memory.
+    fn refused(&self, error: LoadError) -> LoadError {
+        match self.draft.and_then(OpenDraft::assistant) {
+            Some(assistant) => assistant.named_in(error),
+            None => error,
+        }
     }
 
     /// Notes the plan of the draft model, which was admitted with the model.
@@ -345,7 +359,8 @@ impl Loader<'_> {
             return Ok(());
         }
         let draft = OpenDraft::planned_on_gpu(self.draft, settings, forward)?;
-        fit::admit_on_cuda(own, forward, settings, draft.as_ref())?;
+        let admitted = fit::admit_on_cuda(own, forward, settings, draft.as_ref());
+        admitted.map_err(|error| self.refused(error))?;
         self.admitted(draft, forward);
         Ok(())
     }

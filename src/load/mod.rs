@@ -12,6 +12,7 @@ mod tower_file;
 mod tower_mismatch;
 // Before anything is allocated.
 mod admission;
+mod assistant;
 mod draft;
 mod open_model;
 mod open_tower;
@@ -30,6 +31,7 @@ mod tower;
 
 pub use crate::cpu::Precision;
 pub use admission::{Admitted, MemoryRefusal, Pool};
+pub use assistant::OpenAssistant;
 pub use control_group::{ControlGroups, ServiceGroup};
 pub use draft::{OpenDraft, open_draft};
 pub use error::LoadError;

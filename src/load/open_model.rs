@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use super::assistant::OpenAssistant;
 use super::error::LoadError;
 use super::plan::plan;
 use super::settings::Settings;
@@ -59,12 +60,16 @@ impl OpenModel {
         })
     }
 
-    /// Checks the settings against the model. `admit` checks its memory.
+    /// Checks the settings against the model, and its assistant if it has one. `admit` checks its memory.
     ///
     /// # Errors
     /// Each one with which the daemon would refuse to run the model so.
-    pub fn check(&self, settings: &Settings) -> Result<(), LoadError> {
-        let (forward, _) = plan(&self.checkpoint, settings)?;
+    pub fn check(
+        &self,
+        assistant: Option<&OpenAssistant>,
+        settings: &Settings,
+    ) -> Result<(), LoadError> {
+        let (forward, _) = plan(&self.checkpoint, assistant, settings)?;
         forward.tape(1, Input::Step, Ending::Token).check()?;
         Ok(())
     }

@@ -29,13 +29,14 @@ pub fn admit(
     settings: &Settings,
     target: Target,
 ) -> Result<Admitted, LoadError> {
-    let (mut forward, _) = plan(checkpoint, settings)?;
     let draft = OpenDraft::unchecked(checkpoint.path(), settings)?;
-    match target {
+    let assistant = draft.as_ref().and_then(OpenDraft::assistant);
+    let (mut forward, _) = plan(checkpoint, assistant, settings)?;
+    let admitted = match target {
         Target::Cpu => {
             let settings = prefill_chunk::settled(settings, prefill_chunk::CPU, &forward);
-            let draft = OpenDraft::planned(draft.as_ref(), &settings, &forward)?;
-            fit::admit_on_cpu(&mut forward, &settings, draft.as_ref())
+            let plan = OpenDraft::planned(draft.as_ref(), &settings, &forward)?;
+            fit::admit_on_cpu(&mut forward, &settings, plan.as_ref())
         }
         #[cfg(feature = "cuda")]
         Target::Integrated | Target::Discrete(_) => {
@@ -47,10 +48,14 @@ pub fn admit(
             // The memory of a board is only known on it, so this assumes a large one.
             let chunk = prefill_chunk::of_gpu(own.unwrap_or(16 << 30), own.is_none());
             let settings = prefill_chunk::settled(settings, chunk, &forward);
-            let draft = OpenDraft::planned_on_gpu(draft.as_ref(), &settings, &forward)?;
-            fit::admit_on_cuda(own, &mut forward, &settings, draft.as_ref())
+            let plan = OpenDraft::planned_on_gpu(draft.as_ref(), &settings, &forward)?;
+            fit::admit_on_cuda(own, &mut forward, &settings, plan.as_ref())
         }
         #[cfg(not(feature = "cuda"))]
         Target::Integrated | Target::Discrete(_) => Err(LoadError::NoCuda),
-    }
+    };
+    admitted.map_err(|error| match assistant {
+        Some(assistant) => assistant.named_in(error),
+        None => error,
+    })
 }

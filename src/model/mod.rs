@@ -3,6 +3,7 @@
 //! Not here: computation, which executors do.
 
 pub mod architecture;
+mod assistant;
 pub mod chat;
 pub mod checkpoint;
 pub mod error;
@@ -19,8 +20,9 @@ pub mod tower;
 pub mod weights;
 
 pub use architecture::Architecture;
+pub use assistant::AssistantMismatch;
 pub use chat::Manner;
-pub use checkpoint::{Checkpoint, LanguageSource, TowerCheckpoint};
+pub use checkpoint::{AssistantCheckpoint, Checkpoint, LanguageSource, TowerCheckpoint};
 pub use error::{Defect, ModelError};
 pub use language::Language;
 pub use language_error::LanguageError;

@@ -1,4 +1,4 @@
-//! Guesses of the model's own head, in passes of which each guesses one more token.
+//! Guesses of the model's head or assistant, in passes of which each guesses one more token.
 
 use std::iter::repeat_n;
 
@@ -9,10 +9,17 @@ use super::error::RunError;
 const LEAST: usize = 2;
 
 impl Runner {
-    /// Whether the model's head is loaded, so that it can guess.
+    /// Whether the model's head or an assistant is loaded, so that it can guess.
     #[must_use]
     pub fn has_head(&self) -> bool {
         self.forward.guess.is_some()
+    }
+
+    /// Whether an assistant guesses in place of a head.
+    #[must_use]
+    pub fn has_assistant(&self) -> bool {
+        let guesser = self.forward.guess.as_ref();
+        guesser.is_some_and(|guesser| guesser.assistant().is_some())
     }
 
     /// Returns the tokens that the model's head guesses for each slot after its latest chosen token: at most as many as are
@@ -28,7 +35,8 @@ impl Runner {
     /// wrong.
     ///
     /// No slot changes: neither its position, its sampler and its mask, nor what its pages and its recurrent state have
-    /// before its position. The head's K and V at the positions of guesses are overwritten by the rows that run there next.
+    /// before its position. The head's K and V at the positions of guesses are overwritten by the rows that run there next. An
+    /// assistant has none.
     ///
     /// # Errors
     /// As `step_each`, for errors of the whole step. The slots have not changed then.

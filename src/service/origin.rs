@@ -8,7 +8,7 @@ use crate::config::{self, Config, ConfigError};
 use crate::engine::sim::Script;
 use crate::http::Keys;
 use crate::journal;
-use crate::load::{self, LoadError, OpenModel};
+use crate::load::{self, LoadError, OpenDraft, OpenModel};
 use crate::tools::Formats;
 
 /// The arguments that select the configuration.
@@ -105,8 +105,9 @@ impl Origin {
         let settings = source::settings(&model, &config).runner;
         let opened =
             OpenModel::read(&model, config.model.chat_template.as_deref()).map_err(failed)?;
-        load::open_draft(&model, &opened.language, &settings).map_err(failed)?;
+        let draft = load::open_draft(&model, &opened.language, &settings).map_err(failed)?;
         load::open_tower(&model, &opened.checkpoint, &settings).map_err(failed)?;
-        opened.check(&settings).map_err(failed)
+        let assistant = draft.as_ref().and_then(OpenDraft::assistant);
+        opened.check(assistant, &settings).map_err(failed)
     }
 }

@@ -5,7 +5,7 @@ use super::kv_info::CacheLayer;
 use super::op::Op;
 use super::recurrent::Recurrent;
 use super::vision::Vision;
-use super::{Input, Tape};
+use super::{Input, STEP_ROWS, Tape};
 
 /// Bytes of K and V of one position in a layer.
 fn position_bytes(tape: &Tape, layer: CacheLayer) -> usize {
@@ -34,7 +34,12 @@ impl Op {
                     }
                     _ => info.columns,
                 };
-                info.rows * columns * info.dtype.bytes()
+                let rows = match self {
+                    // Of a ring, the places of the rows.
+                    Self::Hidden(op) if op.ring() == *buffer => tape.rows.min(STEP_ROWS),
+                    _ => info.rows,
+                };
+                rows * columns * info.dtype.bytes()
             })
             .sum();
         let weights: usize = self

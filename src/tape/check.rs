@@ -1,11 +1,13 @@
 //! Proves a tape before its first run: shapes, types, read before write, aliasing.
 
+mod hidden;
 mod images;
 mod recurrent;
 mod vision;
 
 use super::activation::Activation;
 use super::attention::Rotation;
+use super::hidden::Hidden;
 use super::kv_info::{CacheLayer, KvInfo, KvKind};
 use super::op::{Op, Projection};
 use super::operands::{Buffer, WeightId};
@@ -42,13 +44,16 @@ impl Tape {
                 .for_each(|one| *one = true);
         }
         if self.guesses() {
-            // These have the rows of the run before.
-            let kept = self.ops.iter().find_map(|op| match op {
-                Op::Recurrent(Recurrent::Shift { input, .. }) => Some(*input),
+            // These have the rows of the run before, and those of the model's last runs.
+            let kept = self.ops.iter().find_map(|op| match *op {
+                Op::Recurrent(Recurrent::Shift { input, .. }) => Some([input; 2]),
+                Op::Hidden(Hidden::Join { before, ring, .. }) => Some([before, ring]),
                 _ => None,
             });
-            let kept = kept.and_then(|Buffer(kept)| written.get_mut(kept));
-            kept.into_iter().for_each(|one| *one = true);
+            for Buffer(kept) in kept.into_iter().flatten() {
+                let kept = written.get_mut(kept).into_iter();
+                kept.for_each(|one| *one = true);
+            }
         }
         for (index, op) in self.ops.iter().enumerate() {
             let fail = |reason| TapeError {
@@ -278,6 +283,7 @@ impl Tape {
             Op::Softcap { logits, .. } => self.typed(*logits, DType::F32),
             Op::Images(op) => self.check_image_rows(*op),
             Op::Recurrent(op) => self.check_recurrent(op),
+            Op::Hidden(op) => self.check_hidden(op),
             Op::Vision(op) => self.check_vision(op),
             Op::Sample { logits } => self.rows_of(*logits, self.chosen()),
         }

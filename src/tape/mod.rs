@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod bytes;
 mod check;
+mod hidden;
 mod image;
 mod kv_info;
 mod op;
@@ -20,6 +21,7 @@ pub use activation::Activation;
 pub use attention::{Angles, Attention, HeadNorms, QueryScale, Rotation};
 pub use bytes::StepBytes;
 pub use check::TapeError;
+pub use hidden::{Hidden, PLACES};
 pub use image::{ImageRows, Sections};
 pub use kv_info::{CacheLayer, KvHeads, KvInfo, KvKind};
 pub use op::{Op, Projection};
@@ -164,9 +166,22 @@ impl Tape {
     /// those that the pass before it has left. It advances no slot.
     #[must_use]
     pub fn guesses(&self) -> bool {
-        let shifts = |op: &Op| matches!(op, Op::Recurrent(Recurrent::Shift { .. }));
-        let first = self.ops.iter().find(|op| op.adds() || shifts(op));
-        first.is_some_and(shifts)
+        let continues = |op: &Op| {
+            matches!(
+                op,
+                Op::Recurrent(Recurrent::Shift { .. }) | Op::Hidden(Hidden::Join { .. })
+            )
+        };
+        let first = self.ops.iter().find(|op| op.adds() || continues(op));
+        first.is_some_and(continues)
+    }
+
+    /// Whether the tape is a pass of an assistant, a head that stores no keys: all rows of a slot see the positions before its
+    /// chosen token, and rotate by the position of that token.
+    #[must_use]
+    pub fn assists(&self) -> bool {
+        let joins = |op: &Op| matches!(op, Op::Hidden(Hidden::Join { .. }));
+        self.ops.iter().any(joins)
     }
 
     /// The number of tokens: the rows of the embeddings, which are the first weight.

@@ -2,6 +2,7 @@
 
 use super::activation::Activation;
 use super::attention::{Attention, HeadNorms, Rotation};
+use super::hidden::Hidden;
 use super::image::ImageRows;
 use super::kv_info::CacheLayer;
 use super::operands::{Buffer, WeightId};
@@ -126,6 +127,8 @@ pub enum Op {
     Images(ImageRows),
     /// An operation of a recurrent layer.
     Recurrent(Recurrent),
+    /// An operation on the hidden states that an assistant continues from.
+    Hidden(Hidden),
     /// An operation of a vision tower.
     Vision(Vision),
     /// Chooses a token from each row of logits by its conversation's sampler, and advances the slot's state.
@@ -151,6 +154,7 @@ impl Op {
             Self::Softcap { .. } => "softcap",
             Self::Images(op) => op.name(),
             Self::Recurrent(op) => op.name(),
+            Self::Hidden(op) => op.name(),
             Self::Vision(op) => op.name(),
             Self::Sample { .. } => "sample",
         }
@@ -182,6 +186,7 @@ impl Op {
             Self::Softcap { logits, .. } => (vec![logits], vec![logits]),
             Self::Images(op) => (vec![op.rows(), op.x()], vec![op.x()]),
             Self::Recurrent(op) => op.buffers(),
+            Self::Hidden(op) => op.buffers(),
             Self::Vision(op) => op.buffers(),
             Self::Sample { logits } => (vec![logits], vec![]),
         }
@@ -232,9 +237,11 @@ impl Op {
             }
             Self::RopeStore { norms, .. } => norms.q.into_iter().chain(norms.k).collect(),
             Self::Attend { attention, .. } => attention.sinks.into_iter().collect(),
-            Self::Gate { .. } | Self::Softcap { .. } | Self::Images(_) | Self::Sample { .. } => {
-                vec![]
-            }
+            Self::Gate { .. }
+            | Self::Softcap { .. }
+            | Self::Images(_)
+            | Self::Hidden(_)
+            | Self::Sample { .. } => vec![],
             Self::Recurrent(op) => op.weights(),
             Self::Vision(op) => op.weights(),
             Self::Project { weight, .. } | Self::Product { weight, .. } => vec![*weight],

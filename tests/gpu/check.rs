@@ -54,7 +54,8 @@ const USAGE: &str = "usage: gpu-check CHECK [ARGUMENT...]
                           and the first-token time of a short prompt
   rows [--cpu] MODEL...   conversations that step together have the bits that each has alone, whichever join or leave
   draft [--cpu] MODEL...  a draft model's guesses do not depend on earlier ones
-  head [--cpu] MODEL...   guesses of a model's own head change nothing, and its logits are near the CPU's
+  head [--cpu] MODEL[,ASSISTANT]...
+                          guesses of a model's own head, or of an assistant, change nothing, and its logits are near the CPU's
   long [--cpu] MODEL...   at 9,000 and 33,000 positions the log probabilities are as near to the CPU's as at the start
   lasting [--cpu] [--sequences N] [MODEL...]
                           sessions that are evicted, restored, branched and rewound at random answer like untouched ones; a

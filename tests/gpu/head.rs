@@ -1,5 +1,5 @@
-//! The guesses of a model's own head: they change no token and no bit of the logits, a fresh conversation has the same ones, and
-//! the head's logits are near those of the CPU.
+//! The guesses of a model's own head, or of an assistant: they change no token and no bit of the logits, a fresh conversation has
+//! the same ones, and the logits of the passes are near those of the CPU.
 
 use std::error::Error;
 use std::path::Path;

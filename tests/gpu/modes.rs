@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use ganglion::graph::{GraphOptions, Mode};
 use ganglion::kv::{Owner, PAGE};
-use ganglion::load::{self, Backend, CudaSettings, Head, KvMemory, Settings};
+use ganglion::load::{self, Backend, CudaSettings, Head, KvMemory, OpenDraft, Settings};
 use ganglion::model::Checkpoint;
 use ganglion::runner::Runner;
 use ganglion::sampler::Parameters;
@@ -174,13 +174,21 @@ pub(crate) fn load_head(
     mode: Mode,
     head: bool,
 ) -> Result<Runner, Box<dyn Error>> {
-    let head = if head { Head::Required } else { Head::Off };
+    let text = model.to_string_lossy();
+    let (model, assistant) = match text.split_once(',') {
+        Some((model, assistant)) => (Path::new(model), Some(assistant.into())),
+        None => (model, None),
+    };
     let settings = Settings {
-        head,
+        head: if head { Head::Required } else { Head::Off },
+        draft: assistant.filter(|_| head),
         ..settings(backend, types, (mode, 64), (8, 8))
     };
     let checkpoint = Checkpoint::open(model)?;
-    Ok(load::runner(&checkpoint, &settings, &mut |_, _| {})?)
+    let draft = OpenDraft::unchecked(&settings)?;
+    let loaded =
+        load::runner_with_draft(&checkpoint, &settings, draft.as_ref(), None, &mut |_, _| {})?;
+    Ok(loaded.runner)
 }
 
 fn settings(

@@ -199,9 +199,10 @@ stage_rows() {
     done
 }
 
-# Models that guess tokens: a head, and draft models of attention layers alone.
+# Models that guess tokens: a head, an assistant, and draft models of attention layers alone.
 stage_guesses() {
     check 'heads that guess' head head own
+    check 'an assistant' head golden/tiny-gemma4,golden/assistant
     check 'draft models' draft golden/tiny-qwen3 golden/tiny-gemma3
 }
 

@@ -96,6 +96,14 @@ impl GgufWriter {
         self
     }
 
+    pub(crate) fn bools(&mut self, key: &str, values: &[bool]) -> &mut Self {
+        let out = self.key(key, ARRAY);
+        out.extend(BOOL.to_le_bytes());
+        out.extend((values.len() as u64).to_le_bytes());
+        out.extend(values.iter().copied().map(u8::from));
+        self
+    }
+
     /// `shape` is outermost first, unlike in GGUF.
     pub(crate) fn tensor(
         &mut self,

@@ -234,7 +234,7 @@ fn a_model_without_the_head_that_it_needs_is_refused() {
         };
         let model = OpenModel::read(&path, None).expect("it can be served");
         let admitted = load::admit(&model.checkpoint, &with(head), load::Target::Cpu);
-        let checked = model.check(&with(head));
+        let checked = model.check(None, &with(head));
         assert_eq!(admitted.is_ok(), checked.is_ok(), "{name}, {head:?}");
         checked
     };

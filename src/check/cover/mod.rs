@@ -3,6 +3,7 @@
 
 mod choices;
 mod common;
+mod hidden;
 mod images;
 mod positions;
 mod products;
@@ -77,6 +78,7 @@ pub fn worlds() -> impl Iterator<Item = World> {
         .into_iter()
         .map(|build| build())
         .chain(recurrent::worlds())
+        .chain(std::iter::once(hidden::world()))
         .chain(
             HEAD_DIMS
                 .into_iter()

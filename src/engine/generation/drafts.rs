@@ -48,10 +48,13 @@ impl Generation {
         })
     }
 
-    /// Whether the model's head may guess its next tokens.
-    pub(crate) fn uses_head(&self) -> bool {
+    /// Whether the model's head, or an assistant in its place, may guess its next tokens.
+    pub(crate) fn uses_head(&self, is_assistant: bool) -> bool {
         let guess = self.request.options.guess.as_ref();
-        let uses = guess.is_some_and(|guess| guess.source.uses_head());
+        let uses = guess.is_some_and(|guess| {
+            // The settings name an assistant as the draft model.
+            guess.source.uses_head() || is_assistant && guess.source.drafts()
+        });
         uses && self.continues()
     }
 

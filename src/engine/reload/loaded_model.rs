@@ -41,6 +41,8 @@ pub(crate) struct Recipe {
     draft: Option<Identity>,
     /// Whether its files have a head that guesses tokens, once they were read.
     has_head: Option<bool>,
+    /// Whether an assistant guesses in place of a head.
+    has_assistant: bool,
     /// The file of its tower, if it is loaded with one from outside of its own files.
     tower: Option<Identity>,
     /// The types of the cache, and the hash of the angles of its rotation, once they are selected.
@@ -83,6 +85,7 @@ impl Recipe {
             towers: towers(settings),
             draft: draft(settings),
             has_head: None,
+            has_assistant: false,
             tower: None,
             settings: settings.clone(),
             cache: None,
@@ -111,7 +114,7 @@ impl Recipe {
             None => key,
         };
         // The cache then has a layer more.
-        let has_head = self.has_head == Some(true) && runner.head.loads();
+        let has_head = self.has_head == Some(true) && runner.head.loads() && !self.has_assistant;
         Some(if has_head {
             key.with("head", "loaded")
         } else {
@@ -124,12 +127,15 @@ impl Recipe {
         self.cache = before.and_then(|before| before.cache);
         self.tower = before.and_then(|before| before.tower.clone());
         self.has_head = before.and_then(|before| before.has_head);
+        self.has_assistant = before.is_some_and(|before| before.has_assistant);
     }
 
     /// Whether the model must be loaded to get to another setting of its head.
     fn changes_head(&self, to_be: Head) -> bool {
         let is = self.settings.runner.head;
         match self.has_head {
+            // It is loaded with any setting.
+            _ if self.has_assistant => false,
             Some(true) => is.loads() != to_be.loads(),
             // A load refuses a model without the head that it needs.
             Some(false) => to_be == Head::Required,
@@ -232,7 +238,7 @@ impl LoadedModel {
             ..settings.runner.clone()
         };
         let draft = draft.as_ref();
-        let path_of_draft = draft.map(|draft| draft.path.display().to_string());
+        let path_of_draft = draft.map(|draft| draft.path().display().to_string());
         let path_of_draft = path_of_draft.unwrap_or_default();
         let loaded = load::runner_with_draft(
             &checkpoint,
@@ -261,6 +267,7 @@ impl LoadedModel {
         let shape = runner.shape();
         recipe.cache = Some((selection.types, shape.angles_hash()));
         recipe.has_head = Some(matches!(checkpoint.guess, Ok(Some(_))));
+        recipe.has_assistant = runner.has_assistant();
         if let (true, Err(defect)) = (settings.runner.head.loads(), &checkpoint.guess) {
             journal::head_skipped(&checkpoint.name, &defect.to_string());
         }

@@ -257,7 +257,8 @@ impl<'a> Worker<'a> {
         let each = match proposer {
             Proposer::Draft => self.draft.as_ref().map(|draft| draft.each(slots.len())),
             Proposer::Head => {
-                let head = self.head.as_ref().filter(|_| generation.uses_head());
+                let head = self.head.as_ref();
+                let head = head.filter(|head| generation.uses_head(head.is_assistant()));
                 head.map(|head| head.each(slots.len()))
             }
             Proposer::Lookup | Proposer::Custom => None,
@@ -305,9 +306,14 @@ impl<'a> Worker<'a> {
         if error.is_fatal() {
             return Err(error);
         }
-        self.head = None;
+        let was_assistant = self.head.take().is_some_and(|head| head.is_assistant());
         journal::head_failed(&error.to_string());
-        self.shared.publish(|status| status.model.head = false);
+        self.shared.publish(|status| {
+            status.model.head = false;
+            if was_assistant {
+                status.model.draft.clear();
+            }
+        });
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The model's head as a proposer: it guesses for several conversations together, and its passes are timed.
+//! The model's head or assistant as a proposer: it guesses for several conversations together, and its passes are timed.
 //!
 //! When it guesses, and how many tokens, is decided in `drafting`. The passes are those of `Runner::head_guesses_until`.
 
@@ -8,15 +8,25 @@ use crate::guess::StepCosts;
 use crate::runner::{RunError, Runner};
 
 /// The measured times of the head's passes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Head {
     costs: StepCosts,
+    /// Whether it is an assistant, which `draft.model` names.
+    is_assistant: bool,
 }
 
 impl Head {
     /// Returns that of a model; `None` if it is loaded without one.
     pub(super) fn of(runner: &Runner) -> Option<Self> {
-        runner.has_head().then(Self::default)
+        runner.has_head().then(|| Self {
+            costs: StepCosts::default(),
+            is_assistant: runner.has_assistant(),
+        })
+    }
+
+    /// Whether it is an assistant.
+    pub(super) const fn is_assistant(&self) -> bool {
+        self.is_assistant
     }
 
     /// Returns the seconds that a guess of one of several conversations takes.

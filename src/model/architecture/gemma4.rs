@@ -67,6 +67,22 @@ pub(super) const GEMMA4: Architecture = Architecture {
     ..PLAIN
 };
 
+/// Assistants. All of their layers predict further tokens, and read the K and V of another model.
+pub(in crate::model) const ASSISTANT: Architecture = Architecture {
+    name: "gemma4_assistant",
+    aliases: &[],
+    gguf: "gemma4-assistant",
+    own_keys: &[
+        "hidden_activation",
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+        "per_layer_config",
+        "use_bidirectional_attention",
+        "nextn_predict_layers",
+    ],
+    ..GEMMA4
+};
+
 /// The properties of layers, in either form of a file.
 struct Layers {
     /// Whether each layer sees only a window.

@@ -24,6 +24,7 @@ mod tests;
 
 pub(super) use family::Defaults;
 pub use family::{Architecture, Keys};
+pub(super) use gemma4::ASSISTANT;
 pub(super) use lists::{check_length, layer_kinds, layer_list};
 
 use super::error::Defect;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::assistant::{self, AssistantCheckpoint};
 use super::config::Described;
 use super::files::ModelFile;
 use super::language_source::{HuggingFaceFiles, LanguageSource};
@@ -47,7 +48,10 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
         tied,
         biased,
     } = files::read_text(&config, LONGEST_CONFIG)
-        .and_then(|text| config::read(&text))
+        .and_then(|text| match config::read_assistant(&text)? {
+            Some(_) => Err(assistant::refused()),
+            None => config::read(&text),
+        })
         .map_err(|defect| defect.at(&config))?;
     let (directory, files) = safetensors::open(path)?;
     let mut plan = Plan {
@@ -84,6 +88,52 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, ModelError> {
             ..shape
         },
     })
+}
+
+/// Opens a directory with an assistant; `None` if it has another model, or none.
+pub(super) fn open_assistant(path: &Path) -> Result<Option<AssistantCheckpoint>, ModelError> {
+    let config = path.join("config.json");
+    if !config.exists() {
+        return Ok(None);
+    }
+    let described = files::read_text(&config, LONGEST_CONFIG)
+        .and_then(|text| config::read_assistant(&text))
+        .map_err(|defect| defect.at(&config))?;
+    let Some((described, model_hidden)) = described else {
+        return Ok(None);
+    };
+    let shape = assistant::without_keys(described.shape);
+    let (directory, files) = safetensors::open(path)?;
+    let plan = Plan {
+        shape: &shape,
+        architecture: described.architecture,
+        names: described.architecture.names[0],
+        directory: &directory,
+        interleaved: false,
+        tied: Some(described.tied),
+        biased: described.biased,
+    };
+    let failed = |defect: Defect| defect.at(path);
+    let tensors = plan.weights().map_err(failed)?;
+    let bridges = plan.bridges(assistant::BRIDGES[0], model_hidden);
+    let [join, hidden] = bridges.map_err(failed)?;
+    let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = full.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Some(AssistantCheckpoint {
+        checkpoint: Checkpoint {
+            name: shown(&folder).to_string(),
+            tensors,
+            guess: Ok(None),
+            sampling: Recommended::default(),
+            file_type: None,
+            files,
+            language: Err("an assistant has that of its model".into()),
+            shape,
+        },
+        join,
+        hidden,
+        model_hidden,
+    }))
 }
 
 /// Whether the files have a head that differs from the embedding, although the config ties both. Such a head is used,

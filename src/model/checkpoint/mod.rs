@@ -2,6 +2,7 @@
 //! dimension, offset and size against the files before memory is allocated.
 //! Not here: weights in memory, and conversion to f32.
 
+mod assistant;
 mod config;
 mod files;
 mod foreign;
@@ -21,6 +22,7 @@ mod templates;
 mod tower;
 mod unread;
 
+pub use assistant::AssistantCheckpoint;
 pub use files::files_of;
 pub(in crate::model) use files::read_text;
 pub use identity::Identity;
@@ -47,6 +49,20 @@ impl Checkpoint {
             huggingface::open(path)
         } else {
             gguf::open(path)
+        }
+    }
+}
+
+impl AssistantCheckpoint {
+    /// Opens a `.gguf` file or a directory, as `Checkpoint::open` does. Returns `None` if it has no assistant.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or an assistant is damaged.
+    pub fn open(path: &Path) -> Result<Option<Self>, ModelError> {
+        if path.is_dir() {
+            huggingface::open_assistant(path)
+        } else {
+            gguf::open_assistant(path)
         }
     }
 }

@@ -77,6 +77,12 @@ impl Checkpoint {
         self.files.iter().map(|file| file.length).sum()
     }
 
+    /// Returns the number of its files.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
     /// Leaves the files in the page cache when their weights are read. Call it before the first read.
     pub fn stay_cached(&self) {
         self.files.iter().for_each(ModelFile::stay_cached);

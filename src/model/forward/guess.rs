@@ -1,26 +1,48 @@
-//! The head that guesses tokens: its keys and values in the tapes of the model, and its own passes.
+//! The head that guesses tokens: its keys and values in the tapes of the model, and its own passes. An assistant's operations
+//! are in `assistant`.
 //!
 //! The head's row at a position joins the token there with the model's hidden state of the position before, after the
 //! output norm, and predicts the token at the next position. So the head's K and V at a position depend on no later token,
 //! and pages that conversations share hold for all of them. At position 0 the hidden state is zero.
 
 use super::Forward;
+use super::guesser::Guesser;
 use super::writer::{Writer, projection};
 use crate::model::shape::{AttentionShape, LayerShape, MixerShape};
 use crate::model::weights::{Attention, GuessHead};
 use crate::tape::{Buffer, Ending, HeadNorms, Input, Op, Recurrent, Rotation, Tape, WeightId};
 
 impl Forward {
-    /// Writes the tape of a pass of the head with `rows` rows of a step; `None` without a head. It guesses a token after each
-    /// row, whose hidden state is the model's if the row is the first of its slot, and otherwise the head's own of the row
-    /// before, from the pass before. Its buffers are those of `tape`, in the same order.
+    /// Writes the tape of a pass of the head or the assistant with `rows` rows of a step; `None` without one. It guesses a token
+    /// after each row, whose hidden state is the model's if the row is the first of its slot, and otherwise the guesser's own of
+    /// the row before, from the pass before. Its buffers are those of `tape`, in the same order.
     #[must_use]
     pub fn guess_tape(&self, rows: usize) -> Option<Tape> {
-        let head = self.guess.as_ref()?;
+        let guesser = self.guess.as_ref()?;
         let (input, ending) = (Input::Step, Ending::Token);
         let (mut writer, logits) = self.writer(rows, (input, ending), false);
+        match guesser {
+            Guesser::Head(head) => {
+                writer.embed(head.embedding.unwrap_or(self.weights.embedding));
+                self.head_pass(&mut writer, head, logits);
+            }
+            Guesser::Assistant(assistant) => {
+                writer.embed(self.weights.embedding);
+                writer.join_hidden();
+                writer = Writer {
+                    x: writer.buffers.of("x", assistant.shape.hidden),
+                    epsilon: assistant.shape.norm_epsilon,
+                    shape: &assistant.shape,
+                    ..writer
+                };
+                assistant.write(&mut writer, self.shape.hidden, logits);
+            }
+        }
+        Some(self.finish(writer, rows, (input, ending)))
+    }
+
+    fn head_pass(&self, writer: &mut Writer<'_>, head: &GuessHead<WeightId>, logits: Buffer) {
         let x = writer.x;
-        writer.embed(head.embedding.unwrap_or(self.weights.embedding));
         writer.guess_embedding(head);
         writer.guess_join(head, x);
         writer.guess_layer(head);
@@ -30,7 +52,6 @@ impl Forward {
         let weight = head.head.unwrap_or(weight);
         writer.head((norm, weight), logits);
         writer.ops.push(Op::Sample { logits });
-        Some(self.finish(writer, rows, (input, ending)))
     }
 }
 

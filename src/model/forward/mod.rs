@@ -1,17 +1,20 @@
 //! The forward pass: writes the tape of one pass of `rows` rows.
 
+mod assistant;
 mod buffers;
 mod guess;
+mod guesser;
 mod recurrent;
 mod writer;
 
 use std::sync::Arc;
 
 use buffers::Buffers;
+pub use guesser::{Assistant, Guesser};
 use writer::Writer;
 
 use super::shape::{AttentionShape, KvSource, MixerShape, Shape};
-use super::weights::{GuessHead, Layer, Weights};
+use super::weights::{Layer, Weights};
 use crate::quant::DType;
 use crate::tape::{
     Buffer, Ending, Input, KvInfo, Op, Recurrent, StateInfo, Tape, WeightId, WeightInfo,
@@ -22,8 +25,8 @@ use crate::tape::{
 pub struct Forward {
     pub shape: Shape,
     pub weights: Weights<WeightId>,
-    /// The head that guesses tokens, if it is loaded.
-    pub guess: Option<GuessHead<WeightId>>,
+    /// The head or the assistant that guesses tokens, if it is loaded.
+    pub guess: Option<Guesser>,
     pub infos: Arc<[WeightInfo]>,
     /// The type of activations between the residual stream and the matrix multiplications.
     pub activation: DType,
@@ -49,7 +52,7 @@ impl Forward {
 
     fn write(&self, rows: usize, input: Input, ending: Ending, has_images: bool) -> Tape {
         let (mut writer, logits) = self.writer(rows, (input, ending), has_images);
-        let head = self.guess.as_ref();
+        let head = self.guess.as_ref().and_then(Guesser::head);
         // On a GPU both operations take the commands of the step. The second one sets the same values again.
         let own = head.and_then(|head| head.embedding.zip(Some(head)));
         if let Some((embedding, head)) = own {
@@ -69,10 +72,13 @@ impl Forward {
         for (index, weights) in self.weights.layers.iter().enumerate() {
             writer.layer(index, weights);
         }
-        if let Some(head) = &self.guess {
+        if let Some(head) = head {
             writer.guess_keys(head, self.weights.output_norm);
         }
         if ending != Ending::Kv {
+            if self.assistant().is_some() {
+                writer.keep_hidden(self.weights.output_norm);
+            }
             let weight = self.weights.head.unwrap_or(self.weights.embedding);
             writer.head((self.weights.output_norm, weight), logits);
         }
@@ -106,6 +112,7 @@ impl Forward {
         let logits = buffers.of("logits", shape.vocabulary);
         let writer = Writer {
             shape,
+            cached: shape,
             x: buffers.of("x", shape.hidden),
             buffers,
             ops: Vec::new(),
@@ -128,6 +135,10 @@ impl Forward {
             weights: self.infos.clone(),
             ops,
         }
+    }
+
+    fn assistant(&self) -> Option<&Assistant> {
+        self.guess.as_ref().and_then(Guesser::assistant)
     }
 
     /// Whether a layer norms a result before it is added.
@@ -190,10 +201,16 @@ impl Forward {
             buffers.add("b", one(heads));
             buffers.add_rounded("mixer", one(width));
         }
-        if self.guess.is_some() {
-            buffers.add("joined", [2 * shape.hidden].into_iter());
-            buffers.add("hidden", [shape.hidden].into_iter());
-            buffers.add("before", [shape.hidden].into_iter());
+        match &self.guess {
+            Some(Guesser::Head(_)) => {
+                buffers.add("joined", [2 * shape.hidden].into_iter());
+                buffers.add("hidden", [shape.hidden].into_iter());
+                buffers.add("before", [shape.hidden].into_iter());
+            }
+            Some(Guesser::Assistant(of)) => {
+                assistant::add_buffers(&mut buffers, of, shape.hidden, self.kv);
+            }
+            None => {}
         }
         let input = shape.layer_input;
         if input > 0 {

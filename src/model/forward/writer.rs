@@ -11,6 +11,8 @@ use crate::tape::{
 /// A tape under construction.
 pub(super) struct Writer<'a> {
     pub(super) shape: &'a Shape,
+    /// The shape whose layers have the cache: that of the model, also where `shape` is that of its assistant.
+    pub(super) cached: &'a Shape,
     pub(super) buffers: Buffers,
     pub(super) ops: Vec<Op>,
     /// The residual stream.
@@ -183,7 +185,7 @@ impl Writer<'_> {
             projections.push(Projection { weight, bias, out });
             (out, buffers.of("gated", of_q))
         });
-        let layer = self.shape.cache_layer(index, &shape);
+        let layer = self.cached.cache_layer(index, &shape);
         let (has_images, images) = (self.has_images, self.shape.images);
         let rotation = Rotation {
             sections: images.sections.filter(|_| has_images),

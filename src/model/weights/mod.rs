@@ -3,6 +3,7 @@
 //! `Weights<T>` is the structure for every stage: `Weights<Tensor>` has places in a checked checkpoint, and an executor
 //! maps it to its own storage. Nothing here expands a weight to f32.
 
+mod assistant;
 mod attention;
 mod delta_net;
 mod guess_head;
@@ -14,6 +15,7 @@ mod mlp;
 mod short_conv;
 mod tensor;
 
+pub use assistant::Assistant;
 pub use attention::Attention;
 pub use delta_net::DeltaNet;
 pub use guess_head::GuessHead;

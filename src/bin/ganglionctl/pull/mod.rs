@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ganglion::load::{LoadError, OpenModel};
+use ganglion::model::AssistantCheckpoint;
 use ganglion::model::checkpoint::{all_parts, first_part};
 
 use crate::doctor::Machine;
@@ -142,7 +143,7 @@ fn fetch(
         }
     })?;
     let found = part.check()?;
-    if is_whole && let Err(error) = OpenModel::read(&part.path(), None) {
+    if is_whole && let Err(error) = check(&part.path()) {
         part.discard();
         return Err(no_model(error));
     }
@@ -158,7 +159,7 @@ fn fetch(
 
 /// Opens a model once all its parts are there. If it is invalid, the new parts are removed.
 fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
-    let Err(error) = OpenModel::read(first, None) else {
+    let Err(error) = check(first) else {
         return Ok(());
     };
     for name in came {
@@ -170,6 +171,14 @@ fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
         }
     }
     Err(no_model(error))
+}
+
+/// Checks that a file is a model, or an assistant, which draft.model names.
+fn check(file: &Path) -> Result<(), LoadError> {
+    match AssistantCheckpoint::open(file) {
+        Ok(Some(_)) => Ok(()),
+        _ => OpenModel::read(file, None).map(drop),
+    }
 }
 
 fn no_model(error: LoadError) -> Failure {
@@ -189,6 +198,12 @@ fn announce(file: &Path) {
         output::note(&format!(
             "the service will not be able to use it there: {why}"
         ));
+    }
+    if let Ok(Some(_)) = AssistantCheckpoint::open(file) {
+        output::note(&format!(
+            "next: in gangliond.toml, set draft.model to {shown}, and engine.guess to \"draft\""
+        ));
+        return;
     }
     output::note(&format!(
         "next: sudo ganglionctl setup --model {shown}; or, where gangliond is set up already, sudo ganglionctl use {shown}"

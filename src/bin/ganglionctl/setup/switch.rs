@@ -6,7 +6,7 @@
 use clap::Parser;
 use ganglion::bus::proxy::ManagerProxy;
 use ganglion::config::Config;
-use ganglion::load::OpenModel;
+use ganglion::load::{self, OpenDraft, OpenModel};
 use ganglion::service;
 
 use super::configured_with;
@@ -40,8 +40,13 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     let template = template.and_then(|before| before.model.chat_template.as_deref());
     let opened = OpenModel::read(&machine.outside(&model), template).or_exit(Exit::Data)?;
     if let Ok(before) = before {
-        let settings = service::settings(&model, &before).runner;
-        opened.check(&settings).or_exit(Exit::Data)?;
+        let mut settings = service::settings(&model, &before).runner;
+        settings.draft = settings.draft.map(|draft| machine.outside(&draft));
+        // The daemon reports a draft model that cannot be opened.
+        let draft = load::open_draft(&model, &opened.language, &settings);
+        let draft = draft.ok().flatten();
+        let assistant = draft.as_ref().and_then(OpenDraft::assistant);
+        opened.check(assistant, &settings).or_exit(Exit::Data)?;
     }
     if let Some(why) = machine.hides(&model) {
         bail!(Data: "{why}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ganglion::load::{LoadError, OpenModel};
 use ganglion::model::checkpoint::{files_of, first_part};
-use ganglion::model::{Defect, ModelError};
+use ganglion::model::{AssistantCheckpoint, Defect, ModelError};
 use serde::Serialize;
 
 use crate::doctor::Machine;
@@ -74,7 +74,11 @@ impl Stored {
 
 /// Returns the format of most of its weights, or the reason why this release cannot run it.
 fn format(path: &Path) -> Result<String, String> {
-    let opened = OpenModel::read(path, None).map_err(|error| match error {
+    let opened = match AssistantCheckpoint::open(path) {
+        Ok(Some(assistant)) => Ok(assistant.checkpoint),
+        _ => OpenModel::read(path, None).map(|opened| opened.checkpoint),
+    };
+    let checkpoint = opened.map_err(|error| match error {
         // The remedy in the full error is for the daemon's configuration.
         LoadError::Model(ModelError {
             defect: Defect::Io(why),
@@ -84,7 +88,6 @@ fn format(path: &Path) -> Result<String, String> {
         LoadError::Language { error, .. } => error.to_string(),
         error => error.to_string(),
     })?;
-    let checkpoint = opened.checkpoint;
     let mut formats: BTreeMap<String, usize> = BTreeMap::new();
     let _ = checkpoint.tensors.try_map(|tensor| {
         *formats.entry(format!("{:?}", tensor.format)).or_default() += tensor.bytes();

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::model::architecture::{
     Architecture, Defaults, Keys, check_length, layer_kinds, layer_list,
 };
+use crate::model::checkpoint::assistant;
 use crate::model::error::Defect;
 use crate::model::shape::{self, LayerShape, Shape};
 
@@ -105,6 +106,32 @@ pub(super) fn read(text: &str) -> Result<Described, Defect> {
         tied: ties(text).or_else(|| ties(&whole)).unwrap_or(tied),
         biased: (!architecture.biased).then(|| bias.unwrap_or(false)),
     })
+}
+
+/// Reads an assistant's dimensions, and the hidden size of its model; `None` if the file is not of an assistant.
+///
+/// Its layers are described as those of a model, with K and V of their own.
+pub(super) fn read_assistant(text: &str) -> Result<Option<(Described, usize)>, Defect> {
+    // A damaged file is reported when it is read as a model's.
+    let Ok(mut whole) = serde_json::from_str::<Value>(&finite(text)) else {
+        return Ok(None);
+    };
+    let kind = whole.get("model_type").and_then(Value::as_str);
+    if !kind.is_some_and(|kind| assistant::MODEL_TYPES.contains(&kind)) {
+        return Ok(None);
+    }
+    let key = "backbone_hidden_size";
+    let hidden = whole.size(key)?.ok_or_else(|| whole.missing(key))?;
+    let allowed = "an assistant's config.json has the object of its own layers there";
+    let own = whole.get_mut("text_config").and_then(Value::as_object_mut);
+    let Some(own) = own else {
+        return Err(Defect::bad_value("text_config", "null", allowed));
+    };
+    // The classes of both kinds of Gemma 4 are alike.
+    own.insert("model_type".into(), "gemma4_text".into());
+    // No assistant has additional inputs of layers.
+    own.insert("hidden_size_per_layer_input".into(), 0.into());
+    Ok(Some((read(&whole.to_string())?, hidden)))
 }
 
 /// Replaces infinite numbers, which Python writes and JSON lacks, by the greatest finite one.

@@ -14,15 +14,18 @@ use std::path::{Path, PathBuf};
 use metadata::{Metadata, required};
 use reader::Reader;
 
+use super::assistant::{self, AssistantCheckpoint};
 use super::files::ModelFile;
 use super::language_source::{GgufVocabulary, LanguageSource};
 use super::plan::Plan;
 use super::read_buffer::ReadBuffer;
+use super::sampling::Recommended;
 use super::stored::Directory;
 use super::unread::Checkpoint;
 use super::{files, foreign, parts, sampling, templates};
-use crate::model::architecture::Architecture;
+use crate::model::architecture::{ASSISTANT, Architecture};
 use crate::model::error::{Defect, ModelError};
+use crate::model::shape::Shape;
 use crate::model::shown::shown;
 
 /// Real models have fewer than 2,000.
@@ -63,46 +66,12 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
             "name the file that has the weights",
         ));
     }
-    let names = architecture.names[1];
-    let embedding = names.embedding;
-    let vocabulary = directory
-        .get(embedding)
-        .and_then(|stored| stored.dimensions.first().copied())
-        .ok_or_else(|| Defect::MissingTensor(embedding.into()))?;
-    let long = long_factors(&directory, &sources)?;
-    let mut shape = shape::read((&metadata, &directory), architecture, vocabulary, long)?;
-    let plan = Plan {
-        shape: &shape,
-        architecture,
-        names,
-        directory: &directory,
-        interleaved: architecture.interleaved,
-        tied: None,
-        biased: None,
-    };
+    let mut shape = read_shape(&metadata, &directory, &sources, architecture)?;
+    let plan = plan(&shape, architecture, &directory);
     let (tensors, guess) = (plan.weights()?, plan.guess());
     let guess_layers = plan.guess_layers();
     shape.guess = None;
-    if let (Some(factors), Some(table)) = (directory.get(FACTORS), shape.angles.first_mut()) {
-        let pairs = table.frequencies.len();
-        if factors.dimensions != [pairs] {
-            let problem = format!(
-                "is {:?}; the model's shape says [{pairs}]",
-                factors.dimensions
-            );
-            return Err(Defect::tensor(FACTORS, problem));
-        }
-        let factors = factors.tensor(FACTORS.into())?.separable()?;
-        let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
-        for (frequency, factor) in table.frequencies.iter_mut().zip(factors) {
-            *frequency = if factor >= STILL {
-                0.0
-            } else {
-                *frequency / factor
-            };
-        }
-        shape.check_rope()?;
-    }
+    divide_angles(&mut shape, &directory, &sources)?;
     let name = metadata.string("general.name").ok().flatten();
     let name = name.unwrap_or_else(|| files::stem(path));
     let name = shown(&name).to_string();
@@ -128,6 +97,115 @@ fn checkpoint(path: &Path, sources: Vec<ModelFile>, head: Head) -> Result<Checkp
         files: sources,
         language,
     })
+}
+
+/// Opens a file with an assistant; `None` if it has another model.
+pub(super) fn open_assistant(path: &Path) -> Result<Option<AssistantCheckpoint>, ModelError> {
+    let source = ModelFile::open(path).map_err(|defect| defect.at(path))?;
+    let first = read_head(&source, 0).map_err(|defect| defect.at(path))?;
+    let kind = first.metadata.string("general.architecture");
+    if kind.ok().flatten().as_deref() != Some(assistant::GGUF) {
+        return Ok(None);
+    }
+    let (sources, head) = with_parts(source, first)?;
+    assistant_of(path, sources, &head)
+        .map(Some)
+        .map_err(|defect| defect.at(path))
+}
+
+fn assistant_of(
+    path: &Path,
+    sources: Vec<ModelFile>,
+    head: &Head,
+) -> Result<AssistantCheckpoint, Defect> {
+    let Head {
+        metadata,
+        directory,
+    } = head;
+    let mut shape = read_shape(metadata, directory, &sources, &ASSISTANT)?;
+    divide_angles(&mut shape, directory, &sources)?;
+    let shape = assistant::without_keys(shape);
+    let key = format!("{}.embedding_length_out", ASSISTANT.gguf);
+    let model_hidden = required(metadata.size(&key), &key)?;
+    let plan = plan(&shape, &ASSISTANT, directory);
+    let tensors = plan.weights()?;
+    let [join, hidden] = plan.bridges(assistant::BRIDGES[1], model_hidden)?;
+    Ok(AssistantCheckpoint {
+        checkpoint: Checkpoint {
+            name: shown(&files::stem(path)).to_string(),
+            tensors,
+            guess: Ok(None),
+            sampling: Recommended::default(),
+            file_type: metadata.size("general.file_type").unwrap_or_default(),
+            files: sources,
+            language: Err("an assistant has that of its model".into()),
+            shape,
+        },
+        join,
+        hidden,
+        model_hidden,
+    })
+}
+
+/// Reads the shape of a file. Its rope frequencies are not yet divided by `rope_freqs.weight`.
+fn read_shape(
+    metadata: &Metadata,
+    directory: &Directory,
+    sources: &[ModelFile],
+    architecture: &'static Architecture,
+) -> Result<Shape, Defect> {
+    let embedding = architecture.names[1].embedding;
+    let vocabulary = directory
+        .get(embedding)
+        .and_then(|stored| stored.dimensions.first().copied())
+        .ok_or_else(|| Defect::MissingTensor(embedding.into()))?;
+    let long = long_factors(directory, sources)?;
+    shape::read((metadata, directory), architecture, vocabulary, long)
+}
+
+fn plan<'a>(
+    shape: &'a Shape,
+    architecture: &'static Architecture,
+    directory: &'a Directory,
+) -> Plan<'a> {
+    Plan {
+        shape,
+        architecture,
+        names: architecture.names[1],
+        directory,
+        interleaved: architecture.interleaved,
+        tied: None,
+        biased: None,
+    }
+}
+
+/// Divides the rope frequencies of the first table by `rope_freqs.weight`, if the file has it.
+fn divide_angles(
+    shape: &mut Shape,
+    directory: &Directory,
+    sources: &[ModelFile],
+) -> Result<(), Defect> {
+    let (Some(factors), Some(table)) = (directory.get(FACTORS), shape.angles.first_mut()) else {
+        return Ok(());
+    };
+    let pairs = table.frequencies.len();
+    if factors.dimensions != [pairs] {
+        let problem = format!(
+            "is {:?}; the model's shape says [{pairs}]",
+            factors.dimensions
+        );
+        return Err(Defect::tensor(FACTORS, problem));
+    }
+    let factors = factors.tensor(FACTORS.into())?.separable()?;
+    let factors = sources[factors.file].vector(&factors, &mut ReadBuffer::default())?;
+    for (frequency, factor) in table.frequencies.iter_mut().zip(factors) {
+        *frequency = if factor >= STILL {
+            0.0
+        } else {
+            *frequency / factor
+        };
+    }
+    shape.check_rope()
 }
 
 /// Reads the divisors of the rope frequencies for a short and a long cache, if the file has them.
@@ -162,6 +240,7 @@ fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Defect> {
             "the vision part of a model (mmproj)",
             "name the file of the language model that is published next to it; images are not supported",
         )),
+        (_, assistant::GGUF) => Err(assistant::refused()),
         ("imatrix", _) => Err(Defect::foreign(
             "an importance matrix, which is used to quantize a model",
             "name the file of the model itself",

@@ -143,7 +143,12 @@ pub(super) fn read(
         0
     };
     // The last layers may predict further tokens, for guesses.
-    let guessing = own.size("nextn_predict_layers")?.unwrap_or(0);
+    let guessing = "nextn_predict_layers";
+    let guessing = if architecture.own_keys.contains(&guessing) {
+        0
+    } else {
+        own.size(guessing)?.unwrap_or(0)
+    };
     let count = shape::layers(own.blocks.saturating_sub(guessing))?;
     let kv_heads = own.sizes_of("attention.head_count_kv")?;
     let kv_heads = kv_heads.unwrap_or_else(|| vec![heads; count]);

@@ -61,6 +61,15 @@ impl Plan<'_> {
         })
     }
 
+    /// Returns the matrices between an assistant and its model, whose hidden size is `outer`.
+    pub(super) fn bridges(&self, names: [&str; 2], outer: usize) -> Result<[Tensor; 2], Defect> {
+        let ([join, hidden], own) = (names, self.shape.hidden);
+        Ok([
+            self.matrix(join.into(), own, 2 * outer)?,
+            self.matrix(hidden.into(), outer, own)?,
+        ])
+    }
+
     /// Returns the head that guesses tokens, with its layer, if the files have one. The model can be served without it.
     pub(super) fn guess(&self) -> Result<Option<(LayerShape, GuessHead<Tensor>)>, Defect> {
         Ok(self.shape.guess.zip(self.guess_head()?))
