@@ -224,8 +224,7 @@ fn an_assistant_of_another_model_is_refused() {
     std::fs::write(&wider, file.file()).expect("it is written");
 
     let refused = |model: &str, assistant: &Path| {
-        let refused = load(&golden(model), &settings(Some(assistant)));
-        refused.err().expect("it does not fit")
+        load(&golden(model), &settings(Some(assistant))).expect_err("it does not fit")
     };
     let error = refused("tiny-qwen3", &assistant);
     let LoadError::Assistant { mismatch, .. } = &error else {

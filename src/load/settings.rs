@@ -164,7 +164,7 @@ pub struct Settings {
     pub groups: Option<ControlGroups>,
     /// Whether the CPU launches steps ahead as a GPU does: for tests, because it gains nothing.
     pub launch_ahead: bool,
-    /// The draft model: a `.gguf` file or a safetensors directory. `runner_with_draft` alone loads it.
+    /// The draft model, or the assistant: a `.gguf` file or a safetensors directory. `runner_with_draft` alone loads it.
     pub draft: Option<PathBuf>,
     /// Sees the logits that each token is chosen from: for tests.
     pub observer: Option<LogitsObserver>,

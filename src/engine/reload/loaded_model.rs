@@ -421,6 +421,12 @@ mod tests {
         assert_eq!(heads(Some(true), on, needed), Transition::Nothing);
         assert_eq!(heads(Some(true), off, on), Transition::Load);
         assert_eq!(heads(Some(true), needed, off), Transition::Load);
+        // An assistant is loaded with any setting.
+        let mut assisted = Recipe::of(&settings(|_| ()));
+        (assisted.has_head, assisted.has_assistant) = (Some(false), true);
+        let mut next = assisted.clone();
+        next.settings.runner.head = needed;
+        assert_eq!(assisted.transition_to(&next), Transition::Nothing);
 
         let recorded = |to: &mut load::Settings| {
             to.graph.mode = Mode::Full;
