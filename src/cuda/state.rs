@@ -13,6 +13,15 @@ pub(super) const NOT_FINITE: u32 = u32::MAX;
 /// The token of a row whose mask has not arrived.
 pub(super) const NOT_READY: u32 = u32::MAX - 1;
 
+/// Where the rows of the next launch stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Places {
+    #[default]
+    Successive,
+    /// All at the last position with keys, where an assistant guesses.
+    Last,
+}
+
 /// A conversation after the tokens that the host has taken. The device may be ahead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversation {
@@ -34,8 +43,7 @@ pub(super) struct Conversation {
     rotary_offset: i32,
     /// The number and the index of the mask after each guess of the next step.
     pub(super) guess_masks: Vec<(u32, usize)>,
-    /// Whether the rows of the next launch are those of an assistant's pass.
-    assisted: bool,
+    places: Places,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// For each token of the last run: that token, then the most probable ones.
@@ -101,10 +109,11 @@ impl Conversation {
 
     /// Puts the rows of the next launch at the last position with keys, where they rotate by the next one, or back.
     pub(super) fn assist(&mut self, on: bool) {
-        if self.assisted == on || on && self.state.position == 0 {
+        let is_on = self.places == Places::Last;
+        if is_on == on || on && self.state.position == 0 {
             return;
         }
-        self.assisted = on;
+        self.places = if on { Places::Last } else { Places::Successive };
         if on {
             self.state.position -= 1;
             self.rotary_offset += 1;
@@ -117,10 +126,9 @@ impl Conversation {
 
     /// The position of a row, by the number of rows of its conversation before it in the same step.
     const fn position_of(&self, back: usize) -> usize {
-        if self.assisted {
-            self.state.position
-        } else {
-            self.state.position + back
+        match self.places {
+            Places::Last => self.state.position,
+            Places::Successive => self.state.position + back,
         }
     }
 

@@ -10,18 +10,21 @@ use crate::model::AssistantCheckpoint;
 #[derive(Debug)]
 pub struct OpenAssistant {
     pub path: PathBuf,
+    /// The model that it is opened for.
+    model: PathBuf,
     pub(super) files: AssistantCheckpoint,
 }
 
 impl OpenAssistant {
     /// Opens an assistant; `None` if the files have another model, or none.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>, LoadError> {
+    pub(super) fn open(path: &Path, model: &Path) -> Result<Option<Self>, LoadError> {
         let opened = AssistantCheckpoint::open(path).map_err(|error| LoadError::Draft {
             draft: path.to_owned(),
             error: Box::new(error.into()),
         })?;
         Ok(opened.map(|files| Self {
             path: path.to_owned(),
+            model: model.to_owned(),
             files,
         }))
     }
@@ -37,10 +40,16 @@ impl OpenAssistant {
             hidden,
             ..
         } = &self.files;
+        let MemoryRefusal::Memory { estimate: both, .. } = &refusal else {
+            return LoadError::Memory(refusal);
+        };
+        let bytes = checkpoint.weight_bytes() + (join.bytes() + hidden.bytes()) as u64;
         LoadError::Memory(MemoryRefusal::WithDraft {
-            refusal: Box::new(refusal),
+            model: self.model.clone(),
+            model_bytes: both.bytes().saturating_sub(bytes),
             draft: self.path.clone(),
-            bytes: checkpoint.weight_bytes() + (join.bytes() + hidden.bytes()) as u64,
+            bytes,
+            refusal: Box::new(refusal),
         })
     }
 }

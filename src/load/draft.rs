@@ -56,7 +56,7 @@ pub fn open_draft(
     let Some(path) = &settings.draft else {
         return Ok(None);
     };
-    if let Some(assistant) = OpenAssistant::open(path)? {
+    if let Some(assistant) = OpenAssistant::open(path, model)? {
         return Ok(Some(OpenDraft::Assistant(Box::new(assistant))));
     }
     let opened = OpenModel::read(path, None).map_err(|error| of_draft(path, error))?;
@@ -87,7 +87,7 @@ impl OpenDraft {
         let Some(path) = &settings.draft else {
             return Ok(None);
         };
-        if let Some(assistant) = OpenAssistant::open(path)? {
+        if let Some(assistant) = OpenAssistant::open(path, model)? {
             return Ok(Some(Self::Assistant(Box::new(assistant))));
         }
         let checkpoint = Checkpoint::open(path).map_err(|error| of_draft(path, error.into()))?;

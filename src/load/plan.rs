@@ -129,7 +129,7 @@ fn head_of<'a>(
 
 /// Returns the shape of an assistant whose layers read the cache of a model with a shape.
 fn fit(
-    OpenAssistant { path, files }: &OpenAssistant,
+    OpenAssistant { path, files, .. }: &OpenAssistant,
     checkpoint: &Checkpoint,
     shape: &mut Shape,
 ) -> Result<Shape, LoadError> {

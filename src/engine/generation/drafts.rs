@@ -105,12 +105,12 @@ impl Generation {
         let most = tokens.len();
         tokens.truncate(tokens.iter().position(is_other).unwrap_or(most));
         let tokens = self.before_end(tokens);
-        let guessed = !tokens.is_empty();
-        let guesses = self.plausible(tokens);
-        if guessed && guesses.is_empty() {
+        let made = !tokens.is_empty();
+        let plausible = self.plausible(tokens);
+        if made && plausible.is_empty() {
             // No step runs this guess, and its pass has taken its time.
             self.acceptances.record(proposer, 1, 0);
         }
-        guesses
+        plausible
     }
 }

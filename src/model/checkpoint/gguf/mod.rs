@@ -135,6 +135,7 @@ fn assistant_of(
             name: shown(&files::stem(path)).to_string(),
             tensors,
             guess: Ok(None),
+            guess_layers: 0,
             sampling: Recommended::default(),
             file_type: metadata.size("general.file_type").unwrap_or_default(),
             files: sources,

@@ -61,7 +61,7 @@ impl Plan<'_> {
     }
 
     /// Returns how many layers of the files guess tokens.
-    pub(super) fn guess_layers(&self) -> usize {
+    pub(in crate::model::checkpoint) fn guess_layers(&self) -> usize {
         let is_there = |names: &GuessNames, index| {
             let norm = self
                 .guess_layer(names, index)
@@ -69,7 +69,9 @@ impl Plan<'_> {
             self.directory.contains_key(&norm)
         };
         self.names.guess.as_ref().map_or(0, |names| {
-            (0..).take_while(|index| is_there(names, *index)).count()
+            (0..self.directory.len())
+                .take_while(|index| is_there(names, *index))
+                .count()
         })
     }
 
