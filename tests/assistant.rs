@@ -238,16 +238,6 @@ fn an_assistant_of_another_model_is_refused() {
     for part in ["wider.gguf", "nextn.pre_projection.weight"] {
         assert!(error.contains(part), "{error}");
     }
-    // Two KV heads, and the assistant has one.
-    let error = refused("tiny-gemma4_dense/model.q8_0.gguf", &assistant);
-    let LoadError::Assistant { mismatch, .. } = &error else {
-        panic!("{error:?}");
-    };
-    assert!(matches!(
-        mismatch,
-        AssistantMismatch::Cache { layer: 0, .. }
-    ));
-
     for assistant in [&assistant, &golden("assistant")] {
         let error = Checkpoint::open(assistant).expect_err("it is no model");
         assert!(error.to_string().contains("draft.model"), "{error}");

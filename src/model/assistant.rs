@@ -19,7 +19,7 @@ pub enum AssistantMismatch {
     #[error("it has a vocabulary of {assistant} tokens, and the model one of {model}")]
     Vocabulary { assistant: usize, model: usize },
     #[error(
-        "its layer {layer} needs {heads} heads of {head_dim} in the model's cache, and the model's layers of this kind have others"
+        "its layer {layer} has {heads} heads of {head_dim}, which the keys of no layer of the model fit"
     )]
     Cache {
         layer: usize,
@@ -62,17 +62,18 @@ impl Shape {
         let mut fitted = assistant.clone();
         for (layer, own) in fitted.attention_mut() {
             let alike = self.stored().filter(|(_, of)| of.kind() == own.kind());
-            let source = alike.last();
-            let source =
-                source.filter(|(_, of)| (of.kv_heads, of.head_dim) == (own.kv_heads, own.head_dim));
+            let source = alike.last().filter(|(_, of)| {
+                of.head_dim == own.head_dim && own.heads.is_multiple_of(of.kv_heads)
+            });
             let Some((source, of)) = source else {
                 return Err(AssistantMismatch::Cache {
                     layer,
-                    heads: own.kv_heads,
+                    heads: own.heads,
                     head_dim: own.head_dim,
                 });
             };
             own.kv = KvSource::Layer(source);
+            own.kv_heads = of.kv_heads;
             own.window = of.window.and_then(|window| {
                 let before = (window.get() - 1).max(1);
                 NonZeroUsize::new(before)
@@ -98,6 +99,8 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::shape::LayerShape;
+    use crate::tape::Angles;
 
     #[test]
     fn the_sizes_of_both_must_be_equal() {
@@ -116,5 +119,49 @@ mod tests {
         assert!(said.contains("have 1536"), "{said}");
         let said = refused(&of(256, 256), 1536);
         assert!(said.contains("256 tokens"), "{said}");
+    }
+
+    #[test]
+    fn each_layer_reads_the_last_one_of_its_kind() {
+        let of = |layers: &[([usize; 3], usize)]| {
+            let layers = layers.iter().map(|(heads, window)| {
+                let mut layer = LayerShape::usual(*heads, 64);
+                if let Some(attention) = layer.attention_mut() {
+                    attention.window = NonZeroUsize::new(*window);
+                }
+                layer
+            });
+            Shape {
+                layers: layers.collect(),
+                angles: vec![Angles {
+                    frequencies: vec![1.0],
+                    amplitude: 1.0,
+                }],
+                ..Shape::plain(FAMILY)
+            }
+        };
+        let mut model = of(&[
+            ([8, 2, 16], 512),
+            ([8, 2, 32], 0),
+            ([8, 2, 16], 512),
+            ([8, 2, 32], 0),
+        ]);
+        let own = of(&[([4, 1, 16], 512), ([4, 1, 32], 0)]);
+        let fitted = model.fit_assistant(&own, 0).expect("it fits");
+        let read: Vec<_> = fitted
+            .attention()
+            .map(|(_, of)| (of.kv, of.kv_heads, of.window.map(NonZeroUsize::get)))
+            .collect();
+        let expected = [
+            (KvSource::Layer(2), 2, Some(511)),
+            (KvSource::Layer(3), 2, None),
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(model.angles.len(), 1, "both have the same");
+        for heads in [[4, 1, 64], [3, 1, 16]] {
+            let refused = model.fit_assistant(&of(&[(heads, 512)]), 0);
+            let refused = refused.expect_err("no layer fits");
+            assert!(matches!(refused, AssistantMismatch::Cache { layer: 0, .. }));
+        }
     }
 }
