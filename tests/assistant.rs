@@ -34,7 +34,7 @@ fn settings(assistant: Option<&Path>) -> Settings {
 
 fn load(model: &Path, settings: &Settings) -> Result<Runner, LoadError> {
     let checkpoint = Checkpoint::open(model)?;
-    let draft = OpenDraft::unchecked(settings)?;
+    let draft = OpenDraft::unchecked(model, settings)?;
     let loaded =
         load::runner_with_draft(&checkpoint, settings, draft.as_ref(), None, &mut |_, _| {})?;
     assert!(loaded.draft.is_none(), "an assistant has no runner");

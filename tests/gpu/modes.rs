@@ -185,7 +185,7 @@ pub(crate) fn load_head(
         ..settings(backend, types, (mode, 64), (8, 8))
     };
     let checkpoint = Checkpoint::open(model)?;
-    let draft = OpenDraft::unchecked(&settings)?;
+    let draft = OpenDraft::unchecked(model, &settings)?;
     let loaded =
         load::runner_with_draft(&checkpoint, &settings, draft.as_ref(), None, &mut |_, _| {})?;
     Ok(loaded.runner)

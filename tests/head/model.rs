@@ -203,19 +203,17 @@ fn converted(name: &str, values: Vec<f32>) -> (String, Vec<f32>) {
         "model.embed_tokens.weight" => "token_embd.weight".into(),
         "model.norm.weight" => "output_norm.weight".into(),
         "lm_head.weight" => "output.weight".into(),
-        _ => match name.strip_prefix("model.layers.") {
-            Some(rest) => {
-                let (layer, rest) = rest.split_once('.').expect("it has a number");
-                format!("blk.{layer}.{}", of_layer(rest))
-            }
-            None => {
-                let of_head = name.strip_prefix("mtp.layers.");
-                let of_head = of_head.and_then(|rest| rest.split_once('.'));
-                let (layer, rest) = of_head.unwrap_or(("0", name));
-                let layer: usize = layer.parse().expect("it has a number");
-                format!("blk.{}.{}", 4 + layer, of_layer(rest))
-            }
-        },
+        _ => {
+            let of_model = name.strip_prefix("model.layers.").map(|rest| (0, rest));
+            let of_head = name.strip_prefix("mtp.layers.").map(|rest| (4, rest));
+            let (first, rest) = of_model.or(of_head).unwrap_or((4, name));
+            let (layer, rest) = rest
+                .split_once('.')
+                .filter(|(layer, _)| layer.parse::<usize>().is_ok())
+                .unwrap_or(("0", rest));
+            let layer = first + layer.parse::<usize>().expect("it is a number");
+            format!("blk.{layer}.{}", of_layer(rest))
+        }
     };
     let values = match name.rsplit_once("linear_attn.").map(|(_, rest)| rest) {
         // The values of heads follow the keys of all of them.
