@@ -66,7 +66,11 @@ fn main() {
 }
 
 async fn measure(model: PathBuf, backend: Backend, context: usize, questions: usize) {
-    let engine = engine::start(model, backend, context).await;
+    let engine = engine::start(
+        model,
+        engine::settings(backend, context, engine::CONVERSATIONS),
+    )
+    .await;
     let bench = Bench {
         words: Words::of(&engine).await,
         engine,

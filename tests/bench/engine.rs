@@ -5,18 +5,22 @@ use std::path::PathBuf;
 use ganglion::engine::{Handle, Limits, Share, State, UserLimits, channel, worker};
 use ganglion::load::{self, Backend};
 
-/// Loads a model and returns when it is ready. The cache has room for nine conversations of `context` positions.
-pub(crate) async fn start(model: PathBuf, backend: Backend, context: usize) -> Handle {
-    start_for(model, backend, context, 9).await
+/// The conversations of `context` positions for which a cache usually has room.
+pub(crate) const CONVERSATIONS: usize = 9;
+
+/// Returns the settings of an engine whose cache has room for this many conversations.
+pub(crate) fn settings(backend: Backend, context: usize, conversations: usize) -> load::Settings {
+    load::Settings {
+        backend,
+        context,
+        kv_memory: load::KvMemory::Conversations(conversations),
+        rows: 8,
+        ..load::Settings::default()
+    }
 }
 
-/// As `start`, with room for this many conversations.
-pub(crate) async fn start_for(
-    model: PathBuf,
-    backend: Backend,
-    context: usize,
-    conversations: usize,
-) -> Handle {
+/// Loads a model and returns when it is ready.
+pub(crate) async fn start(model: PathBuf, runner: load::Settings) -> Handle {
     let (handle, inbox) = channel(Limits {
         requests: 256,
         queue: 64,
@@ -33,13 +37,7 @@ pub(crate) async fn start_for(
     let settings = worker::Settings {
         model,
         chat_template: None,
-        runner: load::Settings {
-            backend,
-            context,
-            kv_memory: load::KvMemory::Conversations(conversations),
-            rows: 8,
-            ..load::Settings::default()
-        },
+        runner,
     };
     std::thread::spawn(move || {
         if let Err(error) = worker::run(&inbox, &settings) {

@@ -2,7 +2,7 @@
 //! from the prompt, free texts, and four callers at once.
 //!
 //! Run `cargo build --release` first, which builds gangliond. Then run `cargo run --release --example guesses -- MODEL
-//! [cpu|cuda] [--record FILE | --replay FILE]`. A real model quotes its prompt; `--record` keeps its answers. A model with
+//! [cpu|cuda] [--sms N] [--record FILE | --replay FILE]`. A real model quotes its prompt; `--record` keeps its answers. A model with
 //! random weights does not, so `--replay` makes its guesses right and wrong as they were for the real one. The program prints
 //! medians and fails if an answer with guesses differs; it judges no speed.
 
@@ -45,6 +45,9 @@ struct Arguments {
     /// Measures when the masks after the guesses of these answers arrive, and no answer
     #[arg(long)]
     masks: Option<PathBuf>,
+    /// Measures on a partition of at least this many of the GPU's multiprocessors
+    #[arg(long)]
+    sms: Option<u32>,
     /// Measurements of each way; 0 records alone
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -88,7 +91,9 @@ fn replays(process: u32) -> std::io::Result<bool> {
 }
 
 async fn measure(arguments: &Arguments, backend: Backend) {
-    let engine = engine::start(arguments.model.clone(), backend, 2048).await;
+    let mut settings = engine::settings(backend, 2048, engine::CONVERSATIONS);
+    settings.cuda.multiprocessors = arguments.sms;
+    let engine = engine::start(arguments.model.clone(), settings).await;
     let recorded = arguments.replay.as_ref().map(|file| read(file));
     println!(
         "{:<26}{:>8}{:>9}{:>9}{:>9}{:>8}{:>8}{:>18}",

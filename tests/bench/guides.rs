@@ -111,7 +111,11 @@ impl Case {
 }
 
 async fn answers(model: PathBuf, backend: Backend, rounds: usize, words: &Words, masks: &[Took]) {
-    let engine = engine::start(model, backend, 2048).await;
+    let engine = engine::start(
+        model,
+        engine::settings(backend, 2048, engine::CONVERSATIONS),
+    )
+    .await;
     let mut measured = vec![Case::new(&engine, "no guide", Asked::new(None), 0).await];
     for (name, grammar) in guided(words, TEXTS) {
         let asked = Asked::new(Some(grammar));

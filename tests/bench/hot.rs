@@ -33,7 +33,11 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let begun = Instant::now();
     let count = runtime.block_on(async {
-        let engine = engine::start(model.into(), backend, 1024).await;
+        let engine = engine::start(
+            model.into(),
+            engine::settings(backend, 1024, engine::CONVERSATIONS),
+        )
+        .await;
         let count = hot_answers::answer(&engine, &schemas::suite(), EACH).await;
         engine.close();
         count

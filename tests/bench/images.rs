@@ -48,7 +48,7 @@ fn main() {
 
 /// Prints the memory of one conversation after a frame.
 async fn memory(model: PathBuf, backend: Backend) {
-    let engine = engine::start_for(model, backend, CONTEXT, 1).await;
+    let engine = engine::start(model, engine::settings(backend, CONTEXT, 1)).await;
     ask(&engine, 1, &[with_frame(frame(0))]).await;
     engine.idle().await;
     let memory = engine.status().borrow().memory;
@@ -69,7 +69,11 @@ async fn memory(model: PathBuf, backend: Backend) {
 }
 
 async fn measure(model: PathBuf, backend: Backend, frames: u8) {
-    let engine = engine::start(model, backend, CONTEXT).await;
+    let engine = engine::start(
+        model,
+        engine::settings(backend, CONTEXT, engine::CONVERSATIONS),
+    )
+    .await;
     println!("ms to the first token                            best   median       of");
     let (mut new, mut again, mut text) = (Vec::new(), Vec::new(), Vec::new());
     let mut tokens = 0;
