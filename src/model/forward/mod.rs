@@ -53,10 +53,10 @@ impl Forward {
         // On a GPU both operations take the commands of the step. The second one sets the same values again.
         let own = head.and_then(|head| head.embedding.zip(Some(head)));
         if let Some((embedding, head)) = own {
-            writer.inputs(embedding);
+            writer.embed_inputs(embedding);
             writer.guess_embedding(head);
         }
-        writer.inputs(self.weights.embedding);
+        writer.embed_inputs(self.weights.embedding);
         if let (Some(head), None) = (head, own) {
             writer.guess_embedding(head);
         }

@@ -33,7 +33,7 @@ impl Writer<'_> {
     }
 
     /// Adds the embeddings of the tokens, with those of images in their places.
-    pub(super) fn inputs(&mut self, table: WeightId) {
+    pub(super) fn embed_inputs(&mut self, table: WeightId) {
         self.embed(table);
         if self.has_images {
             let (rows, x) = (self.buffers.of("images", self.shape.hidden), self.x);

@@ -61,7 +61,7 @@ impl Plan<'_> {
     }
 
     /// Returns how many layers of the files guess tokens.
-    pub(super) fn guess_layers(&self) -> usize {
+    pub(in crate::model::checkpoint) fn guess_layers(&self) -> usize {
         let is_there = |names: &GuessNames, index| {
             let norm = self
                 .guess_layer(names, index)
