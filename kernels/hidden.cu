@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) keep_hidden(const __grid_c
     const u32 column = blockIdx.x * THREADS + threadIdx.x;
     const Row *row = at<const Row>(a.places.rows) + (a.places.step ? blockIdx.y : 0);
     if (column >= a.hidden || row->slot == NO_SLOT) return;
-    // Of a prompt, the last real row.
+    // A prompt stores its last real row.
     const u32 last = a.places.step ? blockIdx.y : row->count - 1;
     const u32 position = row->position + (a.places.step ? 0 : last);
     place_of(a, row->slot, position)[column] = at<const float>(a.states)[(u64)last * a.hidden + column];

@@ -174,8 +174,8 @@ fn check_draft(config: &Config, typed: &Document) -> Result<(), Fault> {
     let at = typed.engine.guess.as_ref().map(|typed| typed.span().start);
     Err(Fault {
         at: at.unwrap_or_default(),
-        message: "engine.guess = \"draft\" needs a draft model: set draft.model to a smaller model of the same vocabulary, or \
-                  engine.guess to another value"
+        message: "engine.guess = \"draft\" needs a draft model: set draft.model to a smaller model of the same vocabulary or \
+                  to the assistant of a Gemma 4, or engine.guess to another value"
             .to_owned(),
         quote: false,
     })

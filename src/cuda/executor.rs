@@ -248,7 +248,7 @@ impl Steps for Cuda {
         // Rows with guesses leave the device's conversation where it is.
         let given: Vec<_> = given.iter().copied().map(Given::Guessed).collect();
         // A mask may not have arrived, and the pass does not wait for it.
-        let free = |slot: &usize| self.conversations[*slot].set_free();
+        let free = |slot: &usize| self.conversations[*slot].suspend_guide();
         let guides: Vec<_> = slots.iter().map(free).collect();
         let assists = tape.assists();
         if assists {
@@ -259,7 +259,7 @@ impl Steps for Cuda {
             self.assist(slots, false);
         }
         for (slot, guide) in slots.iter().zip(guides) {
-            self.conversations[*slot].guide_again(guide);
+            self.conversations[*slot].resume_guide(guide);
         }
         launched?;
         Ok(self.take_guesses()?)

@@ -13,13 +13,13 @@ pub(super) const NOT_FINITE: u32 = u32::MAX;
 /// The token of a row whose mask has not arrived.
 pub(super) const NOT_READY: u32 = u32::MAX - 1;
 
-/// Where the rows of the next launch stand.
+/// The positions of the rows of the next launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Places {
+enum RowPositions {
     #[default]
     Successive,
-    /// All at the last position with keys, where an assistant guesses.
-    Last,
+    /// All are at the last position with keys, where an assistant guesses.
+    Shared,
 }
 
 /// A conversation after the tokens that the host has taken. The device may be ahead.
@@ -43,7 +43,7 @@ pub(super) struct Conversation {
     rotary_offset: i32,
     /// The number and the index of the mask after each guess of the next step.
     pub(super) guess_masks: Vec<(u32, usize)>,
-    places: Places,
+    positions: RowPositions,
     /// Whether the last step found no mask.
     pub(super) awaits_mask: bool,
     /// For each token of the last run: that token, then the most probable ones.
@@ -109,11 +109,15 @@ impl Conversation {
 
     /// Puts the rows of the next launch at the last position with keys, where they rotate by the next one, or back.
     pub(super) fn assist(&mut self, on: bool) {
-        let is_on = self.places == Places::Last;
+        let is_on = self.positions == RowPositions::Shared;
         if is_on == on || on && self.state.position == 0 {
             return;
         }
-        self.places = if on { Places::Last } else { Places::Successive };
+        self.positions = if on {
+            RowPositions::Shared
+        } else {
+            RowPositions::Successive
+        };
         if on {
             self.state.position -= 1;
             self.rotary_offset += 1;
@@ -126,9 +130,9 @@ impl Conversation {
 
     /// The position of a row, by the number of rows of its conversation before it in the same step.
     const fn position_of(&self, back: usize) -> usize {
-        match self.places {
-            Places::Last => self.state.position,
-            Places::Successive => self.state.position + back,
+        match self.positions {
+            RowPositions::Shared => self.state.position,
+            RowPositions::Successive => self.state.position + back,
         }
     }
 
@@ -195,15 +199,15 @@ impl Conversation {
         }
     }
 
-    /// Has launches choose without a mask until `guide_again` gets the number that this returns.
-    pub(super) fn set_free(&mut self) -> Option<u32> {
+    /// Has launches choose without a mask until `resume_guide` gets the number that this returns.
+    pub(super) fn suspend_guide(&mut self) -> Option<u32> {
         let number = self.guide.take();
         self.guide_changed |= number.is_some();
         number
     }
 
-    /// Has launches need the mask again that they needed before `set_free`.
-    pub(super) fn guide_again(&mut self, number: Option<u32>) {
+    /// Has launches need the mask again that they needed before `suspend_guide`.
+    pub(super) fn resume_guide(&mut self, number: Option<u32>) {
         if number.is_some() {
             (self.guide, self.guide_changed) = (number, true);
         }
@@ -425,9 +429,9 @@ mod tests {
             guides
         };
         assert_eq!(posted(&mut conversations), [number]);
-        let freed = conversations[0].set_free();
+        let freed = conversations[0].suspend_guide();
         assert_eq!(posted(&mut conversations), [Some(0)]);
-        conversations[0].guide_again(freed);
+        conversations[0].resume_guide(freed);
         assert_eq!(posted(&mut conversations), [number]);
         assert!(posted(&mut conversations).is_empty());
     }

@@ -76,7 +76,7 @@ pub enum MemoryRefusal {
         pool: Pool,
     },
     #[error(
-        "{refusal}; {} MiB of these are for {}, and {} MiB for its draft model {}: remove draft.model, or choose a smaller one",
+        "{refusal}; {} MiB of these are for {}, and {} MiB for {}, which can be left out: remove draft.model",
         mebibytes(*.model_bytes), model.display(), mebibytes(*.bytes), draft.display()
     )]
     WithDraft {

@@ -25,7 +25,7 @@ use crate::tape::{Ending, Input, KvInfo, STEP_ROWS, Tape};
 /// The most rows of a prompt that a draft model reads at once. More would need more memory, and delay steps longer.
 const CHUNK: usize = 256;
 
-/// What the settings name as the draft model. Its weights are not loaded.
+/// The draft model or the assistant of the settings. Its weights are not loaded.
 #[derive(Debug)]
 pub enum OpenDraft {
     /// A model with a runner of its own.

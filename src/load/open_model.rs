@@ -71,6 +71,9 @@ impl OpenModel {
     ) -> Result<(), LoadError> {
         let (forward, _) = plan(&self.checkpoint, assistant, settings)?;
         forward.tape(1, Input::Step, Ending::Token).check()?;
+        if let Some(pass) = forward.guess_tape(2) {
+            pass.check()?;
+        }
         Ok(())
     }
 }

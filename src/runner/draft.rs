@@ -58,10 +58,14 @@ impl Runner {
             }
             let goes_on = |trial: &&Trial| trial.most > round;
             let next: Vec<_> = trials.iter().filter(goes_on).map(|one| one.slot).collect();
-            // A device launches no step behind one with given tokens.
-            let behind = if given.is_empty() { &next[..] } else { &[] };
-            let skip_next: &mut dyn FnMut() -> bool = &mut *is_over;
-            let ran = self.run_rows(&rows, &given, behind, (None, Some(skip_next)));
+            // A device launches no step behind one with given tokens. The next one is launched at once, so that the device does
+            // not wait for it.
+            let behind = if given.is_empty() && !is_over() {
+                &next[..]
+            } else {
+                &[]
+            };
+            let ran = self.run_rows(&rows, &given, behind, (None, None));
             if let Err(error) = ran {
                 // An error here shows at the next launch, too.
                 let _ = self.executor.discard_ahead();

@@ -35,7 +35,7 @@ impl Op {
                     _ => info.columns,
                 };
                 let rows = match self {
-                    // Of a ring, the places of the rows.
+                    // A step reads or writes only the ring places of its rows.
                     Self::Hidden(op) if op.ring() == *buffer => tape.rows.min(STEP_ROWS),
                     _ => info.rows,
                 };

@@ -1,7 +1,8 @@
 //! The hidden states that an assistant continues from: those of the model at the last positions of each conversation.
 //!
 //! They lie in a buffer, a ring by position for each slot of the cache. A conversation whose last row ran elsewhere, such as
-//! one that was restored, has those of another: its next guesses are then wrong, and no answer depends on them.
+//! one that was restored, has the hidden states of another conversation: its next guesses are then wrong, and no answer
+//! depends on them.
 
 use super::operands::Buffer;
 

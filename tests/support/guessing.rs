@@ -12,7 +12,7 @@ use ganglion::tape::STEP_ROWS;
 
 const PROMPTS: [usize; 8] = [1, 2, 9, 57, 62, 63, 64, 80];
 /// Tokens of each conversation, after the first.
-const STEPS: usize = 44;
+const STEPS: usize = 56;
 
 /// A token, and the bits of the most probable ones.
 type Step = (u32, Vec<(u32, u32)>);
@@ -138,7 +138,11 @@ impl Together<'_> {
         let coming = &self.alone[talk.conversation][talk.said + 1..];
         let count = self.random.usize(0..=spare.min(coming.len() - 1));
         let random = &mut self.random;
-        let forced = random.usize(0..=2) * usize::from(random.u32(0..3) == 0);
+        let forced = if random.bool() {
+            random.usize(1..=2)
+        } else {
+            0
+        };
         let (forced, coming) = coming[..count].split_at(forced.min(count));
         let guess = |(token, _): &Step| match random.u32(0..8) {
             0 => random.u32(0..256),

@@ -60,7 +60,7 @@ async fn an_arrival_ends_the_guesses_of_a_step() {
             is_auto: false,
         };
         let mut asked = Vec::new();
-        for (user, guess) in [(1, arriving), (2, guess(source, false))] {
+        for (user, guess) in [(2, guess(source, false)), (1, arriving)] {
             let options = options(user, None, Some(&guess));
             let ticket = engine.handle.generate(client(user), question(), options);
             asked.push(ticket.await.expect("it is accepted"));

@@ -17,6 +17,8 @@ fn with(assistant: Option<&Path>) -> load::Settings {
     load::Settings {
         kv_memory: KvMemory::Conversations(8),
         rows: 8,
+        // Each byte of a question is a token.
+        context: 512,
         draft: assistant.map(Path::to_owned),
         ..Engine::settings()
     }

@@ -181,7 +181,8 @@ pub(super) async fn ask_all(
         let expected = guess.map(|guess| match guess.source {
             Source::Any => usage.proposals.most().unwrap_or(Proposer::Lookup),
             Source::Lookup => Proposer::Lookup,
-            Source::Draft => Proposer::Draft,
+            // An assistant guesses as a head.
+            Source::Draft => usage.proposals.most().unwrap_or(Proposer::Draft),
             Source::Head => Proposer::Head,
             Source::Custom(_) => Proposer::Custom,
         });

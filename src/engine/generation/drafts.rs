@@ -4,6 +4,7 @@
 
 use super::state::Generation;
 use crate::guess::StepCosts;
+use crate::guide::Guide;
 use crate::kv::FIRST_IMAGE_ROW;
 use crate::telemetry::Proposer;
 
@@ -55,7 +56,9 @@ impl Generation {
             // The settings name an assistant as the draft model.
             guess.source.uses_head() || is_assistant && guess.source.drafts()
         });
-        uses && self.continues()
+        // A pass would guess a token that is known.
+        let forces = |guide: &Guide| guide.forced() > 0;
+        uses && self.continues() && !self.guide.as_ref().is_some_and(forces)
     }
 
     /// Whether its next token continues an answer that has begun.

@@ -13,7 +13,7 @@ use crate::sampler::Promise;
 use crate::telemetry::{self, GuessCounts};
 
 impl Generation {
-    /// Returns at most `most` guesses of its next tokens, for a step that also has so many forced ones, which come before.
+    /// Returns at most `most` guesses of its next tokens. They come after `forced` forced tokens of the same step.
     pub(crate) fn guesses(&mut self, most: usize, forced: usize) -> Vec<u32> {
         self.asked = self.own_proposer();
         // The last token is chosen.

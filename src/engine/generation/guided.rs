@@ -75,7 +75,7 @@ impl Generation {
         if let Some(proposer) = &mut self.proposer {
             // Guesses of the same step come after them.
             forced.iter().for_each(|token| proposer.push(*token));
-            self.proposed_after += forced.len();
+            self.forced_seen += forced.len();
         }
         forced
     }

@@ -48,7 +48,7 @@ pub(crate) struct Generation {
     /// Guesses its next tokens.
     pub(super) proposer: Option<Proposer>,
     /// The forced tokens that the proposer has seen before they were added to the answer.
-    pub(super) proposed_after: usize,
+    pub(super) forced_seen: usize,
     pub(super) acceptances: Acceptances,
     /// What made the guesses of its last step.
     pub(super) asked: telemetry::Proposer,
@@ -157,7 +157,7 @@ impl Generation {
         Self {
             stops: StopStrings::new(&request.options.stop),
             proposer: guess.and_then(|guess| Proposer::new(&guess.source)),
-            proposed_after: 0,
+            forced_seen: 0,
             acceptances: Acceptances::default(),
             asked: telemetry::Proposer::Lookup,
             guide: request.guide.take(),
@@ -496,8 +496,8 @@ impl Generation {
         self.repeated += 1;
         self.acceptances.age();
         if let Some(proposer) = &mut self.proposer {
-            match self.proposed_after.checked_sub(1) {
-                Some(left) => self.proposed_after = left,
+            match self.forced_seen.checked_sub(1) {
+                Some(left) => self.forced_seen = left,
                 None => proposer.push(token),
             }
         }

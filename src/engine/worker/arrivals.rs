@@ -55,7 +55,7 @@ impl Arrivals<'_> {
     }
 }
 
-/// What ends the passes that make guesses for a step, and the slice of a draft model before it.
+/// The condition under which an arriving request ends the passes that make guesses for a step, and a draft model's slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interruption<'a> {
     pub(super) queue: &'a Queue,

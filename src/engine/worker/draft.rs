@@ -286,8 +286,7 @@ impl Draft {
         }
     }
 
-    /// Reads tokens that a sequence lacks: all of them, or those of a slice that takes about so long, unless its function returns
-    /// true.
+    /// Reads tokens that a sequence lacks: all of them, or those of a slice of a given duration, which its callback can end.
     fn read_rows(
         &mut self,
         slot: usize,

@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
         read.or_else(|error| self.give_up_draft(error))
     }
 
-    /// Returns what ends guesses for a step of `slots`.
+    /// Returns the condition that ends the guesses for a step of `slots`.
     fn interruption(&self, slots: &[usize]) -> Interruption<'a> {
         let all = slots.iter().filter_map(|slot| self.slots.get(*slot));
         let most_urgent = all.map(Generation::priority).max();

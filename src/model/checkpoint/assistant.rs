@@ -42,8 +42,10 @@ pub(super) fn refused() -> Defect {
     )
 }
 
-/// Marks the layers as those that store no K and V. The number of the layer that each reads is not known yet.
-pub(super) fn without_keys(mut shape: Shape) -> Shape {
+/// Marks the layers as those that store no K and V. The number of the layer that each reads is not known yet. No assistant has
+/// additional inputs of layers, whatever its file says.
+pub(super) fn as_assistant(mut shape: Shape) -> Shape {
+    shape.layer_input = 0;
     for (_, attention) in shape.attention_mut() {
         attention.kv = KvSource::Layer(0);
     }

@@ -102,7 +102,7 @@ pub(super) fn open_assistant(path: &Path) -> Result<Option<AssistantCheckpoint>,
     let Some((described, model_hidden)) = described else {
         return Ok(None);
     };
-    let shape = assistant::without_keys(described.shape);
+    let shape = assistant::as_assistant(described.shape);
     let (directory, files) = safetensors::open(path)?;
     let plan = Plan {
         shape: &shape,

@@ -1,10 +1,10 @@
-//! What guesses tokens with a model: the model's own head, or an assistant.
+//! The part of a model that guesses tokens: its own head, or an assistant.
 
 use crate::model::shape::Shape;
 use crate::model::weights::{Assistant as Weights, GuessHead};
 use crate::tape::WeightId;
 
-/// What guesses tokens with a model.
+/// The part of a model that guesses tokens.
 #[derive(Clone, Debug)]
 pub enum Guesser {
     /// A layer of the model's files, with keys of its own.

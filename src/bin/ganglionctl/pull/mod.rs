@@ -175,9 +175,9 @@ fn check_parts(folder: &Folder, first: &Path, came: &[OsString]) -> Outcome {
 
 /// Checks that a file is a model, or an assistant, which draft.model names.
 fn check(file: &Path) -> Result<(), LoadError> {
-    match AssistantCheckpoint::open(file) {
-        Ok(Some(_)) => Ok(()),
-        _ => OpenModel::read(file, None).map(drop),
+    match AssistantCheckpoint::open(file)? {
+        Some(_) => Ok(()),
+        None => OpenModel::read(file, None).map(drop),
     }
 }
 

@@ -42,9 +42,7 @@ pub(crate) fn run(bus: Option<String>, arguments: &Arguments) -> Outcome {
     if let Ok(before) = before {
         let mut settings = service::settings(&model, &before).runner;
         settings.draft = settings.draft.map(|draft| machine.outside(&draft));
-        // The daemon reports a draft model that cannot be opened.
-        let draft = load::open_draft(&model, &opened.language, &settings);
-        let draft = draft.ok().flatten();
+        let draft = load::open_draft(&model, &opened.language, &settings).or_exit(Exit::Data)?;
         let assistant = draft.as_ref().and_then(OpenDraft::assistant);
         opened.check(assistant, &settings).or_exit(Exit::Data)?;
     }

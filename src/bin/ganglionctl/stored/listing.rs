@@ -76,7 +76,8 @@ impl Stored {
 fn format(path: &Path) -> Result<String, String> {
     let opened = match AssistantCheckpoint::open(path) {
         Ok(Some(assistant)) => Ok(assistant.checkpoint),
-        _ => OpenModel::read(path, None).map(|opened| opened.checkpoint),
+        Ok(None) => OpenModel::read(path, None).map(|opened| opened.checkpoint),
+        Err(error) => Err(error.into()),
     };
     let checkpoint = opened.map_err(|error| match error {
         // The remedy in the full error is for the daemon's configuration.

@@ -122,11 +122,9 @@ pub(super) fn read_assistant(text: &str) -> Result<Option<(Described, usize)>, D
     }
     let key = "backbone_hidden_size";
     let hidden = whole.size(key)?.ok_or_else(|| whole.missing(key))?;
-    let allowed = "an assistant's config.json has the object of its own layers there";
+    let missing = whole.missing("text_config");
     let own = whole.get_mut("text_config").and_then(Value::as_object_mut);
-    let Some(own) = own else {
-        return Err(Defect::bad_value("text_config", "null", allowed));
-    };
+    let own = own.ok_or(missing)?;
     // The classes of both kinds of Gemma 4 are alike.
     own.insert("model_type".into(), "gemma4_text".into());
     // No assistant has additional inputs of layers.

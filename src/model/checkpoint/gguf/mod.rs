@@ -124,7 +124,7 @@ fn assistant_of(
     } = head;
     let mut shape = read_shape(metadata, directory, &sources, &ASSISTANT)?;
     divide_angles(&mut shape, directory, &sources)?;
-    let shape = assistant::without_keys(shape);
+    let shape = assistant::as_assistant(shape);
     let key = format!("{}.embedding_length_out", ASSISTANT.gguf);
     let model_hidden = required(metadata.size(&key), &key)?;
     let plan = plan(&shape, &ASSISTANT, directory);

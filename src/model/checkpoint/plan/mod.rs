@@ -65,7 +65,7 @@ impl Plan<'_> {
     pub(super) fn bridges(&self, names: [&str; 2], outer: usize) -> Result<[Tensor; 2], Defect> {
         let ([join, hidden], own) = (names, self.shape.hidden);
         Ok([
-            self.matrix(join.into(), own, 2 * outer)?,
+            self.matrix(join.into(), own, outer.saturating_mul(2))?,
             self.matrix(hidden.into(), outer, own)?,
         ])
     }
