@@ -144,7 +144,7 @@ impl Together<'_> {
             0
         };
         let (forced, coming) = coming[..count].split_at(forced.min(count));
-        let guess = |(token, _): &Step| match random.u32(0..8) {
+        let guess = |(token, _): &Step| match random.u32(0..6) {
             0 => random.u32(0..256),
             // Close to the right one.
             1 => token ^ 1,
