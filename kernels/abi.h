@@ -446,9 +446,9 @@ struct SampleArgs {
     u32 mask_words;
 };
 
-// The hidden states that an assistant continues from: a ring by position for each slot. `keep_hidden` stores the rows of
-// `states`, of a prompt only the last one. `join_hidden`: out = [x | state]; a slot's first row has the state of its position
-// in the ring, and a later one that of the row before it in `states`.
+// The hidden states that an assistant continues from: a ring by position for each slot. `keep_hidden` stores the rows
+// of `states`, of a prompt only the last one. `join_hidden`: out = [x | state]; a slot's first row has the state of its
+// position in the ring, and a later one that of the row before it in `states`.
 struct HiddenArgs {
     Places places;
     // f32 (rows, hidden)

@@ -32,8 +32,8 @@ struct Row {
     // Of the row, or of a prompt's first token.
     u32 position;
     u32 token;
-    // The conversation's first row in this step. Its other rows follow, at the next positions; in a pass of an assistant, which
-    // stores no K and V, all are at the same one.
+    // The conversation's first row in this step. Its other rows follow, at the next positions; in a pass of an
+    // assistant, which stores no K and V, all are at the same one.
     u32 first;
     // Whether this is the conversation's last row in this step: the conversation continues from it.
     u32 advances;
