@@ -84,6 +84,10 @@ pub const FIELDS: &[(&str, &str)] = &[
         "LARGEST_CONTEXT",
         "the greatest kv.context that would fit; 0 if none would",
     ),
+    (
+        "LAYERS",
+        "the layers of the model's files that guess tokens",
+    ),
     ("LIBRARY", "the part of the library that reported it"),
     ("LIMIT", "the key of gangliond.toml that was reached"),
     ("MESSAGES", "messages of the bus since the daemon connected"),
