@@ -146,4 +146,4 @@ matches 'the answer' "$(ask member hello)" '^sa\{sv\} '
 # tests/together/unloads.rs (short memory) and tests/service/board.rs (a hot board).
 journal --output=json | $check fields cuda_error joules largest_context >/run/never
 equal 'the events that did not occur' "$(sort /run/never | tr '\n' ' ')" \
-    'decoding_recovered decoding_slowed draft_failed events_dropped grammar_stopped head_failed head_skipped image_encoded kv_harmful memory_relieved pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '
+    'decoding_recovered decoding_slowed draft_failed events_dropped grammar_stopped head_failed head_layers head_skipped image_encoded kv_harmful memory_relieved pages_refused pages_restored pages_saved pages_unwritten sampling_unused session_unreadable session_unwritten template_stopped tokenizer_skips tower_skipped turns_dropped '
