@@ -294,7 +294,7 @@ fn guesses_after_steps_are_those_of_single_steps() {
     assert_eq!((runner.state_of(slot), guess(runner, slot)), expected);
 }
 
-/// Passes end once they are told to. The guesses so far stay, and those after them are the same.
+/// A caller can end the passes. The guesses so far are kept, and later passes guess the same tokens.
 #[test]
 fn passes_end_early() {
     let runner = &mut with_head();

@@ -15,7 +15,7 @@ use super::guesses::{client, hear, options};
 use super::heads::{folder, model, with};
 use crate::support::tiny_gguf;
 
-/// A request arrives before the first one of so many steps. Those of more would fill all rows.
+/// Every eighth step has an arrival before it. More frequent arrivals would fill all rows.
 const EVERY: usize = 8;
 
 /// In some steps of two answers a request arrives before the device guesses for the second one.

@@ -54,7 +54,7 @@ async fn guesses_of_an_assistant_change_no_answer() {
     let of_head = handle.live().proposals.of(Proposer::Head);
     assert!(of_head.proposed > 0, "{of_head:?}");
     assert_eq!(handle.live().proposals.of(Proposer::Draft).proposed, 0);
-    // Later turns, also after one was taken back.
+    // Later turns, also after a rewind.
     let plain = talk(&without.handle, 1, None).await;
     assert_eq!(talk(handle, 1, Some(&always[0])).await, plain);
 }

@@ -154,7 +154,7 @@ async fn the_same_model_guesses_nearly_all() {
     assert_eq!(of_draft.proposed, u64::from(counts.proposed));
 }
 
-/// Steps of a draft model end once they are told to, and the guesses so far stay.
+/// A caller can end the steps of a draft model. The guesses so far are kept.
 #[test]
 fn steps_of_a_draft_model_end_early() {
     let checkpoint = Checkpoint::open(&golden("tiny-granite")).expect("golden data");

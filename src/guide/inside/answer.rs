@@ -210,8 +210,9 @@ fn follow(
         let before = bounds::thread_time();
         match parsed.mask() {
             Ok(words) => {
-                *mask = Some(words.clone());
-                masks.write(ANSWER, &replayed::narrow(words, parsed.tokens()))?;
+                let narrowed = replayed::narrowed(&words, parsed.tokens());
+                masks.write(ANSWER, narrowed.as_deref().unwrap_or(&words))?;
+                *mask = Some(words);
                 let took = bounds::thread_time().saturating_sub(before);
                 let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                 send(Report::Mask(took))

@@ -93,9 +93,10 @@ impl Twin {
             } else if ahead.is_over() {
                 break;
             } else if let Ok(words) = process.clock.bound(most, || ahead.mask())? {
-                mask = Some(words.clone());
-                let words = replayed::narrow(words, ahead.tokens());
-                process.masks.write(place, &words)?;
+                let narrowed = replayed::narrowed(&words, ahead.tokens());
+                let written = narrowed.as_deref().unwrap_or(&words);
+                process.masks.write(place, written)?;
+                mask = Some(words);
                 Guessed::Mask(place)
             } else {
                 break;

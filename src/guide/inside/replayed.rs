@@ -15,15 +15,13 @@ pub fn replay(known: Known) {
     let _ = KNOWN.set(known);
 }
 
-/// Narrows a mask to the token that is known to come after these ones, if it allows that.
-pub(super) fn narrow(mut mask: Vec<u32>, tokens: &[u32]) -> Vec<u32> {
-    let next = KNOWN.get().and_then(|known| known(tokens));
-    if let Some(next) = next.map(|token| token as usize)
-        && let Some(word) = mask.get(next / 32).map(|word| word & 1 << (next % 32))
-        && word != 0
-    {
-        mask.fill(0);
-        mask[next / 32] = word;
-    }
-    mask
+/// Returns the mask that allows only the token known to come after these ones; `None` if none is known, or `mask` forbids it.
+pub(super) fn narrowed(mask: &[u32], tokens: &[u32]) -> Option<Vec<u32>> {
+    let next = KNOWN.get()?(tokens)? as usize;
+    let word = mask.get(next / 32)? & 1 << (next % 32);
+    (word != 0).then(|| {
+        let mut only = vec![0; mask.len()];
+        only[next / 32] = word;
+        only
+    })
 }
